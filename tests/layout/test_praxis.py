@@ -479,6 +479,31 @@ def test_a_field_that_is_missing_is_told_of_what_we_write(
     assert number in {f.requirement for f in told if f.code == "missing-field"}
 
 
+@pytest.mark.req("S1-29", "S1-30", "S1-31", "S1-40", "S1-42", "S1-47", "S1-69")
+def test_what_every_redesigned_session_has_from_its_start_is_missed_and_no_more() -> None:
+    for key, names in (
+        ("workflow_structure", {"starting_phase", "indexing_scheme", "workflow_version"}),
+        ("lifecycle", {"completed", "paused", "resume_count"}),
+    ):
+        told = [f for f in LAYOUT.check(tree(session(**{key: {}})), HERE) if f.severity != "info"]
+        assert {f.where for f in told} == {f"{key}.{name}" for name in names}
+        assert {(f.code, f.severity) for f in told} == {("missing-field", "warning")}
+        strict = LAYOUT.check(tree(session(**{key: {}})), HERE, strict=True)
+        assert len({(f.code, f.where) for f in strict}) == len(strict)
+
+
+@pytest.mark.req("S1-125")
+def test_a_number_of_phases_that_is_noted_as_text_is_an_error() -> None:
+    told = found(legacy(metadata={"total_phases": "6"}))["wrong-type"]
+    assert (told.where, told.severity) == ("metadata.total_phases", "error")
+
+
+@pytest.mark.req("S1-52", "S1-58")
+@pytest.mark.parametrize("key, number", [("phase_artifacts", "S1-52"), ("checkpoints", "S1-58")])
+def test_a_key_that_is_no_phase_is_told_with_the_map_s_own_number(key: str, number: str) -> None:
+    assert found(session(**{f"{key}__x": {}}))["bad-phase-key"].requirement == number
+
+
 PAUSED = {
     "paused": True,
     "paused_at": at(40),
@@ -1310,7 +1335,8 @@ def test_a_pause_beyond_all_measure_counts_for_none_when_its_phase_ends() -> Non
 def test_strictly_all_ten_flags_must_be_there() -> None:
     for key in LIFECYCLE:
         doc = session(**{f"lifecycle__{key}": ...})
-        assert "missing-field" not in found(doc)
+        missed = key in ("completed", "paused", "resume_count")
+        assert ("missing-field" in found(doc)) == missed
         assert found(doc, strict=True)["missing-field"].where == f"lifecycle.{key}"
 
 

@@ -51,7 +51,7 @@ def findings(tree: Tree, where: Where, *, strict: bool) -> list[Finding]:
     if not isinstance(tree.get(view.name), dict):
         told = Finding("not-an-object", ERROR, "the file holds no object", view.name)
         return [told]
-    checks = _CHECKS + _STRICT if strict else _CHECKS
+    checks = (*_CHECKS, *(_STRICT if strict else _LENIENT))
     told_by = [finding for check in checks for finding in check(view)]
     return [_in(view, finding) for finding in told_by]
 
@@ -192,6 +192,7 @@ _METADATA = (
     ("spec_path", "text?", "S1-62"),
     ("user_options", "object", "S1-63"),
     ("agent_version", "text?", "S1-64"),
+    ("total_phases", "count?", "S1-125"),
 )
 _STRUCTURE = (
     ("total_phases", "count?", "S1-28"),
@@ -275,17 +276,17 @@ def _entry(path: str, entry: object, fields: _Fields) -> Iterator[Finding]:
     yield from _typed(entry, fields, path + ".")
 
 
+_MAPS = {"phase_artifacts": "S1-52", "checkpoints": "S1-58"}
+_MAPS |= dict.fromkeys(("phase_timing", "phase_timings", ATTEMPTS, "evidence_submitted"), "S1-35")
+
+
 def _keys(view: View) -> Iterator[Finding]:
-    maps = ("phase_timing", "phase_timings", "phase_artifacts", "checkpoints", ATTEMPTS)
-    for key in (*maps, "evidence_submitted"):
-        part = view.doc.get(key)
-        if not isinstance(part, dict):
-            continue
+    for key, requirement in _MAPS.items():
         good = {str(phase) for phase in by_phase(view.doc, key)}
-        for name in part:
+        for name in mapping(view.doc.get(key)):
             if name not in good:
                 what = f"`{name}` is not the number of a phase"
-                yield _tell("bad-phase-key", WARNING, f"{key}.{name}", "S1-35", what)
+                yield _tell("bad-phase-key", WARNING, f"{key}.{name}", requirement, what)
 
 
 def _identity(view: View) -> Iterator[Finding]:
@@ -481,6 +482,22 @@ _CHECKS = (
     _times,
     _flags,
 )
+
+
+_INITIAL = {
+    "workflow_structure": _STRUCTURE[1:],
+    "lifecycle": tuple(f for f in _FLAGS if f[0] in ("completed", "paused", "resume_count")),
+}
+"""What a session of the redesign has from its start; that its total is not known is told anyway."""
+
+
+def _from_the_start(view: View) -> Iterator[Finding]:
+    for key, fields in _INITIAL.items():
+        if view.redesigned and isinstance(view.doc.get(key), dict):
+            yield from _missing(view.doc[key], fields, f"{key}.", WARNING)
+
+
+_LENIENT = (_from_the_start,)
 
 
 # -- what we demand of ourselves -------------------------------------------------------------------

@@ -433,7 +433,7 @@ def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_
     project.edit(lambda value: value.update(status="complete"), theirs)
     with pytest.raises(Refused):
         project.session.pause()
-    assert recover.advice(project.home) == []
+    assert remedy.advice(project.home) == []
     assert project.read(craft)["status"] == "completed"
     assert not theirs.exists() and len(archived(project)) == 1
 

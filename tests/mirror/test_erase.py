@@ -230,3 +230,18 @@ def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(mak
     for binding in (mirror := project.home.mirror).bindings(project.session.id):
         kept = mirror._bound.said(binding, Path(binding.place).name)
         assert kept and b"Bob" not in b"".join(kept)
+
+
+def test_what_one_process_remembers_of_files_brings_back_nothing_that_another_forgot(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("craft")
+    monkeypatch.setattr(Ticking, "now", lambda clock: 1_800_000_000_000)
+    project.session.note("one")
+    old = project.place.read_bytes()
+    event = project.session.decide("Ask Bob", because="he knows")
+    swap_in(project.place, old)
+    with project.opened() as other:
+        other.session(project.session.id).forget(event.id)
+    project.session.note("two")
+    assert "Bob" not in project.place.read_text()

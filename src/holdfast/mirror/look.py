@@ -114,10 +114,11 @@ class Look(Struct):
 
     @property
     def is_erased(self) -> bool:
-        """Whether it is from before something was forgotten, which it may say again."""
-        found = (each for each in self.known if each.digest == self.digest)
-        is_old = self.verdict == "rewound" and not is_log(self.name)
-        return is_old and all(each.is_bare for each in found)
+        """Whether it is from before something was forgotten, which it may say again, and the
+        newest is not."""
+        if self.verdict != "rewound" or self.known[0].is_bare:
+            return False
+        return all(each.is_bare for each in self.known if each.digest == self.digest)
 
     def behind(self, newest: Read | None) -> Look:
         """The file as if it had what is owed to it, as far as that is known."""

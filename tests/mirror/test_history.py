@@ -529,7 +529,9 @@ def test_lines_of_another_home_bring_back_none_that_were_never_there(make: Make,
     assert recorded(log) == ["note.added", "note.added"]
 
 
-def test_a_line_that_somebodys_old_copy_cost_the_log_comes_back_once(make: Make) -> None:
+def test_a_line_that_somebodys_old_copy_cost_the_log_is_told_and_comes_back_once(
+    make: Make,
+) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.note("one")
@@ -538,7 +540,8 @@ def test_a_line_that_somebodys_old_copy_cost_the_log_comes_back_once(make: Make)
     lines = log.read_text().splitlines(keepends=True)
     log.write_text(lines[0] + lines[2])
     project.session.note("three")
-    kinds = ["note.added", "note.added", "step.added", "note.added"]
+    assert project.notices[-1].endswith("not taken up: 1 line of history.jsonl was taken out")
+    kinds = ["note.added", "note.added", "step.added", "foreign.edited", "note.added"]
     assert recorded(log) == kinds
     _respelled(log)
     project.session.note("four")

@@ -203,7 +203,8 @@ class Absorber:
         main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
         theirs = {look.name: look.value for look in looks if look.read is not None}
         base = dict(theirs)
-        now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
+        all_told = self._desk.told(binding.session)
+        now = replace(all_told.facts, native_id=binding.native)
         lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
         later = {
             look.name for look in looks if look.name in edited and self._is_later(binding, look)
@@ -224,6 +225,10 @@ class Absorber:
         if told:
             # Who read the file before something came into it has not taken that out.
             told = lens.whole(said, base | self._read_by_others(binding, looks, edited), where)[1]
+        logs = [n for n in edited if is_log(n) and binding.mirrored == all_told.seq]
+        if logs:  # What is missing there of all that was told comes back.
+            ours = written(lens, base, now, where, self._kept)
+            told = [*told, *_cut(logs, base, ours)]
         found = changes(lens, clean(base), clean(theirs), now, where, self._kept)
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         found.moves = self._in_our_words(binding, found.moves)
@@ -358,6 +363,14 @@ class Absorber:
         except (InvalidInput, Refused) as error:
             what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
             raise type(error)(what, why=error.why or error.what) from error
+
+
+def _cut(logs: Sequence[str], base: Tree, ours: Tree) -> Iterator[str]:
+    """What to tell of logs out of which somebody took lines."""
+    for name in logs:
+        if gone := len(ours[name]) - len(base[name]):
+            were = "was" if gone == 1 else "were"
+            yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
 
 
 def _lacks(value: Any, whole: Any) -> bool:

@@ -495,6 +495,27 @@ def test_a_phase_that_is_gone_back_from_is_still_a_task(of: str) -> None:
     assert (after["completed_work"], after["pending_tasks"]) == ([], [*titles])
 
 
+@pytest.mark.parametrize("of", ["craft", "orchestrator"])
+def test_phases_that_are_but_headings_are_no_tasks(of: str) -> None:
+    b, facts = layout(of), Facts(goal="Pay by card", began_at=BEGAN, updated_at=BEGAN)
+    facts.steps = [
+        StepFact("Build", id="P1", unit="phase"),
+        StepFact("Test", id="P2", unit="phase"),
+    ]
+    bare = carry.write(b, None, facts, HERE)
+    phased = replace(facts, steps=[*facts.steps, StepFact("Sum up", id="T1", parent="P1")])
+    phased.steps[-1].status = "done"
+    for files in (
+        carry.write(b, None, phased, HERE),
+        carry.write(b, bare, phased, HERE, was=facts),
+    ):
+        (doc,) = files.values()
+        assert [step.title for step in b.get(files, HERE).steps] == ["Sum up", "Test"]
+        assert doc.get("progress", 0.5) == 0.5
+    workflow = carry.write(b, None, replace(phased, workflow="spec"), HERE)
+    assert len(b.get(workflow, HERE).steps) == 3, "who goes through its phases does them"
+
+
 @pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
 def test_a_session_whose_id_is_a_path_comes_back_inside_and_whole(id: str) -> None:
     (value,) = files_of(layout("praxis")).values()

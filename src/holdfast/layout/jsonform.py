@@ -384,21 +384,31 @@ def progress_of(facts: Facts) -> float:
     """The figure for a session: the one given, else counted from steps, else from agents."""
     if facts.progress is not None:
         return facts.progress
-    if facts.steps:
-        return [step.status in DONE for step in facts.steps].count(True) / len(facts.steps)
+    if steps := tasks_in(facts):
+        return [step.status in DONE for step in steps].count(True) / len(steps)
     if facts.agents:
         parts = [1.0 if a.status == "done" else a.fraction or 0.0 for a in facts.agents]
         return min(1.0, max(0.0, sum(parts) / len(parts)))
     return 1.0 if facts.status == "completed" else 0.0
 
 
+def tasks_in(facts: Facts) -> list[StepFact]:
+    """The steps without the headings of tasks: phases of which nobody says how it stands with
+    them, where the work does not go through its phases one by one."""
+    around = set() if facts.workflow or facts.plan_total else {s.parent for s in facts.steps}
+    return [
+        s for s in facts.steps if s.unit != "phase" or s.status != "pending" or s.id not in around
+    ]
+
+
 def steps_apart(was: Facts | None, facts: Facts) -> tuple[list[StepFact], list[StepFact] | None]:
     """The steps, and those that were put last; but only what came, where all others stayed."""
+    now = tasks_in(facts)
     if was is None:
-        return facts.steps, None
-    known = len(was.steps)
-    same = facts.steps[:known] == was.steps
-    return (facts.steps[known:], []) if same else (facts.steps, was.steps)
+        return now, None
+    before = tasks_in(was)
+    known = len(before)
+    return (now[known:], []) if now[:known] == before else (now, before)
 
 
 def as_far(fact: AgentFact, said: AgentFact | None) -> AgentFact:

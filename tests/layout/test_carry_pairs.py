@@ -481,6 +481,25 @@ def test_sections_stand_by_their_number_whatever_the_order_of_tasks() -> None:
     assert after["stages"] == before["stages"]
 
 
+@pytest.mark.parametrize("other", ["craft", "orchestrator"])
+@pytest.mark.parametrize("was_over", [True, False])
+def test_a_task_that_is_taken_up_again_has_not_ended(other: str, was_over: bool) -> None:
+    status = "done" if was_over else "blocked"
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN, goal="Pay by card")
+    facts.steps = [StepFact("Sum up", id="T1", status=status, started_at=BEGAN, ended_at=BEGAN)]
+
+    def take_up(value: Any) -> None:
+        value.update(completed_work=[], pending_tasks=["Sum up"], goal="Pay")
+
+    a = layout("ai-session")
+    facts.native_id = a.new_id(facts, HERE, frozenset())
+    files = carry.write(a, None, facts, HERE)
+    there = through(files, "ai-session", other)
+    take_up(next(iter(there.values())))
+    (step,) = a.get(through(there, other, "ai-session"), HERE).steps
+    assert (step.status, step.ended_at) == (("pending", None) if was_over else (status, BEGAN))
+
+
 @pytest.mark.parametrize("of", ["craft", "orchestrator"])
 def test_a_phase_that_is_gone_back_from_is_still_a_task(of: str) -> None:
     titles = ("Design", "Build", "Test")

@@ -192,6 +192,23 @@ def _moved(change: tree.Delta, steps: list[Any]) -> tree.Delta:
     return {**change, "in": {**change["in"], "steps": {**within, "order": order}}}
 
 
+def _reopened(change: tree.Delta, steps: list[Any]) -> tree.Delta:
+    """The change without the ends of steps that were over, and are not any more."""
+    within = mapping(mapping(change.get("in")).get("steps"))
+    over = {entry[0] for entry in within.get("order", []) if len(entry) > 2}
+    places = tree.found(within, steps) if over and "at" in within else {}
+    again = {index for index in over & places.keys() if not _is_over(steps[places[index]])}
+    if not again:
+        return change
+    at = [[i, mark, _endless(inner) if i in again else inner] for i, mark, inner in within["at"]]
+    return {**change, "in": {**change["in"], "steps": {**within, "at": at}}}
+
+
+def _endless(change: tree.Delta) -> tree.Delta:
+    left = {key: value for key, value in change.get("add", {}).items() if key != "ended_at"}
+    return {**change, "add": left}
+
+
 def travels(files: Tree) -> bool:
     """Whether anything may travel with the files."""
     return any(isinstance(value, dict) and EXTRA in value for value in files.values())
@@ -238,7 +255,7 @@ def _patched(
     said = {**_lists_in(change), **_shared(plain(facts))}
     if not base or _extra(layout, base, facts.native_id).get("facts") != change:
         try:
-            change = _moved(change, said.get("steps", []))
+            change = _moved(_reopened(change, said.get("steps", [])), said.get("steps", []))
         except (TypeError, ValueError, KeyError, IndexError):
             pass  # malformed, it changes nothing
         return tree.patch(change, said)

@@ -459,6 +459,25 @@ def test_a_stray_status_in_the_state_is_read_and_kept_true() -> None:
     assert get(again).status == "active"
 
 
+@pytest.mark.req("S0-51", "X0-6")
+@pytest.mark.parametrize(
+    ("index", "state", "read"),
+    [
+        ("active", "completed", "completed"),
+        ("active", "paused", "paused"),
+        ("completed", "active", "completed"),
+        ("paused", "completed", "paused"),
+        ("active", "whatever", "active"),
+    ],
+)
+def test_an_index_that_says_what_it_began_with_yields_to_the_state(
+    index: str, state: str, read: str
+) -> None:
+    made = changed("state/current_state/status", state)
+    made[INDEX]["active_features"][0]["status"] = index
+    assert get(made).status == read and LAYOUT.reading(made, WHERE).status == read
+
+
 @pytest.mark.req("X0-10")
 def test_events_and_extra_keys_in_the_log_are_tolerated_and_kept() -> None:
     event = {"timestamp": "2025-03-04T10:00:00Z", "event": "session_start", "session_name": "x"}

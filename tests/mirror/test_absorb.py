@@ -1530,3 +1530,25 @@ def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make
     assert told["steps"]["done"] == told["steps"]["total"] == 2 and "p1" not in told["next"]
     briefing = project.session.brief().text
     assert "2 of 2 tasks" in briefing and "Design" not in briefing
+
+
+@pytest.mark.req("S0-51", "X0-6")
+def test_a_status_is_heard_in_whichever_file_it_is_changed(make: Make) -> None:
+    project = make(AI_SESSION)
+    state, index = project.ai("state.yaml"), project.ai("../active-features.yaml")
+
+    def status() -> str:
+        return str(project.session.status()["status"])
+
+    with state.open("a") as file:
+        file.write('  status: "paused"\n')
+    assert status() == "paused", "a reader sees it already"
+    project.session.note("taken up")
+    state.write_text(state.read_text().replace('status: "paused"', 'status: "active"'))
+    project.session.note("and again")
+    assert status() == "active"
+    project.session.pause()
+    assert 'status: "paused"' in state.read_text() and 'status: "paused"' in index.read_text()
+    index.write_text(index.read_text().replace('status: "paused"', 'status: "active"'))
+    project.session.note("the other way")
+    assert status() == "active" and project.disputes() == []

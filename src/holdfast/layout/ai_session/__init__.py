@@ -27,8 +27,9 @@ from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, listed_as
 from holdfast.layout.ai_session.rescue import conflicts, salvage, salvage_index
 from holdfast.layout.ai_session.write import ensured_entry, files, put, recreate, refuses
 from holdfast.layout.facts import CommandFact, Facts
-from holdfast.layout.value import mapping, sequence
+from holdfast.layout.value import copied, mapping, sequence
 from holdfast.layout.whole import whole
+from holdfast.layout.words import session_status
 
 __all__ = [
     "LAYOUT",
@@ -93,7 +94,7 @@ class AiSession(Layout):
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         """Lines of the log stay as they are, and in the index what is of other sessions."""
-        tree, told = _with_entry(tree, before)
+        tree, told = _with_entry(_of_one_status(tree, before), before)
         mine = {f"active_features[{at}]" for at, _ in _own_entries(tree, read.identity(before))}
         made, more = whole(self, tree, before, where, lambda lack: _concerns(lack, mine))
         return made, told + more
@@ -137,6 +138,19 @@ def _with_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
     others = [entry for entry in entries if entry != rest]
     index = {**tree[key], "active_features": [*others, was]}
     return {**tree, key: index}, [f"{id} in {INDEX} was taken out"]
+
+
+def _of_one_status(tree: Tree, before: Tree) -> Tree:
+    """The files with the status that somebody changed in one of them, where several have one."""
+    id = read.identity(before)
+    words, were = read.status_words(tree, id), read.status_words(before, id)
+    new = [word for word, was in zip(words, were, strict=True) if word not in ("", was)]
+    if not new or not session_status(read.ID, new[0]) or words.count("") > 1:
+        return tree
+    tree = copied(tree)
+    for place in filter(lambda place: "status" in place, read.status_places(tree, id)):
+        place["status"] = new[0]
+    return tree
 
 
 def _concerns(lack: Finding, entries: set[str]) -> bool:

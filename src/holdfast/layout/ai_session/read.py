@@ -10,7 +10,8 @@ The keys of a tree are paths relative to the layout's root folder, `.ai-session/
 Any key may be missing; the value None is a file without content. A lone file may stand under its
 bare name (`state.yaml`). Several files tell the same thing; the first that does is believed:
 the id by state, folder, plan; the status by the index, then the state (a stray `status` is met
-there); the times by state, index, plan.
+there, and counts if the index says what it said at the beginning: programs that keep one there
+leave the index alone); the times by state, index, plan.
 
 Tasks that belong to no phase stand in a phase of their own, `LOOSE`, that is no step.
 """
@@ -413,17 +414,20 @@ def _attributes(plan: Node) -> dict[str, Any]:
     return {DESCRIPTION: description} if description not in ("", DEFAULT_DESCRIPTION) else {}
 
 
+def status_places(tree: Tree, native_id: str) -> tuple[Node, Node, Node]:
+    """Where a status may stand, the most trusted place first."""
+    return entry_of(tree, native_id), current_of(tree), part(tree, STATE)
+
+
 def status_words(tree: Tree, native_id: str) -> list[str]:
-    """The status words that the files hold, the most trusted first."""
-    entry = entry_of(tree, native_id)
-    places = (entry, current_of(tree), part(tree, STATE))
-    return [text(place.get("status")) for place in places]
+    return [text(place.get("status")) for place in status_places(tree, native_id)]
 
 
 def status_of(tree: Tree, native_id: str) -> str:
     """The canonical status, or an empty string when no file tells one."""
-    read = (session_status(ID, word) for word in status_words(tree, native_id) if word)
-    return next((status for status in read if status), "")
+    words = (session_status(ID, word) for word in status_words(tree, native_id) if word)
+    read = [status for status in words if status]
+    return next((status for status in read if status != "active"), "active" if read else "")
 
 
 def times_of(tree: Tree, native_id: str, where: Where) -> tuple[int | None, int | None]:

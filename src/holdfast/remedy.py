@@ -26,6 +26,7 @@ from holdfast.recover import Case
 from holdfast.store.bound import Binding
 from holdfast.surroundings import Surroundings
 
+_BESIDE = "the journal has all that was recorded; what is there now is kept beside"
 _MOST_SESSIONS = 200
 
 
@@ -113,7 +114,7 @@ def _advice(case: Case) -> Advice:
         code="layout-damaged" if case.damaged else "layout-missing",
         severity="error" if case.damaged else "warning",
         what=f"the {case.layout} files of session {case.session} are not whole: {case.what}",
-        why=why or "nothing is lost: the journal has it all",
+        why=why or (_BESIDE if case.damaged else "nothing is lost: the journal has it all"),
         fix=fix or "holdfast doctor --fix",
         fixable=not fix and files.is_writable(recover.existing(os.path.dirname(case.path))),
         session=case.session,

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from holdfast import clock as clocks
 from holdfast.errors import InvalidInput
@@ -50,6 +51,10 @@ class Wanted(Struct, frozen=True, kw_only=True):
 def begin(home: Holdfast, wanted: Wanted) -> Session:
     """Record that a session begins, and keep its files in the layouts; see `Holdfast.start`."""
     goal = require(wanted.goal, wanted.mode)
+    if wanted.layouts:
+        from holdfast.layout import spelled
+
+        wanted = replace(wanted, layouts=list(map(spelled, wanted.layouts)))
     session = _checked(home, wanted.id) if wanted.id else _new_id(home, wanted.key)
     plan, blobs = _planned(home, wanted)
     body = _started(home, wanted, goal)

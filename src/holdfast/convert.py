@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
-from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_id
+from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_id, spelled
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.manner import dress
@@ -40,13 +40,13 @@ def convert(
     path: str, to: str, where: Where, *, native: str = "", workflows: str = ""
 ) -> Converted:
     """The session at a path in another layout. Nothing is written."""
-    lens = layout(to)
+    lens = layout(spelled(to))
     require_definitions(workflows)
     if native:
         require_id(lens, native)
     one = _only(path)
     # How many phases there are is known from a definition, or by who knew it on the way here.
-    known = one.facts(where).plan_total if to == "praxis" else None
+    known = one.facts(where).plan_total if lens.id == "praxis" else None
     where = replace(where, total=phases(one, workflows) or known)
     manners = {name: document.manner() for name, document in one.documents.items()}
     tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
@@ -57,7 +57,7 @@ def convert(
         if value is not None
     }
     id = lens.get(tree, where).native_id
-    return Converted(to, one.layout, id, made, loss.carried, [*loss.lost, *_too_much(made)])
+    return Converted(lens.id, one.layout, id, made, loss.carried, [*loss.lost, *_too_much(made)])
 
 
 def _too_much(made: dict[str, bytes]) -> Iterator[str]:
@@ -81,7 +81,7 @@ def _require_inside(tree: Tree) -> None:
             )
 
 
-def beside(path: str, to: str, made: Converted) -> str:
+def beside(path: str, made: Converted) -> str:
     """Where converted files go if nobody says: beside their source, with the layout in the name."""
     name = path.rstrip("/")
     folder = os.path.dirname(os.path.abspath(name))
@@ -90,7 +90,7 @@ def beside(path: str, to: str, made: Converted) -> str:
     if os.path.basename(name) in ("", ".", ".."):
         # The folder one is in is called something, and one looks for the file here.
         name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))
-    target = f"{os.path.splitext(name)[0]}.{to}"
+    target = f"{os.path.splitext(name)[0]}.{made.layout}"
     ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""
     return target + ending
 

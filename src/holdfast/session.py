@@ -334,8 +334,9 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_add(self, layout: str, *, root: str = "") -> Binding:
         """Keep the session's files of a layout here too: `craft`, or `craft:ID`."""
         from holdfast.chore import give_place
+        from holdfast.layout import spelled
 
-        mirror = self.home.mirror
+        mirror, layout = self.home.mirror, spelled(layout)
         with mirror.holding(root or mirror.root_of(layout.partition(":")[0])):
             place = give_place(self.home, self.id, layout, root)
             self.home.reflect(self.id, force=True)
@@ -345,10 +346,9 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
     def layouts_remove(self, layout: str) -> list[Binding]:
         """Let the files of a layout be; they stay as they are."""
-        from holdfast.layout import require_known
+        from holdfast.layout import spelled
 
-        kind, _, native = layout.partition(":")
-        require_known(kind)
+        kind, _, native = spelled(layout).partition(":")
         has = (b for b in self.layouts_list() if b.layout == kind)
         found = [b for b in has if native in ("", b.native)]
         for binding in found:
@@ -422,10 +422,9 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_restore(self, layout: str = "") -> list[Case]:
         """Write damaged or missing files of the session anew; what was there is kept beside."""
         from holdfast import recover
-        from holdfast.layout import require_known
+        from holdfast.layout import spelled
 
-        if layout:
-            require_known(layout)
+        layout = spelled(layout) if layout else ""
         found = [c for c in recover.cases(self.home, self.id) if layout in ("", c.layout)]
         done = [recover.restore(self.home, case) for case in found]
         self.home.reflect(self.id, force=True)

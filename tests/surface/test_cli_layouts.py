@@ -102,11 +102,24 @@ def test_what_a_session_does_not_keep_is_not_said_to_be_whole(cli: Cli) -> None:
 )
 def test_a_misspelt_layout_is_met_with_the_right_name(cli: Cli, line: str) -> None:
     cli.start("Add login", "--layout", "craft")
-    for wrong, right in (("carft", "craft"), ("ai_session", "ai-session"), ("Essay", "essay")):
+    for wrong, right in (("carft", "craft"), ("Ai_session", "ai-session"), ("Essay", "essay")):
         refused = cli(*line.split(), wrong)
         assert refused.code == 2 and f"there is no layout {wrong}" in refused.err
         assert f"→ did you mean {right}?" in refused.err
     assert "the layouts are ai-session, praxis, craft, essay, orch" in cli(*line.split(), "?").err
+
+
+def test_the_first_layout_may_be_written_as_its_lens_is_called(cli: Cli) -> None:
+    cli.start("Add login", "--layout", "ai_session:login-2026-01-31")
+    place = Path(".ai-session/login-2026-01-31/state.yaml")
+    assert place.is_file()
+    cli.ok("convert", str(place), "--to", "ai_session", "-o", "out")
+    place.write_text("{")
+    assert "ai-session" in cli.ok("layouts", "restore", "ai_session").out
+    cli.ok("layouts", "remove", "ai_session")
+    assert cli.json("layouts")["layouts"] == []
+    cli.ok("layouts", "add", "ai_session:login-2026-01-31")
+    assert [one["layout"] for one in cli.json("layouts")["layouts"]] == ["ai-session"]
 
 
 @pytest.mark.parametrize("option", ["-o", "--choose"])

@@ -449,12 +449,13 @@ def _restore_arguments(parser: Parser) -> None:
 
 def run_restore(options: Namespace, hf: Holdfast, screen: Screen) -> int:
     from holdfast.cli.recovery import case_values, tell_case
+    from holdfast.layout import spelled
 
     session = hf.current()
     kept = [binding.layout for binding in session.layouts_list()]
     done = session.layouts_restore(options.layout)
     screen.answer({"session": session.id, "restored": [case_values(case) for case in done]})
-    if options.layout and options.layout not in kept:
+    if options.layout and spelled(options.layout) not in kept:
         return _tell_none(options.layout, screen)
     for case in done:
         tell_case(case, screen, acted=True)

@@ -137,7 +137,7 @@ class LayoutVerbs:
         where = self._home.mirror.where("")
         made = convert.convert(path, to, where, native=native_id, workflows=workflows)
         made.lost = [self._home.journal.redacted(line) for line in made.lost]
-        return made, convert.write(made, out or convert.beside(path, to, made))
+        return made, convert.write(made, out or convert.beside(path, made))
 
     def layouts_report(self, feature: str = "", root: str = "") -> list[FeatureReport]:
         """How the sessions of the ai-session layout stand, in figures; one, or all of a folder."""

@@ -214,6 +214,14 @@ def layout(id: str) -> Layout:
     return made
 
 
+def spelled(chosen: str) -> str:
+    """A layout that somebody names, perhaps with an id, in our spelling: `ai_session:ID` too."""
+    kind, *native = chosen.split(":", 1)
+    known = kind.replace("_", "-")
+    require_known(known if known in REGISTRY else kind)
+    return ":".join((known, *native))
+
+
 def require_known(id: str) -> None:
     """Refuse a name that is none of a layout."""
     if id in REGISTRY:

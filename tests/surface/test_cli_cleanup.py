@@ -131,6 +131,9 @@ def test_days_say_how_long_stale_is(cli: Cli) -> None:
     cli.ok("cleanup", "--stale", "--days", "0", "--yes")
     assert (ARCHIVE / "old-2025-01-09").is_dir()
     assert cli("cleanup", "--stale", "--days=-1").code == 2
+    feature("over", "completed")
+    refused = cli("cleanup", "--days", "30", "--yes")
+    assert refused.code == 2 and "--stale" in refused.err, "it takes no completed ones instead"
 
 
 @pytest.mark.req("X0-7", "S0-64")

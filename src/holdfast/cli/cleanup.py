@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.cli.acting import confirm, meant
 from holdfast.cli.arguments import Command, Parser, count
 from holdfast.cli.path import shown_path, told_from_here
-from holdfast.errors import REFUSED, NoSession, Refused
+from holdfast.errors import REFUSED, InvalidInput, NoSession, Refused
 from holdfast.text import plural
 
 TYPE_CHECKING = False
@@ -134,7 +134,7 @@ def _cleanup_arguments(parser: Parser) -> None:
         "--completed", action="store_true", help="those that are completed; so if nothing is said"
     )
     parser.add_argument("--stale", action="store_true", help="those that nobody touched for long")
-    parser.add_argument("--days", type=count, default=7, metavar="N", help="how long that is (7)")
+    parser.add_argument("--days", type=count, metavar="N", help="how long that is (7)")
     parser.add_argument("--empty", action="store_true", help="those in which nothing happened")
     parser.add_argument(
         "--pattern",
@@ -172,10 +172,12 @@ def run_cleanup(options: Namespace, hf: Holdfast, screen: Screen) -> int:
 def _clean(options: Namespace, hf: Holdfast, *, dry_run: bool) -> list[Put]:
     from holdfast.cleanup import Wanted
 
+    if options.days is not None and not options.stale:
+        raise InvalidInput("--days says how long stale is", hint="add --stale, or leave it out")
     wanted = Wanted(
         completed=options.completed or _names_nothing(options),
         stale=options.stale,
-        days=options.days,
+        days=7 if options.days is None else options.days,
         empty=options.empty,
         pattern=options.pattern or "*",
         keep_artifacts=options.preserve_artifacts,

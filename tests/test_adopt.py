@@ -475,6 +475,26 @@ def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
         hf.start("On dogs", layouts=["essay:my essay"])
 
 
+@pytest.mark.req("S1-25", "S2-9", "S4-8")
+@pytest.mark.parametrize("id, is_kept", [("abc-123", True), ("run 7", True), ("..", False)])
+@pytest.mark.parametrize("kind", ["praxis", "craft", "orchestrator"])
+def test_files_are_kept_whatever_their_writer_called_the_session(
+    hf: Holdfast, project: Path, kind: str, id: str, is_kept: bool
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    value = json.loads(path.read_text()) | {"session_id": id}
+    path.unlink()
+    path = path if kind == "orchestrator" or not is_kept else path.with_name(f"{id}.json")
+    path.write_text(json.dumps(value))
+    (one,) = hf.adopt()
+    assert (one.outcome, one.bound) == ("adopted", is_kept)
+    hf.session(one.session).rename("Add logout")
+    hf.session(one.session).pause()
+    told = json.loads(path.read_text())
+    assert told["session_id"] == id and (told != value) is is_kept
+
+
 @pytest.mark.parametrize("kind", ["essay", "craft"])
 def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_go(
     hf: Holdfast, project: Path, kind: str

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.layout import Finding, Tree, Where, stamps
+from holdfast.layout import Finding, Tree, Where, stamps, unsafe_id
 from holdfast.layout.facts import (
     SESSION,
     UNIT,
@@ -22,7 +22,6 @@ from holdfast.layout.facts import (
     StepFact,
 )
 from holdfast.layout.praxis import LAYOUT, file_name
-from holdfast.layout.praxis.check import unsafe_id
 from holdfast.layout.praxis.context import resumption_context
 from holdfast.layout.praxis.phases import LEGACY_WARNING
 from holdfast.layout.praxis.state import CheckpointStatus, PhaseArtifact, WorkflowState

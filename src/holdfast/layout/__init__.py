@@ -160,7 +160,7 @@ class Layout(Protocol):
 
     def unkept_id(self, native_id: str) -> str:
         """Why files with this id, which somebody else gave them, cannot be kept, or nothing."""
-        return self.valid_id(native_id)
+        return unsafe_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts: ...
 
@@ -232,6 +232,16 @@ def require_known(id: str) -> None:
     hint = f"did you mean {near[0]}?" if near else ""
     why = f"the layouts are {', '.join(REGISTRY)}"
     raise InvalidInput(f"there is no layout {id}", why=why, hint=hint)
+
+
+def unsafe_id(native_id: str) -> str:
+    """Why an id may not be part of a path, or an empty string."""
+    if not native_id.strip() or native_id.startswith((".", "-")) or native_id.endswith((".", " ")):
+        return "the id is empty, or begins or ends with a sign that no file name should"
+    if not native_id.isprintable() or not set(native_id).isdisjoint("/\\:"):
+        return "the id holds a sign that has a meaning in paths"
+    too_long = len(native_id.encode("utf-8", "replace")) > 200
+    return "the id is too long for a file name" if too_long else ""
 
 
 def require_id(lens: Layout, native_id: str) -> None:

@@ -80,6 +80,8 @@ class AiSession(Layout):
     def valid_id(self, native_id: str) -> str:
         return read.why_not_id(native_id)
 
+    unkept_id = valid_id
+
     def get(self, tree: Tree, where: Where) -> Facts:
         return read.get(tree, where)
 

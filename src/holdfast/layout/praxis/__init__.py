@@ -14,7 +14,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.layout import Bundle, Finding, Layout, Reading, Salvaged, Tree, Where, carry
+from holdfast.layout import (
+    Bundle,
+    Finding,
+    Layout,
+    Reading,
+    Salvaged,
+    Tree,
+    Where,
+    carry,
+    unsafe_id,
+)
 from holdfast.layout.facts import Facts
 from holdfast.layout.praxis import check as checks
 from holdfast.layout.praxis import older
@@ -53,7 +63,7 @@ class Praxis(Layout):
         """What we write has a UUID for an id; what we read need only be safe (`unsafe_id`)."""
         if checks.UUID.match(native_id):
             return ""
-        return checks.unsafe_id(native_id) or "a praxis session id looks like a UUID"
+        return unsafe_id(native_id) or "a praxis session id looks like a UUID"
 
     def get(self, tree: Tree, where: Where) -> Facts:
         return facts(View(tree, where))
@@ -61,7 +71,7 @@ class Praxis(Layout):
     def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
         if old is None:
             # An id of the user's own making comes back from another layout as it went.
-            unfit = checks.unsafe_id(facts.native_id)
+            unfit = unsafe_id(facts.native_id)
             id = self.new_id(facts, where, frozenset()) if unfit else facts.native_id
             make = older.fresh if where.generation in older.GENERATIONS else writing.fresh
             return {file_name(id): make(facts, id, where)}

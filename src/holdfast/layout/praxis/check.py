@@ -23,6 +23,7 @@ from holdfast.layout import (
     carry,
     layout,
     stamps,
+    unsafe_id,
 )
 from holdfast.layout.praxis.phases import LEGACY_WARNING, is_count, is_phase, last_phase, seconds
 from holdfast.layout.praxis.read import REDESIGNED, View, by_phase, verdict_of
@@ -32,18 +33,7 @@ from holdfast.layout.value import copied, mapping, put_back, sequence
 _WORDS = ("passed", "failed", "pending", "skipped")
 _SCHEMES = ("zero_based", "one_based")
 _SECOND_WORDS = ("active", "paused", "completed", "error")
-_UNSAFE = re.compile(r"[/\\:\x00-\x1f\x7f]")
 UUID = re.compile(r"(?:workflow_default_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
-
-
-def unsafe_id(native_id: str) -> str:
-    """Why an id may not be part of a path, or an empty string."""
-    if not native_id.strip() or native_id.startswith((".", "-")) or native_id.endswith((".", " ")):
-        return "the id is empty, or begins or ends with a sign that no file name should"
-    if _UNSAFE.search(native_id):
-        return "the id holds a sign that has a meaning in paths"
-    too_long = len(native_id.encode("utf-8", "replace")) > 200
-    return "the id is too long for a file name" if too_long else ""
 
 
 def findings(tree: Tree, where: Where, *, strict: bool) -> list[Finding]:

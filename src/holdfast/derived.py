@@ -97,7 +97,9 @@ class StoredRows(Rows):
 
     def items(self) -> Iterator[tuple[str, str, Row]]:
         for table, key, _, _, value in self._open_view().all_rows():
-            yield table, key, _decoder(table)(value)
+            if (table, key) not in self._changed:
+                yield table, key, _decoder(table)(value)
+        yield from ((*place, row) for place, row in self._changed.items())
 
     def news(self) -> News:
         """The changes that nobody has taken yet."""

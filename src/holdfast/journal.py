@@ -296,11 +296,13 @@ class Journal:
             return state, False
         return load(view)
 
-    def preview(self, view: View, *moves: Body, actor: str) -> State:
+    def preview(
+        self, view: View, *moves: Body, actor: str, at: Sequence[int | None] | None = None
+    ) -> State:
         """The state as it would be after some foreign moves. Nothing is recorded."""
         state, fresh = load(view)
         admitted = [admit(body, self._redactor, foreign=True) for body in moves]
-        writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor)
+        writing = _Writing(self._clock, view, state, fresh=fresh, actor=actor, at=at)
         writing.take(admitted, allow)
         return writing.state
 

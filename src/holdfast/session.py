@@ -749,7 +749,19 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
 
         return fold(self._until(at)[0])
 
-    show = state
+    def show(self, at: str | int = "") -> State:
+        """The same; now with what others wrote into its files and nobody has taken up yet."""
+        from holdfast.model.state import State
+
+        if at or not (written := self.home.pending(self.id)):
+            return self.state(at)
+        with self.home.store.view(self.id) as view:
+            found = self._state(view, written)
+            made = State(found.core)
+            made.core.events = view.seq  # what nobody recorded has no number
+            for table, key, row in found.rows.items():
+                made.rows.put(table, key, row)
+            return made
 
     def _until(self, *points: str | int) -> list[Sequence[Event]]:
         """What had arrived by each of these points."""

@@ -794,3 +794,23 @@ def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhi
         session.note("heard")
         assert not project.notices and not session.state().core.because
         assert json.loads(place.read_text())["lifecycle"]["last_error"] == words
+
+
+def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
+    project = in_phases(make, done=0)
+    before = project.session.state().core.events
+    began = stamps.read(project.read()["created_at"]) or 0
+
+    def passed(doc: Any) -> None:
+        ended = stamps.write(began + 60_000)
+        doc.update(completed_phases=[0], current_phase=1, checkpoints={"0": "passed"})
+        doc["phase_timing"]["0"]["completed_at"] = ended
+        doc["phase_timing"]["1"] = {"started_at": ended}
+
+    project.edit(passed)
+    shown = project.session.show()
+    steps = {getattr(row, "id", ""): row for row in shown.rows.select("step")}
+    assert getattr(steps["phase-0"], "ended_at", 0) == began + 60_000
+    assert getattr(steps["phase-1"], "status", "") == "running"
+    assert shown.core.phase == project.session.status()["phase"]["current"] == 1
+    assert (shown.core.events, project.session.state().core.phase) == (before, 0)

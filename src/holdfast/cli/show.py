@@ -37,7 +37,7 @@ def run_show(options: Namespace, hf: Holdfast, screen: Screen) -> None:
     from holdfast.timeline import plain_state
 
     session = hf.current()
-    shown = plain_state(session.state(options.at))
+    shown = plain_state(session.show(options.at))
     screen.answer({**shown, "at": options.at or None})
     screen.long()
     _tell_core(shown, options.at, hf, screen)

@@ -345,7 +345,7 @@ def _status(session: Session, given: Arguments) -> Values:
 
 def show(session: Session, at: str = "", limit: int = _FEW) -> Values:
     """Everything a session holds: the newest rows of each table, as many as fit."""
-    whole = plain_state(session.state(at))
+    whole = plain_state(session.show(at))
     rows = whole.pop("rows")
     whole["core"] = {name: v for name, v in whole["core"].items() if name not in _INNER}
     while limit:
@@ -410,7 +410,7 @@ def _proofs(session: Session, given: Arguments) -> Values:
 
 def _rows(table: str) -> Callable[[Session, Arguments], Values]:
     def act(session: Session, given: Arguments) -> Values:
-        rows = session.state(given.get("at", "")).rows.select(table, newest=True)
+        rows = session.show(given.get("at", "")).rows.select(table, newest=True)
         return answer.page([_row(row) for row in rows], _limit(given))
 
     return act

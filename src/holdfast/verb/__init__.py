@@ -128,10 +128,10 @@ class Recorder:
         written = self.home.pending(self.id) if written is None else written
         if not written:
             return self.home.journal.state(view)
-        bodies = [move.body for move in written]
+        bodies, times = [move.body for move in written], [move.at for move in written]
         layouts = " or ".join(binding.layout for binding in self.home.mirror.bindings(self.id))
         try:
-            return self.home.journal.preview(view, *bodies, actor=f"file:{layouts}")
+            return self.home.journal.preview(view, *bodies, actor=f"file:{layouts}", at=times)
         except (InvalidInput, Refused):
             # What cannot be recorded is told to whoever writes; a reader sees what was.
             return self.home.journal.state(view)

@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from holdfast.layout.facts import (
@@ -35,6 +37,7 @@ from holdfast.model.event import Event
 from holdfast.model.merge import in_order, retracted
 
 _Row = TypeVar("_Row", bound=st.Row)
+_Told = TypeVar("_Told", bound=Struct)
 News = Mapping[tuple[str, str], tuple[st.Row | None, st.Row]]
 """Table and key of rows that changed, with what they were and are."""
 
@@ -120,31 +123,19 @@ _TOLD_BY_ROWS = (
 )
 
 
+_OF_CORE = (
+    *("goal", "status", "model", "progress", "began_at", "updated_at", "because"),
+    *("pause_reason", "pause_context", "resumes"),
+    *("project", "git_branch", "git_commit", "workflow"),
+)
+_FIGURES = ("ended_at", "paused_at", "plan_total", "tokens", "compressions", "compressed_at")
+
+
 def _told_by(core: st.Core) -> dict[str, Any]:
     """What the core of a state tells, without its rows."""
-    return {
-        "goal": core.goal,
-        "status": core.status,
-        "model": core.model,
-        "progress": core.progress,
-        "began_at": core.began_at,
-        "updated_at": core.updated_at,
-        "ended_at": core.ended_at or None,
-        "paused_at": core.paused_at or None,
-        "pause_reason": core.pause_reason,
-        "pause_context": core.pause_context,
-        "resumes": core.resumes,
-        "because": core.because,
-        "project": core.project,
-        "git_branch": core.git_branch,
-        "git_commit": core.git_commit,
-        "workflow": core.workflow,
-        "plan_total": core.plan_total or None,
-        "plan_base": core.plan_base if core.workflow else None,
-        "tokens": core.tokens or None,
-        "compressions": core.compressions or None,
-        "compressed_at": core.compressed_at or None,
-    }
+    said = {name: getattr(core, name) for name in _OF_CORE}
+    base = core.plan_base if core.workflow else None
+    return {**said, **_known(core, *_FIGURES), "plan_base": base}
 
 
 def add_events(facts: Facts, events: Iterable[Event]) -> None:
@@ -165,7 +156,7 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
         elif isinstance(body, ev.NoteAdded):
             facts.notes.append(NoteFact(body.text, at))
         elif isinstance(body, ev.StepRevisited) and event.id not in gone:
-            facts.revisits.append(_revisit_fact(body, at))
+            facts.revisits.append(_fact(RevisitFact, body, at=at))
         elif isinstance(body, ev.SessionResumed):
             facts.resumed_at = at
 
@@ -189,7 +180,7 @@ def only_logged(said: Iterable[ev.Body]) -> Facts:
         elif isinstance(body, ev.AgentFailed | ev.AgentTimedOut):
             facts.errors.append(ErrorFact(body.error, agent=body.agent))
         elif isinstance(body, ev.FileChanged):
-            facts.files.append(replace(_file_fact(body, 0), at=None))
+            facts.files.append(_fact(FileFact, body))
         elif isinstance(body, ev.ContextMeasured):
             _add_figure(facts, body)
         elif isinstance(body, ev.ContextCompressed):
@@ -242,22 +233,19 @@ def _position(state: st.State, facts: Facts) -> str:
     return latest.id if chosen is None else chosen.id
 
 
+def _fact(kind: type[_Told], by: Struct, **other: Any) -> _Told:
+    """What a row or an event tells: a fact has the same names for it, but for some."""
+    told = convert(by, kind, from_attributes=True)
+    return replace(told, **other) if other else told
+
+
 def _step_fact(row: st.Step) -> StepFact:
-    return StepFact(
-        title=row.title,
-        id=row.id,
-        unit=row.unit,
-        parent=row.parent,
-        status=row.status,
-        agent=row.agent,
-        outcome=row.outcome,
-        because=row.because,
-        files=list(row.files),
-        started_at=row.started_at or None,
-        ended_at=row.ended_at or None,
-        fraction=row.fraction,
-        paused_ms=row.paused_ms or None,
-    )
+    return _fact(StepFact, row, **_known(row, "started_at", "ended_at", "paused_ms"))
+
+
+def _known(row: Struct, *names: str) -> dict[str, int | None]:
+    """Figures of a state, which has 0 for one that is not known."""
+    return {name: getattr(row, name) or None for name in names}
 
 
 def _is_only_measured(row: st.Agent) -> bool:
@@ -267,25 +255,8 @@ def _is_only_measured(row: st.Agent) -> bool:
 
 
 def _agent_fact(row: st.Agent) -> AgentFact:
-    return AgentFact(
-        id=row.id,
-        type=row.type,
-        task=row.task,
-        status=row.status,
-        started_at=row.started_at or None,
-        ended_at=row.ended_at or None,
-        fraction=row.fraction,
-        result=row.result,
-        error=row.error,
-        category=row.category,
-        retries=max(0, row.attempts - 1),
-        retried_at=row.retried_at or None,
-        blocking_on=row.blocking_on,
-        tokens=row.tokens or None,
-        created=list(row.created),
-        modified=list(row.modified),
-        deleted=list(row.deleted),
-    )
+    figures = _known(row, "started_at", "ended_at", "retried_at", "tokens")
+    return _fact(AgentFact, row, retries=max(0, row.attempts - 1), **figures)
 
 
 def _listed(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
@@ -300,68 +271,35 @@ def _lists(state: st.State) -> dict[str, Any]:
     }
 
 
-def _decision_fact(row: st.Decision) -> DecisionFact:
-    return DecisionFact(row.what, row.because, list(row.options), row.chosen, row.at)
-
-
 def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
     verdict = {"overridden": "passed", "rolled_back": "pending"}.get(row.verdict, row.verdict)
-    return CheckpointFact(row.step, verdict, dict(row.evidence), row.issue, row.at)
-
-
-def _error_fact(row: st.Problem) -> ErrorFact:
-    return ErrorFact(row.message, row.category, row.agent, row.at)
-
-
-def _claim_fact(row: st.Claim) -> ClaimFact:
-    return ClaimFact(
-        text=row.text,
-        reason=row.reason,
-        section=row.section,
-        paragraph=row.paragraph,
-        resolved=row.resolved,
-        result=row.result,
-        because=row.because,
-        at=row.at,
-    )
+    return _fact(CheckpointFact, row, verdict=verdict)
 
 
 # Table of rows → the field of facts that lists them, their kind, and what each says.
 _LISTED: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
     "step": ("steps", st.Step, _step_fact),
     "agent": ("agents", st.Agent, _agent_fact),
-    "decision": ("decisions", st.Decision, _decision_fact),
-    "error": ("errors", st.Problem, _error_fact),
+    "decision": ("decisions", st.Decision, partial(_fact, DecisionFact)),
+    "error": ("errors", st.Problem, partial(_fact, ErrorFact)),
     "checkpoint": ("checkpoints", st.Checkpoint, _checkpoint_fact),
-    "claim": ("claims", st.Claim, _claim_fact),
+    "claim": ("claims", st.Claim, partial(_fact, ClaimFact)),
     "artifact": ("artifacts", st.Artifact, lambda row: row.path),
 }
 _WITH_ID = ("step", "agent")
 
 
 def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
+    # There may be very many of these.
     return FileFact(
         body.path, body.action, body.agent, at, body.added, body.removed, body.before, body.after
     )
 
 
-def _revisit_fact(body: ev.StepRevisited, at: int) -> RevisitFact:
-    return RevisitFact(body.step, body.because, body.impact, list(body.archived), at)
-
-
 def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
-    return CommandFact(
-        name=body.name,
-        arguments=body.arguments,
-        # No layout has a word for an end that nobody told; not to fail is what they know.
-        status="success" if body.status == "unknown" else body.status,
-        duration_ms=body.duration_ms,
-        error=body.error,
-        agent=body.agent,
-        task=body.task,
-        model=body.model,
-        at=at,
-    )
+    # No layout has a word for an end that nobody told; not to fail is what they know.
+    status = "success" if body.status == "unknown" else body.status
+    return _fact(CommandFact, body, status=status, at=at)
 
 
 def _observed_fact(body: ev.EvidenceObserved, at: int) -> CommandFact:

@@ -41,6 +41,7 @@ from holdfast.sha import digest_of
 from holdfast.text import short_name
 
 _Any = TypeVar("_Any")
+_Body = TypeVar("_Body", bound=Body)
 _FEW = 16
 
 
@@ -51,19 +52,22 @@ class Move(Struct, frozen=True):
     at: int | None = None
 
 
+def _told(kind: type[_Body], by: Struct, **other: Any) -> _Body:
+    """The event that a fact tells: it has the same names for it, but for some."""
+    names = (n for n in kind.__struct_fields__ if n not in other and hasattr(by, n))
+    return kind(**{name: getattr(by, name) for name in names}, **other)
+
+
 def adoption(facts: Facts, origin: str) -> list[Move]:
     """The events that a session found in files begins with, in the order they happened."""
     began = facts.began_at
-    first = ev.SessionAdopted(
+    first = _told(
+        ev.SessionAdopted,
+        facts,
         goal=facts.goal or f"{origin} {facts.native_id}".strip(),
         origin=origin,
-        native_id=facts.native_id,
         mode=facts.mode if facts.mode in MODES else "default",
         status="created" if facts.status == "created" else "active",
-        began_at=began,
-        project=facts.project,
-        git_branch=facts.git_branch,
-        git_commit=facts.git_commit,
     )
     blank = Facts(goal=facts.goal, mode=facts.mode, native_id=facts.native_id, status=first.status)
     return [Move(first, began), *moves(blank, facts)]
@@ -197,13 +201,7 @@ def _free(id: str, taken: set[str], last: dict[str, int]) -> str:
 def _step_moves(pairs: Sequence[tuple[StepFact | None, StepFact]]) -> Iterator[Move]:
     for old, step in pairs:
         if old is None or (old.title, old.unit, old.parent) != (step.title, step.unit, step.parent):
-            body = ev.StepAdded(
-                step=step.id,
-                title=step.title or step.id,
-                unit=step.unit,
-                parent=step.parent,
-                agent=step.agent,
-            )
+            body = _told(ev.StepAdded, step, step=step.id, title=step.title or step.id)
             yield Move(body, step.started_at if old is None else None)
         yield from _unit_moves(old, step, _STEP_EVENTS)
         if step.fraction is not None and step.fraction != (old and old.fraction):
@@ -228,16 +226,8 @@ _AGENT_EVENTS: dict[str, _Maker] = {
     "needs_review": lambda a: _started(a),
     "done": lambda a: _finished(a),
     "skipped": lambda a: replace(_finished(a), status="skipped"),
-    "failed": lambda a: ev.AgentFailed(
-        agent=a.id,
-        error=a.error,
-        category=category_of(a.category),
-        retries=a.retries,
-        retried_at=a.retried_at,
-    ),
-    "timed_out": lambda a: ev.AgentTimedOut(
-        agent=a.id, error=a.error, retries=a.retries, retried_at=a.retried_at
-    ),
+    "failed": lambda a: _told(ev.AgentFailed, a, agent=a.id, category=category_of(a.category)),
+    "timed_out": lambda a: _told(ev.AgentTimedOut, a, agent=a.id),
 }
 
 
@@ -453,59 +443,26 @@ def _new_errors(base: Facts, new: Facts) -> list[ErrorFact]:
 
 def _logged(base: Facts, new: Facts) -> Iterator[Move]:
     for f in _new_of(base.files, new.files):
-        changed = ev.FileChanged(
-            path=f.path,
-            action=f.action,
-            agent=f.agent,
-            added=f.added,
-            removed=f.removed,
-            before=f.before,
-            after=f.after,
-        )
-        yield Move(changed, f.at)
+        yield Move(_told(ev.FileChanged, f), f.at)
     for c in _new_of(base.commands, new.commands):
-        ran = ev.CommandRan(
-            name=c.name or "command",
-            arguments=c.arguments,
-            status=c.status,
-            duration_ms=c.duration_ms,
-            error=c.error,
-            agent=c.agent,
-            task=c.task,
-            model=c.model,
-        )
-        yield Move(ran, c.at)
+        yield Move(_told(ev.CommandRan, c, name=c.name or "command"), c.at)
     for e in _new_errors(base, new):
-        raised = ev.ErrorRaised(message=e.message, category=category_of(e.category), agent=e.agent)
-        yield Move(raised, e.at)
+        yield Move(_told(ev.ErrorRaised, e, category=category_of(e.category)), e.at)
     for n in _new_of(base.notes, new.notes):
         yield Move(ev.NoteAdded(text=n.text), n.at)
     for r in new_revisits(base.revisits, new.revisits):
-        went_back = ev.StepRevisited(
-            step=r.step, because=r.because, impact=r.impact, archived=r.archived
-        )
-        yield Move(went_back, r.at)
+        yield Move(_told(ev.StepRevisited, r), r.at)
 
 
 def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
     known = _by_words(base.claims, lambda claim: claim.text)
     for id, old, claim in _same_claims(known, new.claims):
         if old is None:
-            deferred = ev.ClaimDeferred(
-                claim=id,
-                text=claim.text,
-                reason=claim.reason or "unknown",
-                section=claim.section,
-                paragraph=claim.paragraph,
-            )
+            deferred = _told(ev.ClaimDeferred, claim, claim=id, reason=claim.reason or "unknown")
             yield Move(deferred, claim.at)
         if claim.result and claim.result != (old and old.result):
-            overridden = ev.ClaimOverridden(
-                claim=id,
-                result=claim.result,
-                because=claim.because or "no reason given",
-            )
-            yield Move(overridden, claim.at)
+            because = claim.because or "no reason given"
+            yield Move(_told(ev.ClaimOverridden, claim, claim=id, because=because), claim.at)
         elif claim.resolved and not (old and old.resolved):
             yield Move(ev.ClaimResolved(claim=id))
 

@@ -112,7 +112,8 @@ ALLOWED = {
     " store.bound surroundings text",
     "retell": "errors clock config home hooks.heard journal model.* place text transcript",
     "leftover": "errors clock exchange files found glance home mirror.desk",
-    "recover": "errors clock exchange files found home layout.* leftover place store.bound",
+    "recover": "errors clock exchange files found home layout.* leftover mirror.desk place"
+    " store.bound",
     "remedy": "errors doctor files found glance home inspection layout leftover layout.essay place"
     " recover store.bound surroundings",
     "essay": "errors adopt files found home inspection layout.* model.* place recover session"

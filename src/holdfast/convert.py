@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from holdfast import files, found
 from holdfast.errors import Damaged, InvalidInput
 from holdfast.layout import ERROR, Finding, Tree, Where, carry, layout, require_id, spelled
-from holdfast.layout.document import Document
+from holdfast.layout.document import Document, kind_of
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.manner import dress
 from holdfast.surroundings import phases, require_definitions
@@ -52,7 +52,7 @@ def convert(
     tree, back, loss = carry.convert(one.lens, one.tree, manners, lens, where, native_id=native)
     _require_inside(tree)
     made = {
-        name: dress(_kind(name), value, (back or {}).get(name))
+        name: dress(kind_of(name), value, (back or {}).get(name))
         for name, value in tree.items()
         if value is not None
     }
@@ -65,7 +65,7 @@ def _too_much(made: dict[str, bytes]) -> Iterator[str]:
     for name, data in made.items():
         try:
             if len(data) > _SURELY_READ:
-                Document.parse(data, _kind(name))
+                Document.parse(data, kind_of(name))
         except Unreadable as error:
             yield f"the way back: {name} cannot be read again, {error.message}"
 
@@ -116,7 +116,3 @@ def _only(path: str) -> found.Find:
             file=damaged,
         )
     return one
-
-
-def _kind(name: str) -> str:
-    return name.rsplit(".", 1)[-1]

@@ -678,11 +678,11 @@ def essay_without_state(folder: str) -> Find:
 
 def _look(path: str) -> Find | None:
     """A file met on the way; one that only its name makes a session's is told, if not read."""
-    if not _is_small_file(path):
-        return _of_plain_file(path) if _hinted(path, b"") else None
     try:
-        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        data = None if files.is_odd(path) else files.read_bounded(path, MAX_BYTES, follow=False)
     except HoldfastError:
+        data = None
+    if data is None:
         return _of_plain_file(path) if _hinted(path, b"") else None
     tells = _TELLING.search(data.replace(b"\0", b"") if b"\0" in data else data)
     return told(path, data) if tells or _hinted(path, b"") else None
@@ -724,14 +724,6 @@ def _homes(folder: str) -> list[str]:
 
 def _is_file(folder: str, name: str) -> bool:
     return os.path.isfile(os.path.join(folder, name))
-
-
-def _is_small_file(path: str) -> bool:
-    try:
-        facts = os.lstat(path)
-    except OSError:
-        return False
-    return stat.S_ISREG(facts.st_mode) and facts.st_size <= MAX_BYTES
 
 
 # -- essays ------------------------------------------------------------------------------------

@@ -30,13 +30,13 @@ from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
 from holdfast.found import BAD_LINE, MAX_BYTES, NO_ACCESS, NOT_CREATED, NOT_READ, Find
 from holdfast.home import Holdfast
-from holdfast.layout import Bundle, Finding, Salvaged, Tree, Where, layout
+from holdfast.layout import Bundle, Finding, Salvaged, Tree, Where
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
 from holdfast.layout.ai_session.read import STATE as AI_STATE
 from holdfast.layout.customs import custom
-from holdfast.layout.document import Document, fresh
+from holdfast.layout.document import Document, fresh, kind_of
 from holdfast.layout.essay import BACKUP, STATE, begin_at, recovery
 from holdfast.layout.essay.recover import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from holdfast.layout.facts import Facts
@@ -46,6 +46,7 @@ from holdfast.layout.torn import recover as torn
 from holdfast.layout.value import text
 from holdfast.layout.words import session_word
 from holdfast.leftover import aside_name, renamed
+from holdfast.mirror.desk import paths_of
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
 
@@ -121,7 +122,7 @@ def cases(home: Holdfast, session: str = "") -> Iterator[Case]:
 def _case_of(home: Holdfast, binding: Binding) -> Case | None:
     damaged, missing, why = [], [], ""
     once = home.store.bound.renderings(binding)
-    for name, path in _paths(binding):
+    for name, path in paths_of(binding).items():
         fault = _fault(home, binding, name, path)
         if fault is None:
             missing += [path] if once.get(name) else []
@@ -154,15 +155,9 @@ def _odd_backup(binding: Binding) -> str:
     return path if backup and files.is_odd(path) else ""
 
 
-def _paths(binding: Binding) -> list[tuple[str, str]]:
-    names = layout(binding.layout).files(binding.native)
-    main = names[0]
-    return [(n, binding.place if n == main else os.path.join(binding.root, n)) for n in names]
-
-
 def _fault(home: Holdfast, binding: Binding, name: str, path: str) -> str | None:
     """Why a file of a binding cannot be used; empty when it can be, None when it is not there."""
-    kind = path.rsplit(".", 1)[-1]
+    kind = kind_of(path)
     try:
         data = files.read_optional(path, MAX_BYTES, follow=False)
         if data is None:
@@ -196,7 +191,8 @@ def restore(home: Holdfast, case: Case) -> Case:
             # It belongs to all sessions of the folder: ours alone would hide the others.
             files.make_folder(binding.root)
             files.create(path, index, mode=0o644)
-    harmed = {n: path for n, path in _paths(binding) if path in (*case.damaged, *case.missing)}
+    wanted = {*case.damaged, *case.missing}
+    harmed = {name: path for name, path in paths_of(binding).items() if path in wanted}
     for name, path in harmed.items():
         if not os.path.lexists(path):
             _put_back(home, binding, name, path)
@@ -206,7 +202,7 @@ def restore(home: Holdfast, case: Case) -> Case:
     left = _case_of(home, binding)
     if left is not None:
         raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
-    case.written = [path for name, path in _paths(binding) if name in harmed]
+    case.written = [path for name, path in paths_of(binding).items() if name in harmed]
     return case
 
 
@@ -467,8 +463,8 @@ def _climbed(home: Holdfast, one: Find, case: Case, where: Where, choose: str) -
 
 def _kind(one: Find, path: str) -> str:
     """How a file is written: as its name says, else as the main file of its layout is."""
-    kinds = [name.rsplit(".", 1)[-1] for name in (path, one.lens.files("x")[0])]
-    return kinds[0] if kinds[0] in ("json", "jsonl", "yaml") else kinds[1]
+    kind = kind_of(path)
+    return kind if kind in ("json", "jsonl", "yaml") else kind_of(one.lens.files("x")[0])
 
 
 def _backed_up(one: Find, case: Case) -> Case | None:

@@ -42,13 +42,18 @@ from holdfast.layout.spelling import (
 )
 from holdfast.layout.value import copied
 
-__all__ = ["Document", "Speller", "dress", "fresh"]
+__all__ = ["Document", "Speller", "dress", "fresh", "kind_of"]
 
 _ANY = 1 << 62
 _WHERE = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
 
 
 _MOST = {JSON: guarded.LARGEST, YAML: guarded.LARGEST_YAML, JSONL: guarded.LONGEST}
+
+
+def kind_of(name: str) -> str:
+    """How a file is spelled, by its name or that of its backup."""
+    return name.removesuffix(".bak").rsplit(".", 1)[-1]
 
 
 class Document:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 Node = dict[str, Any]
@@ -26,6 +27,15 @@ def copied(value: Any, levels: int = -1) -> Any:
     if isinstance(value, dict):
         return {key: copied(inner, levels - 1) for key, inner in value.items()}
     return [copied(inner, levels - 1) for inner in value] if isinstance(value, list) else value
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A value with something else for its texts; keys are none."""
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {key: with_texts(each, change) for key, each in value.items()}
+    return [with_texts(each, change) for each in value] if isinstance(value, list) else value
 
 
 def put_back(part: dict[Any, Any], before: dict[Any, Any], key: str | int) -> None:

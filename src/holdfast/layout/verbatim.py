@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from holdfast.layout import Layout, Tree, Where, carry
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import AgentFact, CheckpointFact, Facts, StepFact, plain
+from holdfast.layout.value import with_texts
 
 _Any = TypeVar("_Any")
 _Unit = TypeVar("_Unit", StepFact, AgentFact)
@@ -299,11 +300,7 @@ def _left_of(original: str, ways: Sequence[str], among: dict[str, int]) -> list[
 
 
 def _said_in(value: Any, words: dict[str, str]) -> Any:
-    if isinstance(value, str):
-        return words.get(value, value)
-    if isinstance(value, dict):
-        return {key: _said_in(each, words) for key, each in value.items()}
-    return [_said_in(each, words) for each in value] if isinstance(value, list) else value
+    return with_texts(value, lambda text: words.get(text, text))
 
 
 def restored(original: Any, shown: Any, new: Any) -> Any:

@@ -29,7 +29,7 @@ from holdfast.layout.ancestor import (
     was_read,
 )
 from holdfast.layout.customs import custom
-from holdfast.layout.document import fresh
+from holdfast.layout.document import fresh, kind_of
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.threeway import LONGEST, Changes, changes
@@ -40,7 +40,6 @@ from holdfast.mirror.desk import (
     Desk,
     Suspended,
     folders_of,
-    kind_of,
     lens_of,
     parsed,
     paths_of,

@@ -20,7 +20,7 @@ from holdfast.errors import HoldfastError, InvalidInput
 from holdfast.journal import Journal
 from holdfast.layout import REGISTRY, Travel, Where, layout, require_known
 from holdfast.layout.customs import custom
-from holdfast.layout.document import Document
+from holdfast.layout.document import Document, kind_of
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import LONGEST, Unreadable
 from holdfast.layout.telling import (
@@ -31,6 +31,7 @@ from holdfast.layout.telling import (
     withdrawn,
     without_figures,
 )
+from holdfast.layout.value import with_texts
 from holdfast.layout.verbatim import texts_in
 from holdfast.model.event import Body
 from holdfast.model.state import State
@@ -170,14 +171,8 @@ class Desk:
 
     def without_secrets(self, value: Any) -> Any:
         """A value with every secret taken out of its texts; itself, if all of them have none."""
-        return value if self.journal.no_secrets_in(texts_in(value)) else self._redacted(value)
-
-    def _redacted(self, value: Any) -> Any:
-        if isinstance(value, str):
-            return self.journal.redacted(value)
-        if isinstance(value, dict):
-            return {key: self._redacted(each) for key, each in value.items()}
-        return [self._redacted(each) for each in value] if isinstance(value, list) else value
+        is_clean = self.journal.no_secrets_in(texts_in(value))
+        return value if is_clean else with_texts(value, self.journal.redacted)
 
 
 lens_of = layout
@@ -226,11 +221,6 @@ def _parts(folder: str) -> tuple[str, ...]:
     """A folder, and all that it is in."""
     above = os.path.dirname(folder)
     return (folder,) if above == folder else (folder, *_parts(above))
-
-
-def kind_of(name: str) -> str:
-    """How a file is spelled, by its name or that of its backup."""
-    return name.removesuffix(".bak").rsplit(".", 1)[-1]
 
 
 def parsed(name: str, data: bytes) -> Document:

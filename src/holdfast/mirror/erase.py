@@ -24,8 +24,8 @@ from holdfast.amend import amend, amend_lines
 from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.layout.customs import custom
-from holdfast.layout.document import Document
-from holdfast.mirror.desk import MAX_BYTES, Desk, is_real, kind_of, parsed, paths_of
+from holdfast.layout.document import Document, kind_of
+from holdfast.mirror.desk import MAX_BYTES, Desk, is_real, parsed, paths_of
 from holdfast.mirror.look import is_log, most, require_inside
 from holdfast.store.bound import Binding
 

@@ -26,7 +26,7 @@ from holdfast import exchange, files
 from holdfast.errors import Busy, HoldfastError
 from holdfast.layout import Layout, Tree, Where
 from holdfast.layout.customs import custom
-from holdfast.layout.document import Document
+from holdfast.layout.document import Document, kind_of
 from holdfast.layout.facts import Facts, things
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.verbatim import restored
@@ -35,7 +35,6 @@ from holdfast.mirror.desk import (
     Desk,
     Suspended,
     folders_of,
-    kind_of,
     lens_of,
     parsed,
     paths_of,

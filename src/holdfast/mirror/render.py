@@ -26,11 +26,11 @@ from holdfast.clock import Clock
 from holdfast.errors import HoldfastError
 from holdfast.layout import ERROR, Tree, Where
 from holdfast.layout.customs import custom
-from holdfast.layout.document import Document, Speller, fresh
+from holdfast.layout.document import Document, Speller, fresh, kind_of
 from holdfast.layout.facts import Facts
 from holdfast.layout.verbatim import has_odd, written
 from holdfast.mirror.absorb import UNKNOWN, readme_of
-from holdfast.mirror.desk import Desk, Told, kind_of, lens_of, parsed
+from holdfast.mirror.desk import Desk, Told, lens_of, parsed
 from holdfast.mirror.look import Log, Look, Looker, Read, is_log
 from holdfast.store.bound import Binding, Note, Written
 

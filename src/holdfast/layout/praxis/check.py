@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeGuard
 
+from msgspec.structs import replace
+
 from holdfast.layout import (
     ERROR,
     EXTRA,
@@ -42,12 +44,7 @@ def findings(tree: Tree, where: Where, *, strict: bool) -> list[Finding]:
         told = Finding("not-an-object", ERROR, "the file holds no object", view.name)
         return [told]
     checks = (*_CHECKS, *(_STRICT if strict else _LENIENT))
-    told_by = [finding for check in checks for finding in check(view)]
-    return [_in(view, finding) for finding in told_by]
-
-
-def _in(view: View, f: Finding) -> Finding:
-    return Finding(f.code, f.severity, f.message, view.name, f.where, f.requirement, f.line)
+    return [replace(found, file=view.name) for check in checks for found in check(view)]
 
 
 def _tell(code: str, severity: str, where: str, requirement: str, message: str) -> Finding:

@@ -122,6 +122,16 @@ def test_a_file_that_breaks_off_is_of_its_layout_or_of_none(story: str) -> None:
     assert {*told} <= {kind, ""} and {*told[14:]} == {kind}
 
 
+@pytest.mark.req("S0-55")
+def test_the_log_of_a_session_in_which_nothing_has_happened_is_good(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / LOG).write_bytes(b"")
+    (report,) = hf.check(str(project / LOG))
+    assert (report.reading.layout, report.findings) == ("ai-session", [])
+
+
 @pytest.mark.parametrize("between", [b"\n\n", b"\n  \n", b"\r\n"])
 def test_a_log_is_one_by_its_lines_whatever_stands_between_them(
     hf: Holdfast, project: Path, between: bytes

@@ -94,7 +94,7 @@ _TELLING = re.compile(
     rb"session_id|workflow_type|completed_phases|pipeline_id|current_stage|active_features"
     rb"|current_state|schema_version|completed_work|<<<<<<< "
 )
-_ROLES = ((INDEX, "active_features"), (STATE, "current_state"), (PLAN, "feature"))
+_ROLES = {"active_features": INDEX, "current_state": STATE, "feature": PLAN, "phases": PLAN}
 
 
 class Find(Struct):
@@ -282,6 +282,8 @@ def told(path: str, data: bytes) -> Find | None:
     except Unreadable as error:
         return _broken(path, data, error)
     best = _likeliest(path, document.value)
+    if document.value == [] and os.path.basename(path) == LOG:
+        best = "ai-session"  # of a session in which nothing has happened yet
     if not best:
         return _in_the_place(path, data)
     if why := layout(best).torn(data, document.value):
@@ -405,7 +407,7 @@ def _role(id: str, path: str, value: object) -> tuple[str, str]:
     if isinstance(value, list):
         return f"{os.path.basename(os.path.dirname(path))}/{LOG}", ""
     keys = value if isinstance(value, dict) else {}
-    role = next((role for role, key in _ROLES if key in keys), STATE)
+    role = next((role for key, role in _ROLES.items() if key in keys), STATE)
     return role if role == INDEX else f"{_feature(path, value)}/{role}", ""
 
 

@@ -18,10 +18,9 @@ from holdfast.errors import HoldfastError
 from holdfast.found import MAX_BYTES, SURE, Find, text_faults, what_is_wrong
 from holdfast.layout import ERROR, INFO, WARNING, Finding, Reading, Where, carry
 from holdfast.layout.ai_session.read import LOG
-from holdfast.layout.customs import custom
+from holdfast.layout.customs import NAMED_AFTER, custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
-from holdfast.layout.orchestrator import HISTORY
 
 LONG_LOG = "long-log"
 _FIRST_BYTES = 2 * 1024 * 1024
@@ -56,14 +55,10 @@ def check(
     return Report(find.path, reading_of(find, where, clean), placed, find.is_torn)
 
 
-_NAMED = {".praxis-os/.cache/state": "X1-1", ".craft/cache/orchestration-sessions": "X2-1"}
-_NAMED |= {f".claude/{HISTORY}": "S4-6"}
-
-
 def _of_name(find: Find) -> Iterator[Finding]:
     """In these folders a file is named after its session, or other programs do not find it."""
     folder, name = os.path.split(find.path)
-    rule = next((req for place, req in _NAMED.items() if folder.endswith(f"/{place}")), "")
+    rule = next((req for place, req in NAMED_AFTER.items() if folder.endswith(f"/{place}")), "")
     if rule and find.native and name != f"{find.native}.json":
         said = f"the file should be called {find.native}.json"
         yield Finding("name-differs", WARNING, said, next(iter(find.paths)), "session_id", rule)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from holdfast.found import SURE
 from holdfast.layout import ERROR, Layout, Tree, Where, layout, stamps
 from holdfast.layout import ai_session as subject
 from holdfast.layout.ai_session import LAYOUT
@@ -1226,6 +1227,13 @@ def test_each_missing_key_is_found_and_grave_in_what_we_write(path: str, require
     assert [f.severity for f in strict if f.code == "missing-key"] == [ERROR]
 
 
+@pytest.mark.parametrize("path", [path for path in MISSING if path != "index/active_features"])
+def test_a_file_that_lacks_a_key_is_recognised_all_the_same(path: str) -> None:
+    made, (first, *_) = without(path), path.split("/")
+    value = made[{"state": STATE, "plan": PLAN, "log": LOG, "index": INDEX}[first]]
+    assert LAYOUT.recognise("anything.bin", value[:1] if first == "log" else value) >= SURE
+
+
 @pytest.mark.req("S0-34", "S0-35", "S0-36")
 def test_strict_wants_stamps_in_our_form() -> None:
     made = changed("plan/phases/0/tasks/0/started_at", "2025-03-04T11:05:00+01:00")
@@ -1243,6 +1251,10 @@ def test_files_that_the_folder_lacks_are_told() -> None:
         ("missing-file", "active-features.yaml"),
     ]
     assert codes(lone) == []
+    log = {LOG: tree()[LOG]}
+    assert codes(log, replace_where(frozenset([LOG]))) == ["missing-file"] * 3
+    lost = {f"elsewhere/{LOG.rpartition('/')[2]}": tree()[LOG]}
+    assert "missing-file" not in codes(lost, replace_where(frozenset(lost)))
 
 
 @pytest.mark.req("S0-36")

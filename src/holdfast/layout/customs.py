@@ -60,6 +60,13 @@ CUSTOMS: dict[str, Custom] = {
     ),
 }
 
+NAMED_AFTER = {
+    ".praxis-os/.cache/state": "X1-1",
+    ".craft/cache/orchestration-sessions": "X2-1",
+    ".claude/orchestrator-history": "S4-6",
+}
+"""Folders whose files are named after their sessions → the requirement that says so."""
+
 
 _NONE = Custom()
 

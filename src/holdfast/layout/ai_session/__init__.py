@@ -61,14 +61,14 @@ class AiSession(Layout):
         if isinstance(value, list):
             return _like_log(value)
         node = mapping(value)
-        current, feature = mapping(node.get("current_state")), node.get("feature")
+        current = mapping(node.get("current_state"))
         if "active_features" in node:
             return 1.0
         if current:
             return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
         if "feature_id" in node and ("version" in node or "current_state" in node):
             return 0.5  # a state that breaks off
-        return 0.9 if isinstance(feature, dict) and "phases" in node else 0.0
+        return _like_plan(node)
 
     def files(self, native_id: str) -> list[str]:
         return files(native_id)
@@ -160,10 +160,23 @@ def _concerns(lack: Finding, entries: set[str]) -> bool:
     return file in (STATE, PLAN) or (file == INDEX and lack.where.rpartition(".")[0] in entries)
 
 
+def _like_plan(node: dict[Any, Any]) -> float:
+    """Half a plan is one too: what it lacks is for `check` to say."""
+    feature, phases = mapping(node.get("feature")), sequence(node.get("phases"))
+    by_feature = feature and ("phases" in node or {"id", "created_at"} <= feature.keys())
+    by_phases = any("phase_id" in mapping(phase) for phase in phases)
+    return 0.9 if by_feature or by_phases else 0.0
+
+
 def _like_log(lines: list[Any]) -> float:
     nodes = [mapping(line) for line in lines[:20]]
-    fits = [node for node in nodes if "timestamp" in node and {"command", "event"} & set(node)]
+    fits = [node for node in nodes if _is_line(node)]
     return 0.8 * len(fits) / len(nodes) if nodes else 0.0
+
+
+def _is_line(node: dict[Any, Any]) -> bool:
+    most = len(node.keys() & checks.LINE_KEYS) > len(checks.LINE_KEYS) - 3
+    return most or ("timestamp" in node and bool({"command", "event"} & node.keys()))
 
 
 def _generation(tree: Tree) -> str:

@@ -250,6 +250,7 @@ _LINE = (
     Field("status", "S0-44", _COMMAND, WARNING),
     Field("duration_ms", "S0-45", _is_duration, WARNING),
 )
+LINE_KEYS = frozenset(field.key for field in _LINE)
 _ENTRY = (
     Field("feature_id", "S0-48", _is_id, ERROR),
     Field("started_at", "S0-49", _is_stamp, WARNING),
@@ -262,8 +263,10 @@ _ENTRY = (
 
 
 def _missing_files(tree: Tree, where: Where) -> Iterator[Finding]:
-    # A log alone does not say whose it is, and so nothing of what should be beside it.
-    is_known = read.key_of(tree, STATE) or read.key_of(tree, PLAN)
+    # A log alone does not say whose it is, and so nothing of what should be beside it; its folder
+    # may.
+    by_file = read.key_of(tree, STATE) or read.key_of(tree, PLAN)
+    is_known = by_file or not read.why_not_id(read.folder(tree))
     held = {path.rpartition("/")[2] for path in where.names}
     # A file that lies alone somewhere is of no folder that has an index.
     wanted = (*OWN, INDEX) if read.folder(tree) else OWN

@@ -624,6 +624,28 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
     assert project.kinds() == known == ["foreign.edited", "step.added"]
 
 
+@pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
+def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
+    make: Make, layout: str, stamp: str
+) -> None:
+    project = with_tasks(make, layout)
+    held = project.read()
+    project.session.task_done("t1")
+
+    def save() -> None:
+        held[stamp] = stamps.write(project.clock.now())
+        swap_in(project.place, json.dumps(held, indent=2).encode())
+        project.session.note("next")
+
+    held["pending_tasks"].append("Theirs")
+    save()
+    held["pending_tasks"].remove("Task t2")
+    held["completed_work"].append("Task t2")
+    save()
+    rows: list[Any] = list(project.session.state().rows.select("step"))
+    assert [row.status for row in rows] == ["done", "done", "pending"]
+
+
 def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(pending_tasks=[*v["pending_tasks"], "Theirs"], mode="debug"))

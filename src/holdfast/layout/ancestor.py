@@ -10,6 +10,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from holdfast.layout import EXTRA, stamps
@@ -47,13 +48,16 @@ def nearest(
     lines = frozenset(_lines(data))
     near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
     lacks = False
+    said: Callable[[bytes], Any] = _untimed
     if read is not None and (few := _few(near, len(data))):
         newest_first = sorted(few, key=kept.index)
         near = _by_what_they_say(read(data), {each: read(each) for each in newest_first})
         lacks = _lacks(read(kept[0]), read(data))
+        # Line by line, a task that went from one list to another is where it was.
+        said = partial(_parts_without_times, read)
     if not near:
         return None
-    return near[0] if lacks else _nearest_of(data, near, kept)
+    return near[0] if lacks else _nearest_of(data, near, kept, said)
 
 
 def _lacks(newest: Any, found: Any) -> bool:
@@ -75,10 +79,12 @@ def _few(near: Sequence[bytes], size: int) -> list[bytes]:
     return few
 
 
-def _nearest_of(data: bytes, near: Sequence[bytes], kept: Sequence[bytes]) -> bytes:
-    if near[0] != kept[0] and (says := _untimed(data)) == _untimed(near[0]):
-        newest = _untimed(kept[0])
-        before = next((told for each in kept[1:] if (told := _untimed(each)) != newest), newest)
+def _nearest_of(
+    data: bytes, near: Sequence[bytes], kept: Sequence[bytes], said: Callable[[bytes], Any]
+) -> bytes:
+    if near[0] != kept[0] and (says := said(data)) == said(near[0]):
+        newest = said(kept[0])
+        before = next((told for each in kept[1:] if (told := said(each)) != newest), newest)
         is_old = _times(data) == _times(near[0]) != _times(kept[0])
         return kept[0] if says == before and not is_old else near[0]
     return near[0]
@@ -135,6 +141,11 @@ def _parts(value: Any, named: frozenset[str]) -> Counter[tuple[str, str]]:
             yield way, str(each)
 
     return Counter(inside(value, ""))
+
+
+def _parts_without_times(read: Callable[[bytes], Any], data: bytes) -> Counter[tuple[str, str]]:
+    parts = _parts(read(data), frozenset())
+    return Counter({part: n for part, n in parts.items() if stamps.read(part[1]) is None})
 
 
 def _named_lists(value: Any, way: str = "") -> Iterator[str]:

@@ -584,7 +584,7 @@ def test_a_key_that_is_missing_is_told(place: str, kind: str, req: str) -> None:
 
 @pytest.mark.parametrize("place, kind, req", marked(FIELDS))
 def test_each_field_is_written_into_a_new_file(place: str, kind: str, req: str) -> None:
-    document = stories.changed(DOCUMENT, "errors[0].timestamp", DOCUMENT["updated"])
+    document = copied(DOCUMENT)
     document["context_usage"]["last_compression"] = "2026-02-01T09:10:00Z"
     made = write(LAYOUT.get({CURRENT: document}, HERE))
     (node, key), (wanted, _) = stories.at(made, place), stories.at(document, place)

@@ -409,7 +409,7 @@ _MESSAGE = attrgetter("message", "agent")
 
 
 def _of_agent(error: ErrorFact) -> Hashable:
-    """The journal knows when an agent failed, not when its program noted the error."""
+    """What is known of an agent's error whenever it was noted."""
     return _MESSAGE(error) if error.agent else None
 
 
@@ -448,7 +448,7 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
 def _errors(facts: Facts) -> list[ErrorFact]:
     """All that goes into `errors`: the session's, why it failed, and last those of its agents."""
     failed = {
-        (a.id, a.error): ErrorFact(a.error, a.category, a.id)
+        (a.id, a.error): ErrorFact(a.error, a.category, a.id, a.ended_at)
         for a in facts.agents
         if a.status in ("failed", "timed_out") and a.error
     }
@@ -468,7 +468,8 @@ def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
         fact = replace(fact, at=moment)
     if old is not None and "category" not in old:
         fact = replace(fact, category="")
-    if old is not None and (was := _get_error(old, where)) and was.at is not None:
+    # Of an agent's it is known when it failed, not when its program noted that.
+    if old is not None and (was := _get_error(old, where)) and (was.agent or was.at is not None):
         fact = replace(fact, at=was.at)
     form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
     return made

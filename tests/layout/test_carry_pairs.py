@@ -535,6 +535,18 @@ def test_phases_that_are_but_headings_are_no_tasks(of: str) -> None:
     assert len(b.get(workflow, HERE).steps) == 3, "who goes through its phases does them"
 
 
+@pytest.mark.parametrize("other", ["craft", "orchestrator"])
+def test_a_heading_goes_with_the_last_of_its_tasks(other: str) -> None:
+    facts = Facts(goal="Pay by card", began_at=BEGAN, updated_at=BEGAN)
+    facts.steps = [StepFact("Build", id="P1", unit="phase"), StepFact("Sum", id="T1", parent="P1")]
+    facts.steps += [StepFact("Test", id="P2", unit="phase"), StepFact("Try", id="T2", parent="P2")]
+    facts.native_id = layout("ai-session").new_id(facts, HERE, frozenset())
+    there = through(carry.write(layout("ai-session"), None, facts, HERE), "ai-session", other)
+    next(iter(there.values()))["pending_tasks"].remove("Try")
+    back = through(there, other, "ai-session")
+    assert layout("ai-session").get(back, HERE).steps == facts.steps[:2]
+
+
 @pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
 def test_a_session_whose_id_is_a_path_comes_back_inside_and_whole(id: str) -> None:
     (value,) = files_of(layout("praxis")).values()

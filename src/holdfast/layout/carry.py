@@ -58,6 +58,7 @@ _NAME = "title"
 _DAY = 86_400_000
 _TRIES = 40
 _TIMES = ("began_at", "updated_at")
+_MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
 _SAID_BY_SILENCE = ("status", "unit", "action")
 
 
@@ -242,7 +243,8 @@ def read(layout: Layout, files: Tree, where: Where, base: Tree | None = None) ->
     try:
         told = _facts(patched, facts)
         told.decisions = _in_parts(told.decisions, facts.decisions)
-    except (msgspec.ValidationError, RecursionError):
+        told.steps = _without_bare(told.steps, change)
+    except (msgspec.ValidationError, RecursionError, *_MALFORMED):
         return facts
     if _is_stopped(facts) and told.status == "active":
         told.status = facts.status
@@ -256,8 +258,8 @@ def _patched(
     if not base or _extra(layout, base, facts.native_id).get("facts") != change:
         try:
             change = _moved(_reopened(change, said.get("steps", [])), said.get("steps", []))
-        except (TypeError, ValueError, KeyError, IndexError):
-            pass  # malformed, it changes nothing
+        except _MALFORMED:
+            pass  # it changes nothing
         return tree.patch(change, said)
     before = {**_lists_in(change), **_shared(plain(layout.get(base, where)))}
     before = _less_gone(before, said)
@@ -296,6 +298,15 @@ def _is_stopped(native: Facts) -> bool:
     known = [error.at or 0 for error in native.errors]
     paused = native.paused_at is not None and native.paused_at >= max(known, default=0)
     return native.status == "failed" and paused
+
+
+def _without_bare(steps: list[StepFact], change: tree.Delta) -> list[StepFact]:
+    """Steps without the headings whose tasks somebody has taken out: each would be a task now."""
+    within = mapping(mapping(change.get("in")).get("steps"))
+    travelled = [inner.get("add") for *_, inner in within.get("at", [])]
+    travelled += [value for _, _, value, *_ in within.get("new", [])]
+    bare = {mapping(step).get("parent") for step in travelled} - {step.parent for step in steps}
+    return [s for s in steps if s.unit != "phase" or s.status != "pending" or s.id not in bare]
 
 
 def _in_parts(decisions: list[DecisionFact], said: list[DecisionFact]) -> list[DecisionFact]:

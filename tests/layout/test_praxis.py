@@ -792,6 +792,15 @@ def test_a_phase_that_begins_anew_is_not_charged_with_the_pauses_before() -> Non
     assert put(begun, facts)["phase_timing"]["1"]["duration_seconds"] == 300.0
 
 
+@pytest.mark.req("S1-39")
+def test_a_pause_that_is_a_boolean_is_none() -> None:
+    doc = session()
+    doc["phase_timing"]["2"]["paused_duration_seconds"] = True
+    facts = get(doc)
+    facts.steps[2].status, facts.steps[2].ended_at = "done", ms(50)
+    assert put(doc, facts)["phase_timing"]["2"]["duration_seconds"] == 1200.0
+
+
 @pytest.mark.req("S1-51")
 def test_a_session_that_goes_on_has_no_duration_in_all() -> None:
     facts = get(session())

@@ -25,7 +25,9 @@ def is_phase(value: object) -> TypeGuard[int]:
 
 def seconds(value: object) -> float:
     """A duration as a file tells it; 0 where it is none that anybody could wait for."""
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e12 else 0.0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return 0.0
+    return float(value) if 0 <= value < 1e12 else 0.0
 
 
 def known_total(

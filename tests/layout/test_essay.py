@@ -1949,12 +1949,16 @@ def test_sessions_are_listed_as_the_document_does() -> None:
         ("essay-pipeline-20260214-143022", third),
         ("essay-pipeline-20260212-091500", fourth),
         ("essay-pipeline-20260101-000000", None),
+        ("essay-pipeline-20251231-000000", {**fourth, "status": "completed"}),
+        ("essay-pipeline-20251230-000000", {**fourth, "status": "abandoned"}),
     ]
     assert essay.session_list(found, replace(HERE, now=now)).split("\n") == [
         "Sessions found:",
         "1. essay-pipeline-20260214-143022 -- Stage 3, Section 2 -- Last active: 2 hours ago",
         "2. essay-pipeline-20260212-091500 -- Stage 4, Section 1 -- Last active: 2 days ago",
         "3. essay-pipeline-20260101-000000 -- State unreadable -- Last active: unknown",
+        "4. essay-pipeline-20251231-000000 -- Completed -- Last active: 2 days ago",
+        "5. essay-pipeline-20251230-000000 -- Abandoned -- Last active: 2 days ago",
     ]
     assert essay.session_list([], HERE) == "No sessions found."
 

@@ -64,7 +64,12 @@ def session_list(found: Iterable[tuple[str, dict[str, Any] | None]], where: Wher
 
 
 def _standing(doc: dict[str, Any] | None) -> str:
-    return "State unreadable" if doc is None else place(doc, paragraphs=False)
+    if doc is None:
+        return "State unreadable"
+    # One that is over is nowhere: nobody can go on with it by its number.
+    status = session_status(doc.get("status"))
+    is_over = status in ("completed", "abandoned")
+    return str(status).title() if is_over else place(doc, paragraphs=False)
 
 
 def _activity(doc: dict[str, Any] | None, where: Where) -> str:

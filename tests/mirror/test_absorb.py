@@ -313,7 +313,6 @@ def test_an_ending_that_nobody_contests_is_one(make: Make) -> None:
 
 UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
     "project: theirs": ("orchestrator", lambda v: v["project"].update(name="theirs")),
-    "device: theirs": ("craft", lambda v: v.update(device="theirs")),
     "project_path: /theirs": ("craft", lambda v: v.update(project="/theirs")),
     "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
     "decisions: Use JWT was taken out": ("craft", lambda v: v["decisions_made"].clear()),
@@ -1574,3 +1573,22 @@ def test_a_status_is_heard_in_whichever_file_it_is_changed(make: Make) -> None:
     index.write_text(index.read_text().replace('status: "paused"', 'status: "active"'))
     project.session.note("the other way")
     assert status() == "active" and project.disputes() == []
+
+
+def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> None:
+    project = make("craft")
+
+    def write(status: str) -> None:
+        moment = stamps.write(project.clock.now(), milliseconds=True)
+        project.edit(lambda v: v.update(device="MacBook Pro", status=status, updated_at=moment))
+        project.notices.clear()
+        project.session.note("heard")
+
+    write("in_progress")
+    project.session.decide("Use cookies", because="simple")
+    project.session.pause()
+    write("in_progress")
+    assert project.session.state().core.status == "active"
+    write("completed")
+    assert project.session.state().core.status == project.read()["status"] == "completed"
+    assert not any("not taken up" in line for line in project.notices)

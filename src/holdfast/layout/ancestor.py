@@ -29,6 +29,9 @@ _CLEAR = 0.5
 """How much texts have in common that are one in other words."""
 _FEW = 16
 """How many things are compared by their words with all others."""
+_DEVICE = "device"
+"""The key under which a craft file says where it was last written: of no copy does that tell when
+it was read, and whoever goes on elsewhere has another name."""
 _CHANCE = 8
 """As how many differences it counts that an edit has a text by chance: as those of a decision."""
 
@@ -50,14 +53,20 @@ def nearest(
     lacks = False
     said: Callable[[bytes], Any] = _untimed
     if read is not None and (few := _few(near, len(data))):
-        newest_first = sorted(few, key=kept.index)
-        near = _by_what_they_say(read(data), {each: read(each) for each in newest_first})
-        lacks = _lacks(read(kept[0]), read(data))
+        newest_first, found = sorted(few, key=kept.index), _anywhere(read(data))
+        near = _by_what_they_say(found, {each: _anywhere(read(each)) for each in newest_first})
+        lacks = _lacks(read(kept[0]), found)
         # Line by line, a task that went from one list to another is where it was.
         said = partial(_parts_without_times, read)
     if not near:
         return None
     return near[0] if lacks else _nearest_of(data, near, kept, said)
+
+
+def _anywhere(value: Any) -> Any:
+    """What a file says, without the device that it was written on."""
+    is_named = isinstance(value, dict) and _DEVICE in value
+    return {key: each for key, each in value.items() if key != _DEVICE} if is_named else value
 
 
 def _lacks(newest: Any, found: Any) -> bool:
@@ -144,7 +153,7 @@ def _parts(value: Any, named: frozenset[str]) -> Counter[tuple[str, str]]:
 
 
 def _parts_without_times(read: Callable[[bytes], Any], data: bytes) -> Counter[tuple[str, str]]:
-    parts = _parts(read(data), frozenset())
+    parts = _parts(_anywhere(read(data)), frozenset())
     return Counter({part: n for part, n in parts.items() if stamps.read(part[1]) is None})
 
 
@@ -277,6 +286,7 @@ def was_read(newest: Any, older: Any, found: Any) -> bool:
     no value tells, whoever has every key that is new in the newest one knew of them. And who says
     just what the older one says, but has the time of the newest one, took back all since.
     """
+    newest, older, found = map(_anywhere, (newest, older, found))
     if _is_as_dated(newest, older, found):
         return True
     if _holds_news(newest, older, found) or set(_said_anew(newest, older, found)) == {True}:
@@ -363,6 +373,7 @@ def _news(newest: Any, older: Any, found: Any) -> Iterator[bool]:
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d+)?)?(Z|[+-]\d\d:?\d\d)?")
 
 
+_NAMED_DEVICE = re.compile(rb'"device"\s*:\s*"(?:[^"\\]|\\.)*"')
 _ESCAPES = re.compile(rb"(?:\\(?:u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|x[0-9a-fA-F]{2}))+")
 _BREAKS = bytes.maketrans(b",{}[]", b"\n\n\n\n\n")
 
@@ -370,6 +381,8 @@ _BREAKS = bytes.maketrans(b",{}[]", b"\n\n\n\n\n")
 def _lines(data: bytes) -> list[bytes]:
     """What a file says, part by part, also where all of it stands in one line."""
     # All at once: line by line, a file of millions of lines takes seconds.
+    if b'"device"' in data:
+        data = _NAMED_DEVICE.sub(b"", data)
     if b"\\" in data:
         data = _ESCAPES.sub(_unescaped, data)
     return data.translate(_BREAKS, b" \t\"'-").splitlines()

@@ -48,7 +48,7 @@ _NAMED = {
     "checkpoints": ("step",),
 }
 """Lists whose elements are known by name, and what names them."""
-_DERIVED = frozenset(("native_id", "updated_at", "position", "tokens_by_agent"))
+_DERIVED = frozenset(("native_id", "device", "updated_at", "position", "tokens_by_agent"))
 """What follows from the rest, or is no part of what a user says."""
 _OF_PAUSE = ("paused_at", "pause_reason", "pause_context")
 _WITH_STATUS = frozenset((*_OF_PAUSE, "resumed_at", "resumes", "ended_at", "because"))

@@ -115,7 +115,8 @@ class Unusable(Refused):
 def cases(home: Holdfast, session: str = "") -> Iterator[Case]:
     """What is wrong with the files of one session, or of all, each looked at when it is asked for;
     changes nothing."""
-    found = (_case_of(home, binding) for binding in home.store.bound.bindings(session))
+    # What another program archived is not missing.
+    found = (_case_of(home, binding) for binding in home.mirror.standing(session))
     return (case for case in found if case is not None)
 
 

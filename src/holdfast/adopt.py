@@ -711,7 +711,7 @@ def _bind(home: Holdfast, session: str, one: Find, where: Where) -> bool:
     if not (root and one.lens.reading(one.tree, where).writable):
         return False
     away = bool(_archive(one))
-    home.mirror.bind(session, one.layout, one.native, root, found=True, away=away)
+    home.mirror.bind(session, one.layout, one.native, root, found=True, away=away, tell=home.say)
     home.mirror.accept(session, {one.paths[n]: d for n, d in one.documents.items()})
     return True
 

@@ -78,7 +78,7 @@ def give_place(home: Holdfast, session: str, chosen: str, root: str) -> Binding:
     """Bind a session to a layout, perhaps with an id; its files come with the next write."""
     kind, _, native = chosen.partition(":")
     if kind != "essay":
-        return home.mirror.bind(session, kind, native, root)
+        return home.mirror.bind(session, kind, native, root, tell=home.say)
     from holdfast.essay import bind
 
     return bind(home, session, native, root)

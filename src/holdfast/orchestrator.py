@@ -128,7 +128,9 @@ def _make_room(home: Holdfast) -> str:
     owner = home.store.bound.owner(os.path.realpath(loaded.path))
     if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
         home.mirror.require_root(ID)
-        return put_away(loaded.path, loaded.find.native)
+        archived = put_away(loaded.path, loaded.find.native)
+        home.say(f"the session before is archived: {archived}")
+        return archived
     return os.path.join(owner.root, layout.archive_name(owner.native)) if owner else ""
 
 

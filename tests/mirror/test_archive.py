@@ -231,6 +231,17 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
     assert project.session.status()["status"] == "completed"
 
 
+def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
+    project = make("orchestrator")
+    project.home.start("another", layouts=["orchestrator"])
+    (kept,) = archived(project)
+    assert project.notices == [f"the session before is archived: {kept}"]
+    begin_theirs(project)
+    project.notices.clear()
+    project.home.adopt()
+    assert [line for line in project.notices if "is archived" in line]
+
+
 def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: Make) -> None:
     project = make("orchestrator")
     theirs = begin_theirs(project)

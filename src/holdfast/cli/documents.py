@@ -123,8 +123,6 @@ def run_new(options: Namespace, hf: Holdfast, screen: Screen) -> int:
         return _tell_unusable(error, screen)
     screen.answer({**session.status(), "archive": archived or None})
     screen.done(("Started session ", "green"), session.id, " – ", shorten(goal, 44))
-    if archived:
-        screen.done(("  the one before is archived: ", "dim"), shown_path(archived))
     return 0
 
 

@@ -34,7 +34,7 @@ from holdfast.layout.translate import Move
 from holdfast.mark import left_by, marked
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
-from holdfast.mirror.archive import Archive, is_taken
+from holdfast.mirror.archive import Archive, archived_place, is_taken
 from holdfast.mirror.desk import (
     Desk,
     Last,
@@ -175,16 +175,18 @@ class Mirror:
         *,
         found: bool = False,
         away: bool = False,
+        tell: Callable[[str], None] | None = None,
     ) -> Binding:
         """Give a session a place in a layout. Its files appear with the next `write`.
 
         Files that are there already are somebody's session, unless they were `found` to be its;
-        they may be `away`, where the layout keeps older ones.
+        they may be `away`, where the layout keeps older ones. `tell` is told of a session that is
+        put there to make room.
         """
-        retired: list[str] = []
+        retired: list[Binding] = []
 
         def retire(other: Binding) -> list[str]:
-            retired.append(other.session)
+            retired.append(other)
             return self._guarded(other, self._retire)
 
         self._last = ("", [])
@@ -193,7 +195,10 @@ class Mirror:
                 self._desk, session, kind, native, root, found=found, away=away, retire=retire
             )
             for other in retired:
-                self._write_put_away(other)
+                self._write_put_away(other.session)
+                if tell is not None:
+                    place = archived_place(other.layout, other.native, other.root)
+                    tell(f"the session before is archived: {place}")
         return binding
 
     @contextmanager

@@ -23,6 +23,7 @@ from holdfast.workspace import Workspace
 from tests.layouts import (
     CRAFT,
     ESSAY,
+    ESSAY_FOLDER,
     IDS,
     INDEX,
     LOG,
@@ -67,6 +68,61 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert all(one.events and one.bound and not one.problems for one in adopted), adopted
     assert snapshot(project) == before
     assert {row["session"] for row in hf.list()} == {one.session for one in adopted}
+
+
+def elsewhere(hf: Holdfast, project: Path) -> Holdfast:
+    """A home on another device, to which the sessions and a copy of the project were taken."""
+    other = shutil.copytree(project, project.with_name("taken"))
+    there = holdfast.open(str(project.with_name("there")), cwd=str(other), trust_env=False)
+    for row in hf.list():
+        pack = project.with_name(f"{row['session']}.hfpack")
+        hf.session(str(row["session"])).export(str(pack))
+        there.import_(str(pack))
+    return there
+
+
+def begun_with_files(hf: Holdfast, project: Path) -> None:
+    """A session with files in all layouts, and something of all that these have fields for."""
+    session = hf.start("Add login", layouts=[kind for kind in ALL if kind != "essay"])
+    session.layouts_add("essay", root=str(project / ESSAY_FOLDER))
+    session.task_add("First", id="t1")
+    session.task_done("t1")
+    session.agent_start("code-1")
+    session.decide("Use JWT", because="simple")
+    session.command("pytest")
+    session.model("opus")
+    session.tokens(5000)
+    session.error("it broke")
+    session.pause()
+
+
+def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
+    hf: Holdfast, project: Path
+) -> None:
+    begun_with_files(hf, project)
+    there = elsewhere(hf, project)
+    (row,) = there.list()
+    before = snapshot(project.with_name("taken"))
+    for _ in range(2):
+        adopted = there.adopt()
+        assert {(one.session, one.events) for one in adopted} == {(row["session"], 0)}
+        assert sorted(by_layout(adopted)) == sorted(ALL) and all(one.bound for one in adopted)
+    assert snapshot(project.with_name("taken")) == before
+    there.session(str(row["session"])).resume()
+    craft = json.loads(next(project.with_name("taken").glob(".craft/**/*.json")).read_text())
+    assert (craft["status"], craft["goal"]) == ("in_progress", "Add login")
+
+
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_files_that_say_something_else_than_a_session_that_came_are_another(
+    hf: Holdfast, project: Path, kind: str
+) -> None:
+    (binding,) = hf.start("Add login", layouts=[kind]).layouts_list()
+    there = elsewhere(hf, project)
+    path = project.with_name("taken") / os.path.relpath(binding.place, project)
+    path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["Two"]'))
+    (one,) = there.adopt()
+    assert (one.session, one.is_new, len(there.list())) == (binding.native, True, 2)
 
 
 @pytest.mark.parametrize("kind", ALL)

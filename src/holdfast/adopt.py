@@ -5,7 +5,8 @@ from the files, so adopting twice, or on two devices, is adopting once. What was
 remembered by its digest and its place: bytes that are known tell nothing new, others in the same
 place are an edit, and those of another place that claim the same id are told and left alone, unless
 the folder that they were kept in is gone: then they were moved, and their session goes with them.
-What was converted from files that are still there is of their session, and none of its own.
+What was converted from files that are still there is of their session, and none of its own; so are
+files that say just what a session says which was begun on another device and came here without.
 
 Files that we can write are bound to their session and stay as they are until something happens in
 it; others are only read. A template that nobody filled in is no session.
@@ -16,6 +17,7 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 
 import msgspec
 from msgspec import Struct
@@ -37,7 +39,7 @@ from holdfast.layout.translate import Move, adoption, by_known_names, match_step
 from holdfast.layout.value import text
 from holdfast.layout.verbatim import in_words_of
 from holdfast.layout.words import session_status
-from holdfast.model.event import ArtifactSaved, Event, ForeignEdited
+from holdfast.model.event import ArtifactSaved, Event, ForeignEdited, SessionStarted
 from holdfast.model.fold import extend, fold
 from holdfast.model.state import ADOPTED_FROM, CONFLICT, Edit, State
 from holdfast.place import find_tree, is_plain
@@ -208,7 +210,7 @@ class _Taking:
         told.problems.append(_converted(source))
 
     def _settle(self, one: Find, facts: Facts, told: Adopted, owner: Binding | None) -> None:
-        if owner is None and self._has_session(one, told):
+        if owner is None and self._has_session(one, facts, told):
             return
         if owner is not None and not one.damage and told.native not in ("", owner.native):
             told.outcome = RIVAL
@@ -224,9 +226,10 @@ class _Taking:
         else:
             self._compare(one, facts, told, state)
 
-    def _has_session(self, one: Find, told: Adopted) -> bool:
+    def _has_session(self, one: Find, facts: Facts, told: Adopted) -> bool:
         """Whether files that nobody keeps are of a session which let go of them, whose folder was
-        moved, which is kept in other files, or in those that they were converted from."""
+        moved, which is kept in other files, in those that they were converted from, or which
+        came here without them."""
         if session := _let_go_by(self.home, one, told.native):
             self._take_again(one, told, session)
         elif moved := _left_behind(self.home, one, told.native):
@@ -235,6 +238,8 @@ class _Taking:
             self._meet(one, told, twin)
         elif source := self._source(one):
             self._join(one, told, *source)
+        elif session := self._came_ahead(one, facts):
+            self._reunite(one, told, session)
         else:
             return False
         return True
@@ -248,6 +253,26 @@ class _Taking:
             return
         same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
         _tell_of_rival(told, one, twin.place, twin.session, same=same)
+
+    def _came_ahead(self, one: Find, facts: Facts) -> str:
+        """The session that was begun elsewhere and is here without these files of its, which say
+        what it says."""
+        began = self._began.get((facts.began_at or 0) // 1000, []) if _root(one) else []
+        where = self.where(one)
+        return next((id for id in began if _is_said_by(self.home, id, one, facts, where)), "")
+
+    @cached_property
+    def _began(self) -> dict[int, list[str]]:
+        """The sessions that were here before, by the second in which they began."""
+        began: dict[int, list[str]] = {}
+        for row in self.home.store.catalogue():
+            began.setdefault(int(str(row["began"] or 0)) // 1000, []).append(str(row["id"]))
+        return began
+
+    def _reunite(self, one: Find, told: Adopted, session: str) -> None:
+        told.session, told.outcome = session, ADOPTED
+        if not self.manner.dry_run:
+            self._bind(one, told)
 
     def _take_again(self, one: Find, told: Adopted, session: str) -> None:
         """Files that a session let go of are its own, with what was written into them since."""
@@ -427,6 +452,21 @@ def _session_id(home: Holdfast, one: Find, facts: Facts) -> str:
         return wanted
     seed = f"{one.layout}:{native}:{one.path}"
     return f"{wanted[:57]}-{digest_of(seed.encode('utf-8', 'replace'))[:6]}"
+
+
+def _is_said_by(home: Holdfast, session: str, one: Find, facts: Facts, where: Where) -> bool:
+    """Whether files are those that a session of ours would have, if it has no others."""
+    if any(binding.layout == one.layout for binding in home.store.bound.bindings(session)):
+        return False
+    with home.store.view(session) as view:
+        events = list(home.journal.events(view))
+    if not (events and isinstance(events[0].body, SessionStarted)):
+        return False
+    now = replace(facts_of(fold(events), events), native_id=facts.native_id)
+    ours = carry.read(one.lens, carry.write(one.lens, None, now, where), where)
+    # With which model a command ran is in the log alone.
+    ours, theirs = (replace(each, commands=[]) for each in (ours, facts))
+    return not (moves(ours, theirs) or moves(theirs, ours))
 
 
 def _came_from(home: Holdfast, session: str, kind: str, native: str) -> bool:

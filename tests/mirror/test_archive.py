@@ -226,8 +226,8 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
     assert project.place == kept and project.suspended == ""
     (binding,) = project.home.mirror.bindings()
     assert binding.place == str(current(project)), "who only looks notes nothing"
-    recover.mend(project.home)
-    assert recover.advice(project.home) == [] and current(project).exists() is begins_another
+    remedy.mend(project.home)
+    assert remedy.advice(project.home) == [] and current(project).exists() is begins_another
     assert project.session.status()["status"] == "completed"
 
 

@@ -297,9 +297,12 @@ CREATED = Scenario(
 )
 
 
+OTHERS = ["orchestrator", "ai-session:before-2026-01-31"]
+
+
 def _prepare_another(home: str) -> None:
     with _open(home) as opened:
-        opened.start("Before", id="s0", layouts=["orchestrator"])
+        opened.start("Before", id="s0", layouts=OTHERS).pause()
 
 
 def _run_begin(home: str, ack: Ack) -> None:
@@ -310,7 +313,7 @@ def _run_begin(home: str, ack: Ack) -> None:
 
 def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
     with _open(home, later=2 * _HOUR) as opened:
-        known = {str(line["session"]): LAYOUTS for line in opened.list()} | {"s0": ["orchestrator"]}
+        known = {str(line["session"]): LAYOUTS for line in opened.list()} | {"s0": OTHERS}
         problems = ["it was begun, and is not there"] if acked and SESSION not in known else []
         for id in known:
             opened.session(id).note("the next command")
@@ -320,10 +323,13 @@ def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
             found = sorted(b.layout for b in whole)
             wanted = sorted(layout.partition(":")[0] for layout in layouts)
             problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
+            status = opened.session(id).state().core.status
+            is_its = status == ("paused" if id == "s0" else "active")
+            problems += [] if is_its else [f"{id} is {status}"]
     return [*problems, *_leftovers(Path(home).parent)]
 
 
-# A session begins with its files, one of them in the place of another.
+# A session begins with its files: one in the place of another's, one with an entry beside its.
 BEGUN = Scenario(
     prepare=_prepare_another,
     run=_run_begin,

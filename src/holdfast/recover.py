@@ -30,7 +30,7 @@ from holdfast.clock import Clock
 from holdfast.errors import HoldfastError, InvalidInput, Refused, StoreFailed
 from holdfast.found import BAD_LINE, MAX_BYTES, NO_ACCESS, NOT_CREATED, NOT_READ, Find
 from holdfast.home import Holdfast
-from holdfast.layout import Bundle, Finding, Salvaged, Tree, Where
+from holdfast.layout import Bundle, Finding, Salvaged, Tree, Where, conflict
 from holdfast.layout import orchestrator as orch
 from holdfast.layout.ai_session import ensured_entry, recreate, salvage_index
 from holdfast.layout.ai_session.read import INDEX, entries_of, entry_of
@@ -568,8 +568,8 @@ def command_of(path: str, choice: str = "") -> str:
 
 def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
     """A file in the middle of a merge: which side counts is not for us to say."""
-    data = one.bundle[name]
-    sides = _parted(data)
+    both = conflict.sides(one.bundle[name].decode("latin-1"))  # as which any bytes can be read
+    sides = dict(zip(("first", "second"), (side.encode("latin-1") for side in both), strict=True))
     if choose in sides:
         case.writes = {one.paths[name]: sides[choose]}
         return replace(case, rung=USER, message=f"The {choose} side of the conflict was taken.")
@@ -579,26 +579,6 @@ def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
     choices.append(Choice("stop", "Stop here", "and resolve the conflict in an editor"))
     question = Question("Two versions are in conflict. Which one counts?", choices, "stop")
     return replace(case, rung=USER, message="The file holds a merge conflict.", question=question)
-
-
-def _parted(data: bytes) -> dict[str, bytes]:
-    """What a file would be with either side; lines outside a conflict are in both."""
-    texts = _MARK.split(data)
-    kept: dict[str, list[bytes]] = {"first": texts[:1], "second": texts[:1]}
-    for mark, part in zip(texts[1::2], texts[2::2], strict=True):
-        for side in _MARKS[mark]:
-            kept[side].append(part)
-    return {side: b"".join(parts) for side, parts in kept.items()}
-
-
-_MARK = re.compile(rb"(?m)^(<{7}|\|{7}|={7}|>{7}).*\n?")
-# Whose text follows a mark; what stood there before both is nobody's.
-_MARKS = {
-    b"<<<<<<<": ("first",),
-    b"|||||||": (),
-    b"=======": ("second",),
-    b">>>>>>>": ("first", "second"),
-}
 
 
 def _told(one: Find, name: str, data: bytes) -> str:

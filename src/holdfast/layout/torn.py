@@ -15,6 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from holdfast.layout.conflict import sides
+
 LIMIT = 4 * 1024 * 1024
 DEEPEST = 64
 TOKENS = 200_000
@@ -85,24 +87,9 @@ def decoded(data: bytes) -> tuple[str, list[str]]:
         remarks.append("a part of the file was overwritten with zeros")
     if "\ufffd" in text:
         remarks.append("bytes that are no UTF-8 were replaced")
-    if "<<<<<<< " in text:
-        text = _first_sides(text)
-        remarks.append("of two versions in conflict, the first was taken")
+    text, *other = sides(text) if "<<<<<<< " in text else [text]
+    remarks += ["of two versions in conflict, the first was taken"] if other else []
     return text.rstrip("\0"), remarks
-
-
-def _first_sides(text: str) -> str:
-    """The text without conflict markers and without what stands on their second side."""
-    kept, first = [], True
-    for line in text.splitlines(keepends=True):
-        mark = line[:7]
-        if mark in ("=======", "|||||||"):
-            first = False
-        elif mark == ">>>>>>>":
-            first = True
-        elif first and mark != "<<<<<<<":
-            kept.append(line)
-    return "".join(kept)
 
 
 # --- slips -------------------------------------------------------------------------------------

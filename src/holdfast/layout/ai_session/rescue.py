@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, stamps
+from holdfast.layout import ERROR, Bundle, Finding, Salvaged, Tree, Where, conflict, stamps
 from holdfast.layout.ai_session import read
 from holdfast.layout.ai_session.read import INDEX, LOG, PLAN, STATE, Node
 from holdfast.layout.document import Document
@@ -213,8 +213,8 @@ _CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated", "s
 
 def _state(content: str, report: Report) -> Node:
     """A state from keys wherever they stand; conflicting sides count where they agree."""
-    sides = [_flat(side, told) for side, told in _told(content, report)]
-    found = _agreed(sides, STATE, report)
+    both = [_flat(side, told) for side, told in _told(content, report)]
+    found = _agreed(both, STATE, report)
     state = {key: found[key] for key in _STATE_KEYS if key in found}
     current = {key: found[key] for key in _CURRENT_KEYS if key in found}
     lost = [key for key in ("feature_id", *_CURRENT_KEYS[:4]) if key not in found]
@@ -274,10 +274,10 @@ _FEATURE_KEYS = ("id", "name", "description", "created_at")
 
 def _plan(content: str, report: Report) -> Node:
     """A plan: the elements before the first phase's belong to the feature."""
-    sides = _told(content, report)
-    if len(sides) > 1:
+    first, *others = _told(content, report)
+    if others:
         report.lost.append(f"{PLAN}: the second side of a merge conflict")
-    feature, *items = _elements(*sides[0])
+    feature, *items = _elements(*first)
     phases: list[Node] = []
     for item in items:
         if "phase_id" in item or "tasks" in item:
@@ -306,49 +306,20 @@ def _elements(content: str, report: Report) -> list[Node]:
 
 # --- merge conflicts ---------------------------------------------------------------------------
 
-_OURS = "<<<<<<<"
-_MARKS: dict[str, tuple[int, ...]] = {
-    _OURS: (0,),
-    "|||||||": (),
-    "=======": (1,),
-    ">>>>>>>": (0, 1),
-}
-"""Into which sides the lines after a marker go."""
-
-
-def _mark(line: str) -> str:
-    mark = line[:7]
-    return mark if mark in _MARKS and line[7:8] in ("", " ", "\r") else ""
-
-
-def _sides(content: str) -> list[str]:
-    """The text, or both sides of it if it holds conflict markers."""
-    sides: tuple[list[str], list[str]] = ([], [])
-    into: tuple[int, ...] = (0, 1)
-    conflict = False
-    for line in content.split("\n"):
-        mark = _mark(line)
-        if mark and (mark == _OURS or conflict):
-            into, conflict = _MARKS[mark], True
-            continue
-        for side in into:
-            sides[side].append(line)
-    return ["\n".join(side) for side in sides] if conflict else [content]
-
 
 def _told(content: str, report: Report) -> list[tuple[str, Report]]:
     """The text or its sides, and where to tell what is lost of each: lines have no numbers in a
     side, and what differs is told otherwise."""
-    sides = _sides(content)
-    return [(side, report if len(sides) == 1 else Report()) for side in sides]
+    both = conflict.sides(content)
+    return [(side, report if len(both) == 1 else Report()) for side in both]
 
 
 def conflicts(file: str, data: bytes) -> list[Finding]:
     """What git left in a file for people to settle: one finding that tells both sides."""
-    sides = _sides(_decoded(data))
-    if len(sides) == 1:
+    both = conflict.sides(_decoded(data))
+    if len(both) == 1:
         return []
-    ours, theirs = (side.split("\n") for side in sides)
+    ours, theirs = (side.split("\n") for side in both)
     only = (_only(ours, theirs), _only(theirs, ours))
     message = f"merge conflict, to be settled by hand: one side says {only[0]}; the other {only[1]}"
     return [Finding("conflict-markers", ERROR, message, file, "", "S0-69")]
@@ -390,7 +361,7 @@ def _records(content: str) -> Iterator[tuple[int, str]]:
     """Records with their line; a line that does not begin one continues the one above."""
     number, held = 0, list[str]()
     for at, line in enumerate(content.split("\n"), 1):
-        if _mark(line):
+        if conflict.mark_of(line):
             continue
         if held and line.lstrip().startswith("{"):
             yield number, "\n".join(held)

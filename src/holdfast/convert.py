@@ -105,14 +105,14 @@ def _only(path: str) -> found.Find:
     if len(finds) != 1:
         raise found.not_one(path, finds)
     (one,) = finds
-    faults = [fault for fault in one.faults if fault.severity == ERROR]
+    faults = [fault for fault in one.damage if fault.severity == ERROR]
     if faults or not one.documents:
         fault = faults[0] if faults else Finding("", ERROR, "")
         damaged = one.paths.get(fault.file, one.path)
         raise Damaged(
             f"{damaged} cannot be read whole",
             why=f"{fault.message} (line {fault.line})" if fault.line else fault.message,
-            hint=f"holdfast check {shlex.quote(path)}",
+            hint=f"holdfast doctor {shlex.quote(path)}",
             file=damaged,
         )
     return one

@@ -14,9 +14,10 @@ import pytest
 import yaml
 
 from holdfast import compat
+from holdfast.layout import REGISTRY
 from tests.layout.test_praxis import legacy
 from tests.layout.test_praxis import session as workflow
-from tests.layouts import CRAFT, ESSAY, IDS, INDEX, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
+from tests.layouts import CRAFT, ESSAY, IDS, INDEX, LOG, ORCHESTRATOR, PRAXIS, STATE, fill, snapshot
 from tests.surface.support import Cli
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
@@ -575,7 +576,22 @@ def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> 
     assert (
         ".ai-session/active-features.yaml cannot be read whole" in answer.err
         and "(line 2)" in answer.err
+        and "holdfast doctor" in answer.err
     )
+
+
+@pytest.mark.parametrize("to", REGISTRY)
+def test_a_torn_line_that_nobody_may_mend_goes_there_and_comes_back(
+    cli: Cli, project: Path, to: str
+) -> None:
+    fill(project, kinds=["ai-session"])
+    with (project / LOG).open("a") as log:
+        log.write('{"timestamp": "2026-02-14T1')
+    assert cli.json("convert", ".ai-session", "--to", to, "-o", "out")["lost"] == []
+    cli.ok("convert", "out", "--to", "ai-session", "-o", "back")
+    assert (project / LOG.replace(".ai-session", "back")).read_bytes() == (
+        project / LOG
+    ).read_bytes()
 
 
 def test_a_part_of_a_session_is_converted_with_the_rest_of_it(cli: Cli, project: Path) -> None:

@@ -81,6 +81,8 @@ class Fault(NamedTuple):
     code: str
     severity: str
     message: str
+    requirement: str = ""
+    """The one that was broken, where it is not simply that of the field."""
 
 
 Rule = Callable[[Any, Where], Fault | None]
@@ -120,8 +122,8 @@ def _is_mapping(value: Any, _: Where) -> Fault | None:
 def _is_id(value: Any, _: Where) -> Fault | None:
     if not isinstance(value, str):
         return _wrong(value, "text")
-    why = read.why_not_id(value)
-    return Fault("bad-feature-id", ERROR, f"is {_short(value)!r}: {why}") if why else None
+    why, rule = read.fault_of_id(value)
+    return Fault("bad-feature-id", ERROR, f"is {_short(value)!r}: {why}", rule) if why else None
 
 
 def _is_stamp(value: Any, where: Where) -> Fault | None:
@@ -185,8 +187,8 @@ def _fields(node: Node, fields: Iterable[Field], at: str, where: Where) -> Itera
         else:
             fault = Fault("missing-key", missing, "is missing") if missing else None
         if fault:
-            message = f"{place} {fault.message}"
-            yield Finding(fault.code, fault.severity, message, "", place, requirement)
+            message, broken = f"{place} {fault.message}", fault.requirement or requirement
+            yield Finding(fault.code, fault.severity, message, "", place, broken)
 
 
 def _judged(rule: Rule, value: Any, where: Where) -> Fault | None:

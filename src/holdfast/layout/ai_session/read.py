@@ -53,6 +53,7 @@ Node = dict[Any, Any]
 # --- ids ---------------------------------------------------------------------------------------
 
 _SHAPE = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)-(\d{4}-\d\d-\d\d)", re.ASCII)
+_DATED = re.compile(r"-\d{4}-\d\d-\d\d\Z", re.ASCII)
 _LONGEST_SLUG, _LONGEST_ID = 40, 200
 _UNFOLDED = str.maketrans(
     {"æ": "ae", "ø": "o", "œ": "oe", "đ": "d", "ð": "d", "ł": "l", "þ": "th", "ı": "i", "'": None}
@@ -84,16 +85,22 @@ def new_id(goal: str, moment: int, taken: frozenset[str]) -> str:
 
 def why_not_id(native_id: str) -> str:
     """Why a feature id is not one, or an empty string."""
+    return fault_of_id(native_id)[0]
+
+
+def fault_of_id(native_id: str) -> tuple[str, str]:
+    """Why a feature id is not one, and the requirement that says so; both empty if it is one."""
     match = _SHAPE.fullmatch(native_id)
     if match is None:
-        return "a lowercase, hyphen-separated slug and a date are needed: {slug}-{YYYY-MM-DD}"
+        why = "a lowercase, hyphen-separated slug and a date are needed: {slug}-{YYYY-MM-DD}"
+        return why, "S0-20" if _DATED.search(native_id) else "S0-18"
     if len(native_id) > _LONGEST_ID:
-        return f"it is longer than {_LONGEST_ID} characters"
+        return f"it is longer than {_LONGEST_ID} characters", "S0-18"
     try:
         date.fromisoformat(match[2])
     except ValueError:
-        return f"{match[2]} is not a day of the calendar"
-    return ""
+        return f"{match[2]} is not a day of the calendar", "S0-21"
+    return "", ""
 
 
 def is_safe(native_id: str) -> bool:

@@ -69,6 +69,9 @@ ROWS: dict[str, Row] = {
     "a minor version of orchestrator": (
         PLAIN, {"schema_version": "1.1"}, ("document", False, "active"), {"unknown-version"},
     ),
+    "a project that is only named": (
+        PLAIN, {"project": "/home/me/shop"}, ("document", False, "active"), {"wrong-type"},
+    ),
     "an id that names no day": (
         PLAIN, {"session_id": "2026-13-45-abc123"}, ("document", False, "active"),
         {"odd-session-id"},

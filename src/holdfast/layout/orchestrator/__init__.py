@@ -586,7 +586,7 @@ class Orchestrator(Layout):
         version = root.get("schema_version")
         return Reading(
             layout=ID,
-            generation="document" if isinstance(root.get("project"), dict) else "aiterm",
+            generation=_generation(root),
             version=text(version),
             complete=facts.status == "completed",
             status=facts.status,
@@ -604,6 +604,12 @@ class Orchestrator(Layout):
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         _, data = form.main(bundle, CURRENT)
         return form.salvaged(data, partial(_get, where=where), (*RULES.need, *RULES.want))
+
+
+def _generation(root: Node) -> str:
+    """Of the document is what says so, however little of it is there."""
+    is_told = "schema_version" in root or isinstance(root.get("project"), dict)
+    return "document" if is_told else "aiterm"
 
 
 def shown_progress(facts: Facts) -> float:

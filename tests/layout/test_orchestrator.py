@@ -512,6 +512,14 @@ def test_other_versions_are_read_and_never_written(version: Any) -> None:
     assert LAYOUT.reading(tree(), HERE).writable
 
 
+@pytest.mark.req("S4-46")
+def test_the_fewest_keys_make_a_session_in_its_place_and_nowhere_else() -> None:
+    fewest = {"session_id": "t-1", "goal": "Try it", "agents": []}
+    assert LAYOUT.recognise(f".claude/{CURRENT}", fewest) >= 0.5
+    assert LAYOUT.recognise("any.json", fewest) == 0.0
+    assert not LAYOUT.reading({CURRENT: fewest}, HERE).writable
+
+
 @pytest.mark.req("S4-9", "S4-14", "S4-16")
 @pytest.mark.parametrize("key", DOCUMENT)
 def test_each_missing_key_is_reported(key: str) -> None:

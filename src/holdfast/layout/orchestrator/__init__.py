@@ -547,7 +547,8 @@ class Orchestrator(Layout):
         if "workflow_type" in of or "current_phase" in of:
             return 0.0
         signs, common = _signs(of), len(of.keys() & {*form.COMMON})
-        if name.rpartition("/")[2] == CURRENT and signs >= 0 and "schema_version" in of:
+        is_told = "schema_version" in of or {"session_id", "goal"} <= of.keys()
+        if name.rpartition("/")[2] == CURRENT and signs >= 0 and is_told:
             return min(1.0, 0.5 + 0.1 * signs)
         return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 and common >= 2 else 0.0
 

@@ -57,6 +57,17 @@ def test_an_id_that_is_taken_puts_no_session_away(make: Make, id: str) -> None:
     assert everything(project.folder) == before and len(project.home.list()) == 3
 
 
+def test_what_we_do_not_write_is_to_be_moved_away_and_not_adopted_once_more(make: Make) -> None:
+    project = make()
+    theirs = project.folder / ".claude/orchestrator-session.json"
+    theirs.parent.mkdir()
+    theirs.write_text('{"schema_version": "2.0", "session_id": "2026-01-30-abcdef", "goal": "x"}')
+    assert [told.outcome for told in project.home.adopt()] == ["adopted"]
+    with pytest.raises(Refused) as refused:
+        project.home.start("another", layouts=["orchestrator"])
+    assert refused.value.hint == "version 2.0 is not written by us: move it away"
+
+
 def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> None:
     project = make()
     theirs = project.folder / ".claude/orchestrator-session.json"

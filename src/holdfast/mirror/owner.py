@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from holdfast import files
 from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
-from holdfast.layout import Layout, require_id
+from holdfast.layout import Layout, Where, require_id
 from holdfast.layout.customs import custom
 from holdfast.mirror.archive import archived_place, is_taken, says_it_is
 from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of, parsed, read
@@ -146,7 +146,7 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
     elif owner.session != session:
         _require_yielding(desk, owner, native)
         if is_taken(desk, owner):
-            raise _is_there(place, _what_helps(place), native)
+            raise _is_there(place, _what_helps(kind, place), native)
     return owner if owner and owner.session != session else None
 
 
@@ -199,7 +199,7 @@ def _require_free(kind: str, native: str, place: str, root: str) -> None:
     """Refuse a place that something of somebody else has: a file, a folder, an entry, a past."""
     backup = custom(kind).backup
     if os.path.lexists(place):
-        raise _is_there(place, _what_helps(place), native)
+        raise _is_there(place, _what_helps(kind, place), native)
     if backup and os.path.lexists(f"{place}{backup}"):
         raise _is_there(f"{place}{backup}", "move it away", native)
     _require_no_past(kind, native, root)
@@ -237,11 +237,14 @@ def _is_there(path: str, hint: str, native: str) -> Refused:
     return Refused(f"{path} already exists", why=why, hint=hint, file=path, session=native)
 
 
-def _what_helps(place: str) -> str:
+def _what_helps(kind: str, place: str) -> str:
     try:
-        parsed(place, read(place))
+        value = parsed(place, read(place)).value
     except HoldfastError:
         return f"what can be made of it: holdfast doctor {shlex.quote(place)}"
+    reading = lens_of(kind).reading({os.path.basename(place): value}, Where())
+    if not reading.writable:
+        return f"{reading.unwritten}: move it away"
     return f"make it one of ours: holdfast adopt {shlex.quote(place)}"
 
 

@@ -122,6 +122,19 @@ def test_a_file_that_breaks_off_is_of_its_layout_or_of_none(story: str) -> None:
     assert {*told} <= {kind, ""} and {*told[14:]} == {kind}
 
 
+@pytest.mark.req("S0-78")
+def test_yaml_that_others_read_otherwise_is_told_with_line_and_requirement(
+    hf: Holdfast, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    with (project / STATE).open("a") as state:
+        state.write("a: &a {x: 1}\nb: {<<: *a}\n")
+    (report,) = hf.check(str(project / STATE))
+    (told,) = report.findings
+    line = (project / STATE).read_text().count("\n")
+    assert (told.code, told.line, told.requirement) == ("merge-key", line, "S0-78")
+
+
 @pytest.mark.req("S0-55")
 def test_the_log_of_a_session_in_which_nothing_has_happened_is_good(
     hf: Holdfast, project: Path

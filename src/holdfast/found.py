@@ -334,10 +334,10 @@ def _made(
     if not native:
         tree = {name: document.value for name, document in documents.items()}
         native = layout(id).get(tree, Where()).native_id
-    return Find(id, native, paths, bundle, documents, text_faults(documents))
+    return Find(id, native, paths, bundle, documents, text_faults(id, documents))
 
 
-def text_faults(documents: dict[str, Document]) -> list[Finding]:
+def text_faults(id: str, documents: dict[str, Document]) -> list[Finding]:
     """What was wrong with the text of files that could be parsed all the same."""
     said = "this YAML is read, but not as others may"
     bad = [
@@ -346,7 +346,7 @@ def text_faults(documents: dict[str, Document]) -> list[Finding]:
         for bad in document.bad
     ]
     return bad + [
-        Finding(remark.code, WARNING, said, name, "", "", remark.line)
+        Finding(remark.code, WARNING, said, name, "", _UNREADABLE[id], remark.line)
         for name, document in documents.items()
         for remark in document.remarks
     ]

@@ -97,7 +97,7 @@ def _with_long_log(find: Find) -> Find:
     seen = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were looked at"
     said = Finding(LONG_LOG, INFO, seen, long.file, "", "S0-78")
     rest = [fault for fault in find.faults if fault is not long]
-    faults = [said, *rest, *text_faults({long.file: log})]
+    faults = [said, *rest, *text_faults(find.layout, {long.file: log})]
     return replace(find, documents={**find.documents, long.file: log}, faults=faults)
 
 

@@ -115,7 +115,7 @@ def test_check_says_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> 
     assert codes == TABLE[name][-1]
     severe = any(finding["severity"] == "error" for finding in said["findings"])
     assert answer.code == (5 if severe else 0)
-    assert all(finding["message"] for finding in said["findings"])
+    assert all(finding["message"] and finding["requirement"] for finding in said["findings"])
 
 
 def _require_read(said: dict[str, Any], name: str) -> None:

@@ -809,7 +809,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"updated_at": "2026-02-01T09:30:00Z"}, "stamp-style", "S2-13"),
     ({"updated_at": "2026-02-01T08:59:59.999Z"}, "time-runs-back", "S2-13"),
     ({"$schema": "other"}, "other-schema", "S2-6"),
-    ({"extra": 1}, "unknown-key", ""),
+    ({"extra": 1}, "unknown-key", "S2-7"),
     (
         inside("agents", 0, "completed_at", value="2026-02-01T08:00:00.000Z"),
         "time-runs-back",

@@ -623,7 +623,7 @@ FAULTS: list[tuple[dict[str, Any], str, str]] = [
     ({"created": "today"}, "bad-stamp", "S4-9"),
     ({"updated": "2026-02-01T08:00:00Z"}, "time-runs-back", "S4-10"),
     ({"created_at": "2026-02-01T08:00:00Z"}, "alias-key", "S4-7"),
-    ({"mine": 1}, "unknown-key", ""),
+    ({"mine": 1}, "unknown-key", "S4-7"),
     ({"agents": [{**RUNNING, "progress": 160}]}, "out-of-range", "S4-25"),
     ({"agents": [{**RUNNING, "progress": 0.6}]}, "wrong-type", "S4-25"),
     ({"agents": [{**RUNNING, "completed": "2026-02-01T09:03:00Z"}]}, "running-has-end", "S4-22"),

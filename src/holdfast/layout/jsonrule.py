@@ -198,7 +198,7 @@ def _look_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> It
         elif not rule.free:
             severity = ERROR if strict else INFO
             says = f"the document knows no key {_short(key)} here; it is kept"
-            yield Finding("unknown-key", severity, says, where=_join(at, key))
+            yield Finding("unknown-key", severity, says, where=_join(at, key), requirement=rule.req)
 
 
 def _missing(key: str, severity: str, at: str, req: str) -> Finding:

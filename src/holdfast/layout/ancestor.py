@@ -106,21 +106,20 @@ def _by_what_they_say(found: Any, renderings: dict[bytes, Any]) -> list[bytes]:
     rendering says would be chance, if it is more than a word.
     """
     named = frozenset(_named_lists(found))
-    said = _parts(found, named)
+    said, things = _parts(found, named), _things(found)
     parts = {data: _parts(value, named) for data, value in renderings.items()}
     texts = {data: {text for _, text in each} for data, each in parts.items()}
     known = {text for _, text in said if _is_prose(text)} & set().union(*texts.values())
 
     def distance(data: bytes) -> int:
-        odd = len(known - texts[data]) + _exchanged(renderings[data], found)
+        odd = len(known - texts[data]) + _exchanged(_things(renderings[data]), things)
         return _apart(said, parts[data]) + _CHANCE * odd
 
     return sorted(renderings, key=distance)
 
 
-def _exchanged(rendering: Any, found: Any) -> int:
+def _exchanged(was: frozenset[str], is_: frozenset[str]) -> int:
     """In place of how many things an edit would have put others that are unlike them."""
-    was, is_ = _things(rendering), _things(found)
     gone, new = was - is_, is_ - was
     few = sorted(gone)[:_FEW]
     unlike = [each for each in few if not any(alike(each, one) > _CLEAR for one in new)]

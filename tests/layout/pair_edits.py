@@ -170,11 +170,19 @@ def strange(chance: Random, doc: Any) -> str:
     return "strange"
 
 
+def agent_taken(chance: Random, doc: Any) -> str:
+    """One that waits may be listed as a task elsewhere."""
+    if not doc["agents"]:
+        return ""
+    agent = doc["agents"].pop(chance.randrange(len(doc["agents"])))
+    return "waiting taken" if agent["status"] == "pending" else "agent taken"
+
+
 IN_LISTS: list[Edit] = [
     *(done, undone, done_at_once, reworded, turned, strange),
     add("task", "pending_tasks", lambda chance: new(chance, "Feed the cat")),
     take("task", "pending_tasks", "completed_work"),
-    take("agent taken", "agents"),
+    agent_taken,
     put("goal", "goal", to=partial(new, text="Another goal")),
     another("mode", "mode", *_MODES),
 ]
@@ -440,6 +448,16 @@ def _passed(chance: Random, doc: Any) -> str:
     return "task"
 
 
+def _gone_back(chance: Random, doc: Any) -> str:
+    done = [phase for phase in doc["completed_phases"] if str(phase) in doc["checkpoints"]]
+    if doc["lifecycle"]["completed"] or not done:
+        return ""
+    phase = chance.choice(done)
+    doc["completed_phases"].remove(phase)
+    doc["checkpoints"][str(phase)], doc["current_phase"] = "pending", phase
+    return "phase"
+
+
 def _failed(chance: Random, doc: Any) -> str:
     doc["checkpoints"][str(doc["current_phase"])] = "failed"
     return "task"
@@ -451,7 +469,7 @@ def _last_error(chance: Random, doc: Any) -> str:
 
 
 PRAXIS: list[Edit] = [
-    *(_paused, _passed, _failed, _last_error, strange),
+    *(_paused, _passed, _failed, _gone_back, _last_error, strange),
     put("status", "lifecycle.completed", to=True),
     put("updated", "updated_at", to=stamp),
     put("began", "created_at", to=EARLY),
@@ -476,7 +494,7 @@ def _section(chance: Random, doc: Any) -> str:
     stage = doc["stages"]["stage_3"]
     known = stage["sections"] or []
     stage["sections"] = [*known, {"section_index": 7 + len(known), "status": "in_progress"}]
-    return "stage"
+    return "section"
 
 
 def _ended(chance: Random, doc: Any) -> str:

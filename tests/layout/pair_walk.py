@@ -79,14 +79,17 @@ def tasks_of(doc: Any) -> Counter[tuple[str, bool]]:
 
 def view_craft(doc: Any) -> View:
     usage = doc["context_usage"]
+    carried = doc.get("holdfast", {}).get("facts", {}).get("in", {})
+    # A sum that nobody gave is of what the agents spent.
+    tokens = {} if "tokens" in carried else {"tokens": usage["estimated_tokens"]}
     return {
+        **tokens,
         "status": status_of(doc["status"]),
         "goal": doc["goal"],
         "mode": doc["mode"],
         "began": second(doc["created_at"]),
         "updated": second(doc["updated_at"]),
         "branch": doc.get("metadata", {}).get("git_branch"),
-        "tokens": usage["estimated_tokens"],
         "spent": usage["by_agent"],
         "tasks": tasks_of(doc),
         "order": [title(entry) for entry in doc["pending_tasks"]],
@@ -192,20 +195,22 @@ VIEWS: dict[str, Callable[[Any], View]] = {
 
 TOUCHES: dict[str, tuple[str, ...]] = {
     "task": ("tasks", "order"),
+    "phase": ("tasks", "order"),
     "stage": ("tasks", "order"),
+    "section": ("tasks", "order"),
     "decision": ("decisions",),
     "agent": ("agents", "order"),
     "agent error": ("agents", "order"),
     "agent taken": ("agents", "order", "spent", "tokens"),
-    "spent": ("spent", "tokens"),
+    "waiting taken": ("agents", "order", "spent", "tokens", "tasks"),
     "error status": ("status",),
 }
 """Kind of edit → the parts of a view that it may change, unless it is just the one of its name."""
 
-FOLLOWS = {"order": {"tasks", "agents"}, "spent": {"tasks", "agents"}, "tokens": {"spent"}}
+FOLLOWS = {"order": {"tasks", "agents"}, "spent": {"tasks", "agents"}}
 """What need not be the same in both after a change of something else: a task that is done or taken
-up again has its own place in each file, what an agent spent that was taken out may stand in one of
-them only, and only one has a sum where nobody gave one."""
+up again has its own place in each file, and what an agent spent that was taken out may stand in one
+of them only."""
 _LISTS = r"json:(completed_work|pending_tasks)\b"
 _PHASES = (
     r"json:(completed_phases|checkpoints|phase_timings?|phase_attempts|phase_artifacts"
@@ -227,7 +232,6 @@ REACH: dict[str, dict[str, str]] = {
     "praxis": {
         "status": r"json:(lifecycle\.\w+|status|completed_at)$",
         "task": _PHASES,
-        "order": _PHASES,
         "updated": "updated_at",
         "began": "created_at|started_at|duration",
         "error": r"lifecycle\.|error_reason",
@@ -285,19 +289,31 @@ REACH: dict[str, dict[str, str]] = {
 }
 """Layout → kind of edit → the places it may reach, as a pattern over `file:path`."""
 ALSO = {
+    "phase": ("task", "position"),
     "stage": ("task",),
+    "section": ("task", "position"),
     "outcome": ("outcome", "task"),
     "agent error": ("agent", "error"),
     "agent taken": ("agent", "spent", "error"),
+    "waiting taken": ("agent", "spent", "error"),
     "error status": ("error", "status"),
 }
+
+
+UNSAID = {
+    "craft": {"": "json:progress$"},
+    "praxis": {"order": _PHASES},
+    "essay": {"": "yaml:current_stage"},
+}
+"""Layout → kind of edit, or any → what may follow in files with which something travels: nobody
+gave the figure or said where the work is, and tasks are phases by their order."""
 
 
 def may_reach(a: str, told: list[str], files: Files) -> str:
     kinds = [each for one in told for each in ALSO.get(one, (one,))]
     reach = [REACH[a].get(each, "nowhere") for each in kinds]
-    if _travels(files):  # it may be that nobody gave the figure, or said where the work is
-        reach.append({"craft": "json:progress$", "essay": r"yaml:current_stage"}.get(a, "nowhere"))
+    if _travels(files):
+        reach += [where for kind, where in UNSAID.get(a, {}).items() if kind in ("", *kinds)]
     if a == "orchestrator" and "status" in kinds and b'"because"' in b"".join(files.values()):
         reach.append("errors")  # why a session failed that has not failed any more
     return "|".join(reach)

@@ -1748,6 +1748,11 @@ def sections_of(bundle: dict[str, bytes]) -> list[dict[str, Any]]:
     return listed
 
 
+def test_what_a_draft_tells_is_counted_in_words() -> None:
+    told = recovered({"stage-4-draft.md": b"## A\n\nOne.\n"}).inferred
+    assert "stage 4: 1 paragraph in 1 section" in told
+
+
 def test_a_final_essay_means_that_all_is_done() -> None:
     made = recovered({**EVIDENCE, "final-essay.md": b"# Tides"}).state
     assert (made["status"], made["stages"]["stage_4"]["status"]) == ("completed", "completed")

@@ -46,6 +46,7 @@ from holdfast.layout.essay.form import (
     torn,
 )
 from holdfast.layout.essay.read import facts
+from holdfast.layout.essay.show import counted
 from holdfast.layout.torn import decoded
 from holdfast.layout.value import mapping
 
@@ -378,8 +379,8 @@ class _Rebuild:
             paragraph_log=self.path(DRAFT_LOG),
             sections=made,
         )
-        counted = sum(section.paragraphs for section in drafted.values())
-        self.inferred.append(f"stage 4: {counted} paragraphs in {len(drafted)} sections")
+        told = counted(sum(section.paragraphs for section in drafted.values()), "paragraph")
+        self.inferred.append(f"stage 4: {told} in {counted(len(drafted), 'section')}")
         self.lost += ["voice_check_score of the sections"]
         self.lost += ["total_paragraphs of the sections"] if todo else []
 

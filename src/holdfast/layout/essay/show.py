@@ -91,7 +91,7 @@ def _left_off(doc: dict[str, Any], stage: int) -> str:
         for entry in sequence(doc.get("deferred_verifications"))
         if not mapping(entry).get("resolved")
     ]
-    parts += [f"{_counted(len(waiting), 'claim')} to verify"] if waiting else []
+    parts += [f"{counted(len(waiting), 'claim')} to verify"] if waiting else []
     return ", ".join(parts) + "."
 
 
@@ -116,10 +116,10 @@ def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:
     paragraph = at(doc, "stages.stage_4.current_paragraph")
     if stage == 4 and current and is_count(paragraph, 1):
         parts.append(f"Paragraph {paragraph}")
-    return [*parts, f"{_counted(done, 'section')} completed"] if done else parts
+    return [*parts, f"{counted(done, 'section')} completed"] if done else parts
 
 
-def _counted(count: int, noun: str) -> str:
+def counted(count: int, noun: str) -> str:
     return f"{count} {noun}{'' if count == 1 else 's'}"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import files, remedy
+from holdfast import compat, files, remedy
 from holdfast.errors import HoldfastError, NoSession, Refused
 from holdfast.session import Session
 from tests.mirror.conftest import Make
@@ -474,3 +474,19 @@ def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
         project.home.orchestrator_abort()
     assert not current(project).exists()
     assert json.loads(archived(project)[0].read_text())["status"] == "aborted"
+
+
+@pytest.mark.req("S4-67", "S4-68")
+@pytest.mark.parametrize("word, status", [("in_progress", "active"), ("complete", "completed")])
+def test_who_goes_on_with_a_session_that_was_only_created_is_heard(
+    make: Make, word: str, status: str
+) -> None:
+    project = make()
+    state = compat.create_new_session("Theirs", root=project.folder)
+    compat.save_session(state, project.folder, home=project.home)
+    project.home.adopt()
+    session = project.home.session(state["session_id"])
+    assert session.status()["status"] == "created"
+    compat.save_session(state | {"status": word}, project.folder, home=project.home)
+    assert session.status()["status"] == status
+    assert word == "complete" or session.pause().kind == "session.paused"

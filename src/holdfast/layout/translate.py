@@ -581,7 +581,7 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
         "abandoned": lambda: ev.SessionAbandoned(because=new.because),
         "active": ev.SessionResumed,
     }
-    if new.status == "active" and base.status in ("created", *FINISHED):
+    if new.status == "active" and base.status in FINISHED:
         return
     if new.status in makers:
         told = {"paused": "paused_at", "active": "resumed_at"}.get(new.status, "ended_at")

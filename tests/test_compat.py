@@ -277,6 +277,13 @@ def test_new_session_has_every_key_and_is_created() -> None:
     assert state["project"]["path"] == str(Path.cwd())
 
 
+@pytest.mark.req("S4-15", "S4-87")
+@pytest.mark.parametrize("goal, mode", [("Add login", "swift"), (" ", "default")])
+def test_no_session_is_new_with_a_mode_or_a_goal_that_none_can_have(goal: str, mode: str) -> None:
+    with pytest.raises(InvalidInput):
+        compat.create_new_session(goal, mode)
+
+
 @pytest.mark.req("S4-88", "S4-91")
 def test_finished_agent_has_its_result_and_time() -> None:
     state = new()

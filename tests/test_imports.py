@@ -187,8 +187,8 @@ ALLOWED = {
     # public names, surfaces, and what is shipped for the tests of others
     "holdfast": "errors home kinds session verb.agent",
     "__main__": "cli",
-    "compat": "errors clock exchange files home layout.* orchestrator place praxis_workflow"
-    " store.bound text",
+    "compat": "errors beginning clock exchange files home layout.* orchestrator place"
+    " praxis_workflow store.bound text",
     "cli.*": "holdfast errors clock config fault plain text timing evidence home session view"
     " timeline doctor phase pipeline"
     " adopt cleanup contract essay inspection live layout layout.ai_session layout.contract"

@@ -21,7 +21,7 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from holdfast import exchange, files, orchestrator
+from holdfast import beginning, exchange, files, orchestrator
 from holdfast.clock import Clock
 from holdfast.errors import Damaged, InvalidInput, NoSession, Refused
 from holdfast.home import Holdfast
@@ -162,7 +162,7 @@ def create_new_session(
     goal: str, mode: str = "default", root: Root = None, *, clock: Clock | None = None
 ) -> State:
     """The state of a session that begins now, all keys of the document in place. Not saved."""
-    now = (clock or Clock()).now()
+    goal, now = beginning.require(goal, mode), (clock or Clock()).now()
     here = _absolute(root)
     where = Where(now=now, root=_folder(root), project_path=here)
     facts = Facts(goal=goal, mode=mode, status="created", began_at=now, git_branch=_branch(here))

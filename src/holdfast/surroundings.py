@@ -50,16 +50,19 @@ def phases(one: Find, folder: str = "") -> int | None:
     """How many phases the definition of a session's workflow gives, if one is at hand.
 
     Definitions are in `TYPE/metadata.json`, below the folder given or that of the session's own
-    project. One that only says that the number changes is none.
+    project. One that only says that the number changes is none. What cannot be read is refused in
+    a folder that was given, and else none.
     """
     kind = _workflow(one)
-    folder = folder or _definitions(one.path)
-    if not folder or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind):
+    root = folder or _definitions(one.path)
+    if not root or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind):
         return None
+    path = os.path.join(root, kind, "metadata.json")
     try:
-        data = files.read_bounded(os.path.join(folder, kind, "metadata.json"), MAX_BYTES)
-        value = Document.parse(data, "json").value
-    except HoldfastError:
+        value = Document.parse(files.read_bounded(path, MAX_BYTES), "json").value
+    except HoldfastError as error:
+        if folder and os.path.lexists(path):
+            raise InvalidInput(f"{path} cannot be read", why=str(error), file=path) from error
         return None
     total = value.get("total_phases") if isinstance(value, dict) else None
     return total if type(total) is int and 0 < total < 10_000 else None

@@ -73,6 +73,12 @@ def test_definitions_that_are_nowhere_are_not_passed_over(
     fill(project, kinds=["praxis"])
     refused = cli(*command.split(), ".", "--workflows", "nowhere")
     assert refused.code == 2 and "nowhere is not a folder" in refused.err
+    kind = json.loads((project / PRAXIS).read_text())["workflow_type"]
+    definition = project / "there" / kind / "metadata.json"
+    definition.parent.mkdir(parents=True)
+    definition.write_text('{"total_phases": 6')
+    refused = cli(command, ".", "--workflows", "there")
+    assert refused.code and f"{kind}/metadata.json cannot be read" in refused.out + refused.err
 
 
 @pytest.mark.parametrize("key", ["schema_version", "session_id"])

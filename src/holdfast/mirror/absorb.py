@@ -198,40 +198,56 @@ class Absorber:
         return [_summary(edited, found)]
 
     def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
+        said = {look.name: look.value for look in looks if look.read is not None}
+        base = self._before(binding, looks, edited, now)
         # By its name alone a layout knows whose the files are that sessions share.
         main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
-        theirs = {look.name: look.value for look in looks if look.read is not None}
-        base = dict(theirs)
-        all_told = self._desk.told(binding.session)
-        now = replace(all_told.facts, native_id=binding.native)
-        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
-        later = {
-            look.name for look in looks if look.name in edited and self._is_later(binding, look)
-        }
-        for look in looks:
-            if look.name in edited:
-                look.is_dated = bool(later - {look.name})
-                base[look.name] = self._base(binding, look, now, where)
-        base = main | {name: value for name, value in base.items() if value is not None}
-        came = {look.name for look in looks if look.name in edited and not look.known}
-        if new := came - base.keys():
-            # What came after the others is compared with what we would have written there.
-            ours = written(lens, base, now, where, self._kept)
-            base |= {name: ours[name] for name in new & ours.keys()}
-        clean = self._desk.without_secrets
-        said = main | theirs
-        theirs, told = lens.whole(said, base, where)
+        base, theirs = main | base, main | said
+        whole, told = lens.whole(theirs, base, where)
         if told:
             # Who read the file before something came into it has not taken that out.
-            told = lens.whole(said, base | self._read_by_others(binding, looks, edited), where)[1]
-        logs = [n for n in edited if is_log(n) and binding.mirrored == all_told.seq]
-        if logs:  # What is missing there of all that was told comes back.
-            ours = written(lens, base, now, where, self._kept)
-            told = [*told, *_cut(logs, base, ours)]
-        found = changes(lens, clean(base), clean(theirs), now, where, self._kept)
+            read = base | self._read_by_others(binding, looks, edited)
+            told = lens.whole(theirs, read, where)[1]
+        told = [*told, *self._cut(binding, edited, base, now)]
+        clean = self._desk.without_secrets
+        found = changes(lens, clean(base), clean(whole), now, where, self._kept)
+        # Who has no files any more, or none yet, has had nothing taken out of others.
+        told = told if main.keys() <= said.keys() else []
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         found.moves = self._in_our_words(binding, found.moves)
         return found
+
+    def _before(
+        self, binding: Binding, looks: Sequence[Look], edited: Tree, now: Facts
+    ) -> dict[str, Any]:
+        """What the files said before somebody edited some of them."""
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        base = {look.name: look.value for look in looks if look.read is not None}
+        changed = [look for look in looks if look.name in edited]
+        later = {look.name for look in changed if self._is_later(binding, look)}
+        for look in changed:
+            look.is_dated = bool(later - {look.name})
+            base[look.name] = self._base(binding, look, now, where)
+        base = {name: value for name, value in base.items() if value is not None}
+        if new := {look.name for look in changed if not look.known} - base.keys():
+            # What came after the others is compared with what we would have written there.
+            ours = written(lens, base, now, where, self._kept)
+            base |= {name: ours[name] for name in new & ours.keys()}
+        return base
+
+    def _cut(self, binding: Binding, edited: Tree, base: Tree, now: Facts) -> Iterator[str]:
+        """What to tell of logs out of which somebody took lines: they come back."""
+        logs = [name for name in edited if is_log(name)]
+        if not logs or binding.mirrored != self._desk.told(binding.session).seq:
+            return
+        lens, where = lens_of(binding.layout), self._desk.surroundings(binding)
+        ours = written(lens, base, now, where, self._kept)
+        for name in logs:
+            if gone := len(ours[name]) - len(base[name]):
+                were = "was" if gone == 1 else "were"
+                yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
 
     def _read_by_others(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Tree:
         """What edited files said when their editors read them, as far as we can tell."""
@@ -362,14 +378,6 @@ class Absorber:
         except (InvalidInput, Refused) as error:
             what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
             raise type(error)(what, why=error.why or error.what) from error
-
-
-def _cut(logs: Sequence[str], base: Tree, ours: Tree) -> Iterator[str]:
-    """What to tell of logs out of which somebody took lines."""
-    for name in logs:
-        if gone := len(ours[name]) - len(base[name]):
-            were = "was" if gone == 1 else "were"
-            yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
 
 
 def _lacks(value: Any, whole: Any) -> bool:

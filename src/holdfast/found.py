@@ -40,7 +40,7 @@ from holdfast.layout import (
 from holdfast.layout.ai_session import conflicts
 from holdfast.layout.ai_session.read import INDEX, LOG, OWN, PLAN, STATE, entries_of, entry_of
 from holdfast.layout.craft import REGISTRY_FILE
-from holdfast.layout.document import Document
+from holdfast.layout.document import Document, kind_of
 from holdfast.layout.essay.artifact import PREFIX
 from holdfast.layout.facts import Facts
 from holdfast.layout.guarded import LONGEST, Unreadable
@@ -586,32 +586,34 @@ def _as_index(data: bytes) -> Document:
 def _ai_session(root: str, name: str, as_index: Callable[[bytes], Document] = _as_index) -> Find:
     parts = {f"{name}/{part}": os.path.join(root, name, part) for part in (STATE, PLAN, LOG)}
     paths = {**parts, INDEX: os.path.join(root, INDEX)}
+    there = {key: path for key, path in paths.items() if os.path.lexists(path)}
     bundle: Bundle = {}
     documents: dict[str, Document] = {}
     faults: list[Finding] = []
-    for key, path in paths.items():
-        if not os.path.lexists(path):
-            continue
+    for key, path in there.items():
         try:
-            data = bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
-            kind = _ENDINGS[os.path.splitext(key)[1]]
-            document = as_index(data) if key == INDEX else Document.parse(data, kind)
-            if why := layout("ai-session").torn(bundle[key], document.value):
-                raise Unreadable("torn", why)
-            if kind == "yaml" and not isinstance(document.value, dict):
-                raise _no_mapping(document.value)
-            documents[key] = document
+            bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
+            documents[key] = _part(key, bundle[key], as_index)
         except HoldfastError as error:
             code, what, line = what_is_wrong(path, error)
             fault = Finding(code, ERROR, what, key, "", "S0-78", line)
             faults.append(_with_sides(fault, bundle.get(key, b"")))
-    there = {key: path for key, path in paths.items() if os.path.lexists(path)}
     if not there.keys() & parts.keys():
         main = f"{name}/{STATE}"
         there = {main: parts[main], **there}
         faults.append(Finding(NOT_CREATED, ERROR, _BROKEN_OFF, main, "", "S0-77"))
     made = _made("ai-session", there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
+
+
+def _part(key: str, data: bytes, as_index: Callable[[bytes], Document]) -> Document:
+    """One file of a session; refused if it was not written to its end, or holds something else."""
+    document = as_index(data) if key == INDEX else Document.parse(data, kind_of(key))
+    if why := layout("ai-session").torn(data, document.value):
+        raise Unreadable("torn", why)
+    if document.kind == "yaml" and not isinstance(document.value, dict):
+        raise _no_mapping(document.value)
+    return document
 
 
 def _no_mapping(value: object) -> Unreadable:

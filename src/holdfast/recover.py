@@ -184,6 +184,19 @@ def restore(home: Holdfast, case: Case) -> Case:
         hint = f"settle it in an editor, or: holdfast doctor {shlex.quote(case.path)}"
         what = f"{contested} holds a merge conflict"
         raise Refused(what, why=BY_HAND, hint=hint, file=contested)
+    harmed = _make_room(home, case, binding)
+    said = home.mirror.write(binding.session, force=True)
+    # The main file of a session that is over is in the archive of its layout by now.
+    binding = _renewed(home, binding)
+    left = _case_of(home, binding)
+    if left is not None:
+        raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
+    case.written = [path for name, path in paths_of(binding).items() if name in harmed]
+    return case
+
+
+def _make_room(home: Holdfast, case: Case, binding: Binding) -> dict[str, str]:
+    """Move what is damaged beside, and go on from what is still known; says of which files."""
     for path in (*case.damaged, *case.missing):
         index = _saved_index(home, path, binding) if path.endswith(f"/{INDEX}") else None
         if path in case.damaged:
@@ -197,14 +210,7 @@ def restore(home: Holdfast, case: Case) -> Case:
     for name, path in harmed.items():
         if not os.path.lexists(path):
             _put_back(home, binding, name, path)
-    said = home.mirror.write(binding.session, force=True)
-    # The main file of a session that is over is in the archive of its layout by now.
-    binding = _renewed(home, binding)
-    left = _case_of(home, binding)
-    if left is not None:
-        raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
-    case.written = [path for name, path in paths_of(binding).items() if name in harmed]
-    return case
+    return harmed
 
 
 def _renewed(home: Holdfast, binding: Binding) -> Binding:

@@ -247,11 +247,10 @@ def _fields(view: View) -> Iterator[Finding]:
 def _parts(view: View) -> Iterator[Finding]:
     yield from _typed(view.structure, _STRUCTURE, "workflow_structure.")
     yield from _typed(view.lifecycle, _FLAGS, "lifecycle.")
-    for key, fields in (("phase_timing", _TIMING), ("phase_artifacts", _ARTIFACT)):
+    maps = {"phase_timing": _TIMING, "phase_artifacts": _ARTIFACT, "phase_timings": _TIMING}
+    for key, fields in maps.items():
         for phase, entry in by_phase(view.doc, key).items():
             yield from _entry(f"{key}.{phase}", entry, fields)
-    for phase, entry in by_phase(view.doc, "phase_timings").items():
-        yield from _entry(f"phase_timings.{phase}", entry, _TIMING)
 
 
 def _entry(path: str, entry: object, fields: _Fields) -> Iterator[Finding]:

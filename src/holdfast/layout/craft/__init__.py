@@ -261,21 +261,8 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
             "last_compression": None,
             "by_agent": {},
         },
-        "teleportation": _fresh_teleportation(device),
+        "teleportation": _told_of(Travel(devices=(device,))),
         "metadata": {"git_branch": None, "git_commit": None, "tags": [], "notes": None},
-    }
-
-
-def _fresh_teleportation(device: str) -> Node:
-    return {
-        "enabled": False,
-        "last_sync": None,
-        "sync_status": None,
-        "sync_error": None,
-        "devices": [device],
-        "storage_backend": "local",
-        "encrypted": False,
-        "shared_with": None,
     }
 
 
@@ -493,8 +480,14 @@ def _put_attributes(section: Node, of: str, facts: Facts) -> None:
 
 def _put_travel(section: Node, travel: Travel) -> None:
     """The truth about other devices; a session's own words on that are out of date."""
+    for key, value in _told_of(travel).items():
+        if key not in section or not form.alike(section[key], value):
+            form.insert(section, key, value, tuple(TELEPORTATION.keys))
+
+
+def _told_of(travel: Travel) -> Node:
     synced = stamps.write(travel.last_sync, milliseconds=True) if travel.last_sync else None
-    truth = {
+    return {
         "enabled": travel.enabled,
         "last_sync": synced,
         "sync_status": travel.status or None,
@@ -504,9 +497,6 @@ def _put_travel(section: Node, travel: Travel) -> None:
         "encrypted": travel.encrypted,
         "shared_with": list(travel.shared_with) or None,
     }
-    for key, value in truth.items():
-        if key not in section or not form.alike(section[key], value):
-            form.insert(section, key, value, tuple(TELEPORTATION.keys))
 
 
 def _add_device(root: Node) -> None:

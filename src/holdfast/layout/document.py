@@ -27,7 +27,7 @@ from holdfast.layout.habits import (
     line_end,
     yaml_style,
 )
-from holdfast.layout.manner import Manner, dress, take, take_lines
+from holdfast.layout.manner import Manner, dress, joined, take, take_lines
 from holdfast.layout.spelling import (
     COMPACT,
     JSON,
@@ -236,19 +236,13 @@ def _rewrite_lines(document: Document, new: list[Any]) -> str:
         known = lines[behind] if place in stay else None
         made.setdefault(behind, []).append(_line_text(document, known, value))
     parts = (part for at in range(-1, len(lines)) for part in _parts(document, at, made))
-    return _joined(list(parts), document.style.eol)
+    return joined(list(parts), document.style.eol)
 
 
 def _parts(document: Document, at: int, made: dict[int, list[str]]) -> list[str]:
     line = document.lines[at] if at >= 0 else None
     kept = [document.text[line.start : line.end]] if line and not line.node else []
     return kept + made.get(at, [])
-
-
-def _joined(parts: list[str], eol: str) -> str:
-    """Lines one after the other; only the last may lack its end."""
-    whole = [part if part.endswith("\n") else part + eol for part in parts[:-1]]
-    return "".join(whole + parts[-1:])
 
 
 def _line_text(document: Document, line: Line | None, value: Any) -> str:

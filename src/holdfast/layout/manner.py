@@ -487,7 +487,12 @@ def _dressed_lines(values: list[Any], manner: Manner, leave_out: str) -> str:
         is_known = known and "s" not in leave_out and known[0] == tree.digest(value, 6)
         parts.append(played(known[1], ours) if is_known else ours)
     parts += raw.get(len(values), ())
-    whole = [part if part.endswith("\n") else part + style.eol for part in parts[:-1]]
+    return joined(parts, style.eol)
+
+
+def joined(parts: list[str], eol: str) -> str:
+    """Lines one after the other; only the last may lack its end."""
+    whole = [part if part.endswith("\n") else part + eol for part in parts[:-1]]
     return "".join(whole + parts[-1:])
 
 

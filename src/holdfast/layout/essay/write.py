@@ -81,8 +81,7 @@ def _anchor(doc: dict[str, Any], root: str) -> None:
 
 def _fresh(wanted: Facts, native_id: str, where: Where) -> dict[str, Any]:
     doc = blank()
-    moments = [moment for moment in (wanted.began_at, wanted.updated_at) if moment is not None]
-    began = next(iter(moments), where.now)
+    began = stamps.first(wanted.began_at, wanted.updated_at, where.now)
     doc["pipeline_id"] = native_id
     doc["started_at"] = doc["last_activity"] = stamps.write(began)
     doc["session_dir"] = where.root
@@ -352,8 +351,7 @@ class Edit:
         return [claim.text, claim.result, OVERRIDE, claim.because, at]
 
     def _moment(self, claim: ClaimFact) -> int:
-        known = (claim.at, self.want.updated_at, self.was.updated_at)
-        return next((moment for moment in known if moment is not None), self.where.now)
+        return stamps.first(claim.at, self.want.updated_at, self.was.updated_at, self.where.now)
 
     # -- revisits ----------------------------------------------------------------------------------
 

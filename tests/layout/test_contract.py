@@ -207,8 +207,11 @@ def test_another_agents_name_is_only_a_warning() -> None:
     assert codes(stale) == (False, ["contract-other-agent", "contract-changed"])
 
 
-@pytest.mark.req("S0-97", "S0-100")
-def test_a_missing_sentence_or_date_is_a_warning() -> None:
+@pytest.mark.req("S0-95", "S0-97", "S0-100")
+def test_a_missing_heading_sentence_or_date_is_a_warning() -> None:
+    bare = acknowledged("ann").replace("# Contract Acknowledgment", "")
+    assert codes(bare) == (True, ["contract-no-heading"])
+    assert codes(acknowledged("bob") + bare) == (True, ["contract-no-heading"])
     text = acknowledged("ann").replace("I acknowledge", "I do not acknowledge")
     assert codes(text) == (True, ["contract-not-pledged"])
     assert codes(acknowledged("ann").replace("Date: 2025", "Date: year 2025")) == (

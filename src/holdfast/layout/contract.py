@@ -39,6 +39,7 @@ class Acknowledgment(Struct, frozen=True):
     checksum: str = ""
     pledged: bool = False
     """Whether the closing sentence is there."""
+    headed: bool = False
     start: int = 0
     end: int = 0
 
@@ -111,7 +112,7 @@ def parse(text: str) -> list[Acknowledgment]:
         match = _FIELD.match(bare)
         opens = bare == _HEADING or (match is not None and match[1] == "Agent")
         if opens and "Agent" in said:
-            found.append(_made(said, pledged, begin, end))
+            found.append(_made(said, pledged, heading >= 0, begin, end))
             heading, said, pledged = -1, {}, False
         if bare == _HEADING:
             # What came before without an agent's name is nobody's, and no part of this block.
@@ -123,7 +124,8 @@ def parse(text: str) -> list[Acknowledgment]:
             end = stop
         elif bare.startswith(_PLEDGE) and "Agent" in said and not pledged:
             pledged, end = True, stop
-    return [*found, _made(said, pledged, begin, end)] if "Agent" in said else found
+    last = [_made(said, pledged, heading >= 0, begin, end)] if "Agent" in said else []
+    return found + last
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -134,9 +136,13 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         start += len(line)
 
 
-def _made(said: dict[str, str], pledged: bool, begin: int, end: int) -> Acknowledgment:
+def _made(
+    said: dict[str, str], pledged: bool, headed: bool, begin: int, end: int
+) -> Acknowledgment:
     rest = {_NAMES[key]: value for key, value in said.items() if key in _NAMES}
-    return Acknowledgment(said["Agent"], pledged=pledged, start=begin, end=end, **rest)
+    return Acknowledgment(
+        said["Agent"], pledged=pledged, headed=headed, start=begin, end=end, **rest
+    )
 
 
 def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
@@ -211,6 +217,8 @@ def _faults(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
         message = f"version {given.version or '(none)'} was acknowledged, the contract is {wanted}"
         yield _finding("contract-version", ERROR, message, "S0-98")
     yield from _sum_faults(given, spec)
+    if not given.headed:
+        yield _finding("contract-no-heading", WARNING, f"`{_HEADING}` is missing", "S0-95")
     if not given.pledged:
         yield _finding("contract-not-pledged", WARNING, "the closing sentence is missing", "S0-100")
     if stamps.read(given.date) is None and stamps.read(f"{given.date}T00:00:00Z") is None:

@@ -103,24 +103,39 @@ def _by_what_they_say(found: Any, renderings: dict[bytes, Any]) -> list[bytes]:
     """Renderings, those first that say most of the same in the same places.
 
     What an edit says and its base did not is its author's own. That it is just what another
-    rendering says would be chance, if it is more than a word.
+    rendering says would be chance, if it is more than a word, or a whole thing.
     """
     named = frozenset(_named_lists(found))
     said, things = _parts(found, named), _things(found)
     parts = {data: _parts(value, named) for data, value in renderings.items()}
-    texts = {data: {text for _, text in each} for data, each in parts.items()}
-    known = {text for _, text in said if _is_prose(text)} & set().union(*texts.values())
+    texts = {
+        data: {text for _, text in parts[data]} | _whole_things(value)
+        for data, value in renderings.items()
+    }
+    own = {text for _, text in said if _is_prose(text)} | _whole_things(found)
+    known = own & set().union(*texts.values())
 
     def distance(data: bytes) -> int:
-        odd = len(known - texts[data]) + _exchanged(_things(renderings[data]), things)
+        odd = len(known - texts[data])
+        was = _things(renderings[data])
+        odd += _exchanged(was - things, things - was - texts[data])
         return _apart(said, parts[data]) + _CHANCE * odd
 
     return sorted(renderings, key=distance)
 
 
-def _exchanged(was: frozenset[str], is_: frozenset[str]) -> int:
+def _whole_things(value: Any) -> set[str]:
+    """Each member of a list that says more than a text, as a text."""
+    if isinstance(value, dict):
+        return set().union(*map(_whole_things, value.values()))
+    if not isinstance(value, list):
+        return set()
+    whole = {trees.text_of(each) for each in value if isinstance(each, dict)}
+    return whole.union(*map(_whole_things, value))
+
+
+def _exchanged(gone: frozenset[str], new: frozenset[str]) -> int:
     """In place of how many things an edit would have put others that are unlike them."""
-    gone, new = was - is_, is_ - was
     few = sorted(gone)[:_FEW]
     unlike = [each for each in few if not any(alike(each, one) > _CLEAR for one in new)]
     return min(len(unlike), len(new))

@@ -299,7 +299,7 @@ def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
     (row,) = hf.list()
     hf.session(row["session"]).note("goes on")
     (report,) = hf.check(str(project))
-    assert report.findings == [] and len(list(folder.iterdir())) == 5
+    assert report.findings == [] and len(list(folder.iterdir())) == 4
 
 
 @pytest.mark.req("S0-53", "S0-57", "S0-77", "S0-86")

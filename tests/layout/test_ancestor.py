@@ -123,3 +123,11 @@ def test_a_text_of_one_rendering_alone_tells_that_it_was_read() -> None:
     assert nearest(another, kept, json.loads) == kept[1]
     reworded = json.dumps({"decisions_made": [one, {**two, "context": "Keep it tiny"}]}).encode()
     assert nearest(reworded, kept, json.loads) == kept[0]
+
+
+def test_a_thing_that_comes_where_another_goes_from_another_list_makes_none_nearer() -> None:
+    one, two = ({"at": T1, "what": text, "because": "so"} for text in ("Keep it small", "Redis"))
+    kept = [{"decisions": some, "tasks": []} for some in ([one, two], [one], [])]
+    taken = {"decisions": [two], "tasks": ["Write it"]}
+    newest, *older = (json.dumps(each).encode() for each in kept)
+    assert nearest(json.dumps(taken).encode(), [newest, *older], json.loads) == newest

@@ -71,7 +71,7 @@ def _anywhere(value: Any) -> Any:
 
 def _lacks(newest: Any, found: Any) -> bool:
     """Whether a file is without things that our newest rendering has, or the keys of its times."""
-    if _things(newest) - _things(found):
+    if _things(newest).keys() - _things(found).keys():
         return True
     now = _inside(found)
     return any(_is_time(each) and _is_out(now, way) for way, each in _inside(newest).items())
@@ -103,42 +103,28 @@ def _by_what_they_say(found: Any, renderings: dict[bytes, Any]) -> list[bytes]:
     """Renderings, those first that say most of the same in the same places.
 
     What an edit says and its base did not is its author's own. That it is just what another
-    rendering says would be chance, if it is more than a word, or a whole thing.
+    rendering says would be chance, if it is more than a word.
     """
     named = frozenset(_named_lists(found))
     said, things = _parts(found, named), _things(found)
     parts = {data: _parts(value, named) for data, value in renderings.items()}
-    texts = {
-        data: {text for _, text in parts[data]} | _whole_things(value)
-        for data, value in renderings.items()
-    }
-    own = {text for _, text in said if _is_prose(text)} | _whole_things(found)
-    known = own & set().union(*texts.values())
+    texts = {data: {text for _, text in each} for data, each in parts.items()}
+    known = {text for _, text in said if _is_prose(text)} & set().union(*texts.values())
 
     def distance(data: bytes) -> int:
-        odd = len(known - texts[data])
-        was = _things(renderings[data])
-        odd += _exchanged(was - things, things - was - texts[data])
+        odd = len(known - texts[data]) + _exchanged(_things(renderings[data]), things, texts[data])
         return _apart(said, parts[data]) + _CHANCE * odd
 
     return sorted(renderings, key=distance)
 
 
-def _whole_things(value: Any) -> set[str]:
-    """Each member of a list that says more than a text, as a text."""
-    if isinstance(value, dict):
-        return set().union(*map(_whole_things, value.values()))
-    if not isinstance(value, list):
-        return set()
-    whole = {trees.text_of(each) for each in value if isinstance(each, dict)}
-    return whole.union(*map(_whole_things, value))
-
-
-def _exchanged(gone: frozenset[str], new: frozenset[str]) -> int:
-    """In place of how many things an edit would have put others that are unlike them."""
+def _exchanged(was: dict[str, str], is_: dict[str, str], said: set[str]) -> int:
+    """In place of how many things an edit would have put others in a list that are unlike them, and
+    that were not `said` before: one without its id is still the same."""
+    gone, new = was.keys() - is_.keys(), is_.keys() - was.keys() - said
     few = sorted(gone)[:_FEW]
     unlike = [each for each in few if not any(alike(each, one) > _CLEAR for one in new)]
-    return min(len(unlike), len(new))
+    return (Counter(map(was.get, unlike)) & Counter(map(is_.get, new))).total()
 
 
 def _is_prose(text: str) -> bool:
@@ -220,7 +206,7 @@ def has_what_came(
     was, is_, last, now = map(_inside, (older, edit, newest, found))
     if not _is_of_its_own_time(was, is_, last, now, is_dated=is_dated):
         return False
-    if _things(edit) - _things(older) - _things(found):
+    if _things(edit).keys() - _things(older).keys() - _things(found).keys():
         return False
     lost = {way for way in is_.keys() - was.keys() if _is_out(now, way)}
     return not lost or lost <= _inside(anew(edit)).keys()
@@ -264,13 +250,16 @@ def _is_time(value: Any) -> bool:
     return isinstance(value, str) and stamps.read(value) is not None
 
 
-def _things(value: Any) -> frozenset[str]:
-    """What the members of lists in a value are known by: an id, or a text that is no time."""
-    if isinstance(value, dict):
-        return frozenset().union(*map(_things, value.values()))
-    if not isinstance(value, list):
-        return frozenset()
-    return frozenset(map(_known_by, value)).union(*map(_things, value)) - {""}
+def _things(value: Any, way: str = "") -> dict[str, str]:
+    """What the members of lists in a value are known by: an id, or a text that is no time; each
+    with the keys that lead to its list."""
+    found: dict[str, str] = {}
+    for key, each in value.items() if isinstance(value, dict) else ():
+        found |= _things(each, f"{way}\0{key}")
+    for member in value if isinstance(value, list) else ():
+        found |= {_known_by(member): way} | _things(member, way)
+    found.pop("", None)
+    return found
 
 
 def _known_by(member: Any) -> str:

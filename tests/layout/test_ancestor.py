@@ -102,6 +102,16 @@ def test_agents_that_are_alike_make_no_rendering_nearer() -> None:
     assert nearest(copy, [*kept, b"{}"], json.loads) == kept[1]
 
 
+def test_errors_that_are_alike_make_no_rendering_nearer() -> None:
+    error = {"category": "logical", "agent": "", "timestamp": T1}
+    before, after = (
+        {"errors": [{"message": name, **error} for name in names]} for names in ("", "a")
+    )
+    kept = [json.dumps(each).encode() for each in ({**after, "x": 1}, before)]
+    copy = json.dumps({"errors": [{"message": "b", **error}]}).encode()
+    assert nearest(copy, [*kept, b"{}"], json.loads) == kept[1]
+
+
 def test_whoever_takes_an_id_out_has_not_read_what_was_before_it() -> None:
     task = {"description": "Write it", "agent": "", "status": "pending", "artifacts": []}
     before, after = (

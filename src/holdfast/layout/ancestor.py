@@ -32,6 +32,8 @@ _FEW = 16
 _DEVICE = "device"
 """The key under which a craft file says where it was last written: of no copy does that tell when
 it was read, and whoever goes on elsewhere has another name."""
+_NAMES = ("message", *trees.STRONG)
+"""The keys by which members of lists are told apart: what an error says is never another one's."""
 _CHANCE = 8
 """As how many differences it counts that an edit has a text by chance: as those of a decision."""
 
@@ -171,7 +173,7 @@ def _named_lists(value: Any, way: str = "") -> Iterator[str]:
 
 
 def _id_of(member: Any) -> str:
-    keys = trees.STRONG if isinstance(member, dict) else ()
+    keys = _NAMES if isinstance(member, dict) else ()
     return next((str(member[key]) for key in keys if member.get(key)), "")
 
 

@@ -107,6 +107,8 @@ class File:
     """Keys that nobody knows, with what they hold, and whether they must be there."""
     lost: set[str] = field(default_factory=set)
     """Keys that a tool took away by putting back an old file; other old files may have them."""
+    held: bytes = b""
+    """What the other program wrote last, of late."""
     damaged: bytes | None = None
     """What it was before somebody broke it."""
     unknown: bytes | None = None
@@ -243,6 +245,8 @@ class World:
 
     def end_of_turn(self) -> None:
         for file in self.files:
+            if self.chance.random() < 1 / _KEPT:
+                file.held = b""
             with suppress(FileNotFoundError):
                 data = self.path(file).read_bytes()
                 known = (file.unknown, (file.past or [b""])[-1])
@@ -431,6 +435,14 @@ class World:
         self.rewrite(file, old, ADDING)
         self.is_stale = False
 
+    def go_on(self, file: File) -> None:
+        """The same, but what was read is what this program wrote last: it never reads again."""
+        if file.held:
+            self.doubt(file)
+            self.is_stale = True
+            self.rewrite(file, file.held, ADDING)
+            self.is_stale = False
+
     def rewrite(self, file: File, data: bytes, moves: dict[str, list[Edit]]) -> None:
         kind = f"{file.layout} {file.name}"
         value = parsed(file, data)
@@ -490,7 +502,8 @@ class World:
 
     def write(self, file: File, value: Any) -> None:
         self.is_ours = False
-        swap_in(self.path(file), spelled(self.chance, file, value))
+        file.held = spelled(self.chance, file, value)
+        swap_in(self.path(file), file.held)
 
     def rewind(self, file: File) -> None:
         """A tool puts back what was there before."""
@@ -1019,6 +1032,7 @@ WHOLE: dict[Callable[[World, File], None], int] = {
     World.change: 12,
     World.scratch: 2,
     World.stale: 5,
+    World.go_on: 5,
     World.rewind: 2,
     World.delete: 1,
     World.damage: 1,
@@ -1206,6 +1220,7 @@ def forget(world: World, session: Session) -> str:
     world.things = before
     for file in world.files:
         file.past.clear()
+        file.held = b""
         there = file.damaged or (p.read_bytes() if (p := world.path(file)).exists() else None)
         file.unknown = there if world.broken(file.layout) else None
     world.require(not done.left, "files may say what was forgotten", done.left)

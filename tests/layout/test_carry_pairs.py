@@ -500,6 +500,25 @@ def test_a_task_that_is_taken_up_again_has_not_ended(other: str, was_over: bool)
     assert (step.status, step.ended_at) == (("pending", None) if was_over else (status, BEGAN))
 
 
+@pytest.mark.parametrize("other", ["craft", "essay", "orchestrator"])
+def test_a_program_that_writes_1_for_1_0_changes_nothing(other: str) -> None:
+    facts = Facts(began_at=BEGAN, updated_at=BEGAN)
+    facts.steps = [StepFact("Phase 0", id="phase-0", unit="phase", status="done")]
+    facts.steps[0].started_at, facts.steps[0].ended_at = BEGAN, BEGAN + 60_000
+    files = carry.write(layout("praxis"), None, replace(facts, native_id="x"), HERE)
+    del files["x.json"]["phase_timing"]["0"]["duration_seconds"]
+
+    def in_its_way(value: Any) -> Any:
+        if isinstance(value, dict | list):
+            each = value.items() if isinstance(value, dict) else enumerate(value)
+            made = {key: in_its_way(inner) for key, inner in each}
+            return made if isinstance(value, dict) else [*made.values()]
+        return int(value) if isinstance(value, float) and value.is_integer() else value
+
+    there = in_its_way(through(files, "praxis", other))
+    assert tree.identical(through(there, other, "praxis"), files)
+
+
 @pytest.mark.parametrize("of", ["craft", "orchestrator"])
 def test_a_phase_that_is_gone_back_from_is_still_a_task(of: str) -> None:
     titles = ("Design", "Build", "Test")

@@ -16,7 +16,8 @@ has a delta that brings them into order: in `in` beside `add`, behind a value in
 An element of a list is found again by its *mark*: a digest of the value under the key `by` (or of
 the whole element), and failing that by its place between elements that were found.
 
-All functions are pure, never change their arguments, and treat `1`, `1.0` and `True` as different.
+All functions are pure, never change their arguments, and treat `1`, `1.0` and `True` as different;
+only where a delta was made from one of the first two, the other is what it was made from.
 """
 
 from __future__ import annotations
@@ -481,7 +482,10 @@ def _patch(change: Delta, current: Any) -> Any:
 def _still(change: Delta, current: Any) -> bool:
     if "sum" in change:
         return bool(digest(current) == change["sum"])
-    return same(current, change["was"])
+    was = change["was"]
+    # Many programs write 1 for 1.0, wherever it stands.
+    is_number = {type(current), type(was)} == {int, float}
+    return bool(current == was) if is_number else same(current, was)
 
 
 def is_removal(change: Delta) -> bool:

@@ -163,11 +163,12 @@ def blocked(left: list[Advice]) -> bool:
 def mend(home: Holdfast) -> list[str]:
     """Write anew what is damaged or missing, and end what was cut off; says what was done and what
     could not be."""
+    waited = home.mirror.waiting()
     # One after the other: what mended one session may have mended the index of the next.
     said = [line for case in recover.cases(home) for line in _mended(home, case)]
     # What kept us from files may be gone, and a session that is over has no event any more. Not
     # before: an index that is lost would come back with that session alone.
-    caught_up = home.mirror.try_again()
+    caught_up = home.mirror.try_again(waited)
     said += [f"brought the {b.layout} files of session {b.session} up to date" for b in caught_up]
     left = list(leftover.everywhere(home))
     shown = [kept for path in left for kept in leftover.uncover(home, path)]

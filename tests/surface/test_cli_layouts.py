@@ -684,6 +684,18 @@ def test_the_doctor_tells_and_mends_files_of_layouts(cli: Cli, project: Path) ->
     assert cli.ok("layouts", "restore").out == "No file of this session is damaged or missing.\n"
 
 
+def test_mending_an_index_brings_all_up_to_date_that_waited_for_it(cli: Cli) -> None:
+    index = Path(".ai-session/active-features.yaml")
+    for name in ("one", "two"):
+        cli.start(name, "--layout", f"ai-session:{name}-2026-01-31")
+    index.write_text(index.read_text().replace("features:", "features: []", 1))
+    cli.ok("note", "meanwhile")
+    log = Path(".ai-session/two-2026-01-31/history.jsonl")
+    assert log.read_text() == ""
+    told = cli.ok("doctor", "--fix").out
+    assert "note.added" in log.read_text() and told.count("up to date") == 1
+
+
 def test_a_question_is_shown_with_the_command_for_each_answer(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     (project / ORCHESTRATOR).write_text("{")

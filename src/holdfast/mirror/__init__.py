@@ -17,7 +17,7 @@ operation, or a file cannot be read or is not ours, nothing is read or written t
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -154,12 +154,20 @@ class Mirror:
         is_told = not (is_edit or binding.quiet) and self._archive.is_over(binding)
         return _UNENDED if is_told else ""
 
-    def try_again(self) -> list[Binding]:
-        """Bring files up to date that something kept us from, where that is gone; says whose."""
-        waiting = [each for each in self.standing() if each.suspended]
+    def waiting(self) -> set[int]:
+        """The bindings whose files something keeps us from now, by their numbers."""
+        return {each.number for each in self.standing() if each.suspended}
+
+    def try_again(self, waited: Set[int]) -> list[Binding]:
+        """Bring files up to date that something keeps us from, or kept, where that is gone; says
+        whose."""
+        standing = self.standing()
+        behind = {b.number for b in standing if b.number in waited and not self._is_up_to_date(b)}
+        waiting = [each for each in standing if each.suspended or each.number in behind]
         for binding in waiting:
             self.write(binding.session, force=self._archive.is_over(binding))
-        left = {each.number for each in self.standing() if each.suspended}
+        # Files that git tracks wait for the next pause.
+        left = {b.number for b in self.standing() if b.suspended or not self._is_up_to_date(b)}
         return [each for each in waiting if each.number not in left]
 
     def _is_up_to_date(self, binding: Binding) -> bool:

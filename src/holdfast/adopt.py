@@ -252,7 +252,8 @@ class _Taking:
             self._take_up(told)
             return
         same = _main_bytes(one) == files.read_optional(twin.place, found.MAX_BYTES)
-        _tell_of_rival(told, one, twin.place, twin.session, same=same)
+        way = "" if _archive(one) else self._way_back(twin)
+        _tell_of_rival(told, one, twin.place, twin.session, same=same, way=way)
 
     def _came_ahead(self, one: Find, facts: Facts) -> str:
         """The session that was begun elsewhere and is here without these files of its, which say
@@ -313,6 +314,14 @@ class _Taking:
         told.events = _taken_up(self.home, told.session)
         told.outcome = EDITED if told.events else KNOWN
 
+    def _way_back(self, twin: Binding) -> str:
+        """How a session goes on that was ended here, where it is only in the archive."""
+        with self.home.store.view(twin.session) as view:
+            may_return = view.listing().get("status") in ("completed", "abandoned")
+        kept = os.path.join(twin.root, custom(twin.layout).archive.format(id=twin.native))
+        is_away = may_return and twin.place == kept
+        return f'holdfast reopen --because "…" --session {twin.session}' if is_away else ""
+
     def _compare(self, one: Find, facts: Facts, told: Adopted, state: State) -> None:
         """Files of a session that is here: the bytes are known, an edit, or a rival's."""
         told.outcome = KNOWN
@@ -349,16 +358,21 @@ def _in_place_of(owner: Binding) -> str:
     return f"{what}; if it is the one that counts: {let_go}, then adopt again"
 
 
-def _tell_of_rival(told: Adopted, one: Find, path: str, session: str, *, same: bool) -> None:
+def _tell_of_rival(
+    told: Adopted, one: Find, path: str, session: str, *, same: bool, way: str = ""
+) -> None:
     """Files that claim to be a session which is here, from a path or, if nobody knows any more
-    from which, as a session of ours: the same are its own, others are left alone."""
+    from which, as a session of ours: the same are its own, others are left alone. `way` is a
+    command that lets it go on in those."""
     told.outcome, told.session = (COPY, session) if same else (RIVAL, "")
     alike = f"the same as {path or f'session {session}, from another place'}"
-    told.problems.append(alike if same else _both_claim(one, path, session))
+    told.problems.append(alike if same else _both_claim(one, path, session, way))
 
 
-def _both_claim(one: Find, path: str, session: str) -> str:
+def _both_claim(one: Find, path: str, session: str, way: str) -> str:
     what = "claims the same id and says something else; this one was left alone"
+    if way:
+        return f"{path} {what}; if it goes on there: {way}, then adopt again"
     if path:
         # Only what is where its layout has it is followed to another folder.
         way = "move that one away" if _root(one) else "put it in the place of that one"

@@ -490,3 +490,15 @@ def test_who_goes_on_with_a_session_that_was_only_created_is_heard(
     compat.save_session(state | {"status": word}, project.folder, home=project.home)
     assert session.status()["status"] == status
     assert word == "complete" or session.pause().kind == "session.paused"
+
+
+def test_who_still_writes_a_session_that_was_ended_here_is_told_how_it_goes_on(make: Make) -> None:
+    project = make("orchestrator")
+    held = project.read()
+    project.session.complete()
+    current(project).write_text(json.dumps(held | {"pending_tasks": ["Theirs"]}))
+    rivals = [one for one in project.home.adopt() if one.outcome == "rival"]
+    assert f'holdfast reopen --because "…" --session {project.session.id}' in rivals[0].problems[-1]
+    project.session.reopen(because="it goes on there")
+    assert "rival" not in [one.outcome for one in project.home.adopt()]
+    assert project.place == current(project) and project.titles() == ["Theirs"]

@@ -258,16 +258,18 @@ class _Taking:
     def _came_ahead(self, one: Find, facts: Facts) -> str:
         """The session that was begun elsewhere and is here without these files of its, which say
         what it says."""
-        began = self._began.get((facts.began_at or 0) // 1000, []) if _root(one) else []
+        began = self._unbound.get((facts.began_at or 0) // 1000, []) if _root(one) else []
         where = self.where(one)
         return next((id for id in began if _is_said_by(self.home, id, one, facts, where)), "")
 
     @cached_property
-    def _began(self) -> dict[int, list[str]]:
-        """The sessions that were here before, by the second in which they began."""
+    def _unbound(self) -> dict[int, list[str]]:
+        """The sessions that were here without files before, by the second in which they began."""
         began: dict[int, list[str]] = {}
+        bound = {binding.session for binding in self.home.store.bound.bindings()}
         for row in self.home.store.catalogue():
-            began.setdefault(int(str(row["began"] or 0)) // 1000, []).append(str(row["id"]))
+            if row["id"] not in bound:
+                began.setdefault(int(str(row["began"] or 0)) // 1000, []).append(str(row["id"]))
         return began
 
     def _reunite(self, one: Find, told: Adopted, session: str) -> None:

@@ -653,10 +653,7 @@ def test_version_99_is_the_same_bytes_after_every_command(
     before = snapshot(project)
     _all_commands(hf, path, tmp_path)
     for one in list(hf.adopt()):
-        assert (
-            one.reading
-            and one.reading.warning == "version 99 is not written by us; the files stay so"
-        )
+        assert one.reading.warning == "version 99 is not written by us; the files stay so"
         if one.session:
             session = hf.session(one.session)
             session.resume()

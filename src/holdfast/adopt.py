@@ -71,8 +71,8 @@ class Adopted(Struct):
     problems: list[str] = []
     errors: int = 0
     """In how many places files that were taken break the rules of their document."""
-    reading: Reading | None = None
-    """How the files were read; None if that failed."""
+    reading: Reading = Reading("")
+    """How the files were read, as far as they were."""
 
 
 class Manner(Struct, frozen=True):
@@ -299,7 +299,7 @@ class _Taking:
             return
         with self.home.mirror.holding(os.path.dirname(one.path)):
             _require_unmoved(one)
-            told.events = _record(self.home, told.session, one, facts, _warning(told))
+            told.events = _record(self.home, told.session, one, facts, told.reading.warning)
             told.artifacts = _keep_artifacts(self.home, told.session, one, told.problems)
             self._bind(one, told)
 
@@ -349,7 +349,7 @@ class _Taking:
         told.outcome = EDITED if is_news else KNOWN
         told.problems += [f"not taken up: {edit.residue}"] if edit.residue else []
         if is_news and not self.manner.dry_run:
-            mark = replace(_mark(one, edit.contested, _warning(told)), residue=edit.residue)
+            mark = replace(_mark(one, edit.contested, told.reading.warning), residue=edit.residue)
             _append(self.home, told.session, one, [Move(mark), *edit.moves], state)
             told.events = len(edit.moves)
 
@@ -529,10 +529,6 @@ def _place(one: Find) -> str:
     """A place as it is remembered: which folder of which machine it was is nobody's business."""
     real = os.path.realpath(one.path).encode("utf-8", "surrogateescape")
     return f"{ADOPTED_FROM}{digest_of(real)[:12]}"
-
-
-def _warning(told: Adopted) -> str:
-    return told.reading.warning if told.reading else ""
 
 
 def _mark(one: Find, contested: list[str], warning: str) -> ForeignEdited:

@@ -126,7 +126,7 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
     if not find.documents or not find.layout:
         return Reading(layout=find.layout)
     reading = find.lens.reading(find.tree, where)
-    reading.version = clean(reading.version)
+    reading = replace(reading, version=clean(reading.version))
     if not (reading.writable or reading.warning):
         return replace(reading, warning=f"{reading.unwritten}; the files stay so")
     if carry.travels(find.tree):

@@ -250,12 +250,12 @@ def _how_many(adopted: list[Adopted]) -> str:
 
 
 def _is_open(one: Adopted) -> bool:
-    return one.reading is None or one.reading.status not in FINISHED
+    return one.reading.status not in FINISHED
 
 
 def _tell_warnings(adopted: list[Adopted], screen: Screen) -> None:
     """What has to be known of the shape of some files; once, however many they are."""
-    said = [one.reading.warning for one in adopted if one.session and one.reading]
+    said = [one.reading.warning for one in adopted if one.session]
     for warning in dict.fromkeys(filter(None, said)):
         screen.prose(
             ("warning    ", "yellow"), f"{warning} ({plural(said.count(warning), 'session')})"
@@ -271,10 +271,10 @@ def _adopted_values(one: Adopted) -> dict[str, Any]:
     return {
         "path": one.path,
         "layout": one.layout or None,
-        "generation": (reading.generation if reading else "") or None,
-        "complete": reading.complete if reading else None,
-        "status": (reading.status if reading else "") or None,
-        "progress": reading.progress if reading else None,
+        "generation": reading.generation or None,
+        "complete": reading.complete,
+        "status": reading.status or None,
+        "progress": reading.progress,
         "native_id": one.native or None,
         "session": one.session or None,
         "outcome": one.outcome,
@@ -284,7 +284,7 @@ def _adopted_values(one: Adopted) -> dict[str, Any]:
         "bound": one.bound,
         "problems": one.problems,
         "errors": one.errors,
-        "warning": (reading.warning if reading else "") or None,
+        "warning": reading.warning or None,
     }
 
 

@@ -96,7 +96,7 @@ class Where(Struct, frozen=True):
     withdrawn: Facts | None = None
 
 
-class Reading(Struct):
+class Reading(Struct, frozen=True):
     """What `check` and `adopt` say of a session's files besides the findings."""
 
     layout: str

@@ -491,22 +491,21 @@ def _arrive(
     back: dict[str, Any] | None,
     native_id: str,
 ) -> tuple[Tree, MANNERS | None, Loss]:
-    known, another = back.get("id") if back else None, b.new_id(facts, where, frozenset())
-    given = bool(native_id)
-    if not given:
-        native_id = known if isinstance(known, str) else another
-    here = msgspec.structs.replace(facts, native_id=native_id)
+    """The files of a session that comes to a layout, or `back` to it, under an id that is given."""
+    known, another = mapping(back).get("id"), b.new_id(facts, where, frozenset())
+    id = native_id or (known if isinstance(known, str) else another)
+    here = msgspec.structs.replace(facts, native_id=id)
     if back is None:
         made = write(b, None, _settled(here), where, full=True)
     else:
         made = _return(b, here, where, back)
-    change = mapping(_extra(b, made, here.native_id).get("facts"))
+    change = mapping(_extra(b, made, id).get("facts"))
     if back is None and not b.has_goal and not here.goal:
         change = {**change, "add": {"goal": "", **mapping(change.get("add"))}}
-    made = _with(b, made, here.native_id, change, origin)
+    made = _with(b, made, id, change, origin)
     manner, loss = mapping(back.get("manner")) if back else None, _loss(b, made, here, where)
-    if not given and any(map(leads_out, made)):
-        names = dict(zip(b.files(native_id), b.files(another), strict=True))
+    if not native_id and any(map(leads_out, made)):
+        names = dict(zip(b.files(id), b.files(another), strict=True))
         made, manner = _called_by(names, made), _called_by(names, manner or {})
     return made, manner, loss
 
@@ -523,11 +522,8 @@ def leads_out(name: str) -> bool:
 
 def _return(b: Layout, facts: Facts, where: Where, back: dict[str, Any]) -> Tree:
     """The files as they were, with what the facts say since."""
-    now, shape = back.get("now", 0), back.get("generation", "")
-    still = _still(
-        where, now if isinstance(now, int) else 0, shape if isinstance(shape, str) else ""
-    )
-    settled = _settled(facts)
+    now, settled = back.get("now"), _settled(facts)
+    still = _still(where, now if isinstance(now, int) else 0, text(back.get("generation")))
     for name in _TIMES:
         if name in back:
             setattr(settled, name, back[name] if isinstance(back[name], int) else None)

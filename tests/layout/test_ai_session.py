@@ -1419,6 +1419,8 @@ def test_a_state_that_breaks_off_within_a_line_is_not_read_as_if_it_ended_there(
     assert seen > 50 and LAYOUT.torn(text[:-1], Document.parse(text, "yaml").value) == ""
     saved = LAYOUT.salvage({STATE: text[: text.index(b"model_in_use: opus") + 16]}, WHERE)
     assert saved is not None and saved.facts.model == ""
+    short = without("state/current_state/last_updated")[STATE]
+    assert LAYOUT.torn(json.dumps(short).encode(), short) == ""
 
 
 @pytest.mark.req("S0-47", "S0-69", "S0-79")

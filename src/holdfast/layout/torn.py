@@ -5,6 +5,8 @@ bracket been closed, is where it is cut. Behind the cut, values of topmost keys 
 their indentation. If that is not all, a text of up to a megabyte is tried again with its slips put
 right: a comma too many or too few, a remark, a backslash that escapes nothing, a word of another
 language. Time is in proportion to the text, of which only the first megabytes are read.
+
+Of YAML that can be parsed, `ends_within_a_line` says whether more may have followed.
 """
 
 from __future__ import annotations
@@ -200,3 +202,8 @@ def _behind(text: str, start: int, end: int, known: dict[str, Any]) -> dict[str,
         if match[1] == indent[1] and match[2] not in known:
             found |= _loaded(f'{{"{match[2]}":{match[3]}}}')
     return found
+
+
+def ends_within_a_line(data: bytes) -> bool:
+    """Whether YAML ends neither after a line nor with the brace that closes all of it."""
+    return not data.endswith(b"\n") and not data.lstrip().startswith(b"{")

@@ -28,6 +28,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Tree, Where, stamps
 from holdfast.layout.facts import CommandFact, Facts, StepFact
+from holdfast.layout.torn import ends_within_a_line
 from holdfast.layout.value import mapping, sequence, text
 from holdfast.layout.words import session_status, unit_status
 
@@ -215,7 +216,7 @@ _CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated")
 def torn(data: bytes, state: Node) -> str:
     """Why a state is only the beginning of one: it breaks off within a line, and lacks what the
     contract has last. Its last value is not to be believed: `t1` may have been `t12`."""
-    if data.endswith(b"\n") or not state.keys() & set(_KEYS):
+    if not ends_within_a_line(data) or not state.keys() & set(_KEYS):
         return ""
     current = mapping(state.get("current_state"))
     there = [key in state for key in _KEYS] + [key in current for key in _CURRENT_KEYS]

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from holdfast.choice import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
 from holdfast.layout import Tree, Where, stamps, words
+from holdfast.layout.torn import ends_within_a_line
 from holdfast.layout.value import copied, mapping, put_back, sequence
 
 ID = "essay"
@@ -304,11 +305,12 @@ def said_nothing(field: Field, part: dict[str, Any], key: str) -> bool:
 def torn(data: bytes, doc: Any) -> str:
     """Why a file is only the beginning of one: it breaks off within a line, and what it lacks is
     the end of the template. Its last value is not to be believed: 15 may have been 1500."""
-    lacking = [field for field in FIELDS if not _has(doc, field.path)]
-    is_end = lacking != [] and tuple(lacking) == FIELDS[-len(lacking) :]
-    if data.endswith(b"\n") or not is_end:
-        return ""
-    return f"it breaks off before `{lacking[0].path}`"
+    order = [field.path for field in FIELDS]
+    if list(mapping(doc)) == sorted(mapping(doc)):
+        order.sort(key=lambda path: path.split("."))  # as many programs write them
+    lacking = [path for path in order if not _has(doc, path)]
+    is_end = lacking != [] and lacking == order[-len(lacking) :]
+    return f"it breaks off before `{lacking[0]}`" if is_end and ends_within_a_line(data) else ""
 
 
 def _has(doc: Any, path: str) -> bool:

@@ -217,6 +217,9 @@ def test_a_file_that_is_not_named_after_its_session_is_told_in_its_layout_s_fold
 
     assert told(f"{folder}/{IDS[kind]}.json") == told("other.json") == []
     assert told(f"{folder}/other.json") == [("name-differs", "session_id", requirement)]
+    (adopted,) = hf.adopt(str(project / folder / "other.json"))
+    said = f"other.json: the file should be called {IDS[kind]}.json"
+    assert (adopted.outcome, adopted.bound, adopted.problems) == ("adopted", False, [said])
 
 
 @pytest.mark.req("X2-1")

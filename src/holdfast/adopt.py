@@ -425,7 +425,8 @@ def _gone(one: Find) -> list[str]:
 
 
 def _faults(one: Find) -> list[str]:
-    return [_said(one, fault.file, fault.line, fault.message) for fault in one.faults]
+    told = (*one.faults, *inspection.of_name(one))
+    return [_said(one, fault.file, fault.line, fault.message) for fault in told]
 
 
 def _said(one: Find, file: str, line: int, message: str) -> str:

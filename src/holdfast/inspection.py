@@ -50,12 +50,12 @@ def check(
     findings = [*find.faults]
     if find.documents and find.layout:
         findings += find.lens.check(find.tree, where, strict=strict)
-    findings += [*_of_name(find), *_of_backup(find)]
+    findings += [*of_name(find), *_of_backup(find)]
     placed = [_quoted(_placed(find, finding), clean) for finding in findings]
     return Report(find.path, reading_of(find, where, clean), placed, find.is_torn)
 
 
-def _of_name(find: Find) -> Iterator[Finding]:
+def of_name(find: Find) -> Iterator[Finding]:
     """In these folders a file is named after its session, or other programs do not find it."""
     folder, name = os.path.split(find.path)
     rule = next((req for place, req in NAMED_AFTER.items() if folder.endswith(f"/{place}")), "")

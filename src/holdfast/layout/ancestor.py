@@ -234,18 +234,24 @@ def _inside(value: Any) -> Inside:
 def _is_of_its_own_time(
     was: Inside, is_: Inside, last: Inside, now: Inside, *, is_dated: bool
 ) -> bool:
-    """Whether what was found has a time since where the edit had one, and none from before it."""
+    """Whether what was found has a time since where the edit had one, and none from before it: that
+    of an edit which was a stale copy itself is one."""
     apart = ((each, was.get(way), is_.get(way), last.get(way)) for way, each in now.items())
     times = [four for four in apart if four.count(four[0]) < 4 and _is_time(four[0])]
-    is_told = is_dated or any(_is_time(new) and one != old for one, old, new, _ in times)
+    own = (four for four in times if not (four[0] == four[2] and _is_after(four[1], four[2])))
+    is_told = is_dated or any(_is_time(new) and one != old for one, old, new, _ in own)
     return is_told and not any(one == old and one not in more for one, old, *more in times)
 
 
 def is_later(newest: Any, found: Any) -> bool:
     """Whether a file has a later time than ours somewhere."""
     was, now = _inside(newest), _inside(found)
-    times = ((stamps.read(each), stamps.read(was.get(way))) for way, each in now.items())
-    return any(new is not None and old is not None and new > old for new, old in times)
+    return any(_is_after(each, was.get(way)) for way, each in now.items())
+
+
+def _is_after(new: Any, old: Any) -> bool:
+    later, earlier = stamps.read(new), stamps.read(old)
+    return later is not None and earlier is not None and later > earlier
 
 
 def _is_time(value: Any) -> bool:

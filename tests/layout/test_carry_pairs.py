@@ -54,8 +54,8 @@ def some_facts() -> Facts:
     )
 
 
-def files_of(of: Layout) -> Tree:
-    facts = some_facts()
+def files_of(of: Layout, goal: str = "Ship the parser") -> Tree:
+    facts = replace(some_facts(), goal=goal)
     facts.native_id = of.new_id(facts, HERE, frozenset())
     return carry.write(of, None, facts, HERE)
 
@@ -80,13 +80,14 @@ def test_there_and_back_changes_nothing_and_loses_nothing(one: str, other: str) 
     assert loss.lost == []
 
 
+@pytest.mark.parametrize("goal", ["", "Ship the parser"])
 @pytest.mark.parametrize("one, other", PAIRS)
 def test_of_a_layout_passed_through_nothing_is_kept_that_the_facts_say(
-    one: str, other: str
+    one: str, other: str, goal: str
 ) -> None:
     desk = Where(now=LATER.now, project_path="/home/me/app", device="desk")
     for third in set(REGISTRY) - {one, other}:
-        back = through(files_of(layout(one)), one, other, third, one, where=desk)
+        back = through(files_of(layout(one), goal), one, other, third, one, where=desk)
         assert "write lexer" not in json.dumps(carried_of(back, other))
 
 

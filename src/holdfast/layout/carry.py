@@ -4,8 +4,8 @@
       v: 1
       facts: delta        from what the layout's own fields say to what the facts are
       from:               per layout that these facts came from by conversion
-        craft: {id: native id, rest: delta, manner: {file: manner}, full, now, began_at, updated_at,
-                generation, from}
+        craft: {id: native id, rest: delta, manner: {file: manner}, full, no_goal, now, began_at,
+                updated_at, generation, from}
 
 Both are deltas (see `tree`): they remember what they were made from, so a carried word counts only
 while the layout's own word is what it was, and a change that another program made wins.
@@ -13,10 +13,11 @@ while the layout's own word is what it was, and a change that another program ma
 `rest` leads from the files that the facts alone would make to the files as they were: values that
 the facts do not know, never a copy. Going back, the facts of the day make files again, `rest` is
 applied, and what was changed meanwhile is changed there too. `full` says that the files carried all
-that they could not say, `now` the moment they were made at when nothing in the facts tells it,
-`began_at` and `updated_at` what they told of the session (every writer renews the latter, and some
-stamps are made of both), `generation` their shape when it is not the one we write today, `from` the
-layouts that they had come from themselves: they go back with what they knew of those.
+that they could not say, `no_goal` that they said there is none, `now` the moment they were made at
+when nothing in the facts tells it, `began_at` and `updated_at` what they told of the session (every
+writer renews the latter, and some stamps are made of both), `generation` their shape when it is not
+the one we write today, `from` the layouts that they had come from themselves: they go back with
+what they knew of those.
 """
 
 from __future__ import annotations
@@ -406,11 +407,13 @@ def _entry(a: Layout, files: Tree, manners: MANNERS, facts: Facts, where: Where)
     settled = _settled(facts)
     base, still = _bare(a, files, settled, where)
     native, whole = (_with(a, files, facts.native_id, change, None) for change in (None, carried))
-    full = bool(carried) and tree.identical(
-        _complete(a, None, native, settled, still, full=True), whole
-    )
+    no_goal = mapping(mapping(carried).get("add")).get("goal") == ""
+    again = _complete(a, None, native, settled, still, full=True)
+    again = _with_no_goal(a, again, facts.native_id) if no_goal else again
+    full = bool(carried) and tree.identical(again, whole)
     parts = {
         "full": full,
+        "no_goal": full and no_goal,
         "now": still.now,
         "generation": still.generation,
         "rest": tree.delta(base, native if full else whole),
@@ -499,15 +502,22 @@ def _arrive(
         made = write(b, None, _settled(here), where, full=True)
     else:
         made = _return(b, here, where, back)
+    if not here.goal and (back.get("no_goal") if back else not b.has_goal):
+        made = _with_no_goal(b, made, id)
     change = mapping(_extra(b, made, id).get("facts"))
-    if back is None and not b.has_goal and not here.goal:
-        change = {**change, "add": {"goal": "", **mapping(change.get("add"))}}
     made = _with(b, made, id, change, origin)
     manner, loss = mapping(back.get("manner")) if back else None, _loss(b, made, here, where)
     if not native_id and any(map(leads_out, made)):
         names = dict(zip(b.files(id), b.files(another), strict=True))
         made, manner = _called_by(names, made), _called_by(names, manner or {})
     return made, manner, loss
+
+
+def _with_no_goal(layout: Layout, files: Tree, native_id: str) -> Tree:
+    """Files that say that there is no goal: made of other fields, one may be read there later."""
+    change = mapping(_extra(layout, files, native_id).get("facts"))
+    said = {**change, "add": {"goal": "", **mapping(change.get("add"))}}
+    return _with(layout, files, native_id, said, None)
 
 
 def _called_by(names: dict[str, str], files: dict[str, Any]) -> dict[str, Any]:

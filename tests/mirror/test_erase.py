@@ -214,6 +214,25 @@ def test_what_is_repaired_after_forgetting_is_what_others_go_on_from(
     assert project.read().keys() >= {"x_his", "x_hers"}
 
 
+def test_what_was_put_back_before_forgetting_is_what_others_go_on_from(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make("praxis")
+    now = project.clock.now()
+    monkeypatch.setattr(Ticking, "now", lambda clock: now)
+    project.session.note("now")
+    session, old = project.session, project.place.read_bytes()
+    project.edit(lambda value: value.update(x_ours=1))
+    event = session.decide("Use a queue", because="fast")
+    swap_in(project.place, old)
+    session.forget(event.id)
+    stale = project.read()
+    for key in ("x_his", "x_hers"):
+        swap_in(project.place, json.dumps(stale | {key: 1}).encode())
+        project.again().note(key)
+    assert project.read().keys() >= {"x_his", "x_hers"}
+
+
 def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
     places = [Path(binding.place) for binding in project.session.layouts_list()]

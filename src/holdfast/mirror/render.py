@@ -239,11 +239,13 @@ class Renderer:
             self._desk.bound.rendered([(binding, seen, mirrored)])
 
     def keep_again(self, binding: Binding, looks: Sequence[Look]) -> None:
-        """Remember files that are as we left them, where nothing of that is kept any more."""
+        """Remember files that are as we left them, or as they once were, where nothing of that is
+        kept any more."""
         bare = [
             look
             for look in looks
-            if look.verdict == "ours" and look.read is not None and not is_log(look.name)
+            if look.verdict in ("ours", "rewound") and look.read is not None
+            if not is_log(look.name)
             if not self._desk.bound.said_last(binding, look.name)
         ]
         self.remember(binding, [replace(look, verdict="found") for look in bare], binding.mirrored)

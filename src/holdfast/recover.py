@@ -46,7 +46,7 @@ from holdfast.layout.torn import recover as torn
 from holdfast.layout.value import text
 from holdfast.layout.words import session_word
 from holdfast.leftover import aside_name, renamed
-from holdfast.mirror.desk import paths_of
+from holdfast.mirror.desk import paths_of, put_away
 from holdfast.place import find_tree, git_operation
 from holdfast.store.bound import Binding
 
@@ -122,6 +122,8 @@ def cases(home: Holdfast, session: str = "") -> Iterator[Case]:
 
 def _case_of(home: Holdfast, binding: Binding) -> Case | None:
     damaged, missing, why = [], [], ""
+    if put_away(binding):
+        return None
     once = home.store.bound.renderings(binding)
     for name, path in paths_of(binding).items():
         fault = _fault(home, binding, name, path)

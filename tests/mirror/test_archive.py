@@ -16,7 +16,7 @@ from holdfast import compat, files, remedy
 from holdfast.errors import HoldfastError, NoSession, Refused
 from holdfast.session import Session
 from tests.mirror.conftest import Make
-from tests.mirror.support import Project
+from tests.mirror.support import AI_SESSION, ID, Project, everything
 
 CURRENT = ".claude/orchestrator-session.json"
 HISTORY = ".claude/orchestrator-history"
@@ -502,3 +502,53 @@ def test_who_still_writes_a_session_that_was_ended_here_is_told_how_it_goes_on(m
     project.session.reopen(because="it goes on there")
     assert "rival" not in [one.outcome for one in project.home.adopt()]
     assert project.place == current(project) and project.titles() == ["Theirs"]
+
+
+# -- put away by programs of the ai-session layout ---------------------------------------------
+
+
+@pytest.mark.req("S0-63", "X0-7")
+def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(make: Make) -> None:
+    project = make(AI_SESSION)
+    project.session.complete()
+    away = _put_away(project)
+    before = everything(project.folder)
+    assert project.suspended == "" and remedy.advice(project.home) == []
+    assert remedy.mend(project.home) == [] and everything(project.folder) == before
+    assert away.is_dir()
+
+
+@pytest.mark.req("S0-64", "X0-7")
+def test_a_session_that_goes_on_and_was_put_away_by_another_program_is_asked_for(
+    make: Make,
+) -> None:
+    project = make(AI_SESSION)
+    away = _put_away(project)
+    project.session.note("meanwhile")
+    assert project.suspended == f"they were put away: to go on with them, move {away} back"
+    assert not project.ai("").exists() and "meanwhile" not in _log(away)
+    away.rename(project.ai(""))
+    project.session.note("and on")
+    assert project.suspended == "" and _log(project.ai("")).count('"event":"note.added"') == 2
+
+
+def test_files_that_are_gone_since_the_session_ended_are_not_told_as_unfinished(
+    make: Make,
+) -> None:
+    project = make(AI_SESSION)
+    project.session.complete()
+    shutil.rmtree(project.ai(""))
+    assert project.suspended.startswith("they are gone, or older than what we wrote")
+    remedy.mend(project.home)
+    assert project.suspended == "" and project.ai("state.yaml").is_file()
+
+
+def _put_away(project: Project) -> Path:
+    away = project.folder / ".ai-session-archive" / ID
+    away.parent.mkdir()
+    project.ai("").rename(away)
+    return away
+
+
+def _log(folder: Path) -> str:
+    return (folder / "history.jsonl").read_text()

@@ -20,6 +20,8 @@ class Custom(Struct, frozen=True):
     """What the previous version of the main file is called, after its name."""
     archive: str = ""
     """Where the main file goes when the session has ended."""
+    put_away: str = ""
+    """Where its programs put the folder of a session that is over."""
     folders: tuple[str, ...] = ()
     """Folders that a new session has from the start."""
     logs: tuple[str, ...] = ()
@@ -43,6 +45,7 @@ CUSTOMS: dict[str, Custom] = {
         order=("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"),
         lock="{id}/.state.lock",
         read_lock="{id}/implementation-plan.yaml",
+        put_away="../.ai-session-archive/{id}",
         folders=("{id}/artifacts",),
         shared=("active-features.yaml",),
     ),

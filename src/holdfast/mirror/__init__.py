@@ -44,6 +44,7 @@ from holdfast.mirror.desk import (
     is_real,
     lens_of,
     paths_of,
+    put_away,
 )
 from holdfast.mirror.erase import Owned
 from holdfast.mirror.look import Look, Looker, is_log, require_inside
@@ -61,6 +62,7 @@ _PATIENCE = 10.0
 _SOON = 0.1
 """How long what was found before an event is relied on, in seconds, without another look."""
 _UNENDED = "they were not written to the end, which is done by: holdfast doctor --fix"
+_UNDONE = "they are gone, or older than what we wrote, which is mended by: holdfast doctor --fix"
 _LOUD = frozenset(
     f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
 )
@@ -134,6 +136,8 @@ class Mirror:
         self._require_calm(binding)
         for folder in folders_of(binding):
             require_inside(binding.root, folder)
+        if put_away(binding) and self._archive.is_over(binding):
+            return ""
         _own_lock(binding)
         looks: list[Look] = []
         if not self._looker.unchanged(binding):
@@ -147,12 +151,14 @@ class Mirror:
         return next(filter(None, _obstacles(binding)), "") or self._unended(binding, is_edit)
 
     def _unended(self, binding: Binding, is_edit: bool) -> str:
-        """What is told of files of a session that is over, if whoever wrote them died."""
+        """What is told of files of a session that is over, if whoever wrote them died, or somebody
+        took them away since."""
         if self._archive.is_owed(binding):
             self._archive.require_room(binding)
             return _UNENDED
         is_told = not (is_edit or binding.quiet) and self._archive.is_over(binding)
-        return _UNENDED if is_told else ""
+        why = _UNDONE if self._is_up_to_date(binding) else _UNENDED
+        return why if is_told else ""
 
     def waiting(self) -> set[int]:
         """The bindings whose files something keeps us from now, by their numbers."""
@@ -695,6 +701,8 @@ def _own_lock(binding: Binding) -> str:
     path = os.path.join(binding.root, name.format(id=binding.native)) if name else ""
     if path and files.is_odd(path):
         raise Suspended(f"{path} is not a file, and cannot be locked")
+    if folder := put_away(binding):
+        raise Suspended(f"they were put away: to go on with them, move {folder} back")
     if path and (gone := left_by(path)):
         raise Suspended(f"{path} is the lock of process {gone}, which is gone: delete it")
     return path

@@ -178,6 +178,15 @@ class Desk:
 lens_of = layout
 
 
+def put_away(binding: Binding) -> str:
+    """Where a program put the folder of a session that we wrote; empty if it did not."""
+    name = custom(binding.layout).put_away
+    if not (name and binding.mirrored) or os.path.lexists(os.path.dirname(binding.place)):
+        return ""
+    folder = os.path.normpath(os.path.join(binding.root, name.format(id=binding.native)))
+    return folder if os.path.isdir(folder) else ""
+
+
 def paths_of(binding: Binding) -> Mapping[str, str]:
     """The files of a binding, by the names that they have in its layout."""
     return _paths(binding.layout, binding.native, binding.root, binding.place)

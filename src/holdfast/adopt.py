@@ -33,6 +33,7 @@ from holdfast.layout import ERROR, REGISTRY, Reading, Where, carry
 from holdfast.layout.ai_session.read import entries_of
 from holdfast.layout.customs import custom
 from holdfast.layout.facts import Facts
+from holdfast.layout.jsonform import tasks_in
 from holdfast.layout.telling import facts_of
 from holdfast.layout.threeway import LONGEST, Changes, Plain, as_recorded, in_one
 from holdfast.layout.translate import Move, adoption, by_known_names, match_steps, moves
@@ -661,7 +662,7 @@ def _edited(home: Holdfast, session: str, one: Find, facts: Facts, where: Where)
     merged, contested, residue = in_one(before, after, today)
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
-        each.steps = [step for _, step in match_steps(now.steps, each.steps)]
+        each.steps = [step for _, step in match_steps(now.steps, each.steps, tasks_in(now))]
     made = by_known_names(moves(known, wanted), state)
     return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
 

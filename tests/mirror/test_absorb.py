@@ -1592,3 +1592,18 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
     write("completed")
     assert project.session.state().core.status == project.read()["status"] == "completed"
     assert not any("not taken up" in line for line in project.notices)
+
+
+@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+def test_a_heading_is_no_task_and_a_task_may_be_called_like_it(make: Make, layout: str) -> None:
+    project = make(AI_SESSION, layout)
+    (place,) = project.folder.glob(".c*/**/*.json")
+    phases = [{"phase_id": "p1", "name": "Build", "tasks": [_task("t1", "pending")]}]
+    plan = project.ai("implementation-plan.yaml")
+    project.edit(lambda value: value.update(phases=phases), plan)
+    project.session.note("taken up")
+    assert project.read(place)["pending_tasks"] == ["Do t1"]
+    project.edit(lambda value: value["pending_tasks"].append("Build"), place)
+    project.session.note("and that")
+    assert project.read(place)["pending_tasks"] == ["Do t1", "Build"]
+    assert project.session.status()["steps"]["total"] == 2

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
 from holdfast.layout.facts import DecisionFact, Facts, StepFact, alike, beginnings, plain
+from holdfast.layout.jsonform import tasks_in
 from holdfast.layout.translate import (
     Move,
     begun_by,
@@ -389,5 +390,5 @@ def _begin_again(before: Plain, after: Plain, merged: Plain) -> None:
 
 def _named(facts: Facts, now: Facts) -> Facts:
     """Steps that the layout knows by their titles only get the ids they have with us."""
-    facts.steps = [step for _, step in match_steps(now.steps, facts.steps)]
+    facts.steps = [step for _, step in match_steps(now.steps, facts.steps, tasks_in(now))]
     return facts

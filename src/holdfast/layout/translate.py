@@ -159,15 +159,16 @@ def _planned(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def match_steps(
-    base: Sequence[StepFact], new: Sequence[StepFact]
+    base: Sequence[StepFact], new: Sequence[StepFact], listed: Sequence[StepFact] | None = None
 ) -> list[tuple[StepFact | None, StepFact]]:
-    """Each new step with the one it was: by id, else by title, else by its place among the rest.
+    """Each new step with the one it was: by id, else by its title among those that are `listed` by
+    their titles.
 
     Steps without an id get one: that of the step they were, or one made from their title.
     """
     by_id = {step.id: step for step in base if step.id}
     by_title: dict[str, list[StepFact]] = {}
-    for step in base:
+    for step in base if listed is None else listed:
         by_title.setdefault(step.title, []).append(step)
     taken = set(by_id) | {step.id for step in new if step.id}
     last: dict[str, int] = {}

@@ -172,3 +172,9 @@ def test_thousands_of_tasks_get_their_ids_at_once(titles: list[str]) -> None:
     began = time.process_time()
     ids = [step.id for _, step in match_steps([], [StepFact(title=title) for title in titles])]
     assert len(set(ids)) == len(ids) and time.process_time() - began < 2
+
+
+def test_a_session_without_a_goal_is_named_after_its_id_once() -> None:
+    ids = ("essay-1b2c", "2026-01-31-abc123")
+    goals = [getattr(adoption(Facts(native_id=id), "essay")[0].body, "goal", "") for id in ids]
+    assert goals == ["essay 1b2c", "essay 2026-01-31-abc123"]

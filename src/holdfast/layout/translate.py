@@ -60,11 +60,11 @@ def _told(kind: type[_Body], by: Struct, **other: Any) -> _Body:
 
 def adoption(facts: Facts, origin: str) -> list[Move]:
     """The events that a session found in files begins with, in the order they happened."""
-    began = facts.began_at
+    began, name = facts.began_at, facts.native_id.removeprefix(f"{origin}-")
     first = _told(
         ev.SessionAdopted,
         facts,
-        goal=facts.goal or f"{origin} {facts.native_id}".strip(),
+        goal=facts.goal or f"{origin} {name}".strip(),
         origin=origin,
         mode=facts.mode if facts.mode in MODES else "default",
         status="created" if facts.status == "created" else "active",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -814,3 +815,20 @@ def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     assert getattr(steps["phase-1"], "status", "") == "running"
     assert shown.core.phase == project.session.status()["phase"]["current"] == 1
     assert (shown.core.events, project.session.state().core.phase) == (before, 0)
+
+
+def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) -> None:
+    project = make()
+    doc = make("praxis").read() | {"session_id": THEIRS, "workflow_type": "spec"}
+    doc["workflow_structure"]["total_phases"] = 3
+    place = project.folder / f".praxis-os/.cache/state/{THEIRS}.json"
+    place.write_text(json.dumps(doc))
+    project.home.adopt()
+    session = project.home.session(THEIRS)
+    session.task_done("phase-0")
+    craft = session.layouts_add("craft").place
+    project.edit(lambda v: v.update(completed_work=v["pending_tasks"][:1]), Path(craft))
+    assert session.status()["phase"]["current"] == 2 == session.show().core.phase
+    session.phase_done(2)
+    assert json.loads(place.read_text())["completed_phases"] == [0, 1, 2]
+    assert session.status()["status"] == "completed"

@@ -29,7 +29,7 @@ from holdfast.model.merge import (
 )
 from holdfast.model.state import Chain, Core, Dispute, State
 
-FOLD_VERSION = 13
+FOLD_VERSION = 14
 """Raised when the meaning of events changes: stored states of another version are folded anew."""
 
 

@@ -330,8 +330,19 @@ def _step_moved(status: str) -> Callable[[State, Event, Any], None]:
         if ends:
             changed = replace(changed, paused_ms=_paused_in(state.core, step, event.head.at))
         _put_step(state, changed)
+        if status == "done":
+            _leave(state.core, step.id)
 
     return handler
+
+
+def _leave(core: Core, step: str) -> None:
+    """The current phase is over: where no definition has a gate for it, the next one is current."""
+    number, last = core.phase_of(step), last_number(core.plan_base, core.plan_total)
+    if number is None or number != core.phase or core.plan or last is None:
+        return
+    open_ = (n for n in range(number + 1, last + 1) if n not in core.phases_done)
+    core.phase = next(open_, number)
 
 
 def _paused_in(core: Core, step: Step, at: int) -> int:

@@ -195,9 +195,9 @@ def walk(path: str, *, parts: bool = False) -> Iterator[Find]:
     """Like `find`, one after the other as they are met; with `parts`, also single files of the
     `ai-session` layout that are in no folder of a session."""
     kind = _kind_of(path)
-    if kind == "file":
+    if kind == "a file":
         return iter([_of_file(os.path.abspath(path))])
-    if kind == "folder":
+    if kind == "a folder":
         return _of_folder(os.path.abspath(path), parts)
     what = f"{path} is neither a file nor a folder"
     raise InvalidInput(what, why=f"it is {kind}", file=path, operation="read")
@@ -250,8 +250,8 @@ def _kind_of(path: str) -> str:
 
 
 _KINDS = {
-    stat.S_IFREG: "file",
-    stat.S_IFDIR: "folder",
+    stat.S_IFREG: "a file",
+    stat.S_IFDIR: "a folder",
     stat.S_IFIFO: "a pipe",
     stat.S_IFLNK: "a link",
     stat.S_IFSOCK: "a socket",
@@ -648,8 +648,7 @@ def _code_of(error: HoldfastError) -> str:
 
 
 def _odd_kind(path: str) -> str:
-    kind = _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "a device")
-    return "a folder" if kind == "folder" else kind
+    return _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "a device")
 
 
 def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:

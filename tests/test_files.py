@@ -95,7 +95,7 @@ def test_a_file_that_others_may_read_keeps_the_mode_its_owner_gave_it(
 
 def test_a_new_log_obeys_the_umask(tmp_path: Path) -> None:
     os.umask(0o077)
-    files.append_line(str(tmp_path / "log"), b"one", 0o644)
+    files.append_lines(str(tmp_path / "log"), b"one", 0o644)
     assert mode(tmp_path / "log") == 0o600
 
 
@@ -211,7 +211,7 @@ def test_what_cannot_be_a_path_is_refused(tmp_path: Path, name: str) -> None:
     for action in (
         lambda: files.replace(path, b""),
         lambda: files.create(path, b""),
-        lambda: files.append_line(path, b""),
+        lambda: files.append_lines(path, b""),
         lambda: files.read_bounded(path, 9),
         lambda: files.make_private_dir(path),
         lambda: files.quarantine(path, str(tmp_path)),
@@ -254,7 +254,7 @@ def test_relative_names_are_written_in_the_current_folder(
     monkeypatch.chdir(tmp_path)
     files.replace("x", b"1")
     files.create("y", b"2")
-    files.append_line("z", b"3")
+    files.append_lines("z", b"3")
     assert names(tmp_path) == ["x", "y", "z"]
 
 
@@ -369,21 +369,21 @@ def without_links(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(os, "link", link)
 
 
-# --- append_line -------------------------------------------------------------------------------
+# --- append_lines ------------------------------------------------------------------------------
 
 
 def test_appended_lines_end_with_one_newline(tmp_path: Path) -> None:
     os.umask(0)
     path = tmp_path / "log"
-    files.append_line(str(path), b"one")
-    files.append_line(str(path), b"two\n")
+    files.append_lines(str(path), b"one")
+    files.append_lines(str(path), b"two\n")
     assert (path.read_bytes(), mode(path)) == (b"one\ntwo\n", 0o600)
 
 
 def test_append_syncs_and_a_new_name_is_synced_too(tmp_path: Path) -> None:
     path = str(tmp_path / "log")
-    first = calls_of(lambda: files.append_line(path, b"one"))
-    second = calls_of(lambda: files.append_line(path, b"two"))
+    first = calls_of(lambda: files.append_lines(path, b"one"))
+    second = calls_of(lambda: files.append_lines(path, b"two"))
     assert first == "open fchmod write fsync close open fsync close".split()
     assert second == "open open write fsync close".split()
 
@@ -391,21 +391,32 @@ def test_append_syncs_and_a_new_name_is_synced_too(tmp_path: Path) -> None:
 def test_append_closes_a_torn_line_first(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"whole\nto")
-    files.append_line(str(path), b"next")
+    files.append_lines(str(path), b"next")
     assert path.read_bytes() == b"whole\nto\nnext\n"
 
 
-def test_append_takes_one_line_only(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="one line"):
-        files.append_line(str(tmp_path / "log"), b"a\nb")
-    assert names(tmp_path) == []
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"])
+def test_a_line_that_is_there_is_not_added_once_more(tmp_path: Path, end: bytes) -> None:
+    path = tmp_path / "exclude"
+    path.write_bytes(b"one" + end + b"two" + end)
+    for line in (b"two", b"tw", b"three", b"three"):
+        files.append_once(str(path), line, first=b"# title")
+    assert path.read_bytes() == b"one" + end + b"two" + end + b"tw\nthree\n"
+
+
+@pytest.mark.parametrize(("first", "made"), [(b"", b"line\n"), (b"# title", b"# title\nline\n")])
+def test_a_file_that_is_made_for_a_line_may_have_a_title(
+    tmp_path: Path, first: bytes, made: bytes
+) -> None:
+    files.append_once(str(tmp_path / "log"), b"line", first=first)
+    assert (tmp_path / "log").read_bytes() == made
 
 
 def test_append_of_a_part_is_a_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     monkeypatch.setattr(os, "write", lambda fd, data: real(fd, bytes(data[:2])))
     with pytest.raises(StoreFailed, match="part of the line"):
-        files.append_line(str(tmp_path / "log"), b"line")
+        files.append_lines(str(tmp_path / "log"), b"line")
 
 
 def test_append_whose_sync_fails_is_a_failure(
@@ -416,7 +427,7 @@ def test_append_whose_sync_fails_is_a_failure(
 
     monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(StoreFailed, match="input/output"):
-        files.append_line(str(tmp_path / "log"), b"line")
+        files.append_lines(str(tmp_path / "log"), b"line")
 
 
 def test_append_does_not_follow_links_or_hang_on_a_fifo(tmp_path: Path) -> None:
@@ -426,7 +437,7 @@ def test_append_does_not_follow_links_or_hang_on_a_fifo(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for name in ("link", "dangling", "fifo"):
         with pytest.raises(InvalidInput):
-            files.append_line(str(tmp_path / name), b"line")
+            files.append_lines(str(tmp_path / name), b"line")
     assert names(tmp_path) == ["dangling", "fifo", "link", "real"]
     assert (tmp_path / "real").read_bytes() == b""
 
@@ -435,7 +446,7 @@ def test_lines_of_many_processes_never_mix(tmp_path: Path) -> None:
     path = tmp_path / "log"
     program = (
         "import sys; from holdfast import files\n"
-        "for i in range(50): files.append_line(sys.argv[1], sys.argv[2].encode() * 200)"
+        "for i in range(50): files.append_lines(sys.argv[1], sys.argv[2].encode() * 200)"
     )
     writers = [
         subprocess.Popen([sys.executable, "-c", program, str(path), sign]) for sign in "abcd"
@@ -452,7 +463,7 @@ def test_a_line_that_is_being_written_is_not_taken_for_a_torn_one(tmp_path: Path
     with path.open("ab", buffering=0) as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         other.write(b"half of")
-        append = threading.Thread(target=files.append_line, args=(str(path), b"next"))
+        append = threading.Thread(target=files.append_lines, args=(str(path), b"next"))
         append.start()
         append.join(0.1)
         other.write(b" a line\n")

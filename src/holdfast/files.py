@@ -321,8 +321,7 @@ def replace(path: str, data: bytes | Iterable[bytes], mode: int = 0o600) -> None
     """
     _require_path(path)
     try:
-        _mode_of_plain(path)
-        temporary = _write_temporary(path, _pieces(data), mode)
+        temporary = _write_temporary(path, _pieces(data), mode, _mode_of_plain(path))
         try:
             os.rename(temporary, path)
         except BaseException:
@@ -403,31 +402,26 @@ def _take_back(begun: list[str], folders: list[str]) -> None:
             pass  # it was not made, or somebody put something in it
 
 
-def append_line(path: str, data: bytes, mode: int = 0o600) -> None:
-    """Add one line, synced, in one write, so that lines of several processes never mix.
-
-    A torn line that a full disk or a crash left at the end is closed first and stays as it is:
-    a reader sees one bad line, never two good ones joined. Busy if someone keeps the file locked.
-    """
-    if b"\n" in data.removesuffix(b"\n"):
-        raise ValueError("append_line takes one line")
-    append_lines(path, data, mode)
-
-
 def append_lines(path: str, data: bytes, mode: int = 0o600, *, soon: bool = False) -> None:
-    """Like append_line, for some whole lines at once; who syncs them `soon` does so himself."""
+    """Add a line or several in one write, so that those of several processes never mix.
+
+    They are synced, unless whoever asks does that `soon`. A torn line that a full disk or a crash
+    left at the end is closed first and stays as it is: a reader sees one bad line, never two good
+    ones joined. Busy if someone keeps the file locked.
+    """
     lines = data.removesuffix(b"\n") + b"\n"
     _append(path, mode, lambda fd: lines, soon=soon)
 
 
-def append_once(path: str, line: bytes, *, first: bytes, mode: int = 0o600) -> None:
-    """Like append_line, unless the line is there; a file that is made begins with `first`."""
+def append_once(path: str, line: bytes, *, first: bytes = b"", mode: int = 0o600) -> None:
+    """Add a line in the same way, unless it is there; a file that is made begins with `first`."""
 
     def wanted(fd: int) -> bytes:
         size = os.fstat(fd).st_size
         if not size:
-            return first + b"\n" + line + b"\n"
-        return b"" if line in os.pread(fd, size, 0).split(b"\n") else line + b"\n"
+            return b"".join(each + b"\n" for each in (first, line) if each)
+        known = os.pread(fd, size, 0).replace(b"\r\n", b"\n").split(b"\n")
+        return b"" if line in known else line + b"\n"
 
     _append(path, mode, wanted)
 
@@ -507,12 +501,6 @@ def begin_temporary(path: str, data: bytes, mode: int) -> tuple[str, int]:
     return temporary, _written(temporary, (data,), mode, _mode_of_plain(path))
 
 
-def _write_temporary(path: str, chunks: Iterable[bytes], mode: int) -> str:
-    temporary = temporary_name(path)
-    _write_new(temporary, chunks, mode, mode_of(path))
-    return temporary
-
-
 def mode_of(path: str) -> int | None:
     try:
         return stat.S_IMODE(os.lstat(path).st_mode) & 0o777
@@ -520,7 +508,8 @@ def mode_of(path: str) -> int | None:
         return None
 
 
-def _write_new(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> None:
+def _write_temporary(path: str, chunks: Iterable[bytes], mode: int, old: int | None = None) -> str:
+    temporary = temporary_name(path)
     fd = _written(temporary, chunks, mode, old)
     try:
         try:
@@ -530,6 +519,7 @@ def _write_new(temporary: str, chunks: Iterable[bytes], mode: int, old: int | No
     except BaseException:
         remove(temporary)
         raise
+    return temporary
 
 
 def _written(temporary: str, chunks: Iterable[bytes], mode: int, old: int | None) -> int:

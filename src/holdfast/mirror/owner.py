@@ -17,7 +17,7 @@ from holdfast.errors import HoldfastError, InvalidInput, ReadOnly, Refused
 from holdfast.layout import Layout, Where, require_id
 from holdfast.layout.customs import custom
 from holdfast.mirror.archive import archived_place, is_taken, says_it_is
-from holdfast.mirror.desk import MAX_BYTES, Desk, lens_of, parsed, read
+from holdfast.mirror.desk import Desk, lens_of, parsed, read
 from holdfast.store.bound import Binding
 from holdfast.text import is_text
 
@@ -278,12 +278,11 @@ def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
         return
     path = os.path.join(tree.common_dir, "info", "exclude")
     try:
-        known = files.read_optional(path, MAX_BYTES) or b""
         files.make_folder(os.path.dirname(path))
         for name in names:
             line = os.fsencode(f"/{inside}/{name}")
-            if line not in known.splitlines() and b"\n" not in line:
-                files.append_line(path, line, mode=0o644)
+            if b"\n" not in line:
+                files.append_once(path, line, mode=0o644)
     except HoldfastError:
         # The folder then shows as untracked, which is no reason to have no folder.
         return

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from holdfast.found import SURE
-from holdfast.layout import ERROR, Layout, Tree, Where, layout, stamps
+from holdfast.layout import ERROR, WARNING, Layout, Tree, Where, layout, stamps
 from holdfast.layout import ai_session as subject
 from holdfast.layout.ai_session import LAYOUT
 from holdfast.layout.ai_session.read import MODELS, ROOT, slug
@@ -1257,6 +1257,17 @@ def test_files_that_the_folder_lacks_are_told() -> None:
     assert codes(log, replace_where(frozenset([LOG]))) == ["missing-file"] * 3
     lost = {f"elsewhere/{LOG.rpartition('/')[2]}": tree()[LOG]}
     assert "missing-file" not in codes(lost, replace_where(frozenset(lost)))
+
+
+@pytest.mark.req("S0-6", "S0-30")
+@pytest.mark.parametrize("number", [7, 1.2])
+def test_a_task_whose_id_has_no_quotes_is_called_as_it_is_written(number: float) -> None:
+    made = changed("plan/phases/0/tasks/0/task_id", number)
+    made[STATE] = changed("state/current_state/active_task", number)[STATE]
+    facts = get(made)
+    assert facts.position == str(number) and str(number) in [step.id for step in facts.steps]
+    assert {(f.code, f.severity) for f in LAYOUT.check(made, WHERE)} == {("wrong-type", WARNING)}
+    assert LAYOUT.put(made, facts, WHERE) == made
 
 
 @pytest.mark.req("S0-36")

@@ -114,8 +114,8 @@ def is_safe(native_id: str) -> bool:
 
 
 def name(value: Any) -> str:
-    """An id; plain YAML turns ids such as 7 into numbers."""
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 10**15:
+    """An id; plain YAML turns ids such as 7 and 1.2 into numbers."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**15:
         return str(value)
     return text(value)
 

@@ -770,6 +770,7 @@ def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_m
     project.session.task_done("t1")
     assert project.read()["completed_phases"] == [0]
     assert project.read()["workflow_structure"]["starting_phase"] == 0
+    assert project.session.status()["progress"] == pytest.approx(1 / (tasks + 1), abs=0.001)
     project.edit(lambda doc: doc.update(completed_phases=[*range(tasks + 1)], current_phase=tasks))
     project.session.note("look")
     steps = project.session.state().rows.select("step")

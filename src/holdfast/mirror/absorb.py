@@ -261,7 +261,9 @@ class Absorber:
             state = self._desk.journal.state(view)
             moves = by_known_names(moves, state)
             plan = self._desk.journal.plan(state) if state.core.plan else None
-            return moves if plan is None else list(_planned(moves, plan, state))
+            if plan is not None:
+                return list(_planned(moves, plan, state))
+            return list(map(_as_task, moves)) if _is_of_tasks(state, moves) else moves
 
     def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
         """What a file says, with what our newest rendering has of it and it may not be without."""
@@ -392,6 +394,19 @@ def readme_of(binding: Binding) -> str:
 def _reached(binding: Binding, looks: Sequence[Look]) -> int:
     """How far the logs of edited files reach."""
     return binding.mirrored if any(look.log for look in looks) else UNKNOWN
+
+
+def _is_of_tasks(state: State, moves: Sequence[Move]) -> bool:
+    """Whether a session has tasks, which stand for phases in some files, and gets no plan."""
+    has_tasks = bool(state.count("step")) and not (state.count("phase") or state.core.is_phased)
+    return has_tasks and not any(isinstance(move.body, ev.PlanSet) for move in moves)
+
+
+def _as_task(move: Move) -> Move:
+    """A phase that a file adds behind tasks is one of them: it would be a heading else."""
+    body = move.body
+    is_phase = isinstance(body, ev.StepAdded) and body.unit == "phase"
+    return replace(move, body=replace(body, unit="task")) if is_phase else move
 
 
 def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:

@@ -5,7 +5,7 @@ the two differ; so a file that says what the facts say is left alone, however it
 
 Phases are numbered. Steps that came from such a file carry their number in their id (`phase-3`);
 steps from elsewhere are numbered in their order (`numbered`). Only the outermost steps are phases,
-and where some of them are called so, only those, and others for the numbers before theirs.
+and where some of them are called so, only those.
 
 A verdict that is replaced, and the evidence and times that belong to it, move to `phase_attempts`
 and so stay in the file. `upgraded` gives the redesigned form of a file of an older generation;
@@ -177,13 +177,8 @@ def numbered(wanted: Facts) -> dict[int, int]:
             rest.append(place)
         else:
             found[number] = place
-    base = _base(wanted)
-    free = _free(found, base)
+    free = _free(found, _base(wanted))
     found.update({next(free): place for place in rest})
-    if named:
-        # A file in which others stand for phases may have got more behind them.
-        others = (place for place in outer if wanted.steps[place].unit != "phase")
-        found.update(zip(range(base, min(found)), others, strict=False))
     return dict(sorted(found.items()))
 
 

@@ -645,6 +645,23 @@ def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
     assert [row.status for row in rows] == ["done", "done", "pending"]
 
 
+@pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
+def test_a_program_that_holds_an_old_goal_does_not_take_back_that_of_another(
+    make: Make, layout: str, stamp: str
+) -> None:
+    project = make(layout)
+    one, other = project.read(), project.read()
+    for held, change in (
+        (one, {"goal": "Add a logout page"}),
+        (other, {"pending_tasks": ["Test"]}),
+    ):
+        held |= {**change, stamp: stamps.write(project.clock.now())}
+        swap_in(project.place, json.dumps(held, indent=2).encode())
+        project.session.note("next")
+    assert project.session.status()["goal"] == project.read()["goal"] == "Add a logout page"
+    assert project.titles() == ["Test"] and project.disputes() == []
+
+
 def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(pending_tasks=[*v["pending_tasks"], "Theirs"], mode="debug"))

@@ -203,15 +203,22 @@ def has_what_came(
     Who alone writes a file, and tells when, knows all that it said; whatever is as it was before
     the edit was taken back. A copy from before the edit has a time from then, or lacks what came by
     the edit: things in lists, wherever they stand now, and keys of somebody, which the file has not
-    if it is written `anew`. A file may be `is_dated` by another that was written with it.
+    if it is written `anew`; or it has the very words that the edit put others in place of. A file
+    may be `is_dated` by another that was written with it.
     """
     was, is_, last, now = map(_inside, (older, edit, newest, found))
     if not _is_of_its_own_time(was, is_, last, now, is_dated=is_dated):
         return False
-    if _things(edit).keys() - _things(older).keys() - _things(found).keys():
+    lacks = _things(edit).keys() - _things(older).keys() - _things(found).keys()
+    if lacks or _has_old_words(was, is_, now):
         return False
     lost = {way for way in is_.keys() - was.keys() if _is_out(now, way)}
     return not lost or lost <= _inside(anew(edit)).keys()
+
+
+def _has_old_words(was: Inside, is_: Inside, now: Inside) -> bool:
+    same = [each for way, each in now.items() if was.get(way) == each != is_.get(way, each)]
+    return any(isinstance(each, str) and _is_prose(each) for each in same)
 
 
 def _inside(value: Any) -> Inside:

@@ -369,8 +369,8 @@ def test_what_travelled_of_a_list_stays_when_all_that_stood_there_is_taken_out()
 
 @pytest.mark.parametrize("other", ["orchestrator", "craft"])
 def test_a_phase_that_is_taken_out_there_leaves_its_tasks_here(other: str) -> None:
-    facts = replace(some_facts(), native_id="dig-2026-01-31")
-    files = carry.write(layout("ai-session"), None, facts, HERE)
+    facts = replace(some_facts(), native_id="dig-2026-01-31", workflow="spec")
+    files = carry.write(layout("ai-session"), None, facts, HERE, full=True)
     there = through(files, "ai-session", other)
     (doc,) = there.values()
     doc["pending_tasks"].remove("Build")
@@ -552,7 +552,7 @@ def test_phases_that_are_but_headings_are_no_tasks(of: str) -> None:
         assert [step.title for step in b.get(files, HERE).steps] == ["Sum up", "Test"]
         assert doc.get("progress", 0.5) == 0.5
     workflow = carry.write(b, None, replace(phased, workflow="spec"), HERE)
-    assert len(b.get(workflow, HERE).steps) == 3, "who goes through its phases does them"
+    assert len(b.get(workflow, HERE).steps) == 3, "there they are done one by one"
 
 
 @pytest.mark.parametrize("other", ["craft", "orchestrator"])

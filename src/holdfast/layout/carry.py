@@ -307,7 +307,7 @@ def _without_bare(steps: list[StepFact], change: tree.Delta) -> list[StepFact]:
     travelled = [inner.get("add") for *_, inner in within.get("at", [])]
     travelled += [value for _, _, value, *_ in within.get("new", [])]
     bare = {mapping(step).get("parent") for step in travelled} - {step.parent for step in steps}
-    return [s for s in steps if s.unit != "phase" or s.status != "pending" or s.id not in bare]
+    return [step for step in steps if step.unit != "phase" or step.id not in bare]
 
 
 def _in_parts(decisions: list[DecisionFact], said: list[DecisionFact]) -> list[DecisionFact]:

@@ -393,12 +393,10 @@ def progress_of(facts: Facts) -> float:
 
 
 def tasks_in(facts: Facts) -> list[StepFact]:
-    """The steps without the headings of tasks: phases of which nobody says how it stands with
-    them, where the work does not go through its phases one by one."""
+    """The steps without the headings of tasks: phases, where the work does not go through them one
+    by one."""
     around = set() if facts.workflow or facts.plan_total else {s.parent for s in facts.steps}
-    return [
-        s for s in facts.steps if s.unit != "phase" or s.status != "pending" or s.id not in around
-    ]
+    return [step for step in facts.steps if step.unit != "phase" or step.id not in around]
 
 
 def steps_apart(was: Facts | None, facts: Facts) -> tuple[list[StepFact], list[StepFact] | None]:

@@ -53,6 +53,8 @@ class marked:
                 return True
             if self._is_empty():
                 return False
+            if gone := left(self._path):
+                raise Busy(gone)
         raise Busy(f"another process is changing {self._path}")
 
     def _is_empty(self) -> bool:
@@ -82,8 +84,10 @@ def _is_made_now(path: str) -> bool:
     return True
 
 
-def left_by(path: str) -> int:
-    """The process that left its mark and does not run here; 0 if there is none."""
+def left(path: str) -> str:
+    """That a mark was left by a process that does not run here; empty if it was not."""
     said = files.read_text(path) or ""
     number = int(said) if said.isdecimal() and len(said) < 20 else 0
-    return 0 if process.is_there(number) else number
+    # Who takes its mark away may end at once: what it left is still there afterwards.
+    is_left = number and not process.is_there(number) and files.read_text(path) == said
+    return f"{path} is the lock of process {number}, which is gone: delete it" if is_left else ""

@@ -298,6 +298,15 @@ def test_session_whose_lock_is_held_is_kept(cli: Cli) -> None:
     assert answer.code == 4 and folder.is_dir() and "another process" in answer.out
 
 
+def test_session_whose_lock_was_left_by_a_process_that_is_gone_is_kept(cli: Cli) -> None:
+    folder = feature("over", "completed")
+    (folder / ".state.lock").write_text("4194303\n")
+    began = time.monotonic()
+    answer = cli("cleanup", "--yes")
+    assert answer.code == 4 and folder.is_dir() and time.monotonic() - began < 4
+    assert "is the lock of process 4194303, which is gone: delete it" in answer.out
+
+
 def test_linked_folder_is_kept(cli: Cli, tmp_path: Path) -> None:
     folder = feature("over", "completed")
     os.rename(folder, tmp_path / "real")

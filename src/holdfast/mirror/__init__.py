@@ -31,7 +31,7 @@ from holdfast.layout.customs import custom
 from holdfast.layout.document import Document
 from holdfast.layout.guarded import Unreadable
 from holdfast.layout.translate import Move
-from holdfast.mark import left_by, marked
+from holdfast.mark import left, marked
 from holdfast.mirror import erase, owner
 from holdfast.mirror.absorb import Absorber
 from holdfast.mirror.archive import Archive, archived_place, is_taken
@@ -703,8 +703,8 @@ def _own_lock(binding: Binding) -> str:
         raise Suspended(f"{path} is not a file, and cannot be locked")
     if folder := put_away(binding):
         raise Suspended(f"they were put away: to go on with them, move {folder} back")
-    if path and (gone := left_by(path)):
-        raise Suspended(f"{path} is the lock of process {gone}, which is gone: delete it")
+    if path and (gone := left(path)):
+        raise Suspended(gone)
     return path
 
 

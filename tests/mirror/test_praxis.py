@@ -833,3 +833,16 @@ def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) ->
     session.phase_done(2)
     assert json.loads(place.read_text())["completed_phases"] == [0, 1, 2]
     assert session.status()["status"] == "completed"
+
+
+def test_a_phase_that_two_end_at_different_times_is_over_and_not_disputed(make: Make) -> None:
+    project = in_phases(make, done=0)
+    held = project.read()
+    project.session.phase_done(0, override=True, because="seen to")
+    ended = stamps.write(project.clock.now() + 5_000)
+    held.update(completed_phases=[0], current_phase=1, checkpoints={"0": "passed"})
+    held["phase_timing"]["0"]["completed_at"] = held["updated_at"] = ended
+    held["phase_timing"]["1"] = {"started_at": ended}
+    project.edit(lambda doc: (doc.clear(), doc.update(held)))
+    project.session.note("heard")
+    assert project.disputes() == [] and project.read()["completed_phases"] == [0]

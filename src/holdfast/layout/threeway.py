@@ -52,7 +52,8 @@ _NAMED = {
 _DERIVED = frozenset(("native_id", "device", "updated_at", "position", "tokens_by_agent"))
 """What follows from the rest, or is no part of what a user says."""
 _OF_PAUSE = ("paused_at", "pause_reason", "pause_context")
-_WITH_STATUS = frozenset((*_OF_PAUSE, "resumed_at", "resumes", "ended_at", "because"))
+_RESUMED = ("resumed_at", "resumes")
+_WITH_STATUS = frozenset((*_OF_PAUSE, *_RESUMED, "ended_at", "because"))
 """What a change of the status says along with it."""
 
 
@@ -144,13 +145,15 @@ def _filled(*sides: Plain) -> list[Plain]:
 
 def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
     """Whether it is no contradiction that two say something else: whoever writes a file, stops or
-    goes on notes where, when and how often, and why matters only if both have stopped."""
+    goes on notes where, when and how often, and why matters only if both have stopped. When a thing
+    began or ended is none if both say that it did."""
     words = {side.get("status", "active") for side in (after, today)}
     if path[0] in ("pause_reason", "pause_context"):
         return words != {"paused"}
     if path[0] == "because":
         return not words <= set(_OVER)
-    return path[0] in ("device", "updated_at", "paused_at", "resumed_at", "resumes")
+    when = ("started_at", "ended_at", "at", "paused_ms")
+    return path[-1] in when or path[0] in ("device", "updated_at", "paused_at", *_RESUMED)
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:

@@ -291,17 +291,32 @@ def test_a_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
 
 def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     project = with_tasks(make)
-    stale = project.read()
     project.session.pause()
+    stale = project.read()
+    project.session.decide("Go on", because="it pays")
     project.session.resume()
+    stale["status"] = "complete"
+    swap_in(project.place, json.dumps(stale, indent=2).encode())
+    project.session.note("next")
+    assert project.session.status()["status"] == "active" and len(project.disputes()) == 1
+    assert project.place.name == "orchestrator-session.json" and project.place.exists()
+    (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
+    assert edited.residue == "status: completed", "what the file said is in the journal"
+    (case,) = project.session.disputes()
+    assert case.sides[0].said == "session completed"
+    project.session.settle(prefer="file")
+    assert project.session.status()["status"] == "completed" and not project.session.disputes()
+
+
+def test_a_pause_does_not_contest_an_ending(make: Make) -> None:
+    project = with_tasks(make)
+    stale = project.read()
+    project.session.decide("Rest", because="it is late")
     project.session.pause()
     stale["status"] = "complete"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
-    assert project.session.status()["status"] == "paused" and len(project.disputes()) == 1
-    assert project.place.name == "orchestrator-session.json" and project.place.exists()
-    (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
-    assert edited.residue == "status: completed", "what the file said is in the journal"
+    assert project.session.status()["status"] == "completed" and not project.disputes()
 
 
 def test_an_ending_that_nobody_contests_is_one(make: Make) -> None:

@@ -146,7 +146,9 @@ def _filled(*sides: Plain) -> list[Plain]:
 def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
     """Whether it is no contradiction that two say something else: whoever writes a file, stops or
     goes on notes where, when and how often, and why matters only if both have stopped. When a thing
-    began or ended is none if both say that it did."""
+    began or ended is none if both say that it did. Nor does who paused say that nothing ends."""
+    if path == ("status",):
+        return today.get("status") == "paused" and after.get("status") in _OVER
     words = {side.get("status", "active") for side in (after, today)}
     if path[0] in ("pause_reason", "pause_context"):
         return words != {"paused"}
@@ -340,9 +342,10 @@ def _name(key: str, element: Plain) -> str:
 
 def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
     theirs, ours = merged.get("status", "active"), today.get("status", "active")
-    if theirs not in _OVER or ours in _OVER:
+    if theirs not in _OVER or ours in (*_OVER, "paused"):
         return ""
-    merged["status"] = ours
+    del merged["status"]
+    merged.update({"status": ours} if "status" in today else {})
     return f"status: {theirs}"
 
 

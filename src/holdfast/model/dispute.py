@@ -146,8 +146,9 @@ def _of_edit(row: Dispute, known: Mapping[str, Event]) -> list[Side]:
     theirs = _told_with(told, known) if told else []
     ours = filter(None, (_before(event, told, known) for event in theirs))
     file = _side(1, told, device, FILE)
+    words = [f"session {status}" for status in _endings(told)] + [_all_words(theirs)]
     return [
-        replace(file, said=_all_words(theirs)),
+        replace(file, said="; ".join(filter(None, words))),
         Side(2, JOURNAL, device, 0, "", "", _all_words(ours)),
     ]
 
@@ -260,11 +261,19 @@ def _edit(case: Case, chosen: int, state: State, events: Mapping[str, Event]) ->
     edit = state.rows.get("edit", case.subject.removeprefix(EDIT))
     assert isinstance(edit, Edit)  # the fold keeps one beside such a dispute
     back: list[Body] = []
-    if chosen == 2:
-        told = events.get(case.sides[0].event)
-        back = [ev.EventRetracted(event=e.id) for e in _told_with(told, events)] if told else []
+    told = events.get(case.sides[0].event)
+    if chosen == 2 and told:
+        back = [ev.EventRetracted(event=e.id) for e in _told_with(told, events)]
     close = ev.ForeignEdited(layout=edit.layout, path=edit.path, digest=edit.digest, cause=SETTLED)
-    return [*back, close]
+    ended = [_BODY_OF[status]() for status in _endings(told)] if chosen == 1 else []
+    return [*back, close, *ended]
+
+
+def _endings(told: Event | None) -> list[str]:
+    """How a file said that its session ended, which is not taken up while it is disputed."""
+    left = getattr(told.body, "residue", "").split("; ") if told else []
+    words = (each.removeprefix("status: ") for each in left if each.startswith("status: "))
+    return [word for word in words if word in _BODY_OF][:1]
 
 
 def _told_with(told: Event, events: Mapping[str, Event]) -> list[Event]:

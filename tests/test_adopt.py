@@ -113,6 +113,20 @@ def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
     assert (craft["status"], craft["goal"]) == ("in_progress", "Add login")
 
 
+def test_a_session_that_has_files_is_not_asked_whether_others_are_its_own(
+    hf: Holdfast, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["craft"])
+    hf.adopt()
+    asked: list[object] = []
+    monkeypatch.setattr(adopt, "_is_said_by", lambda *about: asked.append(about))
+    id = IDS["craft"].replace("7e57", "7e58")
+    (project / CRAFT).with_name(f"{id}.json").write_text(
+        (project / CRAFT).read_text().replace(IDS["craft"], id)
+    )
+    assert [one.session for one in hf.adopt() if one.is_new] == [id] and not asked
+
+
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
 def test_files_that_say_something_else_than_a_session_that_came_are_another(
     hf: Holdfast, project: Path, kind: str

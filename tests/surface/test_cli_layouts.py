@@ -77,7 +77,7 @@ def test_definitions_that_are_nowhere_are_not_passed_over(
     definition = project / "there" / kind / "metadata.json"
     definition.parent.mkdir(parents=True)
     definition.write_text('{"total_phases": 6')
-    refused = cli(command, ".", "--workflows", "there")
+    refused = cli(*command.split(), ".", "--workflows", "there")
     assert refused.code and f"{kind}/metadata.json cannot be read" in refused.out + refused.err
 
 

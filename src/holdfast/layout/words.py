@@ -115,21 +115,14 @@ PLAIN_UNIT = (
 )
 
 # Spellings met in real files beside the documents' own words.
-ALSO_SESSION = {
+ALSO_SESSION = dict(zip(PLAIN_SESSION, PLAIN_SESSION, strict=True)) | {
     "complete": "completed",
-    "completed": "completed",
     "done": "completed",
     "finished": "completed",
     "in_progress": "active",
     "in-progress": "active",
     "running": "active",
-    "active": "active",
-    "created": "created",
-    "paused": "paused",
     "error": "failed",
-    "failed": "failed",
-    "aborted": "aborted",
-    "abandoned": "abandoned",
 }
 ALSO_UNIT = {
     "complete": "done",

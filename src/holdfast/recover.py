@@ -121,9 +121,26 @@ def cases(home: Holdfast, session: str = "") -> Iterator[Case]:
 
 
 def _case_of(home: Holdfast, binding: Binding) -> Case | None:
-    damaged, missing, why = [], [], ""
-    if put_away(binding):
+    damaged, missing = ({}, []) if put_away(binding) else _harmed(home, binding)
+    if not (damaged or missing):
         return None
+    faults = [f"{path}: {why}" for path, why in damaged.items()]
+    return Case(
+        layout=binding.layout,
+        path=binding.place,
+        session=binding.session,
+        what=faults[0] if faults else f"{missing[0]} is missing",
+        rung=JOURNAL,
+        message=f"written anew from the journal of session {binding.session}",
+        damaged=list(damaged),
+        missing=missing,
+    )
+
+
+def _harmed(home: Holdfast, binding: Binding) -> tuple[dict[str, str], list[str]]:
+    """The files of a binding that are damaged, each with why, and those that are missing."""
+    damaged: dict[str, str] = {}
+    missing: list[str] = []
     once = home.store.bound.renderings(binding)
     for name, path in paths_of(binding).items():
         fault = _fault(home, binding, name, path)
@@ -131,24 +148,10 @@ def _case_of(home: Holdfast, binding: Binding) -> Case | None:
             missing += [path] if once.get(name) else []
         elif fault and not home.mirror.is_as_left(binding, name):
             # A log that only we wrote may be too long to be taken apart.
-            damaged.append(path)
-            why = why or fault
+            damaged[path] = fault
     if in_the_way := _odd_backup(binding):
-        damaged.append(in_the_way)
-        why = why or "it is not a regular file"
-    if not (damaged or missing):
-        return None
-    said = f"{damaged[0]}: {why}" if damaged else f"{missing[0]} is missing"
-    return Case(
-        layout=binding.layout,
-        path=binding.place,
-        session=binding.session,
-        what=said,
-        rung=JOURNAL,
-        message=f"written anew from the journal of session {binding.session}",
-        damaged=damaged,
-        missing=missing,
-    )
+        damaged[in_the_way] = "it is not a regular file"
+    return damaged, missing
 
 
 def _odd_backup(binding: Binding) -> str:

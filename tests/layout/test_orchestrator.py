@@ -573,12 +573,13 @@ MAY_BE_MISSING = ("agents[0].context_tokens", "agents[1].progress", "completed_w
 
 
 @pytest.mark.parametrize("place, kind, req", marked(FIELDS + ELEMENTS))
-def test_a_field_of_another_kind_is_told(place: str, kind: str, req: str) -> None:
+def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) -> None:
     wrong = stories.WRONG_KIND[kind.rstrip("?")]
     for value, is_wrong in ((wrong, True), (None, "?" not in kind)):
         findings = LAYOUT.check({CURRENT: stories.changed(DOCUMENT, place, value)}, HERE)
-        told = [f.requirement for f in findings if f.where == place]
-        assert told == [req] * is_wrong, value
+        told = [f for f in findings if f.where == place]
+        assert [f.requirement for f in told] == [req] * is_wrong, value
+        assert value is None or {f.severity for f in told} == {ERROR}
 
 
 @pytest.mark.parametrize(

@@ -222,7 +222,13 @@ RULES = _object(
         "updated": _stamp("S4-10"),
         "project": _PROJECT_RULE,
         "goal": _text("S4-14"),
-        "mode": _text("S4-15", words=tuple(MODES), mild=True),
+        "mode": _text(
+            "S4-15",
+            # The document gives an example only; the others are its companion's.
+            fine=rf"^({'|'.join(MODES)}){END}",
+            style="unknown-word",
+            says=f"one of {', '.join(MODES)}",
+        ),
         "status": _text("S4-16", words=STATUSES, also=tuple(ALSO_SESSION)),
         "agents": _list("S4-17", _AGENT),
         "completed_work": _list("S4-26", _DONE),

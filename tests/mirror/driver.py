@@ -951,8 +951,9 @@ def add_planned(world: World, file: File, value: Any) -> object:
 
 
 def end_planned(world: World, file: File, value: Any) -> object:
-    able = [t for t in world.of("task") if t.id and t.status not in ("done", "skipped")]
     rows = {f"task {task['task_id']}": task for task in planned(value)}
+    # What was repaired just now may lack some.
+    able = [t for t in world.of("task") if t.id in rows and t.status not in ("done", "skipped")]
     if not able:
         return None
     thing = world.chance.choice(able)
@@ -964,7 +965,7 @@ def end_planned(world: World, file: File, value: Any) -> object:
 
 def reword_planned(world: World, file: File, value: Any) -> object:
     rows = {f"task {task['task_id']}": task for task in planned(value)}
-    able = [t for t in world.of("task") if t.id]
+    able = [t for t in world.of("task") if t.id in rows]
     if not able:
         return None
     thing = world.chance.choice(able)

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from holdfast.mirror import look
 from tests.mirror.conftest import Make
-from tests.mirror.support import Project, Ticking, swap_in
+from tests.mirror.driver import SECRET
+from tests.mirror.support import AI_SESSION, Project, Ticking, swap_in
 
 
 @pytest.fixture
@@ -52,3 +54,20 @@ def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(make: Make, layo
     write_back(project, {**stale, "status": "paused"})
     assert project.read()["goal"] == "Add logout page"
     assert project.session.status()["status"] == "paused"
+
+
+def test_a_key_with_a_secret_stays_out_however_much_is_read_meanwhile(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a process remembers of files may be gone before it is done with one of them."""
+    project = make(AI_SESSION)
+    state = project.ai("state.yaml")
+    project.edit(lambda value: value.update(x_hers={"token": SECRET}), state)
+    project.session.note("one")
+    monkeypatch.setattr(look, "_DOCUMENTS", 18)
+    for number in range(8):
+        project.session.note(f"more {number}")
+    project.edit(lambda value: value.pop("x_hers"), state)
+    project.edit(lambda value: value.update(x_his=1), project.index)
+    project.session.note("two")
+    assert "x_hers" not in project.read(state) and "x_his" in project.read(project.index)

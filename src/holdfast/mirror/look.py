@@ -99,6 +99,8 @@ class Look(Struct):
     """What stands before `data` in a log that is as we left it."""
     older: list[Any] = []
     """What it was made from, once that was looked for."""
+    newest: list[Read | None] = []
+    """Our newest rendering, once that was looked for."""
     is_dated: bool = False
     """Whether another file of the session was written with it, and says that it was later."""
 
@@ -298,7 +300,15 @@ class Looker:
         self._read_before[kind, digest] = known
 
     def newest(self, binding: Binding, look: Look) -> Read | None:
-        """What our newest rendering says; None for a log, and where nothing of it was kept."""
+        """What our newest rendering says; None for a log, and where nothing of it was kept.
+
+        As long as a file is looked at it is the same: only this process may know its secrets.
+        """
+        if not look.newest:
+            look.newest = [self._read_newest(binding, look)]
+        return look.newest[0]
+
+    def _read_newest(self, binding: Binding, look: Look) -> Read | None:
         kind = kind_of(look.name)
         if kind == "jsonl" or not look.known:
             return None

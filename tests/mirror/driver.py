@@ -691,13 +691,23 @@ def objects_in(file: File, value: Any) -> Iterator[dict[str, Any]]:
 
 
 def take_key(world: World, file: File, value: Any) -> object:
-    """A key is taken out; within one second that cannot be told from a copy of before it was."""
-    if not file.keys or not world.ticks:
+    """A key is taken out; within one second that cannot be told from a copy of before it was, nor
+    while a file has a time of the future, which no later one replaces."""
+    if not file.keys or not world.ticks or is_ahead(world, value):
         return None
     key = world.chance.choice(list(file.keys))
     del file.keys[key]
     without(value, key)
     return key
+
+
+def is_ahead(world: World, value: Any) -> bool:
+    from holdfast.layout import stamps
+
+    times = map(
+        stamps.read, re.findall(r"\d{4}-\d\d-\d\dT[\d:.]+Z", json.dumps(value, default=str))
+    )
+    return max((time for time in times if time), default=0) > world.project.clock.now()
 
 
 def without(value: Any, key: str) -> None:

@@ -45,12 +45,16 @@ def test_a_decision_of_another_copy_is_not_taken_for_a_rewording(make: Make) -> 
     assert project.read()["goal"] == "Add logout page"
 
 
+@pytest.mark.parametrize("is_newer", [False, True])
 @pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(make: Make, layout: str) -> None:
+def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(
+    make: Make, layout: str, is_newer: bool
+) -> None:
     project = make(layout)
     stale = project.read()
     project.session.pause()
-    write_back(project, {**stale, "goal": "Add logout page"})
+    copy = project.read() if is_newer else stale
+    write_back(project, {**copy, "goal": "Add logout page"})
     write_back(project, {**stale, "status": "paused"})
     assert project.read()["goal"] == "Add logout page"
     assert project.session.status()["status"] == "paused"

@@ -96,7 +96,7 @@ def _nearest_of(
     if near[0] != kept[0] and (says := said(data)) == said(near[0]):
         newest = said(kept[0])
         before = next((told for each in kept[1:] if (told := said(each)) != newest), newest)
-        is_old = _times(data) == _times(near[0]) != _times(kept[0])
+        is_old = (times := _times(data)) != _times(kept[0]) and times in map(_times, kept[1:])
         return kept[0] if says == before and not is_old else near[0]
     return near[0]
 

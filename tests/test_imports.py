@@ -114,8 +114,8 @@ ALLOWED = {
     "leftover": "errors clock exchange files found glance home mirror.desk",
     "recover": "errors clock exchange files found home layout.* leftover mirror.desk place"
     " store.bound",
-    "remedy": "errors doctor files found glance home inspection layout leftover layout.essay place"
-    " recover store.bound surroundings",
+    "remedy": "errors doctor files found glance home inspection layout leftover layout.customs"
+    " layout.essay place recover store.bound surroundings",
     "essay": "errors adopt files found home inspection layout.* model.* place recover session"
     " store.bound text verb",
     "orchestrator": "errors adopt beginning choice files found home layout.* recover session text",

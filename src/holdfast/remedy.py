@@ -20,6 +20,7 @@ from holdfast.found import NOT_READ, Find
 from holdfast.glance import places
 from holdfast.home import Holdfast
 from holdfast.layout import ERROR
+from holdfast.layout.customs import custom
 from holdfast.layout.essay import STATE
 from holdfast.place import find_tree, git_operation
 from holdfast.recover import Case
@@ -143,13 +144,16 @@ def _in_the_way(path: str) -> str:
 
 
 def _waiting(binding: Binding) -> Advice:
+    let_be = f"holdfast layouts remove {binding.layout} --session {binding.session}"
+    # Of a layout that has one place for all, ours makes room for what is adopted there.
+    is_taken = custom(binding.layout).archive and "another session is here" in binding.suspended
+    adopt = f"make it one of ours: holdfast adopt {shlex.quote(binding.place)}"
     return Advice(
         code="layout-suspended",
         severity="warning",
         what=f"the {binding.layout} files of session {binding.session} are left alone",
         why=binding.suspended,
-        fix=f"put that right, or let them be: holdfast layouts remove {binding.layout} "
-        f"--session {binding.session}",
+        fix=adopt if is_taken else f"put that right, or let them be: {let_be}",
         session=binding.session,
         file=binding.place,
     )

@@ -231,6 +231,16 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
     assert project.session.status()["status"] == "completed"
 
 
+def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make: Make) -> None:
+    project = make("orchestrator")
+    begin_theirs(project)
+    project.session.note("seen")
+    (told,) = remedy.advice(project.home)
+    assert told.fix == f"make it one of ours: holdfast adopt {current(project)}"
+    project.home.adopt(str(current(project)))
+    assert remedy.advice(project.home) == [] and len(archived(project)) == 1
+
+
 def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
     project = make("orchestrator")
     project.home.start("another", layouts=["orchestrator"])

@@ -308,7 +308,7 @@ def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     assert project.session.status()["status"] == "completed" and not project.session.disputes()
 
 
-def test_a_pause_does_not_contest_an_ending(make: Make) -> None:
+def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
     project.session.decide("Rest", because="it is late")

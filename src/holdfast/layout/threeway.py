@@ -146,9 +146,9 @@ def _filled(*sides: Plain) -> list[Plain]:
 def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
     """Whether it is no contradiction that two say something else: whoever writes a file, stops or
     goes on notes where, when and how often, and why matters only if both have stopped. When a thing
-    began or ended is none if both say that it did. Nor does who paused say that nothing ends."""
+    began or ended is none if both say that it did, nor what is reached after it was paused."""
     if path == ("status",):
-        return today.get("status") == "paused" and after.get("status") in _OVER
+        return _is_reached(after.get("status"), today.get("status"))
     words = {side.get("status", "active") for side in (after, today)}
     if path[0] in ("pause_reason", "pause_context"):
         return words != {"paused"}
@@ -156,6 +156,11 @@ def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
         return not words <= set(_OVER)
     when = ("started_at", "ended_at", "at", "paused_ms")
     return path[-1] in when or path[0] in ("device", "updated_at", "paused_at", *_RESUMED)
+
+
+def _is_reached(theirs: object, ours: object) -> bool:
+    """Whether a file says of a session that was only paused here that its goal is reached."""
+    return (theirs, ours) == ("completed", "paused")
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
@@ -342,7 +347,7 @@ def _name(key: str, element: Plain) -> str:
 
 def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
     theirs, ours = merged.get("status", "active"), today.get("status", "active")
-    if theirs not in _OVER or ours in (*_OVER, "paused"):
+    if theirs not in _OVER or ours in _OVER or _is_reached(theirs, ours):
         return ""
     del merged["status"]
     merged.update({"status": ours} if "status" in today else {})

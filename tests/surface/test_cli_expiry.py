@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.clock import Clock
+from holdfast.session import Session
 from tests.layouts import ESSAY, ESSAY_FOLDER, fill
 from tests.surface.support import Cli
 
@@ -46,6 +47,16 @@ def test_work_is_refused_with_the_way_on(left: Cli) -> None:
     left.ok("task", "add", "more")
     answer = left("task", "start", "t1")
     assert answer.code == 4 and "holdfast resume" in answer.err
+
+
+def test_of_a_session_that_nothing_limits_no_plan_is_looked_up(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
+    monkeypatch.setattr(Session, "expiry", lambda self: pytest.fail("it was looked up"))
+    assert "expiry" not in cli.json("status")
 
 
 def test_a_session_at_work_has_no_such_field(cli: Cli) -> None:

@@ -251,6 +251,12 @@ class Holdfast(LayoutVerbs, TravelVerbs):
         updated = rows[0]["updated"] if rows else None
         return isinstance(updated, int) and self.clock.now() - updated >= _SHORTEST
 
+    def may_expire(self, session: str) -> bool:
+        """Whether silence may come to mean something for a session without a workflow: the settings
+        say so, or it has files, which may be an essay's."""
+        limits = self.settings.pause_hours, self.settings.abandon_hours
+        return any(limits) or self._is_bound(session)
+
     def pending(self, session: str) -> Moves:
         """What others wrote into the session's files and nobody has taken up; changes nothing."""
         return self.mirror.pending(session) if self._is_bound(session) else []

@@ -706,13 +706,14 @@ LEGACY = {
     "updated_at": "2025-10-09T09:00:00.123456",
     "metadata": {"total_phases": 3},
 }
+LEGACY_FILE = f".praxis-os/.cache/state/{LEGACY['session_id']}.json"
 
 
 @pytest.mark.req("S1-138")
 def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_of_ours(
     hf: Holdfast, project: Path
 ) -> None:
-    path = project / PRAXIS
+    path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
     (one,) = hf.adopt()
@@ -732,7 +733,7 @@ def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_
 def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
     hf: Holdfast, project: Path
 ) -> None:
-    path = project / PRAXIS
+    path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
     (one,) = hf.adopt()
@@ -751,7 +752,7 @@ def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
 def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only_read(
     hf: Holdfast, project: Path
 ) -> None:
-    path = project / PRAXIS
+    path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY | {"status": "active"}))
     (one,) = hf.adopt()

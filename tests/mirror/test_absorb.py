@@ -639,6 +639,25 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
 
 
 @pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
+@pytest.mark.parametrize("change", ["task_done", "rename"])
+def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
+    make: Make, layout: str, stamp: str, change: str
+) -> None:
+    project = with_tasks(make, layout)
+    held = project.read()
+    getattr(project.session, change)("t1")
+    held[stamp] = stamps.write(project.clock.now())
+    swap_in(project.place, json.dumps(held, indent=2).encode())
+    before = project.session.status()
+    project.session.note("next")
+    after = project.session.status()
+    assert [after[key] for key in ("goal", "steps")] == [before[key] for key in ("goal", "steps")]
+    assert (after["steps"]["done"], after["goal"] == "t1") == (
+        (1, False) if change == "task_done" else (0, True)
+    )
+
+
+@pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
     make: Make, layout: str, stamp: str
 ) -> None:

@@ -47,8 +47,8 @@ def nearest(
     the bytes can be `read`, of those that are nearest by that the one that says most of the same in
     the same places: a task may have gone from one list to another, a text be folded. Bytes that
     say what stood there just before, but for their time, were not made from that: whoever wrote
-    them took the last change back. If they lack things or times that came with it, their author did
-    not know of it, and only saved the same once more.
+    them took the last change back. If they lack what came with it, things, words or times, their
+    author did not know of it, and only saved the same once more.
     """
     lines = frozenset(_lines(data))
     near = sorted(kept, key=lambda each: len(lines ^ frozenset(_lines(each))))
@@ -57,7 +57,7 @@ def nearest(
     if read is not None and (few := _few(near, len(data))):
         newest_first, found = sorted(few, key=kept.index), _anywhere(read(data))
         near = _by_what_they_say(found, {each: _anywhere(read(each)) for each in newest_first})
-        lacks = _lacks(read(kept[0]), found)
+        lacks = _lacks(read(kept[0]), read(near[0]), found)
         # Line by line, a task that went from one list to another is where it was.
         said = partial(_parts_without_times, read)
     if not near:
@@ -71,12 +71,15 @@ def _anywhere(value: Any) -> Any:
     return {key: each for key, each in value.items() if key != _DEVICE} if is_named else value
 
 
-def _lacks(newest: Any, found: Any) -> bool:
-    """Whether a file is without things that our newest rendering has, or the keys of its times."""
-    if _things(newest).keys() - _things(found).keys():
+def _lacks(newest: Any, older: Any, found: Any) -> bool:
+    """Whether a file is without what our newest rendering has: things where they stand there, words
+    in place of older ones, or the keys of times."""
+    if _things(newest).items() - _things(found).items():
         return True
-    now = _inside(found)
-    return any(_is_time(each) and _is_out(now, way) for way, each in _inside(newest).items())
+    last, was, now = map(_inside, (newest, older, found))
+    if _has_old_words(was, last, now):
+        return True
+    return any(_is_time(each) and _is_out(now, way) for way, each in last.items())
 
 
 def _few(near: Sequence[bytes], size: int) -> list[bytes]:

@@ -289,7 +289,7 @@ def test_a_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
     assert session.status()["attention"] == []
 
 
-def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
+def with_contested_end(make: Make) -> Project:
     project = with_tasks(make)
     project.session.pause()
     stale = project.read()
@@ -298,6 +298,11 @@ def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     stale["status"] = "complete"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
+    return project
+
+
+def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
+    project = with_contested_end(make)
     assert project.session.status()["status"] == "active" and len(project.disputes()) == 1
     assert project.place.name == "orchestrator-session.json" and project.place.exists()
     (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
@@ -306,6 +311,15 @@ def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     assert case.sides[0].said == "session completed"
     project.session.settle(prefer="file")
     assert project.session.status()["status"] == "completed" and not project.session.disputes()
+
+
+@pytest.mark.parametrize("end", ["complete", "abandon"])
+def test_an_ending_that_was_contested_is_settled_after_the_end(make: Make, end: str) -> None:
+    project = with_contested_end(make)
+    getattr(project.session, end)()
+    ended = project.session.status()["status"]
+    project.session.settle(prefer="file")
+    assert project.session.status()["status"] == ended and not project.session.disputes()
 
 
 def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:

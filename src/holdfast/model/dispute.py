@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from holdfast.choice import FINISHED
 from holdfast.model import event as ev
 from holdfast.model.event import Body, Event
 from holdfast.model.fold import fold
@@ -265,7 +266,9 @@ def _edit(case: Case, chosen: int, state: State, events: Mapping[str, Event]) ->
     if chosen == 2 and told:
         back = [ev.EventRetracted(event=e.id) for e in _told_with(told, events)]
     close = ev.ForeignEdited(layout=edit.layout, path=edit.path, digest=edit.digest, cause=SETTLED)
-    ended = [_BODY_OF[status]() for status in _endings(told)] if chosen == 1 else []
+    # Whoever ended it here since then knew what the file says.
+    ends = chosen == 1 and state.core.status not in FINISHED
+    ended = [_BODY_OF[status]() for status in _endings(told)] if ends else []
     return [*back, close, *ended]
 
 

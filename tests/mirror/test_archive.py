@@ -525,7 +525,7 @@ def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(ma
     before = everything(project.folder)
     assert project.suspended == "" and remedy.advice(project.home) == []
     assert remedy.mend(project.home) == [] and everything(project.folder) == before
-    assert away.is_dir()
+    assert project.home.mirror.absorb(project.session.id) == [] and away.is_dir()
 
 
 @pytest.mark.req("S0-64", "X0-7")

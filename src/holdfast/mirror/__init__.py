@@ -404,7 +404,8 @@ class Mirror:
         # Those of the last time will do: whoever writes afterwards sees what others changed.
         last = self._last[1] if self._last[0] == session else []
         self._seen = (session, last or self.bindings(session))
-        met = [each for each in self._seen[1] if not self._looker.unchanged(each)]
+        changed = (each for each in self._seen[1] if not self._looker.unchanged(each))
+        met = [each for each in changed if not put_away(each)]
         for binding in met:
             if os.path.isdir(os.path.dirname(binding.place)):
                 said += self._guarded(binding, lambda current: self._settle(current)[1])

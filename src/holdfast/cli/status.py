@@ -64,8 +64,9 @@ def idle_values(shown: dict[str, Any], hf: Holdfast) -> dict[str, Any]:
     except (ValueError, OverflowError):
         return {}
     # Only then is the session's plan worth loading.
-    is_limited = shown["workflow"] or hf.may_expire(shown["session"])
-    if hf.clock.now() - then < _HOUR or not is_limited:
+    if hf.clock.now() - then < _HOUR:
+        return {}
+    if not (shown["workflow"] or hf.may_expire(shown["session"])):
         return {}
     idle = hf.session(shown["session"]).expiry()
     if idle.word == "active":

@@ -43,7 +43,8 @@ class marked:
         self._lock.__exit__()
 
     def _take_away(self) -> None:
-        if self._is_made:
+        # Who opens it to lock it in the other manner empties it, and waits for this very file.
+        if self._is_made and files.read_text(self._path):
             files.remove(self._path)
 
     def _is_ours(self) -> bool:

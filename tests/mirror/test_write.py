@@ -20,6 +20,7 @@ import yaml
 
 from holdfast import exchange, files
 from holdfast.layout.ai_session import readme
+from holdfast.mark import marked
 from holdfast.store.bound import KEPT
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
@@ -328,6 +329,19 @@ def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make) -> None:
     project.session.task_add("First", id="t1")
     assert project.notices == [] and not lock.exists()
     assert "t1" in project.ai("implementation-plan.yaml").read_text()
+
+
+@pytest.mark.req("S0-65", "X0-5")
+def test_who_waits_for_our_lock_to_lock_the_file_has_the_file_that_others_find(make: Make) -> None:
+    project = make(AI_SESSION)
+    lock = project.ai(".state.lock")
+    with marked(str(lock), clock=project.clock, timeout=1.0):
+        waiting = lock.open("w")  # as `exec 9> .state.lock; flock 9` does
+    with waiting:
+        assert os.path.samestat(os.fstat(waiting.fileno()), lock.stat())
+        fcntl.flock(waiting, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    project.session.note("on")
+    assert project.notices == []
 
 
 def test_our_own_lock_is_held_while_files_change(

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, TypeVar
 
 from msgspec import NODEFAULT, Struct
@@ -124,9 +124,14 @@ def alike(one: str, other: str) -> float:
     none of them: it is the same for all."""
     if one == other:
         return 1.0
-    told = (_SECRET.sub(" ", text).casefold() for text in (one, other))
-    words, others = (set(_WORD.findall(text)) for text in told)
+    words, others = _words(one), _words(other)
     return 2 * len(words & others) / max(1, len(words) + len(others))
+
+
+@lru_cache(maxsize=4096)
+def _words(text: str) -> frozenset[str]:
+    # Where many things took the place of many, each is compared with each, for each rendering.
+    return frozenset(_WORD.findall(_SECRET.sub(" ", text).casefold()))
 
 
 def beginnings(text: str) -> Iterator[str]:

@@ -671,6 +671,29 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
     )
 
 
+@pytest.mark.parametrize(
+    ("layout", "stamp", "change", "is_so"),
+    [
+        ("craft", "updated_at", "agent_done", {"agent": "done"}),
+        ("orchestrator", "updated", "agent_done", {"agent": "done"}),
+        ("praxis", "updated_at", "task_start", {"step": "running"}),
+    ],
+)
+def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
+    make: Make, layout: str, stamp: str, change: str, is_so: dict[str, str]
+) -> None:
+    project = with_tasks(make, layout)
+    project.session.task_start("t1")
+    project.session.agent_start("t2", type="code")
+    held = project.read()
+    getattr(project.session, change)("t2")
+    held[stamp] = stamps.write(project.clock.now())
+    swap_in(project.place, json.dumps(held, indent=2).encode())
+    project.session.note("next")
+    rows = project.session.state().rows
+    assert {kind: getattr(rows.get(kind, "t2"), "status", "") for kind in is_so} == is_so
+
+
 @pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
     make: Make, layout: str, stamp: str

@@ -422,9 +422,10 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
     def layouts_restore(self, layout: str = "") -> list[Case]:
         """Write damaged or missing files of the session anew; what was there is kept beside."""
         from holdfast import recover
-        from holdfast.layout import spelled
+        from holdfast.layout import require_known, spelled
 
-        layout = spelled(layout) if layout else ""
+        if layout:
+            require_known(layout := spelled(layout))
         found = [c for c in recover.cases(self.home, self.id) if layout in ("", c.layout)]
         done = [recover.restore(self.home, case) for case in found]
         self.home.reflect(self.id, force=True)

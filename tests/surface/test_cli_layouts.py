@@ -99,6 +99,7 @@ def test_a_secret_is_not_repeated_where_a_file_names_itself(
 def test_what_a_session_does_not_keep_is_not_said_to_be_whole(cli: Cli) -> None:
     cli.start("Add login", "--layout", "craft")
     cli.ok("layouts", "restore", "craft")
+    assert "did you mean craft?" in cli("layouts", "restore", "craft:ID").err
     told = cli("layouts", "restore", "praxis")
     assert told.code == 3 and "no files of praxis" in told.out
 

@@ -226,6 +226,24 @@ def test_what_was_converted_into_its_place_is_of_the_same_session(
     assert {one.outcome for one in hf.adopt()} == {"known"}
 
 
+def test_what_was_converted_with_definitions_is_of_the_same_session_by_those(
+    hf: Holdfast, project: Path, tmp_path: Path
+) -> None:
+    fill(project, kinds=["praxis"])
+    path, out = project / PRAXIS, project / CRAFT
+    session = json.loads(path.read_text())
+    session["workflow_structure"]["total_phases"] = None
+    path.write_text(json.dumps(session))
+    definition = tmp_path / "definitions" / session["workflow_type"] / "metadata.json"
+    definition.parent.mkdir(parents=True)
+    definition.write_text('{"total_phases": 9}')
+    given = str(tmp_path / "definitions")
+    out.parent.mkdir(parents=True)
+    hf.convert(str(path), "craft", str(out), native_id=IDS["craft"], workflows=given)
+    adopted = list(hf.adopt(workflows=given))
+    assert [one.outcome for one in adopted] == ["adopted"] * 2 and len(hf.list()) == 1
+
+
 def test_an_essay_that_names_no_folder_names_its_own_once_it_is_written(
     hf: Holdfast, project: Path
 ) -> None:

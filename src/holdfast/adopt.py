@@ -202,7 +202,7 @@ class _Taking:
         their session is kept there, too."""
         root, usual = _root(one), REGISTRY[one.layout][1]
         in_place = bool(root) and (not usual or root.endswith(f"/{usual}"))
-        if session and in_place and _is_conversion(self.home, one, source):
+        if session and in_place and _is_conversion(self.home, one, source, self.manner):
             told.session, told.outcome = session, ADOPTED
             if not self.manner.dry_run:
                 told.bound = _bind(self.home, session, one, self.where(one))
@@ -392,10 +392,11 @@ def _converted(source: str) -> str:
     return f"{what}; if it is the one that counts, move that one away and adopt again"
 
 
-def _is_conversion(home: Holdfast, one: Find, source: str) -> bool:
+def _is_conversion(home: Holdfast, one: Find, source: str, manner: Manner) -> bool:
     """Whether files are what others come to in their layout as they are now."""
+    where, definitions = home.mirror.where(""), manner.workflows
     try:
-        made = convert(source, one.layout, home.mirror.where(""), native=one.native)
+        made = convert(source, one.layout, where, native=one.native, workflows=definitions)
     except HoldfastError:
         return False
     return all(one.bundle.get(name) == data for name, data in made.files.items())

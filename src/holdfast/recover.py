@@ -331,7 +331,13 @@ def examine(home: Holdfast, path: str, *, choose: str = "") -> Case | None:
     if case is None and os.path.basename(path) == BACKUP:
         why = "the session file beside it can be read, and whoever writes that makes a new one"
         raise Refused(f"{path} is a backup, of which nothing is to be made", why=why, file=path)
-    return case
+    return case and _without_secrets(home, case)
+
+
+def _without_secrets(home: Holdfast, case: Case) -> Case:
+    clean = home.journal.redacted
+    inferred, lost = (list(map(clean, lines)) for lines in (case.inferred, case.lost))
+    return replace(case, what=clean(case.what), inferred=inferred, lost=lost)
 
 
 def _owner_of_gone(home: Holdfast, path: str) -> Binding | None:

@@ -96,6 +96,16 @@ def test_a_secret_is_not_repeated_where_a_file_names_itself(
     assert json.loads((project / "odd.json").read_text())[key] == token
 
 
+def test_a_secret_in_a_merge_conflict_is_not_repeated(cli: Cli, project: Path) -> None:
+    token = f"ghp_{'a1B2' * 9}"
+    fill(project, kinds=["ai-session"])
+    with (project / ".ai-session/active-features.yaml").open("a") as index:
+        index.write(f"<<<<<<< ours\n    note: {token}\n=======\n    note: y\n>>>>>>> theirs\n")
+    for command in ("check", "doctor", "convert --to praxis -o out", "adopt"):
+        told = cli(*command.split(), ".ai-session")
+        assert token not in told.out + told.err and "[redacted:" in told.out + told.err, command
+
+
 def test_what_a_session_does_not_keep_is_not_said_to_be_whole(cli: Cli) -> None:
     cli.start("Add login", "--layout", "craft")
     cli.ok("layouts", "restore", "craft")

@@ -632,6 +632,31 @@ def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> No
 
 
 @pytest.mark.parametrize(
+    ("layout", "stamp", "start"),
+    [("craft", "updated_at", "started_at"), ("orchestrator", "updated", "started")],
+)
+def test_who_begins_an_agent_anew_after_its_end_is_heard(
+    make: Make, layout: str, stamp: str, start: str
+) -> None:
+    project = make(layout)
+    project.session.agent_start("a-1", type="code", task="Part")
+    project.session.agent_progress("a-1", 0.5)
+    before = project.read()["agents"][0]
+    project.session.agent_done("a-1")
+    doc, now = project.read(), stamps.write(project.clock.now())
+    anew = doc | {"agents": [before | {start: now}], stamp: now}
+    swap_in(project.place, json.dumps(anew).encode())
+    project.session.note("on")
+    after = project.read()["agents"][0]
+    assert [after[key] == before[key] for key in ("status", "progress", start)] == [
+        True,
+        True,
+        False,
+    ]
+    assert project.disputes() == []
+
+
+@pytest.mark.parametrize(
     ("layout", "stamp"), [("craft", "updated_at"), ("orchestrator", "updated")]
 )
 def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.layout import Layout, Tree, Where, carry, stamps
 from holdfast.layout import tree as trees
-from holdfast.layout.facts import DecisionFact, Facts, StepFact, alike, beginnings, plain
+from holdfast.layout.facts import AgentFact, DecisionFact, Facts, StepFact, alike, beginnings, plain
 from holdfast.layout.jsonform import tasks_in
 from holdfast.layout.translate import (
     Move,
@@ -388,15 +388,27 @@ def _go_on(before: Plain, after: Plain, today: Plain, merged: Plain) -> None:
 
 
 def _begin_again(before: Plain, after: Plain, merged: Plain) -> None:
-    """Who began a step after its end runs it, also if the file that was read knew of no end."""
-    sides = (side.get("steps", []) for side in (before, after))
-    was, is_ = ({step["id"]: step for step in steps if "id" in step} for steps in sides)
-    for step in merged.get("steps", []):
-        edited, began = is_.get(step.get("id"), {}), was.get(step.get("id"), {}).get("started_at")
-        news = edited.get("started_at") if edited.get("status") == "running" else None
-        if news not in (None, began) and step.get("ended_at", news) < news:
-            step["status"] = "running"
-            merged["position"] = after.get("position", "")
+    """Who began a step or an agent after its end runs it, also if the file that was read knew of no
+    end."""
+    for step, _ in _begun_again("steps", before, after, merged):
+        step["status"] = "running"
+        merged["position"] = after.get("position", "")
+    for agent, edited in _begun_again("agents", before, after, merged):
+        agent.clear()
+        agent.update(edited)
+
+
+def _begun_again(
+    kind: str, before: Plain, after: Plain, merged: Plain
+) -> Iterator[tuple[Plain, Plain]]:
+    sides = (side.get(kind, []) for side in (before, after))
+    was, is_ = ({each["id"]: each for each in side if "id" in each} for side in sides)
+    untold = AgentFact("").status if kind == "agents" else ""
+    for each in merged.get(kind, []):
+        edited, old = (side.get(each.get("id"), {}) for side in (is_, was))
+        news = edited.get("started_at") if edited.get("status", untold) == "running" else None
+        if news not in (None, old.get("started_at")) and each.get("ended_at", news) < news:
+            yield each, edited
 
 
 def _named(facts: Facts, now: Facts) -> Facts:

@@ -697,26 +697,26 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("layout", "stamp", "change", "is_so"),
+    ("layout", "stamp", "change", "subject", "word"),
     [
-        ("craft", "updated_at", "agent_done", {"agent": "done"}),
-        ("orchestrator", "updated", "agent_done", {"agent": "done"}),
-        ("praxis", "updated_at", "task_start", {"step": "running"}),
+        ("craft", "updated_at", "agent_done", ("agent", "t2"), "done"),
+        ("orchestrator", "updated", "agent_done", ("agent", "t2"), "done"),
+        ("praxis", "updated_at", "task_start", ("step", "t2"), "running"),
+        ("essay", "last_activity", "task_done", ("step", "stage-1"), "done"),
     ],
 )
 def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
-    make: Make, layout: str, stamp: str, change: str, is_so: dict[str, str]
+    make: Make, layout: str, stamp: str, change: str, subject: tuple[str, str], word: str
 ) -> None:
     project = with_tasks(make, layout)
-    project.session.task_start("t1")
+    project.session.task_start("stage-1" if layout == "essay" else "t1")
     project.session.agent_start("t2", type="code")
     held = project.read()
-    getattr(project.session, change)("t2")
+    getattr(project.session, change)(subject[1])
     held[stamp] = stamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     project.session.note("next")
-    rows = project.session.state().rows
-    assert {kind: getattr(rows.get(kind, "t2"), "status", "") for kind in is_so} == is_so
+    assert getattr(project.session.state().rows.get(*subject), "status", "") == word
 
 
 @pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])

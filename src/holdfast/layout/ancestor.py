@@ -32,9 +32,9 @@ _FEW = 16
 _DEVICE = "device"
 """The key under which a craft file says where it was last written: of no copy does that tell when
 it was read, and whoever goes on elsewhere has another name."""
-_AGENTS = "agents"
-"""The list whose members are ended by a time in place of null. A session's own times, as that of a
-pause, are taken out by whoever goes on with it."""
+_ENDED = ("agents", "stages")
+"""Where a time in place of null ends a member. A session's own times, as that of a pause, are taken
+out by whoever goes on with it."""
 _NAMES = ("message", *trees.STRONG)
 """The keys by which members of lists are told apart: what an error says is never another one's."""
 _CHANCE = 8
@@ -76,14 +76,14 @@ def _anywhere(value: Any) -> Any:
 
 def _lacks(newest: Any, older: Any, found: Any) -> bool:
     """Whether a file is without what our newest rendering has: things where they stand there, words
-    in place of older ones, or times, if only the end of an agent."""
+    in place of older ones, or times, if only an end."""
     if _things(newest).items() - _things(found).items():
         return True
     last, was, now = map(_inside, (newest, older, found))
     if _has_old_words(was, last, now):
         return True
     times = (way for way, each in last.items() if _is_time(each))
-    return any(way not in now or (now[way] is None and way[0] == _AGENTS) for way in times)
+    return any(way not in now or (now[way] is None and way[0] in _ENDED) for way in times)
 
 
 def _few(near: Sequence[bytes], size: int) -> list[bytes]:

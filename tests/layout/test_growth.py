@@ -160,6 +160,15 @@ def test_thousands_of_tasks_that_come_into_other_phases_take_a_moment() -> None:
     assert {step.parent for step in told.steps if step.unit == "task"} == set(names)
 
 
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_a_task_of_thousands_of_words_is_compared_in_a_moment(kind: str) -> None:
+    facts, _ = made(kind, [StepFact("Plan", "p", "phase"), StepFact("one", "t1", parent="p")])
+    base = carry.write(layout(kind), None, facts, WHERE, full=True)
+    edit = copied(base)
+    next(iter(edit.values()))["pending_tasks"] = ["word " * 12_000]
+    assert seconds(lambda: carry.read(layout(kind), edit, WHERE, base)) < 0.2
+
+
 def test_a_key_that_a_program_adds_everywhere_comes_back_in_a_moment() -> None:
     craft, orchestrator = layout("craft"), layout("orchestrator")
     facts, _ = made("craft", [])

@@ -272,8 +272,8 @@ def _less_gone(before: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
     """Facts without the steps whose names are gone and do not go on: none in their place is one of
     them in other words."""
     old = before.get("steps", [])
-    there = {step["title"] for step in said.get("steps", [])}
-    there = there.union(*map(beginnings, there - {step["title"] for step in old}))
+    was, there = ({step["title"] for step in side} for side in (old, said.get("steps", [])))
+    there = there.union(*beginnings(there - was, was).values())
     return {**before, "steps": [s for s in old if "id" in s or s["title"] in there]}
 
 

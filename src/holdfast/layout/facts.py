@@ -15,7 +15,7 @@ A step without an `id` is known by its title alone: `pending_tasks` is a list of
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence, Set
 from functools import cache, lru_cache
 from typing import Any, TypeVar
 
@@ -37,6 +37,7 @@ UNIT = (
 )
 
 _WORD = re.compile(r"\w+")
+_APART = re.compile(r"\W")
 _SECRET = re.compile(r"\[redacted:[\w-]+\]")
 Scalar = str | int | float | bool | None
 
@@ -134,9 +135,15 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(_WORD.findall(_SECRET.sub(" ", text).casefold()))
 
 
-def beginnings(text: str) -> Iterator[str]:
-    """What a text may have said before it went on, the shortest first."""
-    return (text[: sign.start()] for sign in re.finditer(r"\W", text))
+def beginnings(texts: Iterable[str], known: Set[str]) -> dict[str, list[str]]:
+    """Texts that go on from known ones, each with those, the shortest first."""
+    # By their sizes: a long text has too many beginnings to look at each.
+    sizes = sorted(set(map(len, known)))
+    found = {
+        text: [start for n in sizes if _APART.match(text, n) and (start := text[:n]) in known]
+        for text in texts
+    }
+    return {text: starts for text, starts in found.items() if starts}
 
 
 class FileFact(Struct, omit_defaults=True):

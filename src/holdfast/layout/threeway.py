@@ -102,9 +102,8 @@ def _called_anew(before: Plain, after: Plain, today: Plain) -> dict[str, str]:
         if was[title].get("status") not in _CLOSED
     }
     longer: dict[str, list[str]] = {}
-    for title in is_.keys() - was.keys() - ours.keys() if gone else ():
-        if known := [start for start in beginnings(title) if start in gone]:
-            longer.setdefault(known[-1], []).append(title)
+    for title, known in beginnings(is_.keys() - was.keys() - ours.keys(), gone).items():
+        longer.setdefault(known[-1], []).append(title)
     found = {start: titles[0] for start, titles in longer.items() if len(titles) == 1}
     for start, title in found.items():
         is_[title]["title"] = start

@@ -11,14 +11,11 @@ from __future__ import annotations
 import os
 
 from holdfast import files, process
+from holdfast.clock import Clock
 from holdfast.errors import Busy
 
-TYPE_CHECKING = False
-if TYPE_CHECKING:
-    from holdfast.clock import Clock
-
 _OURS = b" holdfast\n"
-_MOST, _SOON = 4096, 0.005
+_MOST, _SOON, _LONG = 4096, 0.005, 3_600_000
 
 
 class marked:
@@ -86,9 +83,20 @@ def _is_made_now(path: str) -> bool:
 
 
 def left(path: str) -> str:
-    """That a mark was left by a process that does not run here; empty if it was not."""
+    """That a mark was left, by a process that does not run here, or long ago; empty if not."""
     said = files.read_text(path) or ""
     number = int(said) if said.isdecimal() and len(said) < 20 else 0
     # Who takes its mark away may end at once: what it left is still there afterwards.
-    is_left = number and not process.is_there(number) and files.read_text(path) == said
-    return f"{path} is the lock of process {number}, which is gone: delete it" if is_left else ""
+    if number and not process.is_there(number) and files.read_text(path) == said:
+        return f"{path} is the lock of process {number}, which is gone: delete it"
+    # Another process may have the number by now, or the file say something else.
+    if not said or said.endswith(_OURS.decode().strip()) or _age(path) < _LONG:
+        return ""
+    return f"{path} is a lock of more than an hour: delete it, unless someone holds it"
+
+
+def _age(path: str) -> int:
+    try:
+        return Clock().now() - os.stat(path).st_mtime_ns // 1_000_000
+    except OSError:
+        return 0

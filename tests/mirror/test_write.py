@@ -321,6 +321,23 @@ def test_the_lock_of_a_process_that_is_gone_is_told_at_once_and_not_stolen(make:
     assert project.suspended == "" and project.ai("state.yaml").read_bytes() != before
 
 
+@pytest.mark.req("S0-65", "X0-5")
+@pytest.mark.parametrize("said", [f"{os.getpid()}\n", "host-7:4711\n"], ids=["a number", "words"])
+def test_a_lock_that_is_there_for_long_is_told_at_once_and_not_stolen(
+    make: Make, said: str
+) -> None:
+    """After a crash another process may have the number of the one that made it."""
+    project = make(AI_SESSION)
+    lock, before = project.ai(".state.lock"), project.ai("state.yaml").read_bytes()
+    lock.write_text(said)
+    os.utime(lock, (time.time() - 7200,) * 2)
+    began = time.monotonic()
+    project.session.note("kept")
+    assert time.monotonic() - began < 3 and lock.read_text() == said
+    assert project.suspended.startswith(f"{lock} is a lock of more than an hour: delete it")
+    assert project.ai("state.yaml").read_bytes() == before
+
+
 @pytest.mark.req("S0-65")
 def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make) -> None:
     project = make(AI_SESSION)

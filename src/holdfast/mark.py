@@ -88,7 +88,7 @@ def left(path: str) -> str:
     number = int(said) if said.isdecimal() and len(said) < 20 else 0
     # Who takes its mark away may end at once: what it left is still there afterwards.
     if number and not process.is_there(number) and files.read_text(path) == said:
-        return f"{path} is the lock of process {number}, which is gone: delete it"
+        return f"{path} is the lock of process {number}, which does not run here: delete it"
     # Another process may have the number by now, or the file say something else.
     if not said or said.endswith(_OURS.decode().strip()) or _age(path) < _LONG:
         return ""

@@ -313,7 +313,7 @@ def test_the_lock_of_a_process_that_is_gone_is_told_at_once_and_not_stolen(make:
     began, said = time.monotonic(), lock.read_text()
     project.session.note("kept")
     assert time.monotonic() - began < 3 and lock.read_text() == said
-    told = f"{lock} is the lock of process {said.strip()}, which is gone: delete it"
+    told = f"{lock} is the lock of process {said.strip()}, which does not run here: delete it"
     assert project.suspended == told and told in " ".join(project.notices)
     assert project.ai("state.yaml").read_bytes() == before
     lock.unlink()

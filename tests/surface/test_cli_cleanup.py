@@ -304,7 +304,7 @@ def test_session_whose_lock_was_left_by_a_process_that_is_gone_is_kept(cli: Cli)
     began = time.monotonic()
     answer = cli("cleanup", "--yes")
     assert answer.code == 4 and folder.is_dir() and time.monotonic() - began < 4
-    assert "is the lock of process 4194303, which is gone: delete it" in answer.out
+    assert "is the lock of process 4194303, which does not run here: delete it" in answer.out
 
 
 def test_linked_folder_is_kept(cli: Cli, tmp_path: Path) -> None:

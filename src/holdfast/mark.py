@@ -14,7 +14,7 @@ from holdfast import files, process
 from holdfast.clock import Clock
 from holdfast.errors import Busy
 
-_OURS = b" holdfast\n"
+_OURS = b"holdfast "
 _MOST, _SOON, _LONG = 4096, 0.005, 3_600_000
 
 
@@ -47,7 +47,7 @@ class marked:
     def _is_ours(self) -> bool:
         """Whether the file is a mark of ours now; False for one that stays."""
         for _ in files.tries(self._timeout, self._clock):
-            if _is_made_now(self._path) or self._said().endswith(_OURS):
+            if _is_made_now(self._path) or _is_of_ours(self._said()):
                 return True
             if self._is_empty():
                 return False
@@ -65,6 +65,11 @@ class marked:
         return files.read_optional(self._path, _MOST, follow=False) or b""
 
 
+def _is_of_ours(said: bytes) -> bool:
+    """Whether a mark is one of ours, if only its beginning: its writer may have died there."""
+    return bool(said) and (said.startswith(_OURS) or _OURS.startswith(said))
+
+
 def _is_made_now(path: str) -> bool:
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
@@ -73,7 +78,7 @@ def _is_made_now(path: str) -> bool:
     except OSError as error:
         raise files.failure(error, "lock", path) from error
     try:
-        os.write(fd, b"%d%b" % (os.getpid(), _OURS))
+        os.write(fd, b"%b%d\n" % (_OURS, os.getpid()))
     except OSError as error:
         files.remove(path)
         raise files.failure(error, "lock", path) from error
@@ -90,7 +95,7 @@ def left(path: str) -> str:
     if number and not process.is_there(number) and files.read_text(path) == said:
         return f"{path} is the lock of process {number}, which does not run here: delete it"
     # Another process may have the number by now, or the file say something else.
-    if not said or said.endswith(_OURS.decode().strip()) or _age(path) < _LONG:
+    if not said or _is_of_ours(said.encode()) or _age(path) < _LONG:
         return ""
     return f"{path} is a lock of more than an hour: delete it, unless someone holds it"
 

@@ -339,10 +339,11 @@ def test_a_lock_that_is_there_for_long_is_told_at_once_and_not_stolen(
 
 
 @pytest.mark.req("S0-65")
-def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make) -> None:
+@pytest.mark.parametrize("said", ["holdfast 4194303\n", "holdfast 1", "hold"])
+def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make, said: str) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
-    lock.write_text("4194303 holdfast\n")
+    lock.write_text(said)
     project.session.task_add("First", id="t1")
     assert project.notices == [] and not lock.exists()
     assert "t1" in project.ai("implementation-plan.yaml").read_text()

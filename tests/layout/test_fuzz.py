@@ -135,7 +135,7 @@ def _known(kind: str) -> Known:
 
 KNOWN = {kind: _known(kind) for kind in REGISTRY}
 # What follows from other facts, or may be missing from a file without a word about it.
-QUIET = {"native_id", "updated_at", "position", "tokens_by_agent"}
+QUIET = {"native_id", "device", "updated_at", "position", "tokens_by_agent"}
 
 
 def look(path: str, data: bytes) -> tuple[Find | None, str]:

@@ -197,8 +197,8 @@ def test_a_plan_that_lies_elsewhere_is_of_the_session_that_it_names(
 @pytest.mark.parametrize(
     "kind, folder, requirement",
     [
-        ("praxis", REGISTRY["praxis"][1], "X1-1"),
-        ("craft", REGISTRY["craft"][1], "X2-1"),
+        ("praxis", ".praxis-os/.cache/state", "X1-1"),
+        ("craft", ".craft/cache/orchestration-sessions", "X2-1"),
         ("orchestrator", ".claude/orchestrator-history", "S4-6"),
     ],
 )

@@ -24,7 +24,7 @@ test: venv tools ## whole test suite (WORKERS=0: one process, ARGS= for pytest)
 
 test-agents: venv tools ## real agents, fetched by npm, against scripted models
 	@sh scripts/setup.sh agents
-	@$(PYTEST) -n $(WORKERS) -m agents tests/agents $(ARGS)
+	@$(PYTEST) -n $(WORKERS) -m agents tests/real_agents $(ARGS)
 
 test-mcp: venv ## the MCP server against its inspector and conformance suite
 	@sh scripts/setup.sh mcp
@@ -40,7 +40,7 @@ check: lint ## before pushing: lint, tests held against the requirements
 	$(PYTEST) -n $(WORKERS) --conformance $(ARGS)
 
 soak: venv tools ## the long tiers, about SECONDS=120; kills at every step
-	@HOLDFAST_SOAK_SECONDS=$(SECONDS) $(PYTEST) -m soak --hypothesis-profile=soak $(ARGS)
+	@FORESTAY_SOAK_SECONDS=$(SECONDS) $(PYTEST) -m soak --hypothesis-profile=soak $(ARGS)
 
 mutants: venv tools ## let the tests find kept faults (SECONDS=0 for all of them)
 	@$(BIN)/python -m tests.mutants.run --seconds $(SECONDS) $(ARGS)

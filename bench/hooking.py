@@ -13,10 +13,10 @@ import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import holdfast
-from holdfast import hooks
-from holdfast.hooks.spool import Spool
-from holdfast.process import identity
+import forestay
+from forestay.agents import spool_script
+from forestay.agents.spool import Spool
+from forestay.base.process import identity
 
 Payload = tuple[str, dict[str, Any]]
 Timed = Callable[[], None]
@@ -96,7 +96,7 @@ def spool(home: str, payloads: list[Payload]) -> list[str]:
         who = f"{me.pid} {me.start} {me.boot} {init}" if me else "- - - -"
         path = at.path("new", f"{number:06d}")
         with open(path, "wb") as file:
-            file.write(f"holdfast-spool 1 claude-code {event} {who}\n".encode())
+            file.write(f"forestay-spool 1 claude-code {event} {who}\n".encode())
             file.write(json.dumps(payload).encode())
         os.utime(path, ns=(began + number * 1_000_000,) * 2)
         paths.append(path)
@@ -124,10 +124,10 @@ def one_hook(folder: str) -> dict[str, Timed]:
     def runner(sync: str) -> Timed:
         script = os.path.join(folder, f"spool-{sync}.sh")
         with open(script, "wb") as file:
-            file.write(hooks.spool_script(home, ["/bin/true"], sync=sync))
+            file.write(spool_script.spool_script(home, ["/bin/true"], sync=sync))
         return lambda: run("/bin/sh", script, "claude-code", "PostToolUse", given=data)
 
-    return {sync: runner(sync) for sync in dict.fromkeys((hooks.probe_sync(), ""))}
+    return {sync: runner(sync) for sync in dict.fromkeys((spool_script.probe_sync(), ""))}
 
 
 def run(*command: str, given: bytes = b"") -> None:
@@ -143,8 +143,8 @@ def filled(folder: str, project: str, count: int) -> tuple[str, list[str]]:
 def started(folder: str, project: str, program: str) -> Timed:
     """A conversation begins again and again; before it two payloads came that nobody took up."""
     home, _ = filled(folder, project, 400)
-    with holdfast.open(home, cwd=project, trust_env=False) as hf:
-        hf.ingest()
+    with forestay.open(home, cwd=project, trust_env=False) as stay:
+        stay.ingest()
     rounds = iter(range(10_000))
 
     def start() -> None:

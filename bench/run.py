@@ -6,6 +6,8 @@ ratio of medians after a warm-up. Absolute times depend on the machine; the rati
     make bench                              50 pairs each
     make bench ARGS=--quick                 15 pairs each
     make bench ARGS='--quick layouts check'  these rows only
+
+A row that is over its bar is measured again. The exit code is 1 if one is over it three times.
 """
 
 from __future__ import annotations
@@ -33,12 +35,12 @@ import server
 import travelling
 import yaml
 
-import holdfast
-from holdfast.clock import Clock
-from holdfast.journal import Journal
-from holdfast.model.event import NoteAdded, SessionStarted
-from holdfast.redact import Redactor
-from holdfast.store import open_store
+import forestay
+from forestay.base.clock import Clock
+from forestay.base.redact import Redactor
+from forestay.journal.journal import Journal
+from forestay.model.event import NoteAdded, SessionStarted
+from forestay.store.open import open_store
 
 SESSIONS = 10_000
 EVENTS = 10_000
@@ -48,6 +50,10 @@ ADOPTED, LOTS = 1_000, 25
 PAYLOADS = 10_000
 CRAFT = ".craft/cache/orchestration-sessions"
 CHECKED = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
+
+ATTEMPTS = 3
+MISSED: list[str] = []
+"""Figures of the row at hand that are over their bar."""
 
 Timed = Callable[[], None]
 
@@ -62,14 +68,28 @@ def main() -> int:
     os.makedirs(options.folder, exist_ok=True)
     print_versions(pairs)
     with tempfile.TemporaryDirectory(dir=os.path.abspath(options.folder)) as folder:
-        for row in options.rows or ROWS:
-            ROWS[row](os.path.join(folder, row), pairs)
-    return 0
+        failed = [row for row in options.rows or ROWS if not within_bars(row, folder, pairs)]
+    if failed:
+        print(f"over the bar {ATTEMPTS} times in a row: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
+
+
+def within_bars(row: str, folder: str, pairs: int) -> bool:
+    """Measure a row until it stays within its bars; give up after `ATTEMPTS` attempts.
+
+    A slow moment of the machine can push one measurement over its bar, hardly three in a row.
+    """
+    for attempt in range(ATTEMPTS):
+        MISSED.clear()
+        ROWS[row](os.path.join(folder, f"{row}-{attempt}"), pairs)
+        if not MISSED:
+            return True
+    return False
 
 
 def print_versions(pairs: int) -> None:
     print(
-        f"holdfast {holdfast.__version__} · Python {platform.python_version()} · SQLite"
+        f"forestay {forestay.__version__} · Python {platform.python_version()} · SQLite"
         f" {sqlite3.sqlite_version} · msgspec {msgspec.__version__} · {platform.system()}"
         f" {platform.machine()} · {os.cpu_count()} cores · {pairs} pairs, medians"
     )
@@ -80,14 +100,21 @@ def report(what: str, ours: float, raw: float, bar: float | None, unit: str = "m
     """One figure; without a bar it is there to be looked at."""
     ratio = ours / raw
     shown = "      –" if bar is None else f"{bar:>6.1f}×"
-    mark = "" if bar is None or ratio <= bar else "   over the bar"
+    mark = ""
+    if bar is not None and ratio > bar:
+        mark = "   over the bar"
+        MISSED.append(what)
     print(f"{what:<52}{ours:>9.2f} {unit}{raw:>8.2f} {unit}{ratio:>7.2f}×{shown}{mark}", flush=True)
 
 
 def alternate(
-    ours: Timed, raw: Timed, pairs: int, clock: Callable[[], float] = time.perf_counter
+    ours: Timed,
+    raw: Timed,
+    pairs: int,
+    clock: Callable[[], float] = time.perf_counter,
+    middle: Callable[[list[float]], float] = statistics.median,
 ) -> tuple[float, float]:
-    """Medians in milliseconds of two contenders that take turns."""
+    """Medians in milliseconds of two contenders that take turns; or what `middle` makes of them."""
     times: tuple[list[float], list[float]] = ([], [])
     for turn in range(pairs + WARM_UP):
         for contender, into in ((ours, times[0]), (raw, times[1])):
@@ -95,7 +122,7 @@ def alternate(
             contender()
             if turn >= WARM_UP:
                 into.append((clock() - began) * 1000)
-    return statistics.median(times[0]), statistics.median(times[1])
+    return middle(times[0]), middle(times[1])
 
 
 # -- one event ---------------------------------------------------------------------------------
@@ -117,11 +144,11 @@ def one_event(folder: str, pairs: int) -> None:
     disk_use(folder)
 
 
-def layouts_bound(folder: str, pairs: int) -> None:
-    """Events of a session of 5 agents, 50 tasks and 200 file changes, files in three layouts."""
+def formats_bound(folder: str, pairs: int) -> None:
+    """Events of a session of 5 agents, 50 tasks and 200 file changes, files in three formats."""
     project = new_project(os.path.join(folder, "project"))
     # Times in files have seconds: with a tick for each event every one of them is in the files.
-    home = holdfast.open(
+    home = forestay.open(
         os.path.join(folder, "home"), cwd=project, clock=Ticking(), trust_env=False
     )
     session = busy_session(home, project)
@@ -132,15 +159,23 @@ def layouts_bound(folder: str, pairs: int) -> None:
         "a command": lambda: use(session.command("pytest", arguments=f"-k {next(numbers)}")),
     }
     for what, act in acts.items():
-        raw = raw_files(folder, changed_by(project, act))
+        written = partial(act_and_write, act, home)
+        raw = raw_files(folder, changed_by(project, written))
+        # Files are written once in 100 ms: a median would not show those events that pay for it.
         # A disk that is asked for five files has good and bad seconds; more pairs see both.
-        ours, limit = alternate(act, raw, 4 * pairs)
-        report(f"{what}, with three layouts bound", ours, limit, 1.5)
+        ours, limit = alternate(act, raw, 12 * pairs, middle=statistics.mean)
+        report(f"{what}, with three formats bound", ours, limit, 2.5)
         # What it takes above the limit is work, not waiting: each file is read before the event,
         # so that an edit is found, what it should say is worked out, and what the exchange
         # displaced is read again.
-        report("  processor time of it", *alternate(act, raw, pairs, time.process_time), None)
+        report("  with its files before it returns", *alternate(written, raw, pairs), None)
+        report("  processor time of that", *alternate(written, raw, pairs, time.process_time), None)
     home.close()
+
+
+def act_and_write(act: Timed, home: forestay.Forestay) -> None:
+    act()
+    home.context.finish()
 
 
 # -- many sessions, and large ones -------------------------------------------------------------
@@ -162,7 +197,7 @@ def adopting(folder: str, pairs: int) -> None:
                 json.loads(file.read())
             insert()
 
-    with holdfast.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
+    with forestay.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
         ours, theirs = iter(lots), iter(lots)
         mine, limit = alternate(
             lambda: use(list(home.adopt(next(ours)))), lambda: raw(next(theirs)), LOTS - WARM_UP
@@ -181,7 +216,7 @@ def checking(folder: str, pairs: int) -> None:
     with open(plan, encoding="utf-8") as file:
         write_file(plan, grown_yaml(file.read()))
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    with holdfast.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
+    with forestay.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
         for what, path, parsed, parse in (
             ("JSON", craft, craft, json.loads),
             ("YAML", os.path.dirname(plan), plan, lambda data: yaml.load(data, loader)),
@@ -199,8 +234,8 @@ def use_of(act: Callable[..., object], *given: object) -> None:
 
 def a_craft_file(project: str) -> tuple[str, str]:
     """What a session of 3 agents, 10 tasks and 20 file changes looks like there, and its id."""
-    with holdfast.open(f"{project}.home", cwd=project, trust_env=False) as home:
-        session = busy_session(home, project, agents=3, tasks=10, changes=20, layouts=())
+    with forestay.open(f"{project}.home", cwd=project, trust_env=False) as home:
+        session = busy_session(home, project, agents=3, tasks=10, changes=20, formats=())
         binding = session.layouts_add("craft")
     with open(binding.place, encoding="utf-8") as file:
         text = file.read()
@@ -209,8 +244,8 @@ def a_craft_file(project: str) -> tuple[str, str]:
 
 
 def a_feature(project: str) -> str:
-    with holdfast.open(f"{project}.home", cwd=project, trust_env=False) as home:
-        session = busy_session(home, project, agents=0, tasks=3, changes=0, layouts=())
+    with forestay.open(f"{project}.home", cwd=project, trust_env=False) as home:
+        session = busy_session(home, project, agents=0, tasks=3, changes=0, formats=())
         return os.path.dirname(session.layouts_add("ai-session").place)
 
 
@@ -251,14 +286,14 @@ class Ticking(Clock):
 
 
 def busy_session(
-    home: holdfast.Holdfast,
+    home: forestay.Forestay,
     project: str,
     *,
     agents: int = 5,
     tasks: int = 50,
     changes: int = 200,
-    layouts: Sequence[str] = ("ai-session", "orchestrator", "craft"),
-) -> holdfast.Session:
+    formats: Sequence[str] = ("ai-session", "orchestrator", "craft"),
+) -> forestay.Session:
     session = home.start("measure how fast this is")
     for number in range(agents):
         session.agent_start(f"code-{number}", type="code", task=f"Part {number}")
@@ -268,8 +303,8 @@ def busy_session(
         path = os.path.join(project, f"file{number}.py")
         write_file(path, "x" * number)
         session.file(path, agent=f"code-{number % agents}")
-    for layout in layouts:
-        session.layouts_add(layout)
+    for format_id in formats:
+        session.layouts_add(format_id)
     return session
 
 
@@ -370,9 +405,9 @@ def whole_processes(folder: str, pairs: int) -> None:
     os.makedirs(folder)
     project = new_project(os.path.join(folder, "project"))
     home = long_home(os.path.join(folder, "home"))
-    program = os.path.join(os.path.dirname(sys.executable), "holdfast")
-    environ = {**os.environ, "HOLDFAST_HOME": home, "HOLDFAST_SESSION": "long"}
-    environ["HOLDFAST_BACKUP_EVERY_MINUTES"] = "0"
+    program = os.path.join(os.path.dirname(sys.executable), "forestay")
+    environ = {**os.environ, "FORESTAY_HOME": home, "FORESTAY_SESSION": "long"}
+    environ["FORESTAY_BACKUP_EVERY_MINUTES"] = "0"
 
     def runner(*command: str) -> Timed:
         def run() -> None:
@@ -396,7 +431,7 @@ def whole_processes(folder: str, pairs: int) -> None:
         (("resume",), 6.5),
     ):
         ours, raw = alternate(runner(program, *command), bare, pairs)
-        what = f"holdfast {command[0]} (whole process)"
+        what = f"forestay {command[0]} (whole process)"
         report(what, ours, raw, bar)
 
 
@@ -434,7 +469,7 @@ def hooks_of_agents(folder: str, pairs: int) -> None:
         one, true = alternate(ours, lambda: hooking.run("/bin/true"), pairs)
         report(f"one hook event, {'' if sync else 'not '}synced (whole process)", one, true, 8)
     taking_up(os.path.join(folder, "lots"), project, max(3, pairs // 10))
-    program = os.path.join(os.path.dirname(sys.executable), "holdfast")
+    program = os.path.join(os.path.dirname(sys.executable), "forestay")
     start = hooking.started(os.path.join(folder, "start"), project, program)
     bare = partial(hooking.run, sys.executable, "-c", "pass")
     brief, limit = alternate(start, bare, pairs)
@@ -450,8 +485,8 @@ def taking_up(folder: str, project: str, times: int) -> None:
         home, paths = hooking.filled(os.path.join(folder, f"home{turn}"), project, PAYLOADS)
         # The first backup is due in a new home; it comes once an hour, whatever is taken up.
         write_file(os.path.join(home, "config.toml"), "backup_every_minutes = 0\n")
-        with holdfast.open(home, cwd=project, trust_env=False) as hf:
-            for act, into in ((partial(hooking.read_and_parse, paths), raw), (hf.ingest, ours)):
+        with forestay.open(home, cwd=project, trust_env=False) as stay:
+            for act, into in ((partial(hooking.read_and_parse, paths), raw), (stay.ingest, ours)):
                 began = time.perf_counter()
                 act()
                 into.append((time.perf_counter() - began) * 1000)
@@ -535,7 +570,7 @@ def travel(folder: str, pairs: int) -> None:
 
 ROWS: dict[str, Callable[[str, int], None]] = {
     "event": one_event,
-    "layouts": layouts_bound,
+    "layouts": formats_bound,
     "adopt": adopting,
     "check": checking,
     "processes": whole_processes,

@@ -7,10 +7,10 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from holdfast.clock import Clock
-from holdfast.journal import Journal
-from holdfast.redact import Redactor
-from holdfast.store import open_store
+from forestay.base.clock import Clock
+from forestay.base.redact import Redactor
+from forestay.journal.journal import Journal
+from forestay.store.open import open_store
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 

@@ -17,10 +17,10 @@ import struct
 import time
 from collections.abc import Callable
 
-import holdfast
-from holdfast.home import Holdfast
-from holdfast.model.event import NoteAdded
-from holdfast.model.travel import MOST_EVENTS
+import forestay
+from forestay.api.forestay import Forestay
+from forestay.model.event import NoteAdded
+from forestay.sync.plan import MOST_EVENTS
 
 REMOTE = "usb"
 _AT_ONCE = 100
@@ -64,7 +64,7 @@ class Devices:
         self.first.sync(name, sessions=[self.short])
         return lambda: _well(self.first.push(name, sessions=[self.long]))
 
-    def pull(self, turn: int) -> tuple[Callable[[], None], Holdfast]:
+    def pull(self, turn: int) -> tuple[Callable[[], None], Forestay]:
         """A pull of the long session into a home that has only the short one."""
         path = os.path.join(self.folder, f"second{turn}")
         shutil.copytree(os.path.join(self.folder, "second"), path)
@@ -79,14 +79,14 @@ def _well(reports: list[object]) -> None:
             raise SystemExit(f"it went wrong: {getattr(one, 'worst', '')}")
 
 
-def _opened(path: str) -> Holdfast:
+def _opened(path: str) -> Forestay:
     os.makedirs(path, mode=0o700, exist_ok=True)
     with open(os.path.join(path, "config.toml"), "w", encoding="utf-8") as file:
         file.write('auto_sync = "off"\nbackup_every_minutes = 0\n')
-    return holdfast.open(path, cwd=path, trust_env=False)
+    return forestay.open(path, cwd=path, trust_env=False)
 
 
-def fill(home: Holdfast, session: str, events: int) -> None:
+def fill(home: Forestay, session: str, events: int) -> None:
     body = NoteAdded(text=("a remark of usual length " * 20)[:285])
     for _ in range(events // _AT_ONCE):
         home.journal.append(session, *[body] * _AT_ONCE, actor="bench")

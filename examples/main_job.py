@@ -14,15 +14,15 @@ import tempfile
 import textwrap
 import time
 
-import holdfast
+import forestay
 
 AGENT = """
 import sys
-import holdfast
+import forestay
 
 home, session, name, task, doomed = sys.argv[1:]
-hf = holdfast.open(home)
-s = hf.session(session)
+stay = forestay.open(home)
+s = stay.session(session)
 with s.agent(name, type="feature-dev", task=f"work on {task}") as agent:
     s.task_start(task, agent=name)
     for part in range(1, 6):
@@ -35,7 +35,7 @@ with s.agent(name, type="feature-dev", task=f"work on {task}") as agent:
                 agent.note("a write that may or may not have finished")
     s.task_done(task, outcome="all five parts are written")
     agent.done("all five parts are written")
-hf.close()
+stay.close()
 """
 
 
@@ -46,8 +46,8 @@ def main() -> int:
 
 
 def show(home: str) -> int:
-    with holdfast.open(home) as hf:
-        session = hf.start("Add password reset by e-mail")
+    with forestay.open(home) as stay:
+        session = stay.start("Add password reset by e-mail")
         title("A session begins")
         print(f"session {session.id}: Add password reset by e-mail")
         session.task_add("send the reset mail", id="mail")
@@ -60,8 +60,8 @@ def show(home: str) -> int:
         )
         title("Two agents record work; one is killed in the middle of a write")
         agents(home, session.id)
-    with holdfast.open(home) as hf:
-        return pick_up(hf, session.id)
+    with forestay.open(home) as stay:
+        return pick_up(stay, session.id)
 
 
 def agents(home: str, session: str) -> None:
@@ -85,8 +85,8 @@ def agent(home: str, session: str, name: str, task: str, *, doomed: str) -> subp
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
 
 
-def pick_up(hf: holdfast.Holdfast, id: str) -> int:
-    session = hf.session(id)
+def pick_up(stay: forestay.Forestay, id: str) -> int:
+    session = stay.session(id)
     title("Someone picks it up: the briefing")
     show_text(session.resume(budget=700, fenced=False).text)
     title("Nothing that was acknowledged is lost: the journal verifies")
@@ -95,13 +95,13 @@ def pick_up(hf: holdfast.Holdfast, id: str) -> int:
     for finding in report.findings:
         print(f"  {finding.message}")
     title("Try it next, in a project of yours")
-    program = os.path.join(os.path.dirname(sys.executable), "holdfast")
+    program = os.path.join(os.path.dirname(sys.executable), "forestay")
     print(f'{program} start "what you are about to do"')
     return 0 if report.ok else 1
 
 
 def show_text(text: str) -> None:
-    """Lines that do not fit a terminal are broken between words, as `holdfast resume` does."""
+    """Lines that do not fit a terminal are broken between words, as `forestay resume` does."""
     columns = os.get_terminal_size().columns if sys.stdout.isatty() else 0
     for line in text.splitlines():
         fits = not columns or len(line) <= columns

@@ -21,7 +21,7 @@ _BEGINNING = (1980, 1, 1, 0, 0, 0)
 
 
 def version() -> str:
-    text = (ROOT / "src/holdfast/__init__.py").read_text("utf-8")
+    text = (ROOT / "src/forestay/base/version.py").read_text("utf-8")
     found = re.search(r'^__version__ = "(.+)"$', text, re.MULTILINE)
     assert found, "the package says its version"
     return found.group(1)
@@ -40,7 +40,7 @@ def stated_versions() -> dict[str, list[str]]:
         "plugin.json": [plugin["version"]],  # type: ignore[index]
         "manifest.json": [manifest["version"]],  # type: ignore[index]
         "server.json": [entry["version"], entry["packages"][0]["version"]],  # type: ignore[index]
-        "pyproject.toml": re.findall(r'(?:version = "|holdfast-)(\d[\w.]*)(?:"|-py3)', desktop),
+        "pyproject.toml": re.findall(r'(?:version = "|forestay-)(\d[\w.]*)(?:"|-py3)', desktop),
     }
 
 
@@ -49,13 +49,13 @@ def build(target: Path) -> list[Path]:
     for name, stated in stated_versions().items():
         if set(stated) != {number}:
             raise SystemExit(f"packages: {name} says {stated}, the program is {number}")
-    wheel = target / f"holdfast-{number}-py3-none-any.whl"
+    wheel = target / f"forestay-{number}-py3-none-any.whl"
     if not wheel.exists():
         raise SystemExit(f"packages: {wheel} is missing; `make dist` builds it first")
     made = [
-        _zip(target / f"holdfast-claude-code-{number}.zip", _files(PACKAGES / "claude-code")),
+        _zip(target / f"forestay-claude-code-{number}.zip", _files(PACKAGES / "claude-code")),
         _zip(
-            target / f"holdfast-{number}.mcpb",
+            target / f"forestay-{number}.mcpb",
             {**_files(PACKAGES / "desktop"), wheel.name: wheel, "LICENSE": ROOT / "LICENSE"},
         ),
         target / "server.json",

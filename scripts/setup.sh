@@ -4,7 +4,7 @@
 #   scripts/setup.sh venv    .venv with the project (editable) and every development package
 #   scripts/setup.sh tools   what the tests need besides Python: a C compiler and git; and, where
 #                            Debian's packages can be had, .tools/pgbouncer
-#   scripts/setup.sh agents  .tools/agents: the real agents of tests/agents/versions.txt, by npm
+#   scripts/setup.sh agents  .tools/agents: the real agents of tests/real_agents/versions.txt, by npm
 #   scripts/setup.sh mcp     there too: the MCP inspector and suite of tests/mcp/versions.txt
 #
 # Silent and quick when nothing is missing. What is missing is installed where that needs no
@@ -14,10 +14,10 @@ set -eu
 cd "$(dirname "$0")/.."
 root=$(pwd -P)
 venv=.venv
-stamp=$venv/.holdfast-setup
+stamp=$venv/.forestay-setup
 log=$venv/setup.log
 
-say() { echo "holdfast setup: $*" >&2; }
+say() { echo "forestay setup: $*" >&2; }
 die() { say "$@"; exit 1; }
 
 # --- .venv ---------------------------------------------------------------------------------
@@ -29,7 +29,7 @@ wanted_stamp() { { echo "$root"; cat pyproject.toml constraints.txt; } | cksum; 
 has_package() {
     "$venv/bin/python" -c 'import sys
 from importlib.util import find_spec
-sys.exit(find_spec("holdfast") is None)' 2>/dev/null
+sys.exit(find_spec("forestay") is None)' 2>/dev/null
 }
 
 is_ready() { [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$(wanted_stamp)" ] && has_package; }
@@ -187,7 +187,7 @@ platform() {
 # No script of a package is run: what an agent needs comes with its package for the platform.
 install_agent() {
     folder=.tools/agents/$1
-    [ "$(cat "$folder/.holdfast-setup" 2>/dev/null)" != "$2@$3" ] || return 0
+    [ "$(cat "$folder/.forestay-setup" 2>/dev/null)" != "$2@$3" ] || return 0
     say "installing $1 $3 into $folder"
     rm -rf "$folder"
     mkdir -p "$folder"
@@ -195,7 +195,7 @@ install_agent() {
     (cd "$folder" && npm install --ignore-scripts --no-audit --no-fund --no-package-lock \
         "$2@$3" >setup.log 2>&1 </dev/null) \
         || { say "$1 could not be installed (npm's words: $folder/setup.log)"; return 0; }
-    echo "$2@$3" >"$folder/.holdfast-setup"
+    echo "$2@$3" >"$folder/.forestay-setup"
 }
 
 # setup_agents LIST
@@ -211,7 +211,7 @@ setup_agents() {
 case ${1:-} in
 venv) setup_venv ;;
 tools) setup_tools ;;
-agents) setup_agents tests/agents/versions.txt ;;
+agents) setup_agents tests/real_agents/versions.txt ;;
 mcp) setup_agents tests/mcp/versions.txt ;;
 *) die "usage: scripts/setup.sh venv|tools|agents|mcp" ;;
 esac

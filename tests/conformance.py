@@ -251,7 +251,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     is_worker = hasattr(config, "workerinput")
     if config.getoption("--conformance") and not is_worker:
-        config.pluginmanager.register(Conformance(config.rootpath), "holdfast-conformance")
+        config.pluginmanager.register(Conformance(config.rootpath), "forestay-conformance")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tests.pgserver import PgServer
 
 pytest_plugins = ["tests.conformance", "pytester"]
-pytest.register_assert_rewrite("holdfast.testing")
+pytest.register_assert_rewrite("forestay.testing")
 
 # Started in the background, interrupts are ignored, and every program inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -36,9 +36,9 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 if (memory := room_in_memory()) is not None:
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", memory)
 
-_GIVEN_POSTGRES = os.environ.get("HOLDFAST_TEST_POSTGRES") or ""
+_GIVEN_POSTGRES = os.environ.get("FORESTAY_TEST_POSTGRES") or ""
 NOBODY = 65534
-SOAK_SECONDS = float(os.environ.get("HOLDFAST_SOAK_SECONDS") or 120)
+SOAK_SECONDS = float(os.environ.get("FORESTAY_SOAK_SECONDS") or 120)
 
 settings.register_profile(
     "default",
@@ -58,7 +58,7 @@ settings.register_profile(
 settings.load_profile("default")
 
 _numbers = itertools.count()
-_FOREIGN_PREFIXES = ("HOLDFAST_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_", "PG")
+_FOREIGN_PREFIXES = ("FORESTAY_", "AWS_", "XDG_", "GIT_", "CLICOLOR", "LC_", "PG")
 _FOREIGN = ("NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "PAGER", "EDITOR", "VISUAL")
 
 
@@ -105,6 +105,8 @@ def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
                 patch.delenv(name)
         for name, value in _environment(home).items():
             patch.setenv(name, value)
+        # Most tests read a file right after the event; tests/mirror/test_coalesce.py does not.
+        patch.setattr("forestay.mirror.session_files.SessionFiles.interval", 0.0)
         time.tzset()
         yield
     time.tzset()
@@ -115,7 +117,7 @@ def _clean_environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home that commands and agents use; it does not exist yet."""
     path = tmp_path / "home"
-    monkeypatch.setenv("HOLDFAST_HOME", str(path))
+    monkeypatch.setenv("FORESTAY_HOME", str(path))
     return path
 
 
@@ -125,7 +127,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "project"
     path.mkdir()
     monkeypatch.chdir(path)
-    monkeypatch.setattr("holdfast.found.ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+    monkeypatch.setattr("forestay.mirror.discover.ESSAY_ROOTS", (str(tmp_path / "tmp"),))
     return path
 
 
@@ -186,7 +188,7 @@ def warm() -> Iterator[Warm]:
 @pytest.fixture
 def quick_probe(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
     """Databases are looked at from a process of its own, as ever, but not a new interpreter."""
-    monkeypatch.setattr("holdfast.probe._child", warm.run)
+    monkeypatch.setattr("forestay.health.database_probe._child", warm.run)
 
 
 @pytest.fixture

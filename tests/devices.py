@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import holdfast
-from holdfast import Holdfast, Session
-from holdfast.clock import FakeClock
+import forestay
+from forestay import Forestay, Session
+from forestay.base.clock import FakeClock
 
 
 class Device:
@@ -19,23 +19,23 @@ class Device:
         home = path / name / "home"
         home.mkdir()
         (home / "config.toml").write_text(f'device_name = "{name}"\n')
-        self.hf: Holdfast = holdfast.open(
+        self.stay: Forestay = forestay.open(
             str(home), cwd=str(self.folder), clock=self.clock, trust_env=False
         )
         self.name = name
-        self.exports = path / f"{name}.hfpack"
+        self.exports = path / f"{name}.fspack"
 
     @property
     def id(self) -> str:
-        return self.hf.store.device
+        return self.stay.store.machine.device
 
     def session(self, id: str = "s-1") -> Session:
-        return self.hf.session(id)
+        return self.stay.session(id)
 
     def take(self, other: Device, session: str = "s-1") -> None:
         """All that another device knows of a session."""
         other.session(session).export(str(other.exports), overwrite=True)
-        self.hf.import_(str(other.exports))
+        self.stay.import_(str(other.exports))
 
 
 class Pair:
@@ -43,7 +43,7 @@ class Pair:
 
     def __init__(self, path: Path) -> None:
         self.laptop, self.desktop = Device(path, "laptop", 1), Device(path, "desktop", 2)
-        begun = self.laptop.hf.start("hold fast", id="s-1")
+        begun = self.laptop.stay.start("hold fast", id="s-1")
         begun.task_add("one", id="t1")
         begun.task_start("t1")
         begun.agent_start("a1", task="write it")
@@ -57,4 +57,4 @@ class Pair:
 
     def close(self) -> None:
         for device in (self.laptop, self.desktop):
-            device.hf.close()
+            device.stay.close()

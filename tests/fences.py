@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast import text as gate
+from forestay.base import text as gate
 
 
 def unfence(block: str, secret: bytes) -> str | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from holdfast import backup, config, restore
-from holdfast.clock import FakeClock
-from holdfast.journal import Journal
-from holdfast.model import event as ev
-from holdfast.model.event import Body, Sealed
-from holdfast.redact import Redactor
-from holdfast.store import open_store
-from holdfast.store.sqlite import SqliteStore
+from forestay.base import config
+from forestay.base.clock import FakeClock
+from forestay.base.redact import Redactor
+from forestay.journal import backup, restore
+from forestay.journal.journal import Journal
+from forestay.model import event as ev
+from forestay.model.event import Body, Sealed
+from forestay.store.open import open_store
+from forestay.store.sqlite.store import SqliteStore
 
 
 def digest_of(data: bytes) -> str:
@@ -43,7 +44,7 @@ class Home:
 
     @property
     def database(self) -> Path:
-        return self.path / "holdfast.db"
+        return self.path / "forestay.db"
 
     # -- work ----------------------------------------------------------------------------------
 
@@ -74,18 +75,18 @@ class Home:
     def export(self, session: str = "s-1") -> bytes:
         return b"".join(backup.export(self.journal, session, clock=self.clock).chunks)
 
-    def absorb(self, source: str | bytes, *, partial: bool = False) -> restore.Outcome:
+    def absorb(self, source: str | bytes, *, partial: bool = False) -> restore.ImportResult:
         return restore.absorb(self.journal, source, partial=partial)
 
-    def save(self, keep: int = 2) -> backup.Saved:
+    def save(self, keep: int = 2) -> backup.BackupResult:
         return backup.save(self.store, self.folder, clock=self.clock, keep=keep)
 
-    def save_new(self, keep: int = 2) -> backup.Saved | None:
+    def save_new(self, keep: int = 2) -> backup.BackupResult | None:
         return backup.backup_if_due(self.store, self.folder, clock=self.clock, keep=keep)
 
     # -- harm ----------------------------------------------------------------------------------
 
     def write(self, sql: str, *values: object) -> None:
         """Change the tables, as no code of ours ever would."""
-        self.store.write(lambda connection: connection.execute(sql, values))
+        self.store.database.write(lambda connection: connection.execute(sql, values))
         self.journal = Journal(self.store, self.clock, Redactor())

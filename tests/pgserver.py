@@ -2,7 +2,7 @@
 
 It listens on a socket in a temporary folder only, ends with the process that started it, and
 is stopped by its id. A cluster is made once for each environment and copied from then on. With
-HOLDFAST_TEST_POSTGRES set to a URL, that server is used instead of one of our own.
+FORESTAY_TEST_POSTGRES set to a URL, that server is used instead of one of our own.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PgServer:
         self._settings = {**_QUICK, **settings}
         self._as = somebody()
         memory = None if data else room_in_memory(1 << 29)
-        self.folder = Path(tempfile.mkdtemp(prefix="hf-pg-", dir=memory))
+        self.folder = Path(tempfile.mkdtemp(prefix="fs-pg-", dir=memory))
         self._data = Path(data) / "data" if data else self.folder / "data"
         self._process: subprocess.Popen[bytes] | None = None
         try:

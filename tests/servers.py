@@ -26,7 +26,7 @@ from typing import NamedTuple
 
 import pytest
 
-KEY, SECRET, BUCKET = "canarykeyid", "canarysecretkey", "holdfast-tests"
+KEY, SECRET, BUCKET = "canarykeyid", "canarysecretkey", "forestay-tests"
 _PATIENCE = 60.0
 
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.hooks.agents import AGENTS
+import forestay
+from forestay.agents.registry import AGENTS
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ROOT / "packages"
@@ -38,7 +38,7 @@ def test_every_package_is_of_the_programs_version(scripts: Any) -> None:
     assert len(stated) == 4
     for name, versions in stated.items():
         assert versions, name
-        assert set(versions) == {holdfast.__version__}, name
+        assert set(versions) == {forestay.__version__}, name
 
 
 def test_a_version_that_was_forgotten_is_refused(
@@ -54,13 +54,13 @@ def test_the_same_input_builds_the_same_bytes(scripts: Any, tmp_path: Path) -> N
     for name in ("a", "b"):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / f"holdfast-{holdfast.__version__}-py3-none-any.whl").write_bytes(b"wheel")
+        (folder / f"forestay-{forestay.__version__}-py3-none-any.whl").write_bytes(b"wheel")
         made.append([path.read_bytes() for path in scripts.build(folder)])
     assert made[0] == made[1]
 
 
 def test_the_extension_holds_its_server_and_the_wheel(scripts: Any, tmp_path: Path) -> None:
-    wheel = f"holdfast-{holdfast.__version__}-py3-none-any.whl"
+    wheel = f"forestay-{forestay.__version__}-py3-none-any.whl"
     (tmp_path / wheel).write_bytes(b"wheel")
     _, bundle, _ = scripts.build(tmp_path)
     names = zipfile.ZipFile(bundle).namelist()
@@ -73,7 +73,7 @@ def test_the_extension_holds_its_server_and_the_wheel(scripts: Any, tmp_path: Pa
 def test_the_extension_starts_the_server_over_the_local_journal() -> None:
     manifest = _said(PACKAGES / "desktop" / "manifest.json")
     assert manifest["server"]["type"] == "uv"
-    assert manifest["server"]["mcp_config"]["env"] == {"HOLDFAST_HOME": "${user_config.home}"}
+    assert manifest["server"]["mcp_config"]["env"] == {"FORESTAY_HOME": "${user_config.home}"}
     assert manifest["user_config"]["home"]["default"] == "", "empty is the home of everyone else"
     server = (PACKAGES / "desktop" / "server.py").read_text("utf-8")
     done = subprocess.run(
@@ -103,7 +103,7 @@ def _run(
     return subprocess.run(
         [str(PLUGIN / "hooks" / "run.sh"), *words],
         input=said,
-        env={"HOLDFAST_HOME": str(home), "HOME": str(home), "PATH": path},
+        env={"FORESTAY_HOME": str(home), "HOME": str(home), "PATH": path},
         capture_output=True,
         text=True,
         timeout=20,
@@ -111,14 +111,14 @@ def _run(
     )
 
 
-def test_the_plugins_script_says_nothing_where_holdfast_is_missing(tmp_path: Path) -> None:
+def test_the_plugins_script_says_nothing_where_forestay_is_missing(tmp_path: Path) -> None:
     for event in ("SessionStart", "Stop"):
         done = _run(tmp_path, "claude-code", event)
         assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
 def test_the_plugins_script_hands_over_to_the_one_in_the_home(tmp_path: Path) -> None:
-    script = tmp_path / "hooks" / "holdfast-hook"
+    script = tmp_path / "hooks" / "forestay-hook"
     script.parent.mkdir()
     script.write_text('#!/bin/sh\necho "$@"; cat\n')
     script.chmod(0o700)
@@ -126,7 +126,7 @@ def test_the_plugins_script_hands_over_to_the_one_in_the_home(tmp_path: Path) ->
 
 
 def test_without_arguments_the_plugins_script_is_called_by_codex(tmp_path: Path) -> None:
-    script = tmp_path / "hooks" / "holdfast-hook"
+    script = tmp_path / "hooks" / "forestay-hook"
     script.parent.mkdir()
     script.write_text('#!/bin/sh\necho "$@"; cat\n')
     script.chmod(0o700)
@@ -137,8 +137,8 @@ def test_without_arguments_the_plugins_script_is_called_by_codex(tmp_path: Path)
 
 @pytest.mark.req("S4-2")
 def test_the_skill_is_triggered_by_the_documents_words() -> None:
-    text = (PLUGIN / "skills" / "holdfast" / "SKILL.md").read_text("utf-8")
-    found = re.match(r"---\nname: holdfast\ndescription: (.+)\n---\n", text)
+    text = (PLUGIN / "skills" / "forestay" / "SKILL.md").read_text("utf-8")
+    found = re.match(r"---\nname: forestay\ndescription: (.+)\n---\n", text)
     assert found, "the skill has a name and a description"
     for words in (
         "session state",
@@ -160,7 +160,7 @@ def test_the_marketplace_names_the_plugin_that_is_there() -> None:
 def test_the_registry_entry_starts_the_server_of_the_package() -> None:
     entry = _said(PACKAGES / "server.json")
     [package] = entry["packages"]
-    assert package["identifier"] == "holdfast"
+    assert package["identifier"] == "forestay"
     assert package["transport"] == {"type": "stdio"}
     assert [one["value"] for one in package["packageArguments"]] == ["mcp"]
     assert re.fullmatch(r"[a-z0-9.-]+/[a-z0-9.-]+", entry["name"])
@@ -171,4 +171,4 @@ def test_the_plugin_makes_its_script_when_a_session_starts(tmp_path: Path) -> No
     folder = os.path.dirname(sys.executable)
     done = _run(tmp_path / "home", "claude-code", "SessionStart", path=f"{folder}:/usr/bin:/bin")
     assert done.returncode == 0
-    assert os.access(tmp_path / "home" / "hooks" / "holdfast-hook", os.X_OK)
+    assert os.access(tmp_path / "home" / "hooks" / "forestay-hook", os.X_OK)

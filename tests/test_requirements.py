@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import Holdfast, InvalidInput, Refused, Session
-from holdfast.clock import FakeClock, iso
-from holdfast.model.event import Sealed
-from holdfast.model.state import Agent, Decision, File, Problem, Row
+import forestay
+from forestay import Forestay, InvalidInput, Refused, Session
+from forestay.base.clock import FakeClock, iso
+from forestay.model.event import Sealed
+from forestay.model.state import Agent, Decision, File, Problem, Row
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def hf(tmp_path: Path, folder: Path, clock: FakeClock) -> Iterator[Holdfast]:
-    with holdfast.open(str(tmp_path / "home"), cwd=str(folder), clock=clock) as opened:
+def stay(tmp_path: Path, folder: Path, clock: FakeClock) -> Iterator[Forestay]:
+    with forestay.open(str(tmp_path / "home"), cwd=str(folder), clock=clock) as opened:
         yield opened
 
 
 @pytest.fixture
-def s(hf: Holdfast) -> Session:
-    return hf.start("Add login", id="login")
+def s(stay: Forestay) -> Session:
+    return stay.start("Add login", id="login")
 
 
 def data(session: Session) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def data(session: Session) -> dict[str, Any]:
 
 
 def stored(session: Session) -> list[Sealed]:
-    with session.home.store.view(session.id) as view:
+    with session.context.store.view(session.id) as view:
         return [Sealed(e.header, e.salt, e.data) for e in view.events()]
 
 
@@ -155,9 +155,9 @@ PLAN_VERBS: list[Callable[[Session], object]] = [
 
 
 @pytest.mark.req("S0-59", "S0-60")
-def test_every_verb_of_a_plan_appends_too(hf: Holdfast, clock: FakeClock, folder: Path) -> None:
+def test_every_verb_of_a_plan_appends_too(stay: Forestay, clock: FakeClock, folder: Path) -> None:
     (folder / "w.yaml").write_text("workflow: w\nphases: [Look]\neach: Part\n")
-    s = hf.start("Go through it", workflow="./w.yaml")
+    s = stay.start("Go through it", workflow="./w.yaml")
     each_appends(s, PLAN_VERBS, clock)
 
 
@@ -181,13 +181,13 @@ ESSAY_VERBS: list[Callable[[Session], object]] = [
 
 
 @pytest.mark.req("S0-59", "S0-60")
-def test_every_verb_of_an_essay_appends_too(hf: Holdfast, clock: FakeClock, folder: Path) -> None:
+def test_every_verb_of_an_essay_appends_too(stay: Forestay, clock: FakeClock, folder: Path) -> None:
     (folder / "stage-1-thesis.md").write_text("# Thesis\n\nCats are asleep.\n")
     outline = "# Outline\n\n- **Sections**: 1\n\n### Section 1: Sleep (~100 words)\n"
     (folder / "stage-2-outline.md").write_text(outline)
     for name in ("map.md", "stage-4-draft.md", "final-essay.md"):
         (folder / name).write_text("Cats sleep.\n")
-    s = hf.start("Write of cats", workflow="essay")
+    s = stay.start("Write of cats", workflow="essay")
     each_appends(s, ESSAY_VERBS, clock)
 
 
@@ -195,7 +195,7 @@ def test_every_verb_that_records_is_among_them() -> None:
     verbs = [*EVERY_VERB, *PLAN_VERBS, *ESSAY_VERBS]
     tried = {name for act in verbs for name in act.__code__.co_names}
     # Below all verbs, two verbs, the one that erases, and one that needs two devices: test_settle.
-    others = {"record", "agent", "forget", "settle"}
+    others = {"record", "called_before", "agent", "forget", "settle", "others"}
     looking = (
         "brief damage look looks_damaged status log follow state show diff verify export".split()
     )
@@ -218,11 +218,13 @@ def test_every_verb_that_records_is_among_them() -> None:
 
 @pytest.mark.req("S0-72")
 @pytest.mark.parametrize("taken", ["login", "LOGIN"])
-def test_an_id_is_given_once(hf: Holdfast, s: Session, taken: str) -> None:
+def test_an_id_is_given_once(stay: Forestay, s: Session, taken: str) -> None:
     before = stored(s)
     with pytest.raises(Refused):
-        hf.start("Something else", id=taken)
-    assert [(one["session"], one["goal"]) for one in hf.list(all=True)] == [("login", "Add login")]
+        stay.start("Something else", id=taken)
+    assert [(one["session"], one["goal"]) for one in stay.list(all=True)] == [
+        ("login", "Add login")
+    ]
     assert stored(s) == before
 
 
@@ -314,22 +316,22 @@ def test_the_last_error_is_known_with_its_time(s: Session, clock: FakeClock) -> 
 
 @pytest.mark.req("S2-16")
 @pytest.mark.parametrize("goal", ["", " ", "\n"])
-def test_no_session_is_without_a_goal(hf: Holdfast, s: Session, goal: str) -> None:
-    assert refused(s, lambda: hf.start(goal))
+def test_no_session_is_without_a_goal(stay: Forestay, s: Session, goal: str) -> None:
+    assert refused(s, lambda: stay.start(goal))
     assert refused(s, lambda: s.rename(goal))
-    assert [one["goal"] for one in hf.list(all=True)] == ["Add login"]
+    assert [one["goal"] for one in stay.list(all=True)] == ["Add login"]
 
 
 @pytest.mark.req("S2-17")
-def test_a_session_has_one_of_four_modes(hf: Holdfast, s: Session) -> None:
+def test_a_session_has_one_of_four_modes(stay: Forestay, s: Session) -> None:
     assert s.state().core.mode == "default"
     for mode in ("debug", "default", "optimize", "release"):
-        assert hf.start("Another", mode=mode).state().core.mode == mode
-    count = len(hf.list(all=True))
+        assert stay.start("Another", mode=mode).state().core.mode == mode
+    count = len(stay.list(all=True))
     for other in ("", "fast", "Debug"):
         with pytest.raises(InvalidInput):
-            hf.start("Another", mode=other)
-    assert len(hf.list(all=True)) == count
+            stay.start("Another", mode=other)
+    assert len(stay.list(all=True)) == count
 
 
 @pytest.mark.req("S2-19")
@@ -501,7 +503,7 @@ def test_a_file_change_names_its_agent_and_its_time(
 
 @pytest.mark.req("S2-58", "S2-59")
 def test_lines_added_and_removed_are_counted_given_or_unknown(
-    s: Session, hf: Holdfast, folder: Path, tmp_path: Path
+    s: Session, stay: Forestay, folder: Path, tmp_path: Path
 ) -> None:
     (folder / "a.py").write_text("one\n")
     s.file(str(folder / "a.py"))
@@ -516,7 +518,7 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
     git(tree, "add", ".")
     git(tree, "commit", "-q", "-m", "first")
     (tree / "b.py").write_text("one\n2\n")
-    with holdfast.open(hf.settings.home, cwd=str(tree)) as there:
+    with forestay.open(stay.settings.home, cwd=str(tree)) as there:
         counted = there.start("Shorten b")
         counted.file(str(tree / "b.py"))
         assert (data(counted)["added"], data(counted)["removed"]) == (1, 2)
@@ -599,11 +601,11 @@ def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pend
 
 
 @pytest.mark.req("S0-46")
-def test_what_failed_has_an_error_message(s: Session, folder: Path) -> None:
+def test_what_failed_has_an_error_message(stay: Forestay, s: Session, folder: Path) -> None:
     s.layouts_add("ai-session")
     body = s.command("make", status="failure").body
     assert getattr(body, "error", "") == "no error message was given"
-    (report,) = s.home.check(str(folder / ".ai-session"))
+    (report,) = stay.check(str(folder / ".ai-session"))
     assert [one.code for one in report.findings if one.code == "failure-without-error"] == []
     s.agent_start("a1")
     for blank in ("", " "):

@@ -1,8 +1,8 @@
-"""Starts the MCP server of Holdfast for Claude Desktop."""
+"""Starts the MCP server of Forestay for Claude Desktop."""
 
 import sys
 
-from holdfast.cli import entry
+from forestay.cli.main import entry
 
 sys.argv[1:] = ["mcp", "--desktop"]
 entry()

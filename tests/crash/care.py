@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import holdfast
-from holdfast import remedy
-from holdfast.errors import HoldfastError, InvalidInput
+import forestay
+from forestay.errors import ForestayError, InvalidInput
+from forestay.health import format_checks
 from tests.crash.mirror import _leftovers, _open
 from tests.crash.scenario import Ack, Scenario
 from tests.crash.taken import _REFUSALS, _nothing, _prepare
-from tests.layouts import CRAFT, MAIN, ORCHESTRATOR
+from tests.format_helpers import CRAFT, MAIN, ORCHESTRATOR
 
 LEFT = {"ai-session": 0}
 HALF = 200
@@ -45,7 +45,7 @@ def _recover(kind: str, home: str, ack: Ack) -> None:
     ack(kind)
 
 
-def _fix(opened: holdfast.Holdfast, kind: str, path: Path) -> None:
+def _fix(opened: forestay.Forestay, kind: str, path: Path) -> None:
     opened.recover(str(path), fix=True, choose=CHOICES.get(kind, ""))
 
 
@@ -157,24 +157,24 @@ TO_AI_SESSION, TO_ESSAY, TO_ORCHESTRATOR = _CONVERT.values()
 # -- orchestrator commands ---------------------------------------------------------------------
 
 
-def _orchestrator(act: Callable[[holdfast.Holdfast], object], home: str, ack: Ack) -> None:
+def _orchestrator(act: Callable[[forestay.Forestay], object], home: str, ack: Ack) -> None:
     with _open(home) as opened:
         act(opened)
     ack("done")
 
 
 def _check_orchestrator(
-    act: Callable[[holdfast.Holdfast], object], is_current: bool, home: str, acked: Sequence[str]
+    act: Callable[[forestay.Forestay], object], is_current: bool, home: str, acked: Sequence[str]
 ) -> list[str]:
     folder = _folder(home)
     with _open(home) as opened:
         if not acked:
             try:
                 act(opened)
-            except HoldfastError as error:
+            except ForestayError as error:
                 if is_current:
                     return [f"not the second time: {error}"]
-        remedy.mend(opened)
+        format_checks.mend(opened.context)
         for row in opened.list():
             opened.session(str(row["session"])).note("the next command")
         left = [binding.suspended for binding in opened.mirror.standing() if binding.suspended]
@@ -189,12 +189,12 @@ def _check_orchestrator(
     return [*problems, *_leftovers(folder)]
 
 
-def _commanded(act: Callable[[holdfast.Holdfast], object], is_current: bool) -> Scenario:
+def _commanded(act: Callable[[forestay.Forestay], object], is_current: bool) -> Scenario:
     return Scenario(
         partial(_prepare, change=_only_orchestrator),
         partial(_orchestrator, act),
         partial(_check_orchestrator, act, is_current),
-        (*_REFUSALS, InvalidInput, holdfast.errors.NoSession),
+        (*_REFUSALS, InvalidInput, forestay.errors.NoSession),
     )
 
 

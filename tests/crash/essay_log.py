@@ -6,15 +6,15 @@ After the next command, that is: who dies between the two leaves the line as a c
 from collections.abc import Sequence
 from pathlib import Path
 
-from holdfast import pipeline
-from holdfast.errors import Busy, ReadOnly, StoreFailed
-from holdfast.layout.essay import form
+from forestay.errors import Busy, ReadOnly, StoreFailed
+from forestay.formats.essay import fields
+from forestay.plans import essay_steps
 from tests.crash.mirror import _open
 from tests.crash.scenario import Ack, Scenario
 
 SESSION = "s1"
 _HOUR = 3_600_000
-FILES = {form.THESIS: "A thesis.\n", form.OUTLINE: "### Section 1: All of it (~300 words)\n"}
+FILES = {fields.THESIS: "A thesis.\n", fields.OUTLINE: "### Section 1: All of it (~300 words)\n"}
 
 
 def _prepare(home: str) -> None:
@@ -38,9 +38,9 @@ def _check(home: str, acked: Sequence[str]) -> list[str]:
         session = opened.session(SESSION)
         session.note("the next command")
         claims = len(session.claim_list())
-        log = Path(session.layouts_list()[0].root) / pipeline.FACTS
+        log = Path(session.layouts_list()[0].root) / essay_steps.FACTS
         lines = log.read_text().count("It rains") if log.exists() else 0
-        left = opened.store.local.chores(SESSION)
+        left = opened.store.machine.file_work.pending(SESSION)
         problems = [f"{claims} claims, {lines} lines"] if claims != lines or claims > 1 else []
         problems += ["acknowledged, but not done"] if acked and not claims else []
         problems += [f"left to do: {left}"] if left else []

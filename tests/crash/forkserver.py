@@ -136,7 +136,7 @@ class ForkServer:
 
     def __init__(self, shim: Path, room: Path) -> None:
         room.mkdir()
-        keep = {name: value for name, value in os.environ.items() if "HOLDFAST" not in name}
+        keep = {name: value for name, value in os.environ.items() if "FORESTAY" not in name}
         self._process = subprocess.Popen(
             [sys.executable, "-c", "from tests.crash.forkserver import serve; serve()", str(room)],
             stdin=subprocess.PIPE,

@@ -23,10 +23,10 @@ PATIENCE_SECONDS = 300
 @contextmanager
 def store(home: str) -> Iterator[Record]:
     """The product. A caller that saw no answer sends the same key again."""
-    import holdfast
-    from holdfast.errors import Busy
+    import forestay
+    from forestay.errors import Busy
 
-    opened = holdfast.open(home, cwd=home, trust_env=False)
+    opened = forestay.open(home, cwd=home, trust_env=False)
     session = opened.session(SESSION)
 
     def record(key: str, text: str, ack: Ack) -> None:

@@ -8,11 +8,11 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import holdfast
-from holdfast import ingest
-from holdfast.clock import FakeClock
-from holdfast.errors import Busy, ReadOnly, StoreFailed
-from holdfast.hooks.spool import Spool
+import forestay
+from forestay.agents import ingest
+from forestay.agents.spool import Spool
+from forestay.base.clock import FakeClock
+from forestay.errors import Busy, ReadOnly, StoreFailed
 from tests.crash.scenario import Ack, Scenario
 
 _BEGAN = 1_600_000_000
@@ -21,9 +21,9 @@ FIRST = ["started", "sent", "ran one", "sent", "interrupted", "paused"]
 SECOND = ["started", "sent", "ran two"]
 
 
-def _open(home: str, seed: int = 0) -> holdfast.Holdfast:
+def _open(home: str, seed: int = 0) -> forestay.Forestay:
     """With the same random bytes every time, for a sum of them may need one byte more."""
-    return holdfast.open(home, cwd="/", trust_env=False, clock=FakeClock(seed=seed))
+    return forestay.open(home, cwd="/", trust_env=False, clock=FakeClock(seed=seed))
 
 
 def _payloads(folder: str) -> Iterator[tuple[str, dict[str, object]]]:
@@ -53,7 +53,7 @@ def _prepare(home: str) -> None:
     spool.prepare()
     for number, (event, payload) in enumerate(_payloads("/")):
         path = Path(spool.path("new", f"{number:02d}"))
-        line = f"holdfast-spool 1 claude-code {event} {os.getpid()} 1 boot 1\n"
+        line = f"forestay-spool 1 claude-code {event} {os.getpid()} 1 boot 1\n"
         path.write_bytes(line.encode() + json.dumps(payload).encode())
         _date(str(path))
 
@@ -81,7 +81,9 @@ def _check(home: str, acked: Sequence[str]) -> list[str]:
             found = [_word(line.event.body) for line in opened.session(goals[goal]).log()]
             if found != meant:
                 problems.append(f"{goal}: {found}")
-        flying = [f.doing for f in opened.store.runs.of(goals["Second"])[0].flights.values()]
+        flying = [
+            f.doing for f in opened.store.machine.agent_runs.of(goals["Second"])[0].flights.values()
+        ]
         if len(goals) != 3 or flying != ["mcp__x__y"]:
             problems.append(f"{sorted(goals)}, in flight: {flying}")
         problems += [f"does not verify: {r.findings}" for r in opened.verify() if not r.ok]

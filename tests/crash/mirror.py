@@ -6,26 +6,23 @@ lost or doubled, and nothing of ours lies about.
 """
 
 import json
-import math
 import os
-from _thread import LockType, allocate_lock
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 import yaml
 
-import holdfast
-from holdfast import exchange, meanwhile
-from holdfast.clock import Clock
-from holdfast.errors import Busy, ReadOnly, StoreFailed
-from holdfast.model.event import CommandRan, StepAdded
-from holdfast.session import Session
+import forestay
+from forestay.api.session import Session
+from forestay.base.clock import Clock
+from forestay.errors import Busy, ReadOnly, StoreFailed
+from forestay.model.event import CommandRan, StepAdded
 from tests.crash.scenario import Ack, Scenario, judge
 
 SESSION, FEATURE = "s1", "login-2026-01-31"
 CRAFT = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
-LAYOUTS = [f"ai-session:{FEATURE}", "orchestrator", f"craft:{CRAFT}"]
+FORMATS = [f"ai-session:{FEATURE}", "orchestrator", f"craft:{CRAFT}"]
 CURRENT = ".claude/orchestrator-session.json"
 _HOUR = 3_600_000
 
@@ -54,41 +51,30 @@ class _Ticking(Clock):
         return self._now
 
 
-def _open(home: str, *, later: int = 0, early: bool = False) -> holdfast.Holdfast:
-    """A home whose files are synced at one of the two moments between which a thread may have it.
-
-    A sweep needs the same calls every time.
-    """
-    vars(exchange).update(_SLOW=math.inf, _QUICK=-1.0 if early else math.inf)
-    vars(meanwhile).update(begin=_at_once)
+def _open(home: str, *, later: int = 0) -> forestay.Forestay:
     folder = os.path.dirname(home)
-    return holdfast.open(home, cwd=folder, trust_env=False, clock=_Ticking(later))
+    return forestay.open(home, cwd=folder, trust_env=False, clock=_Ticking(later))
 
 
-def _at_once(run: Callable[[], None]) -> LockType:
-    run()
-    return allocate_lock()
-
-
-def _prepare(home: str, layouts: Sequence[str] = ()) -> None:
+def _prepare(home: str, formats: Sequence[str] = ()) -> None:
     with _open(home) as opened:
         session = opened.start("Add login page", id=SESSION)
         session.task_add("First", id="t1")
         session.command("before")
-        for layout in layouts:
-            session.layouts_add(layout)
+        for format_id in formats:
+            session.layouts_add(format_id)
 
 
 def _prepare_edited(home: str) -> None:
-    _prepare(home, LAYOUTS)
+    _prepare(home, FORMATS)
     path = Path(home).parent / CURRENT
     value = json.loads(path.read_text())
     value["pending_tasks"].append("Theirs")
     path.write_text(json.dumps(value, indent=2) + "\n")
 
 
-def _run(work: Sequence[Step], home: str, ack: Ack, *, early: bool = False) -> None:
-    with _open(home, later=_HOUR, early=early) as opened:
+def _run(work: Sequence[Step], home: str, ack: Ack) -> None:
+    with _open(home, later=_HOUR) as opened:
         session = opened.session(SESSION)
         for _, act, kinds in work:
             act(session)
@@ -99,8 +85,8 @@ def _run(work: Sequence[Step], home: str, ack: Ack, *, early: bool = False) -> N
 def _run_binding(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
         session = opened.session(SESSION)
-        for layout in LAYOUTS:
-            session.layouts_add(layout)
+        for format_id in FORMATS:
+            session.layouts_add(format_id)
 
 
 def _check(
@@ -109,7 +95,7 @@ def _check(
     said: list[str] = []
     folder = Path(home).parent
     with _open(home, later=2 * _HOUR) as opened:
-        opened._notice = said.append
+        opened.context.on_notice = said.append
         session = opened.session(SESSION)
         kinds = _ours(session)
         problems = _judged(work, kinds, acked)
@@ -173,13 +159,13 @@ def _updates(session: Session, bound_at_first: bool) -> list[list[str]]:
     return [since] if bound_at_first else [since, [], whole]
 
 
-def _of_json(layout: str, value: dict[str, object], titles: list[str], status: str) -> list[str]:
+def _of_json(format_id: str, value: dict[str, object], titles: list[str], status: str) -> list[str]:
     done, pending = value["completed_work"], value["pending_tasks"]
     assert isinstance(done, list) and isinstance(pending, list)
     shown = sorted([*(w["task"] if isinstance(w, dict) else w for w in done), *pending])
-    problems = [] if shown == titles else [f"{layout}: {shown} instead of {titles}"]
+    problems = [] if shown == titles else [f"{format_id}: {shown} instead of {titles}"]
     word = {"completed": ("complete", "completed")}.get(status, ("in_progress",))
-    return problems if value["status"] in word else [*problems, f"{layout}: {value['status']}"]
+    return problems if value["status"] in word else [*problems, f"{format_id}: {value['status']}"]
 
 
 def _of_ai_session(
@@ -225,7 +211,7 @@ BOUND = Scenario(
 # The end, with which the orchestrator's file goes to the archive.
 ENDED = Scenario(
     prepare=_prepare_edited,
-    run=partial(_run, END, early=True),
+    run=partial(_run, END),
     check=partial(_check, END, ["Theirs"]),
     refusals=_REFUSALS,
 )
@@ -245,7 +231,7 @@ def _essay(home: str) -> Path:
 
 
 def _run_essay(home: str, ack: Ack) -> None:
-    with _open(home, later=_HOUR, early=True) as opened:
+    with _open(home, later=_HOUR) as opened:
         session = opened.session(SESSION)
         session.pause()
         ack("session.paused")
@@ -302,26 +288,26 @@ OTHERS = ["orchestrator", "ai-session:before-2026-01-31"]
 
 def _prepare_another(home: str) -> None:
     with _open(home) as opened:
-        opened.start("Before", id="s0", layouts=OTHERS).pause()
+        opened.start("Before", id="s0", formats=OTHERS).pause()
 
 
 def _run_begin(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
-        opened.start("Add login page", id=SESSION, layouts=LAYOUTS)
+        opened.start("Add login page", id=SESSION, formats=FORMATS)
         ack("session.started")
 
 
 def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
     with _open(home, later=2 * _HOUR) as opened:
-        known = {str(line["session"]): LAYOUTS for line in opened.list()} | {"s0": OTHERS}
+        known = {str(line["session"]): FORMATS for line in opened.list()} | {"s0": OTHERS}
         problems = ["it was begun, and is not there"] if acked and SESSION not in known else []
         for id in known:
             opened.session(id).note("the next command")
-        for id, layouts in known.items():
+        for id, formats in known.items():
             bound = opened.session(id).layouts_list()
             whole = [b for b in bound if Path(b.place).exists() and not b.suspended]
             found = sorted(b.layout for b in whole)
-            wanted = sorted(layout.partition(":")[0] for layout in layouts)
+            wanted = sorted(format_id.partition(":")[0] for format_id in formats)
             problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
             status = opened.session(id).state().core.status
             is_its = status == ("paused" if id == "s0" else "active")

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import yaml
 
-import holdfast
-from holdfast.errors import Busy, ReadOnly, StoreFailed
-from holdfast.model.event import ArtifactSaved, StepAdded
-from holdfast.session import Session
-from holdfast.sha import digest_of
+import forestay
+from forestay.api.session import Session
+from forestay.base.hashing import digest_of
+from forestay.errors import Busy, ReadOnly, StoreFailed
+from forestay.model.event import ArtifactSaved, StepAdded
 from tests.crash.mirror import _open
 from tests.crash.scenario import Ack, Scenario
 
@@ -75,7 +75,7 @@ def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[s
         problems = [] if seen in (before, after) else [f"in between: {seen}"]
         if acked and seen != after:
             problems.append(f"acknowledged, but not done: {seen}")
-        if left := opened.store.local.chores(SESSION):
+        if left := opened.store.machine.file_work.pending(SESSION):
             problems.append(f"left to do: {left}")
         if not (report := session.verify()).ok:
             problems.append(f"does not verify: {report.findings}")
@@ -84,7 +84,7 @@ def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[s
     return [*problems, *(f"left behind: {name}" for name in found)]
 
 
-def _seen(opened: holdfast.Holdfast, session: Session) -> Seen:
+def _seen(opened: forestay.Forestay, session: Session) -> Seen:
     folder = Path(session.layouts_list()[0].root)
     steps = {step.id: step.status for step in session.task_list()}
     texts = {path.name: path.read_text() for path in folder.glob("*.md")}

@@ -10,9 +10,9 @@ import os
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import holdfast
-from holdfast.errors import Busy, NoSession, ReadOnly, StoreFailed
-from holdfast.model.event import Event
+import forestay
+from forestay.errors import Busy, NoSession, ReadOnly, StoreFailed
+from forestay.model.event import Event
 from tests.crash.scenario import Ack, Scenario, judge
 
 Move = tuple[str, str, str]  # session, what is done, with what
@@ -42,7 +42,7 @@ MAKES = {
 _MORE_THAN_FITS = "so long that an event cannot hold it, " * 500
 
 
-def move(home: holdfast.Holdfast, session: str, done: str, word: str) -> None:
+def move(home: forestay.Forestay, session: str, done: str, word: str) -> None:
     """Does one move, with a key that makes it happen once however often it is sent."""
     key = f"{done} {word}"
     if done == "start":
@@ -66,7 +66,7 @@ def _events(step: Move) -> list[str]:
     return [f"{session}: {kind} {word}" for kind in MAKES[done]]
 
 
-def _journal(home: holdfast.Holdfast, session: str) -> list[str]:
+def _journal(home: forestay.Forestay, session: str) -> list[str]:
     try:
         log = home.session(session).log()
     except NoSession:
@@ -79,8 +79,8 @@ def _word(event: Event) -> str:
     return said.split()[0] if event.kind == "note.added" else said
 
 
-def _open(home: str) -> holdfast.Holdfast:
-    return holdfast.open(home, cwd=os.path.dirname(home), trust_env=False)
+def _open(home: str) -> forestay.Forestay:
+    return forestay.open(home, cwd=os.path.dirname(home), trust_env=False)
 
 
 def _do(moves: Sequence[Move], home: str, ack: Ack) -> None:
@@ -101,7 +101,7 @@ def _do_retrying(moves: Sequence[Move], home: str, ack: Ack) -> None:
                 _do_all([step], opened, ack)
 
 
-def _do_all(moves: Sequence[Move], opened: holdfast.Holdfast, ack: Ack) -> None:
+def _do_all(moves: Sequence[Move], opened: forestay.Forestay, ack: Ack) -> None:
     for step in moves:
         move(opened, *step)
         for event in _events(step):
@@ -122,7 +122,7 @@ def _check(
 
 
 def _check_session(
-    home: holdfast.Holdfast,
+    home: forestay.Forestay,
     session: str,
     before: Sequence[Move],
     moves: Sequence[Move],
@@ -184,7 +184,7 @@ def _prepare_full_wal(home: str) -> None:
     opened = _open(home)
     notes = [*_STARTED]
     _do_all(notes, opened, lambda event: None)
-    while os.stat(f"{home}/holdfast.db-wal").st_size < (_WAL_FRAMES - 8) * _WAL_FRAME_BYTES:
+    while os.stat(f"{home}/forestay.db-wal").st_size < (_WAL_FRAMES - 8) * _WAL_FRAME_BYTES:
         notes.append(("s1", "note", f"m{len(notes):03}"))
         _do_all(notes[-1:], opened, lambda event: None)
     with open(f"{home}.moves", "w", encoding="utf-8") as file:

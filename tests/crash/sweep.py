@@ -24,7 +24,7 @@ EVERY_FAULT = tuple(SUFFERED_BY)
 
 # Memory will do, because the shim itself knows what was synced. (Read here: tests clean their
 # environment.)
-GROUND = os.environ.get("HOLDFAST_CRASH_DIR", room_in_memory())
+GROUND = os.environ.get("FORESTAY_CRASH_DIR", room_in_memory())
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def _run_all(
 
 @contextmanager
 def _ground() -> Iterator[Path]:
-    ground = Path(tempfile.mkdtemp(prefix="holdfast-crash.", dir=GROUND)).resolve()
+    ground = Path(tempfile.mkdtemp(prefix="forestay-crash.", dir=GROUND)).resolve()
     try:
         yield ground
     finally:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-import holdfast
-from holdfast.cleanup import Wanted
-from holdfast.errors import Busy, ReadOnly, Refused, StoreFailed
+import forestay
+from forestay.errors import Busy, ReadOnly, Refused, StoreFailed
+from forestay.mirror.ai_session_cleanup import Wanted
 from tests.crash.mirror import _leftovers, _open
 from tests.crash.scenario import Ack, Scenario
-from tests.layouts import CRAFT, INDEX, MAIN, PRAXIS, STATE, fill, snapshot
+from tests.format_helpers import CRAFT, INDEX, MAIN, PRAXIS, STATE, fill, snapshot
 
 EVENTS = {"ai-session": 8, "praxis": 4, "craft": 15, "essay": 7, "orchestrator": 9}
 TORN = {STATE: 0, PRAXIS: -30, CRAFT: -30}
@@ -117,7 +117,7 @@ def _clean(home: str, ack: Ack) -> None:
     ack("put away")
 
 
-def _put_away(opened: holdfast.Holdfast, home: str) -> None:
+def _put_away(opened: forestay.Forestay, home: str) -> None:
     root = Path(home).parent / ".ai-session"
     (one,) = opened.cleanup(str(root), Wanted(completed=True)) or (None,)
     if one is not None and one.kept:

@@ -9,7 +9,7 @@ from tests.chance import new_seed
 from tests.crash.sweep import Swept, sweep
 
 SCENARIOS = ["BOUND", "ENDED", "CREATED", "BACKED", "BEGUN"]
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 12
 
 

@@ -13,15 +13,16 @@ import pytest
 
 pytest.importorskip("psycopg")
 
-from holdfast.clock import Clock
-from holdfast.errors import Refused
-from holdfast.home import Holdfast
-from holdfast.store import Store, open_store
-from holdfast.store.database import Database
-from holdfast.store.postgres.wire import Wired
-from tests.test_move import assert_all_is_there, filled, held, history, reopened
+from forestay.api.forestay import Forestay
+from forestay.base.clock import Clock
+from forestay.errors import Refused
+from forestay.store.open import open_store
+from forestay.store.port import Store
+from forestay.store.postgres.protocol import Wired
+from forestay.store.sqlite.connection import Database
+from tests.journal.test_move import assert_all_is_there, filled, held, history, reopened
 
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 4
 STEPS = ((Wired, "execute"), (Wired, "ask"), (Database, "write"))
 """What changes something, on the server or on this machine."""
@@ -58,7 +59,7 @@ def killed_at(point: int, act: Callable[[], object]) -> int:
 
 
 @contextmanager
-def opened(home: Holdfast, url: str) -> Iterator[Store]:
+def opened(home: Forestay, url: str) -> Iterator[Store]:
     """A store whatever seal it has."""
     store = open_store(url, home.settings.home, clock=Clock(), machine="m", sealed=True)
     yield store
@@ -72,7 +73,7 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
     assert killed_at(point, lambda: home.move(target)) < 0
     with opened(home, "") as source, opened(home, target) as copy:
         assert held(source) == before
-        seal = source.sealed()
+        seal = source.maintenance.sealed()
         is_done = seal is not None and seal[1] == "moved"
         # Whoever is sent there finds everything.
         assert held(copy) == before or not is_done

@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-import holdfast
-from holdfast.model.event import NoteAdded
+import forestay
+from forestay.model.event import NoteAdded
 from tests.chance import new_seed
 from tests.crash.herd import Herded, drive, writer_module, wrong_numbers
 from tests.crash.herd_writers import SESSION, toy_journal
 
 WRITERS = 8
 EVENTS = 1000
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def herded(writer: str, home: Path, *, count: int, calm: int, seed: int = SEED) 
 
 
 def assert_store_is_sound(home: Path, result: Herded) -> None:
-    with holdfast.open(str(home), cwd=str(home), trust_env=False) as opened:
+    with forestay.open(str(home), cwd=str(home), trust_env=False) as opened:
         session = opened.session(SESSION)
         bodies = [line.event.body for line in session.log()]
         found = [body.text for body in bodies if isinstance(body, NoteAdded)]
@@ -40,7 +40,7 @@ def assert_store_is_sound(home: Path, result: Herded) -> None:
 
 
 def start(home: Path) -> None:
-    with holdfast.open(str(home), cwd=str(home), trust_env=False) as opened:
+    with forestay.open(str(home), cwd=str(home), trust_env=False) as opened:
         opened.start("a herd", id=SESSION)
 
 

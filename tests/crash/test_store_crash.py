@@ -10,7 +10,7 @@ from tests.crash.forkserver import Fault
 from tests.crash.sweep import EVERY_FAULT, Swept, sweep
 
 SCENARIOS = ["FIRST", "APPEND", "TWO_SESSIONS", "LEFT_OPEN", "RETRIED", "CHECKPOINT"]
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 20
 OF_AN_APPEND = 40
 
@@ -55,7 +55,7 @@ def test_other_work_is_sound_at_sampled_points(shim: Path, scenario: str) -> Non
 def test_the_checkpoint_scenario_meets_a_checkpoint(shim: Path) -> None:
     scenario = "tests.crash.store:CHECKPOINT"
     points = sweep(shim, scenario, faults=[Fault.TORN_WRITE], limit=30, seed=SEED).points
-    assert any(point.run.path.endswith("/holdfast.db") for point in points)
+    assert any(point.run.path.endswith("/forestay.db") for point in points)
 
 
 @pytest.mark.soak

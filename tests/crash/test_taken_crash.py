@@ -10,7 +10,7 @@ from tests.crash.sweep import sweep
 from tests.crash.test_mirror_crash import assert_sound
 
 SCENARIOS = ["ADOPTED", "RECOVERED", "CLEANED"]
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 12
 
 

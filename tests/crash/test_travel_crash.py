@@ -12,7 +12,7 @@ from tests.crash.sweep import EVERY_FAULT, Swept, steps, sweep
 from tests.crash.test_mirror_crash import assert_sound
 
 SCENARIOS = ["FIRST", "PUSH", "PULL", "BOTH"]
-SEED = int(os.environ.get("HOLDFAST_CRASH_SEED", "20"))
+SEED = int(os.environ.get("FORESTAY_CRASH_SEED", "20"))
 SAMPLE = 10
 KILLS = [fault for fault in EVERY_FAULT if fault.kills]
 FAILURES = [fault for fault in EVERY_FAULT if not fault.kills]

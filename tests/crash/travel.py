@@ -5,7 +5,6 @@ three. The check: nothing recorded is lost, a push that was acknowledged reaches
 whoever looks meets no lie, and the next sync of both makes them equal.
 """
 
-import math
 import os
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Executor, Future
@@ -13,15 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from holdfast import exchange, meanwhile
-from holdfast.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
-from holdfast.home import Holdfast
-from holdfast.remote import Remote
-from holdfast.travel import parcels, visit
-from holdfast.travel.visit import Manner
-from tests.crash import mirror
+from forestay.api.forestay import Forestay
+from forestay.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
+from forestay.sync import parcels
+from forestay.sync import run as sync_run
+from forestay.sync.remotes.port import Remote
+from forestay.sync.run import Manner
 from tests.crash.scenario import Ack, Scenario
-from tests.remote.travelling import Travellers, hashes, known, opened
+from tests.sync.travelling import Travellers, hashes, known, opened
 
 SESSION = "s1"
 HERE, THERE, REMOTE = "home", "other", "remote"
@@ -44,13 +42,11 @@ class _OneByOne(Executor):
 
 
 def _steady() -> None:
-    vars(visit)["ThreadPoolExecutor"] = _OneByOne
+    vars(sync_run)["ThreadPoolExecutor"] = _OneByOne
     vars(parcels)["MOST_EVENTS"] = 2  # several packs, few events
-    vars(exchange).update(_SLOW=math.inf, _QUICK=math.inf)
-    vars(meanwhile).update(begin=mirror._at_once)
 
 
-def _open(home: str, name: str = HERE) -> Holdfast:
+def _open(home: str, name: str = HERE) -> Forestay:
     _steady()
     return opened(os.path.join(os.path.dirname(home), name))
 
@@ -73,16 +69,16 @@ def prepare(home: str, *, meet: bool = True, there: int = 0) -> None:
         one.close()
 
 
-def _notes(home: Holdfast, word: str, count: int) -> None:
+def _notes(home: Forestay, word: str, count: int) -> None:
     for n in range(count):
         home.session(SESSION).note(f"{word} {n}")
 
 
 def _sync(
-    home: Holdfast, *, push: bool = True, pull: bool = True, remote: Remote | None = None
+    home: Forestay, *, push: bool = True, pull: bool = True, remote: Remote | None = None
 ) -> None:
     manner = Manner(push=push, pull=pull, patience=())
-    report = visit.visit(home, known(home), manner, remote=remote)
+    report = sync_run.visit(home.context, known(home), manner, remote=remote)
     for one in report.problems:
         if one.error is not None:
             raise one.error

@@ -11,9 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from holdfast.remote import Object, Remote, open_remote
-from holdfast.remote.folder import FolderRemote
-from holdfast.testing.storage import Wrapper
+from forestay.sync.remotes.folder import FolderRemote
+from forestay.sync.remotes.open import open_remote
+from forestay.sync.remotes.port import Object, Remote
+from forestay.testing.storage import Wrapper
 from tests.crash import travel
 from tests.crash.scenario import Scenario
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli.table import COMMANDS
+from forestay.cli.table import COMMANDS
 from tests.conformance import read, section
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ import pytest
 from msgspec import Struct
 from msgspec.structs import replace
 
-from holdfast.layout import REGISTRY, Where, carry, layout
-from holdfast.layout.facts import (
+from forestay.formats import carry_over
+from forestay.formats.facts import (
     AgentFact,
     CheckpointFact,
     ClaimFact,
@@ -30,6 +30,7 @@ from holdfast.layout.facts import (
     RevisitFact,
     StepFact,
 )
+from forestay.formats.port import REGISTRY, Where, load_format
 
 PAGE = Path(__file__).parents[2] / "docs" / "convert.md"
 NOW = 1_769_853_600_000
@@ -283,18 +284,18 @@ def goes(name: str, *way: str) -> bool:
 
 
 def through(id: str, facts: Facts) -> Facts:
-    lens = layout(id)
-    return lens.get(lens.put(None, _named(id, facts), HERE), HERE)
+    format = load_format(id)
+    return format.get(format.put(None, _named(id, facts), HERE), HERE)
 
 
 def _named(id: str, facts: Facts) -> Facts:
-    return replace(facts, native_id=layout(id).new_id(facts, HERE, frozenset()))
+    return replace(facts, native_id=load_format(id).new_id(facts, HERE, frozenset()))
 
 
 # -- the page ----------------------------------------------------------------------------------
 
 
-def layouts_table() -> str:
+def formats_table() -> str:
     head = ["fact", *REGISTRY]
     lines = [_row(head), _row(["---"] * len(head))]
     for name in probes():
@@ -323,7 +324,7 @@ def _row(cells: list[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-GENERATED = {"layouts": layouts_table, "pairs": pairs_table}
+GENERATED = {"layouts": formats_table, "pairs": pairs_table}
 
 
 def brought_up_to_date(page: str) -> str:
@@ -343,8 +344,10 @@ def test_the_page_says_what_the_layouts_do() -> None:
 def test_what_has_no_field_travels_beside_and_comes_back(id: str) -> None:
     for name, shapes in probes().items():
         for facts in shapes:
-            tree = carry.write(layout(id), None, _named(id, facts), HERE, full=True)
-            assert told(name, carry.read(layout(id), tree, HERE)) == told(name, facts), name
+            tree = carry_over.write(load_format(id), None, _named(id, facts), HERE, full=True)
+            assert told(name, carry_over.read(load_format(id), tree, HERE)) == told(name, facts), (
+                name
+            )
 
 
 def test_every_field_of_the_facts_is_probed() -> None:

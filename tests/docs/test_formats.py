@@ -11,10 +11,11 @@ import sqlite3
 from collections.abc import Callable
 from pathlib import Path
 
-import holdfast
-from holdfast import config, pack
-from holdfast.model.event import KINDS, Header
-from holdfast.store.heads import SIZE
+import forestay
+from forestay.base import config
+from forestay.journal import pack
+from forestay.model.event import KINDS, Header
+from forestay.store.sqlite.heads_file import SIZE
 
 PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
 
@@ -72,18 +73,18 @@ def test_every_field_of_the_envelope_is_described_in_order() -> None:
 
 def test_every_table_and_every_file_of_a_home_is_described(tmp_path: Path) -> None:
     home = tmp_path / "home"
-    with holdfast.open(str(home), cwd=str(tmp_path)) as hf:
-        hf.start("a session that touches everything").note("findable")
-        hf.search("findable")
-        hf.backup()
+    with forestay.open(str(home), cwd=str(tmp_path)) as stay:
+        stay.start("a session that touches everything").note("findable")
+        stay.search("findable")
+        stay.backup()
         made = {name for _, _, names in os.walk(home) for name in names}
     page = PAGE.read_text()
-    tables = sqlite3.connect(home / "holdfast.db").execute(
+    tables = sqlite3.connect(home / "forestay.db").execute(
         "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'"
         " AND name NOT LIKE 'find%'"
     )
     assert not [name for (name,) in tables if f"`{name}`" not in page]
-    names = r"holdfast\.db(-wal|-shm)?|writer\.(lock|queue)|heads|state\.json|.*\.hfpack"
+    names = r"forestay\.db(-wal|-shm)?|writer\.(lock|queue)|heads|state\.json|.*\.fspack"
     known = re.compile(names)
     assert not [name for name in made if not known.fullmatch(name)]
     assert (home / "heads").stat().st_size % SIZE == 0

@@ -13,18 +13,19 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import compat
-from holdfast.cleanup import Wanted
-from holdfast.cli.arguments import build
-from holdfast.cli.dispatch import locate
-from holdfast.cli.table import COMMANDS, FLAGS, WITH_VALUE
+import forestay
+from forestay import compat
+from forestay.cli.arguments import build
+from forestay.cli.lookup import locate
+from forestay.cli.table import COMMANDS, FLAGS, WITH_VALUE
+from forestay.mirror.ai_session_cleanup import Wanted
+from tests.cli.support import method_name
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 COMPAT = "## The names that the documents give"
 SHARED = {*WITH_VALUE, *FLAGS}
-OF_THE_LINE = ("completion", "help", "mcp")
-CLASSES = (holdfast.Session, holdfast.Holdfast)
+OF_THE_LINE = ("config completion", "help", "mcp")
+CLASSES = (forestay.Session, forestay.Forestay)
 
 # Options that the library spells otherwise: what they are called there.
 SPELLED = {
@@ -35,7 +36,7 @@ SPELLED = {
     "--no-fence": "fenced=False",
     "--force": "overwrite",
     "--from": "from_session",
-    "--layout": "layouts",
+    "--bind": "formats",
     "--save": "partial",
     "--output": "out",
     "--file": "files",
@@ -54,37 +55,43 @@ SPELLED = {
 }
 # What only a person at the command line needs, or what stands for a value: how it is done.
 INSTEAD = {
-    "SESSION": "the session itself: `hf.session(ID)`",
-    "use SESSION": "`text`",
-    "verify SESSION": "`hf.session(ID).verify()`",
+    "SESSION": "the session itself: `stay.session(ID)`",
+    "session use SESSION": "`text`",
+    "verify SESSION": "`stay.session(ID).verify()`",
     "--yes": "nobody is asked",
     "--strict": '`"drifted" in briefing.attention`',
     "--follow": "`Session.follow`",
-    "attr --text": "a `str`",
-    "contract show --text": "`Contract.summary()`",
+    "record attribute --text": "a `str`",
+    "files contract show --text": "`Contract.summary()`",
     "adopt --all": "everything is returned",
-    "adopt --transcripts": "`Holdfast.adopt_transcripts`",
-    "adopt --since": "`Holdfast.adopt_transcripts`",
-    "check --all": "everything is returned",
-    "hook --set-up": "`Holdfast.hook_set_up`",
-    "config --example": "`holdfast.config.example_toml()`",
-    "convert --id": "`native_id`",
-    "forget SESSION|EVENT": "the session itself: `hf.session(ID)`, or `events`",
-    "forget --dry-run": "`Session.reach`, `Session.forgettable`",
-    "doctor PATH": "`Holdfast.recover(path, out=…, fix=…, choose=…)`",
-    "doctor --output": "`Holdfast.recover`",
-    "doctor --choose": "`Holdfast.recover`",
-    "layouts update FEATURE": "the session itself",
-    "share SESSION": "`session`",
-    "unshare SESSION": "`session`",
-    "share --list": "`Holdfast.shares`",
+    "adopt --transcripts": "`Forestay.adopt_transcripts`",
+    "adopt --since": "`Forestay.adopt_transcripts`",
+    "files check --all": "everything is returned",
+    "hook --set-up": "`Forestay.hook_set_up`",
+    "config --example": "`forestay.base.config.example_toml()`",
+    "files convert --id": "`native_id`",
+    "session forget SESSION|EVENT": "the session itself: `stay.session(ID)`, or `events`",
+    "session forget --dry-run": "`Session.reach`, `Session.forgettable`",
+    "doctor PATH": "`Forestay.recover(path, out=…, fix=…, choose=…)`",
+    "doctor --output": "`Forestay.recover`",
+    "doctor --choose": "`Forestay.recover`",
+    "files update FEATURE": "the session itself",
+    "share add SESSION": "`session`",
+    "share remove SESSION": "`session`",
+    "share list SESSION": "`session`",
+    "sync --push": "`Forestay.push`",
+    "sync --pull": "`Forestay.pull`",
+    "sync --again": "`Forestay.push`",
+    "sync --join": "`Forestay.pull`",
+    "sync --doubt": "`Forestay.pull`",
+    "sync --believe": "`Forestay.pull`",
     "--evidence-file": "`evidence`, read as you like",
     "phase total N": "`count`",
-    "workflow show --schema": "`Holdfast.workflow_schema`",
+    "workflow show --schema": "`Forestay.workflow_schema`",
     "workflow new --from": "`origin`",
     "sync --watch": "call it when you like",
     "sync --every": "call it when you like",
-    "sync --soon": "`Holdfast.sync_if_due`",
+    "sync --soon": "`Forestay.sync_if_due`",
     "prove --again": "`Session.prove_again`",
     "prove --all": "`Session.prove_again(all=True)`",
     "prove --list": "`Session.prove_list`",
@@ -92,24 +99,24 @@ INSTEAD = {
     "revisit --apply": "`Session.revisit_apply`",
     "revisit --because": "`Session.revisit_apply`",
     "revisit --key": "`Session.revisit_apply`",
-    "cleanup --archive": "always so",
-    "cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
+    "files cleanup --archive": "always so",
+    "files cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
 }
-INSTEAD |= {f"cleanup --{name}": f"`Wanted({name}=…)`" for name in Wanted.__struct_fields__}
+INSTEAD |= {f"files cleanup --{name}": f"`Wanted({name}=…)`" for name in Wanted.__struct_fields__}
 INSTEAD |= {
-    f"resume {option}": "`Holdfast.arrive()` before it, or not"
+    f"resume {option}": "`Forestay.arrive()` before it, or not"
     for option in ("--sync", "--no-sync")
 }
-INSTEAD["ingest --discard"] = "`Holdfast.ingest_discard()`"
+INSTEAD["ingest --discard"] = "`Forestay.ingest_discard()`"
 INSTEAD["list --size"] = "`Session.size()` of each"
-INSTEAD["key recover --confirm"] = "`agree`, which is shown the circle and may raise"
-INSTEAD["resume --device"] = "`hf.session(hf.last_on(NAME))`"
+INSTEAD["device key recover --confirm"] = "`agree`, which is shown the circle and may raise"
+INSTEAD["resume --device"] = "`stay.session(stay.last_on(NAME))`"
 INSTEAD["resume --restore"] = INSTEAD["resume --force"] = "`Session.artifact_restore(force=…)`"
-INSTEAD["artifact --to"] = INSTEAD["artifact --force"] = "`Session.artifact_write`"
+INSTEAD["record artifact --to"] = INSTEAD["record artifact --force"] = "`Session.artifact_write`"
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")
 INSTEAD |= {
     f"{verb} {option}": "give it to `resume` of the session that is returned"
-    for verb in ("orchestrator continue", "essay resume")
+    for verb in ("files orchestrator continue", "essay resume")
     for option in BRIEFING
 }
 
@@ -118,7 +125,7 @@ def verbs() -> dict[str, tuple[str, Callable[..., Any]]]:
     """Each command that is a method: the name of its method, and the method."""
     found = {}
     for command in COMMANDS:
-        name = "import_" if command == "import" else command.replace(" ", "_")
+        name = method_name(command)
         for owner in CLASSES:
             if command not in OF_THE_LINE and hasattr(owner, name) and command not in found:
                 found[command] = (f"{owner.__name__}.{name}", getattr(owner, name))
@@ -198,9 +205,9 @@ def test_the_façade_has_no_public_name_that_is_no_verb_and_not_documented(tmp_p
         PAGE.read_text(encoding="utf-8").partition("## Besides the verbs")[2].partition(COMPAT)[0]
     )
     documented = set(re.findall(r"^\| `(\w+\.\w+)", page, re.MULTILINE))
-    with holdfast.open(str(tmp_path / "home"), cwd=str(tmp_path)) as hf:
-        session = hf.start("one")
-        things = (hf, session, session.agent("a1"))
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
+        session = stay.start("one")
+        things = (stay, session, session.agent("a1"))
         found = {
             f"{type(one).__name__}.{name}"
             for one in things

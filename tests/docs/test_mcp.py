@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.mcp.catalogue import (
+import forestay
+from forestay.briefing.token_estimate import estimate
+from forestay.mcp.tool_schemas import (
     CURRENT,
     INSTRUCTIONS,
     PROMPTS,
@@ -23,8 +24,7 @@ from holdfast.mcp.catalogue import (
     Tool,
     verb,
 )
-from holdfast.mcp.desk import Desk
-from holdfast.model.tokens import estimate
+from forestay.mcp.tools import Desk
 from tests.docs.test_formats import between
 
 PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
@@ -101,7 +101,7 @@ def costs() -> str:
 
 
 def _tokens(tool: Tool, *names: str) -> int:
-    from holdfast.mcp.server import _tool as as_told
+    from forestay.mcp.server import _tool as as_told
 
     told = as_told(tool).model_dump(by_alias=True, mode="json", exclude_none=True)
     shown = {name: value for name, value in told.items() if not names or name in names}
@@ -121,13 +121,13 @@ def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setitem(TOOLS["prove"].examples[0], "command", ["true"])
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").write_text("")
-    with holdfast.open() as hf:
-        hf.start("Read before anything is there", workflow="feature")
-        desk = Desk(hf, [])
+    with forestay.open() as stay:
+        stay.start("Read before anything is there", workflow="feature")
+        desk = Desk(stay, [])
         for tool in TOOLS.values():
             for example in tool.examples:
                 if tool.name == "checkpoint":
-                    hf.start("Phases", workflow="spec-execution", key="p")
+                    stay.start("Phases", workflow="spec-execution", key="p")
                 told = desk.call(tool.name, example).values
                 assert told["ok"] or tool.name == "checkpoint", (tool.name, told)
 

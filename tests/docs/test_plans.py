@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast import definition, workflow
-from holdfast.model.expression import FUNCTIONS, parsed
-from holdfast.model.plan import TYPES
+from forestay.model.gates.expression import FUNCTIONS, parsed
+from forestay.model.plan import TYPES
+from forestay.plans import workflows, yaml_definition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "plans.md").read_text(encoding="utf-8")
 
 
 def test_the_definition_shown_is_good_and_has_every_key() -> None:
     (shown,) = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
-    made, findings = definition.read(shown.encode(), "plans.md")
+    made, findings = yaml_definition.read(shown.encode(), "plans.md")
     assert made is not None and not findings
     for kind in ("workflow", "phase", "task", "rule", "expiry"):
-        for key in definition.KEYS[kind]:
+        for key in yaml_definition.KEYS[kind]:
             assert f"{key}:" in shown or key == "format", key
-    for word in (*definition.KEYS["field"], *TYPES):
+    for word in (*yaml_definition.KEYS["field"], *TYPES):
         assert f"`{word}`" in PAGE, word
 
 
@@ -37,5 +37,5 @@ def test_the_rules_shown_can_be_read() -> None:
 def test_the_workflows_listed_are_those_built_in(tmp_path: Path) -> None:
     built_in = PAGE.partition("3. among those built in:")[2].partition("##")[0]
     listed = re.findall(r"^\| `([a-z-]+)` \| (\w+)", built_in, re.M)
-    found = {each.name: each.phases for each in workflow.available(str(tmp_path))}
+    found = {each.name: each.phases for each in workflows.available(str(tmp_path))}
     assert {name: 0 if count == "none" else int(count) for name, count in listed} == found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.cli import main
+from forestay.cli.main import main
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
@@ -20,12 +20,12 @@ BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
 
 def commands() -> list[str]:
     shown = [line[2:] for kind, block in BLOCKS if kind == "console" for line in block.split("\n")]
-    return [line for line in shown if line.startswith("holdfast ")]
+    return [line for line in shown if line.startswith("forestay ")]
 
 
 def environment(home: Path) -> dict[str, str]:
     program = os.path.dirname(sys.executable)
-    return {**os.environ, "HOLDFAST_HOME": str(home), "PATH": f"{program}:{os.environ['PATH']}"}
+    return {**os.environ, "FORESTAY_HOME": str(home), "PATH": f"{program}:{os.environ['PATH']}"}
 
 
 @pytest.mark.parametrize("with_git", [False, True])
@@ -57,7 +57,7 @@ def _without_chance(text: str) -> str:
 
 def test_the_briefing_shown_is_the_briefing_printed(tmp_path: Path) -> None:
     (shown,) = [block for kind, block in BLOCKS if kind == "text"]
-    for line in [*commands(), "holdfast brief --no-fence"]:
+    for line in [*commands(), "forestay brief --no-fence"]:
         done = subprocess.run(
             ["sh", "-c", line],
             cwd=tmp_path,
@@ -92,7 +92,7 @@ class Devices:
         place = self._folder / device / "shop"
         place.mkdir(parents=True, exist_ok=True)
         self._patch.chdir(place)
-        self._patch.setenv("HOLDFAST_HOME", str(self._folder / device / "home"))
+        self._patch.setenv("FORESTAY_HOME", str(self._folder / device / "home"))
         typed = line.replace("/media/usb", str(self._folder / "usb"))
         out, err = io.StringIO(), io.StringIO()
         code = main(shlex.split(typed, comments=True)[1:], out, err, io.StringIO())
@@ -103,27 +103,27 @@ class Devices:
 def test_a_session_goes_on_at_the_other_device_as_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_AUTO_SYNC", "off")
+    monkeypatch.setenv("FORESTAY_AUTO_SYNC", "off")
     part = README.partition("## Several devices")[2].partition("\n## ")[0]
     first, second = re.findall(r"```sh\n(.*?)```", part, re.DOTALL)
     devices = Devices(tmp_path, monkeypatch)
-    devices.type("laptop", 'holdfast start "Add password reset"')
+    devices.type("laptop", 'forestay start "Add password reset"')
     for line in first.splitlines()[1:]:
         devices.type("laptop", line)
     for line in second.splitlines():
         said = devices.type("desk", line)
-        if "devices add" in line:
-            (approve,) = re.findall(r"holdfast devices approve \w+", said)
+        if "device add" in line:
+            (approve,) = re.findall(r"forestay device approve \w+", said)
             said = devices.type("laptop", f"{approve} --yes")
-            (confirm,) = re.findall(r"holdfast devices add --confirm \S+", said)
+            (confirm,) = re.findall(r"forestay device add --confirm \S+", said)
             devices.type("desk", confirm)
     assert "Goal: " in said and "Add password reset" in said
 
 
 def test_the_first_screen_says_what_it_is_how_to_install_and_what_to_type() -> None:
     screen = "\n".join(README.split("\n")[:24])
-    assert "pip install holdfast" in screen
-    assert 'holdfast start "' in screen
+    assert "pip install forestay" in screen
+    assert 'forestay start "' in screen
     assert "make run" in README
     assert "make test" in README
 
@@ -135,4 +135,4 @@ def test_every_linked_document_exists() -> None:
 
 
 def test_commands_are_quoted_so_that_a_shell_reads_them() -> None:
-    assert all(shlex.split(line)[0] == "holdfast" for line in commands())
+    assert all(shlex.split(line)[0] == "forestay" for line in commands())

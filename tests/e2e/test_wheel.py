@@ -47,7 +47,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def copy_dependencies(target: Path) -> None:
     here = Path(sysconfig.get_path("purelib"))
-    for requirement in requires("holdfast") or []:
+    for requirement in requires("forestay") or []:
         if "extra ==" in requirement:
             continue
         found = re.match(r"[\w.-]+", requirement)
@@ -60,13 +60,13 @@ def copy_dependencies(target: Path) -> None:
 
 def test_the_wheel_holds_the_typed_package_and_nothing_else(installed: Path) -> None:
     site = next((installed.parent / "lib").glob("python*")) / "site-packages"
-    assert (site / "holdfast/py.typed").exists()
+    assert (site / "forestay/py.typed").exists()
     assert not (site / "tests").exists()
 
 
 def test_the_installed_program_does_its_main_job(installed: Path, tmp_path: Path) -> None:
-    home = {"HOLDFAST_HOME": str(tmp_path / "home")}
-    program = installed / "holdfast"
+    home = {"FORESTAY_HOME": str(tmp_path / "home")}
+    program = installed / "forestay"
     for command in (["start", "try the wheel"], ["note", "it works"], ["pause"]):
         done = run(program, *command, cwd=tmp_path, **home)
         assert done.returncode == 0, done.stderr
@@ -77,16 +77,16 @@ def test_the_installed_program_does_its_main_job(installed: Path, tmp_path: Path
 
 
 def test_the_installed_program_knows_its_version(installed: Path, tmp_path: Path) -> None:
-    import holdfast
+    import forestay
 
-    said = run(installed / "holdfast", "--version", cwd=tmp_path)
-    assert holdfast.__version__ in said.stdout
+    said = run(installed / "forestay", "--version", cwd=tmp_path)
+    assert forestay.__version__ in said.stdout
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_completion_works_without_development_packages(
     installed: Path, tmp_path: Path, shell: str
 ) -> None:
-    done = run(installed / "holdfast", "completion", shell, cwd=tmp_path)
+    done = run(installed / "forestay", "config", "completion", shell, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "holdfast" in done.stdout
+    assert "forestay" in done.stdout

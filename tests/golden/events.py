@@ -12,11 +12,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from holdfast.model import event as ev
-from holdfast.model.chain import continue_chain, next_event
-from holdfast.model.event import Body, Event, Header, Sealed
-from holdfast.model.fold import advance
-from holdfast.model.state import Core
+from forestay.model import event as ev
+from forestay.model.hash_chain import continue_chain, next_event
+from forestay.model.event import Body, Event, Header, Sealed
+from forestay.model.fold import advance
+from forestay.model.state import Core
 
 SALT = bytes(range(16))
 SECRETS = ["aws_key", "jwt"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast.mcp.answer import Answer
-from holdfast.mcp.desk import Desk
+import forestay
+from forestay.mcp.responses import Answer
+from forestay.mcp.tools import Desk
 
 Ask = Callable[..., dict[str, Any]]
 
@@ -18,8 +18,8 @@ Ask = Callable[..., dict[str, Any]]
 @pytest.fixture
 def desk(home: Path, project: Path) -> Iterator[Desk]:
     notices: list[str] = []
-    with holdfast.open(actor="mcp", on_notice=notices.append) as hf:
-        yield Desk(hf, notices)
+    with forestay.open(actor="mcp", on_notice=notices.append) as stay:
+        yield Desk(stay, notices)
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-import holdfast
-from holdfast.clock import Clock
-from holdfast.errors import InvalidInput
-from holdfast.mcp import http
-from tests.surface.support import command
+import forestay
+from forestay.base.clock import Clock
+from forestay.errors import InvalidInput
+from forestay.mcp import http
+from tests.cli.support import command
 
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 ACCEPT = {"accept": "application/json, text/event-stream"}
@@ -50,7 +50,7 @@ class Served:
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     folder = tmp_path_factory.mktemp("served")
-    env = {**os.environ, "HOLDFAST_HOME": str(folder / "home")}
+    env = {**os.environ, "FORESTAY_HOME": str(folder / "home")}
     process = subprocess.Popen(
         [*command(), "--json", "mcp", "--http", "--port", "0"],
         stdout=subprocess.PIPE,
@@ -62,12 +62,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     process.send_signal(signal.SIGTERM)
     assert process.wait(20) is not None
     process.stdout.close()
-    with holdfast.open(env["HOLDFAST_HOME"], cwd=str(folder)) as hf:
-        assert not any(hf.others(row["session"]) for row in hf.list()), "it did not let go"
+    with forestay.open(env["FORESTAY_HOME"], cwd=str(folder)) as stay:
+        assert not any(stay.others(row["session"]) for row in stay.list()), "it did not let go"
 
 
 def test_told_to_end_it_ends_a_proof_at_once_and_still_answers(tmp_path: Path) -> None:
-    env = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "home")}
+    env = {**os.environ, "FORESTAY_HOME": str(tmp_path / "home")}
     argv = [*command(), "--json", "mcp", "--http", "--port", "0"]
     pipe = subprocess.PIPE
     with subprocess.Popen(argv, cwd=tmp_path, env=env, stdout=pipe, stderr=pipe) as process:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.test_desk import test_the_fourteen_actions_are_there
+from tests.mcp.test_tools import test_the_fourteen_actions_are_there
 
 SAMPLE = [test_the_fourteen_actions_are_there]
 
@@ -14,6 +14,6 @@ SAMPLE = [test_the_fourteen_actions_are_there]
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path:
     path = tmp_path / "home"
-    monkeypatch.setenv("HOLDFAST_HOME", str(path))
-    monkeypatch.setenv("HOLDFAST_STORE", pg_store)
+    monkeypatch.setenv("FORESTAY_HOME", str(path))
+    monkeypatch.setenv("FORESTAY_STORE", pg_store)
     return path

@@ -18,10 +18,10 @@ import pytest
 import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from holdfast.mcp import http
-from holdfast.mcp.catalogue import TOOLS
-from holdfast.mcp.desk import Desk
-from holdfast.mcp.server import make
+from forestay.mcp import http
+from forestay.mcp.server import make
+from forestay.mcp.tool_schemas import TOOLS
+from forestay.mcp.tools import Desk
 from tests.mcp.conftest import Ask
 
 pytestmark = pytest.mark.mcp
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.mcp
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ROOT / ".tools" / "agents"
 BASELINE = Path(__file__).parent / "conformance.yml"
-HOLDFAST = ROOT / ".venv" / "bin" / "holdfast"
+FORESTAY = ROOT / ".venv" / "bin" / "forestay"
 
 
 def program(name: str, file: str) -> list[str]:
@@ -53,7 +53,7 @@ def run(argv: list[str], seconds: int = 120) -> subprocess.CompletedProcess[str]
 def inspect(home: Path, project: Path) -> Any:
     def inspect(era: str, method: str, *more: str) -> tuple[dict[str, Any], str]:
         lead = program("inspector", "mcp-inspector")
-        argv = [*lead, "--cli", str(HOLDFAST), "mcp", "--protocol-era", era, "--method", method]
+        argv = [*lead, "--cli", str(FORESTAY), "mcp", "--protocol-era", era, "--method", method]
         done = run([*argv, *more])
         assert done.returncode == 0, done.stdout + done.stderr
         told: dict[str, Any] = json.loads(done.stdout)
@@ -74,7 +74,7 @@ def test_the_inspector_begins_a_session_and_reads_it(inspect: Any, era: str) -> 
     arguments = ("--tool-name", "start", "--tool-arg", "goal=Add login")
     told, _ = inspect(era, "tools/call", *arguments)
     assert told["structuredContent"]["ok"]
-    read, _ = inspect(era, "resources/read", "--uri", "holdfast://current/briefing")
+    read, _ = inspect(era, "resources/read", "--uri", "forestay://current/briefing")
     assert "Goal: Add login" in read["contents"][0]["text"]
     asked, _ = inspect(era, "prompts/get", "--prompt-name", "continue")
     assert "Goal: Add login" in asked["messages"][0]["content"]["text"]
@@ -124,7 +124,7 @@ def test_the_suite_fails_only_where_it_asks_for_what_we_do_not_offer(
 
 
 def test_programs_of_both_lists_are_of_one_version() -> None:
-    lists = [ROOT / "tests" / where / "versions.txt" for where in ("mcp", "agents")]
+    lists = [ROOT / "tests" / where / "versions.txt" for where in ("mcp", "real_agents")]
     mine, theirs = (
         dict(line.split()[::2] for line in file.read_text().splitlines() if line[:1] not in "#")
         for file in lists

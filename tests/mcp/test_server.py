@@ -12,10 +12,10 @@ import pytest
 from mcp import Client
 from mcp.shared.exceptions import MCPError
 
-from holdfast.mcp.catalogue import CURRENT, PROMPTS, TEMPLATES, TOOLS
-from holdfast.mcp.desk import Desk
-from holdfast.mcp.server import make
-from holdfast.model.tokens import estimate
+from forestay.briefing.token_estimate import estimate
+from forestay.mcp.server import make
+from forestay.mcp.tool_schemas import CURRENT, PROMPTS, TEMPLATES, TOOLS
+from forestay.mcp.tools import Desk
 from tests.mcp.conftest import Ask
 
 Draft202012Validator: Any = import_module("jsonschema").Draft202012Validator
@@ -184,18 +184,18 @@ def test_what_can_be_read_is_listed_and_read(desk: Desk, ask: Ask) -> None:
 
     async def act(client: Client) -> None:
         listed = [str(each.uri) for each in (await client.list_resources()).resources]
-        assert listed == [*CURRENT, f"holdfast://session/{session}"]
+        assert listed == [*CURRENT, f"forestay://session/{session}"]
         templates = (await client.list_resource_templates()).resource_templates
         assert [each.uri_template for each in templates] == list(TEMPLATES)
-        assert "Goal: Add login" in await _text(client, "holdfast://current/briefing")
-        state = json.loads(await _text(client, "holdfast://current/state"))
+        assert "Goal: Add login" in await _text(client, "forestay://current/briefing")
+        state = json.loads(await _text(client, "forestay://current/state"))
         assert state["thing"]["goal"] == "Add login" and state["status"]["session"] == session
-        assert json.loads(await _text(client, f"holdfast://session/{session}")) == state
-        briefing = await _text(client, f"holdfast://session/{session}/briefing")
+        assert json.loads(await _text(client, f"forestay://session/{session}")) == state
+        briefing = await _text(client, f"forestay://session/{session}/briefing")
         assert briefing.startswith("<<<data ")
-        page = json.loads(await _text(client, f"holdfast://session/{session}/journal/0"))
+        page = json.loads(await _text(client, f"forestay://session/{session}/journal/0"))
         assert len(page["found"]) == 50 and page["more"] == 11
-        rest = json.loads(await _text(client, f"holdfast://session/{session}/journal/50"))
+        rest = json.loads(await _text(client, f"forestay://session/{session}/journal/50"))
         assert rest["more"] == 0 and rest["found"][-1]["seq"] == 61
 
     talk(desk, act)
@@ -209,13 +209,13 @@ async def _text(client: Client, uri: str) -> str:
 @pytest.mark.parametrize(
     "uri",
     [
-        "holdfast://nothing",
-        "holdfast://session/",
-        "holdfast://session/nope",
-        "holdfast://session/x/y/z/0",
-        "holdfast://session/x/journal/-1",
-        "holdfast://session/x/journal/" + "9" * 700,
-        "holdfast://current/../../etc/passwd",
+        "forestay://nothing",
+        "forestay://session/",
+        "forestay://session/nope",
+        "forestay://session/x/y/z/0",
+        "forestay://session/x/journal/-1",
+        "forestay://session/x/journal/" + "9" * 700,
+        "forestay://current/../../etc/passwd",
         "file:///etc/passwd",
         "",
     ],
@@ -239,7 +239,7 @@ def test_a_bug_while_reading_is_an_answer_and_no_trace(
     def broken(*_: object) -> None:
         raise ValueError("unforeseen")
 
-    monkeypatch.setattr("holdfast.mcp.reading.listed", broken)
+    monkeypatch.setattr("forestay.mcp.resources.listed", broken)
 
     async def act(client: Client) -> None:
         with pytest.raises(MCPError) as caught:

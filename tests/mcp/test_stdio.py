@@ -1,4 +1,4 @@
-"""`holdfast mcp` as agents run it: a process of its own, talked to over its standard streams."""
+"""`forestay mcp` as agents run it: a process of its own, talked to over its standard streams."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from tests.surface.support import Cli, command
+import forestay
+from tests.cli.support import Cli, command
 
 
 class Line:
@@ -81,7 +81,7 @@ def line(cli: Cli) -> Iterator[Line]:
 def test_an_older_client_works_records_and_lets_go(line: Line, cli: Cli) -> None:
     hello = line.shake_hands("2025-06-18")
     assert hello["protocolVersion"] == "2025-06-18"
-    assert hello["serverInfo"]["name"] == "holdfast" and hello["instructions"]
+    assert hello["serverInfo"]["name"] == "forestay" and hello["instructions"]
     session = line.call("start", goal="Add login")["session"]
     assert cli.json("status")["holders"][0]["name"] == "mcp"
     for garbage in (b"not json", b"\xff\xfe\x00", b"[1,2", b'{"jsonrpc":"2.0"}', b""):
@@ -115,8 +115,8 @@ def test_a_stateless_client_needs_no_handshake_and_works_in_the_agent_s_project(
     answer = line.ask("tools/call", name="start", arguments={"goal": "x"}, _meta=meta)["result"]
     assert answer["structuredContent"]["ok"] and answer["resultType"] == "complete"
     assert line.end()[0] == 0
-    with holdfast.open(cwd=str(elsewhere)) as hf:
-        assert len(hf.list()) == 1
+    with forestay.open(cwd=str(elsewhere)) as stay:
+        assert len(stay.list()) == 1
     assert cli.json("list")["sessions"] == []
 
 
@@ -153,7 +153,7 @@ def test_without_the_sdk_it_is_said_how_to_get_it(
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     told = cli("mcp")
-    assert told.code == 1 and "pip install 'holdfast[mcp]'" in told.err
+    assert told.code == 1 and "pip install 'forestay[mcp]'" in told.err
 
 
 def test_what_does_not_go_together_is_refused(cli: Cli) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.layout import threeway
+from forestay.formats import three_way
 from tests.mirror.support import Project
 
 Make = Callable[..., Project]
@@ -18,8 +18,8 @@ Make = Callable[..., Project]
 def make(tmp_path: Path) -> Iterator[Make]:
     made: list[Project] = []
 
-    def project(*layouts: str, git: bool = False) -> Project:
-        made.append(Project(tmp_path, *layouts, git=git))
+    def project(*formats: str, git: bool = False) -> Project:
+        made.append(Project(tmp_path, *formats, git=git))
         return made[-1]
 
     yield project
@@ -31,11 +31,11 @@ def make(tmp_path: Path) -> Iterator[Make]:
 def tries(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     """What was compared to find out which part of an edit says something."""
     found: list[object] = []
-    between = threeway._between
+    between = three_way._between
 
     def counted(*sides: Any) -> Any:
         found.append(sides)
         return between(*sides)
 
-    monkeypatch.setattr(threeway, "_between", counted)
+    monkeypatch.setattr(three_way, "_between", counted)
     return found

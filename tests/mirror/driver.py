@@ -29,17 +29,17 @@ from typing import Any
 
 import yaml
 
-from holdfast import definition
-from holdfast.errors import HoldfastError
-from holdfast.layout.facts import plain
-from holdfast.layout.telling import facts_of
-from holdfast.layout.words import SESSION_WORDS, UNIT_WORDS
-from holdfast.model.plan import Phase, Workflow
-from holdfast.session import Session
+from forestay.api.session import Session
+from forestay.errors import ForestayError
+from forestay.formats.facts import plain
+from forestay.formats.from_state import facts_of
+from forestay.formats.status_words import SESSION_WORDS, UNIT_WORDS
+from forestay.model.plan import Phase, Workflow
+from forestay.plans import yaml_definition
 from tests.mirror.support import AI_SESSION, ID, Project, Ticking, leftovers, swap_in
-from tests.test_phase_machine import Oracle
+from tests.plans.test_phase_machine import Oracle
 
-LAYOUTS = (AI_SESSION, "praxis", "craft", "essay", "orchestrator")
+FORMATS = (AI_SESSION, "praxis", "craft", "essay", "orchestrator")
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 _LONG = "the same beginning " * 230
 _KEPT = 3
@@ -86,12 +86,14 @@ class Thing:
     clean: str = ""
     """The text without its secrets."""
 
-    def forms(self, layout: str) -> list[str]:
+    def forms(self, format_id: str) -> list[str]:
         """How it may stand in the file of a layout."""
         kept = (
-            f"{self.kept}: {self.chosen}" if self.chosen and layout == "orchestrator" else self.kept
+            f"{self.kept}: {self.chosen}"
+            if self.chosen and format_id == "orchestrator"
+            else self.kept
         )
-        if self.file != layout:
+        if self.file != format_id:
             return [kept]
         return [self.text] if self.sure else [self.text, kept, self.clean]
 
@@ -138,19 +140,19 @@ class World:
     def __init__(self, base: Path, seed: int) -> None:
         self.chance = Random(seed)
         self.seed = seed
-        layouts = self.chance.sample(LAYOUTS, self.chance.choice((1, 1, 2, 2, 3, 5)))
+        formats = self.chance.sample(FORMATS, self.chance.choice((1, 1, 2, 2, 3, 5)))
         self.phases: Oracle | None = None
         plan = b""
-        if layouts == ["praxis"]:
+        if formats == ["praxis"]:
             first = self.chance.choice((0, 1))
-            self.phases, plan = Oracle(first, 4), definition.write(workflow(first, 4))
-        places = (each for each in layouts if each != "essay")
+            self.phases, plan = Oracle(first, 4), yaml_definition.write(workflow(first, 4))
+        places = (each for each in formats if each != "essay")
         self.project = Project(base, *places, workflow=plan)
         tick = self.chance.choice((1, 40, 1000, 1000))
         self.ticks = tick == 1000
         self.project.clock = Slow(tick)
         self.session = self.project.again()
-        if "essay" in layouts:  # later: what begins with it has its stages for tasks
+        if "essay" in formats:  # later: what begins with it has its stages for tasks
             self.session.layouts_add("essay")
         self.other = self.project.opened()
         self.things: list[Thing] = []
@@ -179,7 +181,7 @@ class World:
     # -- names and places ----------------------------------------------------------------------
 
     @property
-    def layouts(self) -> list[str]:
+    def formats(self) -> list[str]:
         return [binding.layout for binding in self.session.layouts_list()]
 
     def path(self, file: File) -> Path:
@@ -192,12 +194,14 @@ class World:
             }[file.name]
         return Path(binding.place)
 
-    def file(self, layout: str, name: str = "main") -> File:
-        return next(f for f in self.files if (f.layout, f.name) == (layout, name))
+    def file(self, format_id: str, name: str = "main") -> File:
+        return next(f for f in self.files if (f.layout, f.name) == (format_id, name))
 
-    def broken(self, layout: str) -> File | None:
+    def broken(self, format_id: str) -> File | None:
         """The file of a layout that nobody can read: all of them are left alone then."""
-        return next((f for f in self.files if f.layout == layout and f.damaged is not None), None)
+        return next(
+            (f for f in self.files if f.layout == format_id and f.damaged is not None), None
+        )
 
     def of(self, kind: str, *statuses: str) -> list[Thing]:
         return [t for t in self.things if t.kind == kind and (not statuses or t.status in statuses)]
@@ -258,7 +262,7 @@ class World:
             way = "\n".join(self.said[-40:])
             found = "\n".join(map(repr, more))
             clock = self.project.clock
-            raise Broken(f"{what}: {found}\nseed {self.seed}, {self.layouts}, {clock}\n{way}")
+            raise Broken(f"{what}: {found}\nseed {self.seed}, {self.formats}, {clock}\n{way}")
 
     def told(self) -> dict[str, Any]:
         """What the journal says, by name."""
@@ -356,16 +360,16 @@ class World:
         double = {key for key, count in counted.items() if count != 1 or key not in known}
         self.require(not double, f"{file.layout} {file.name} has keys twice, or again", double)
 
-    def hold_texts(self, layout: str, kind: str, things: list[Thing], found: list[str]) -> None:
+    def hold_texts(self, format_id: str, kind: str, things: list[Thing], found: list[str]) -> None:
         """Each thing stands in a list once, in the words that it has there."""
         left = Counter(found)
         for thing in things:
-            form = next((f for f in thing.forms(layout) if left[f]), None)
-            self.require(form is not None, f"{layout}: not in {kind}", thing, left)
+            form = next((f for f in thing.forms(format_id) if left[f]), None)
+            self.require(form is not None, f"{format_id}: not in {kind}", thing, left)
             assert form is not None
             left[form] -= 1
             thing.sure = thing.sure or form == thing.text
-        self.require(not +left, f"{layout}: too much in {kind}", +left)
+        self.require(not +left, f"{format_id}: too much in {kind}", +left)
 
     def require_quiet(self) -> None:
         """Who looks changes nothing, and there is nothing left to do."""
@@ -375,8 +379,8 @@ class World:
         if self.chance.random() < 0.3:
             count = len(self.project.events())
             again = self.other if self.chance.random() < 0.5 else self.project.home
-            again.reflect(self.session.id, force=True)
-            again.take_up(self.session.id)
+            again.write_files(self.session.id, force=True)
+            again.absorb_file_edits(self.session.id)
             self.require(
                 self.held() == before,
                 "files were written without a reason",
@@ -480,7 +484,7 @@ class World:
             return
         text = goal.replace(found[0], name := f"m{next(self._numbers)}z")
         swap_in(self.path(file), data.replace(found[0].encode(), name.encode()))
-        clean = self.project.home.journal.redacted(text)
+        clean = self.project.home.journal.redact(text)
         self.goal = Thing("goal", text, file.layout, clean=clean)
         self.touched.add("goal")
         self.is_ours = False
@@ -531,7 +535,7 @@ class World:
         for thing in [*self.things, self.goal]:
             if thing.file == file.layout and (not secrets or thing.clean != thing.text):
                 thing.sure = False
-        has_secrets = self.project.home.journal.secrets_in(self.path(file).read_text())
+        has_secrets = self.project.home.journal.find_secrets(self.path(file).read_text())
         for key, (wanted, _) in file.keys.items():
             if keys or has_secrets:
                 file.keys[key] = (wanted, False)
@@ -559,7 +563,7 @@ class World:
             self.say(
                 f"{'other ' if home is self.other else ''}{verb(self, session) or verb.__name__}"
             )
-        except HoldfastError as error:
+        except ForestayError as error:
             self.say(f"{verb.__name__} was refused: {error}")
             session.note("go on")
 
@@ -571,8 +575,8 @@ class World:
 Edit = Callable[[World, File, Any], object]
 BROKEN = b"{ half: [\n\t"
 COMMAND = """
-from holdfast.cli import entry
-from holdfast.clock import Clock
+from forestay.cli.main import entry
+from forestay.base.clock import Clock
 Clock.now = lambda self: {now}
 entry()
 """
@@ -583,8 +587,8 @@ def workflow(base: int, total: int) -> Workflow:
     return Workflow(name="parts", base=base, total=total, phases=phases)
 
 
-def names(layout: str) -> tuple[str, ...]:
-    return ("main", "plan", "log", "index") if layout == "ai-session" else ("main",)
+def names(format_id: str) -> tuple[str, ...]:
+    return ("main", "plan", "log", "index") if format_id == "ai-session" else ("main",)
 
 
 def mark(text: str) -> str:
@@ -642,10 +646,10 @@ def in_lines(chance: Random, text: str) -> bytes:
     return text.replace("\n", ends).encode() + chance.choice((b"", ends.encode()))
 
 
-def stamp(world: World, layout: str) -> str:
-    from holdfast.layout import stamps
+def stamp(world: World, format_id: str) -> str:
+    from forestay.formats import timestamps
 
-    return stamps.write(world.moment())
+    return timestamps.write(world.moment())
 
 
 # -- edits: what they change; something that tells of it, or nothing if there was no place for it --
@@ -671,7 +675,7 @@ def add_key(world: World, file: File, value: Any) -> object:
 
 
 _CLOSED = (
-    *("holdfast", "completed_work", "errors", "by_agent", "phase_timing", "checkpoints"),
+    *("forestay", "completed_work", "errors", "by_agent", "phase_timing", "checkpoints"),
     *("phase_artifacts", "stages", "user_options", "error"),
 )
 """Objects whose keys are names of something, that may be gone when what they tell of is mended, and
@@ -702,10 +706,10 @@ def take_key(world: World, file: File, value: Any) -> object:
 
 
 def is_ahead(world: World, value: Any) -> bool:
-    from holdfast.layout import stamps
+    from forestay.formats import timestamps
 
     times = map(
-        stamps.read, re.findall(r"\d{4}-\d\d-\d\dT[\d:.]+Z", json.dumps(value, default=str))
+        timestamps.read, re.findall(r"\d{4}-\d\d-\d\dT[\d:.]+Z", json.dumps(value, default=str))
     )
     return max((time for time in times if time), default=0) > world.project.clock.now()
 
@@ -720,7 +724,7 @@ def without(value: Any, key: str) -> None:
 
 
 def their(world: World, kind: str, file: File, text: str, **more: Any) -> str:
-    clean = world.project.home.journal.redacted(text)
+    clean = world.project.home.journal.redact(text)
     world.things.append(Thing(kind, text, file.layout, clean=clean, **more))
     return text
 
@@ -883,7 +887,7 @@ def end_agent(world: World, file: File, value: Any) -> object:
 
 def set_goal(world: World, file: File, value: Any) -> object:
     value["goal"] = text = world.words()
-    clean = world.project.home.journal.redacted(text)
+    clean = world.project.home.journal.redact(text)
     world.goal = Thing("goal", text, file.layout, clean=clean)
     world.touched.add("goal")
     return text
@@ -1083,7 +1087,7 @@ def task_add(world: World, session: Session) -> str:
 def some_task(world: World, *statuses: str) -> Thing:
     able = [t for t in world.of("task", *statuses) if t.id]
     if not able:
-        raise HoldfastError("there is no task")
+        raise ForestayError("there is no task")
     return world.chance.choice(able)
 
 
@@ -1121,7 +1125,7 @@ def agent_start(world: World, session: Session) -> str:
 def some_agent(world: World) -> Thing:
     able = [t for t in world.of("agent", "running") if t.id]
     if not able:
-        raise HoldfastError("there is no agent")
+        raise ForestayError("there is no agent")
     return world.chance.choice(able)
 
 
@@ -1250,7 +1254,7 @@ def by_command(world: World, session: Session) -> str:
     kept = text_of(body)
     name = f"task {body['step']}" if kind == "task" else f"{kind} {kept} #1"
     world.add(kind, text, None, name, kept)
-    return f"holdfast {' '.join(words)} {text!r}"
+    return f"forestay {' '.join(words)} {text!r}"
 
 
 def typed(world: World, *words: str) -> Any:
@@ -1260,13 +1264,13 @@ def typed(world: World, *words: str) -> Any:
     done = subprocess.run(
         [sys.executable, "-c", command, *words[:-1], "--session", id, "--json", "--", words[-1]],
         cwd=world.project.folder,
-        env={"HOLDFAST_HOME": str(base / "home"), "PATH": os.environ["PATH"], "HOME": str(base)},
+        env={"FORESTAY_HOME": str(base / "home"), "PATH": os.environ["PATH"], "HOME": str(base)},
         capture_output=True,
         text=True,
     )
     world.require(done.returncode in (0, 2, 4), "a command failed", words, done.stderr)
     if done.returncode:
-        raise HoldfastError(done.stderr)
+        raise ForestayError(done.stderr)
     found = json.loads(done.stdout)["event"]["id"]
     return next(event.body for event in world.project.events() if event.id == found)
 
@@ -1345,24 +1349,24 @@ def read_orchestrator(world: World, value: Any) -> None:
     world.hold_texts("orchestrator", "errors", world.of("error"), errors)
 
 
-def _hold_common(world: World, value: Any, layout: str, decided: list[str]) -> None:
+def _hold_common(world: World, value: Any, format_id: str, decided: list[str]) -> None:
     done = [t for t in world.of("task") if t.status in ("done", "skipped")]
     rest = [t for t in world.of("task") if t.status not in ("done", "skipped")]
     work = [e if isinstance(e, str) else e["task"] for e in value["completed_work"]]
-    world.hold_texts(layout, "completed_work", done, work)
-    world.hold_texts(layout, "pending_tasks", rest, value["pending_tasks"])
-    world.hold_texts(layout, "decisions_made", world.of("decision"), decided)
+    world.hold_texts(format_id, "completed_work", done, work)
+    world.hold_texts(format_id, "pending_tasks", rest, value["pending_tasks"])
+    world.hold_texts(format_id, "decisions_made", world.of("decision"), decided)
     agents = {e["id"]: e["status"] for e in value["agents"]}
-    wanted = {t.text: UNIT_WORDS[layout][t.status] for t in world.of("agent")}
-    world.require(agents == wanted, f"{layout}: agents", agents, wanted)
+    wanted = {t.text: UNIT_WORDS[format_id][t.status] for t in world.of("agent")}
+    world.require(agents == wanted, f"{format_id}: agents", agents, wanted)
     world.require(
-        value["status"] == SESSION_WORDS[layout][world.status], f"{layout}: status", value
+        value["status"] == SESSION_WORDS[format_id][world.status], f"{format_id}: status", value
     )
-    hold_goal(world, layout, value["goal"])
+    hold_goal(world, format_id, value["goal"])
 
 
-def hold_goal(world: World, layout: str, goal: str) -> None:
-    world.require(goal in world.goal.forms(layout), f"{layout}: goal", goal, world.goal)
+def hold_goal(world: World, format_id: str, goal: str) -> None:
+    world.require(goal in world.goal.forms(format_id), f"{format_id}: goal", goal, world.goal)
 
 
 def read_plan(world: World, value: Any) -> None:

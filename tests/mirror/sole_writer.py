@@ -16,8 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from holdfast import definition
-from holdfast.layout import stamps
+from forestay.formats import timestamps
+from forestay.plans import yaml_definition
 from tests.mirror.driver import Broken, Slow, workflow
 from tests.mirror.support import Project, swap_in
 
@@ -29,11 +29,15 @@ class Program:
 
     first, total = 0, 4
 
-    def __init__(self, base: Path, layout: str, seed: int) -> None:
+    def __init__(self, base: Path, format_id: str, seed: int) -> None:
         self.chance = Random(seed)
-        self.layout, self.seed = layout, seed
-        plan = definition.write(workflow(self.first, self.total)) if layout == "praxis" else b""
-        self.project = Project(base, layout, workflow=plan)
+        self.layout, self.seed = format_id, seed
+        plan = (
+            yaml_definition.write(workflow(self.first, self.total))
+            if format_id == "praxis"
+            else b""
+        )
+        self.project = Project(base, format_id, workflow=plan)
         clock = Slow(self.chance.choice((40, 1000)))
         clock.turn(60_000)
         self.project.clock = clock
@@ -43,12 +47,12 @@ class Program:
         self.doc: Doc = json.loads(self.path.read_bytes())
         self.said: list[str] = []
         self.numbers = iter(range(10_000))
-        if layout == "craft":
+        if format_id == "craft":
             self.doc["progress"] = 0.1
             self.save()
 
     def now(self) -> str:
-        return stamps.write(self.project.clock.now(), milliseconds=self.layout == "craft")
+        return timestamps.write(self.project.clock.now(), milliseconds=self.layout == "craft")
 
     def turn(self) -> None:
         """Some changes, each written at once."""
@@ -86,11 +90,11 @@ class Program:
             raise Broken(f"{what}: {more}\nseed {self.seed}, {self.layout}, {how}\n{way}")
 
 
-def native(layout: str, doc: Doc) -> Doc:
+def native(format_id: str, doc: Doc) -> Doc:
     """What a document says, without what nobody but we wrote and what is left empty."""
-    if layout == "praxis":
+    if format_id == "praxis":
         return phases(doc)
-    drop = ("updated_at", "updated", "holdfast", "teleportation", "metadata", "device")
+    drop = ("updated_at", "updated", "forestay", "teleportation", "metadata", "device")
     kept = {k: v for k, v in doc.items() if k not in drop}
     return {k: _full(v) for k, v in kept.items()}
 
@@ -380,9 +384,9 @@ MOVES: dict[str, list[Turn]] = {
 }
 
 
-def walk(base: Path, layout: str, seed: int, turns: int) -> None:
+def walk(base: Path, format_id: str, seed: int, turns: int) -> None:
     base.mkdir(parents=True, exist_ok=True)
-    program = Program(base, layout, seed)
+    program = Program(base, format_id, seed)
     try:
         for _ in range(turns):
             program.turn()

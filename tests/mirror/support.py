@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 import yaml
 
-import holdfast
-from holdfast import exchange
-from holdfast.clock import Clock
-from holdfast.model.event import Body, Event
-from holdfast.session import Session
+import forestay
+from forestay.api.session import Session
+from forestay.base import swap_file
+from forestay.base.clock import Clock
+from forestay.model.event import Body, Event
 from tests.conftest import NOBODY
 
 ID = "login-2026-01-31"
@@ -47,7 +47,7 @@ class Project:
     def __init__(
         self,
         base: Path,
-        *layouts: str,
+        *formats: str,
         git: bool = False,
         home: str = "home",
         workflow: bytes = b"",
@@ -63,10 +63,10 @@ class Project:
         if workflow:
             (self.folder / "parts.yaml").write_bytes(workflow)
             more = {"workflow": "./parts.yaml"}
-        self.session = self.home.start("Add login page", layouts=list(layouts), **more)
+        self.session = self.home.start("Add login page", formats=list(formats), **more)
 
-    def opened(self, home: str = "home", **more: Any) -> holdfast.Holdfast:
-        return holdfast.open(
+    def opened(self, home: str = "home", **more: Any) -> forestay.Forestay:
+        return forestay.open(
             str(self.base / home),
             cwd=str(more.pop("cwd", self.folder)),
             trust_env=False,
@@ -152,7 +152,7 @@ def swap_in(path: Path, data: bytes) -> None:
 
 def around_exchanges(patch: pytest.MonkeyPatch, turn: Callable[[], None]) -> None:
     """Have somebody's turn come right before and right after each exchange of ours."""
-    real = exchange._swap
+    real = swap_file._swap
 
     def swap(aside: str, path: str) -> bool:
         turn()
@@ -160,7 +160,7 @@ def around_exchanges(patch: pytest.MonkeyPatch, turn: Callable[[], None]) -> Non
         turn()
         return was_there
 
-    patch.setattr(exchange, "_swap", swap)
+    patch.setattr(swap_file, "_swap", swap)
 
 
 def everything(folder: Path) -> dict[str, tuple[bytes, int, int]]:
@@ -200,8 +200,8 @@ def as_nobody(base: Path, *, own: bool = True) -> Iterator[None]:
         yield
         return
     # Where only root may read the program, nothing more could be loaded then.
-    for module in pkgutil.walk_packages(holdfast.__path__, "holdfast."):
-        if not module.name.startswith(("holdfast.mcp", "holdfast.testing")):
+    for module in pkgutil.walk_packages(forestay.__path__, "forestay."):
+        if not module.name.startswith(("forestay.mcp", "forestay.testing")):
             import_module(module.name)
     import_module("ctypes")
     if own:

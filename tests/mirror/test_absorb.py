@@ -14,18 +14,19 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast import exchange
-from holdfast.layout import stamps
-from holdfast.model import event as ev
-from holdfast.model.state import Agent
+from forestay.base import swap_file
+from forestay.formats import timestamps
+from forestay.mirror.session_files import mirror_of, write_files
+from forestay.model import event as ev
+from forestay.model.state import Agent
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, Ticking, everything, leftovers, ran, swap_in
 
 ALL = [AI_SESSION, "praxis", "craft", "orchestrator"]
 
 
-def with_tasks(make: Make, layout: str = "orchestrator") -> Project:
-    project = make(layout)
+def with_tasks(make: Make, format_id: str = "orchestrator") -> Project:
+    project = make(format_id)
     for id in ("t1", "t2"):
         project.session.task_add(f"Task {id}", id=id)
     return project
@@ -106,12 +107,12 @@ def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make
     project.session.task_add("More")
     stale["x_his"] = "kept too"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
-    project.again().home.mirror.absorb(project.session.id)
+    mirror_of(project.again().context).absorb(project.session.id)
     project.again().note("next")
     now = project.read()
     assert (now["x_hers"], now["x_his"]) == ({"deep": ["kept"]}, "kept too")
     before = everything(project.folder)
-    project.again().home.reflect(project.session.id, force=True)
+    write_files(project.again().context, project.session.id, force=True)
     assert everything(project.folder) == before
 
 
@@ -130,11 +131,11 @@ def test_a_key_that_was_taken_out_does_not_come_back_with_a_stale_copy(make: Mak
 
 
 @pytest.mark.parametrize("times", [1, 2])
-@pytest.mark.parametrize("layout", ["craft", "orchestrator", "praxis"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator", "praxis"])
 def test_a_key_that_its_owner_takes_out_again_stays_out(
-    make: Make, layout: str, times: int
+    make: Make, format_id: str, times: int
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.session.task_add("First")
     long = {f"line {number}": ["kept"] for number in range(9)}
     for _ in range(times):
@@ -168,9 +169,9 @@ def test_a_key_that_is_taken_out_of_the_index_stays_out(make: Make) -> None:
     assert "x_hers" not in project.index.read_text()
 
 
-@pytest.mark.parametrize("layout", ALL)
-def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ALL)
+def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.task_add("First", id="t1")
     project.session.command("pytest", arguments="-q")
     old = {Path(b.place): Path(b.place).read_bytes() for b in project.session.layouts_list()}
@@ -355,8 +356,8 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
 
 @pytest.mark.parametrize("said", UNSAYABLE)
 def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -> None:
-    layout, change = UNSAYABLE[said]
-    project = make(layout)
+    format_id, change = UNSAYABLE[said]
+    project = make(format_id)
     project.session.decide("Use JWT")
     project.session.agent_start("code-1")
     for n in range(20):  # until no rendering is left that looks like the edited one
@@ -366,7 +367,7 @@ def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -
     (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
     assert edited.residue == said
     assert any(f"not taken up: {said}" in line for line in project.notices)
-    assert f"not taken up: {said}" in project.session.brief(budget=2000).text
+    assert f"not imported: {said}" in project.session.brief(budget=2000).text
 
 
 def test_words_of_a_file_are_told_as_such_before_they_are_taken_up(make: Make) -> None:
@@ -431,8 +432,8 @@ def early(project: Project) -> str:
     return stamped(project).replace("T08", "T07")
 
 
-def keys_of(layout: str) -> tuple[str, str]:
-    return ("started_at", "completed_at") if layout == "craft" else ("started", "completed")
+def keys_of(format_id: str) -> tuple[str, str]:
+    return ("started_at", "completed_at") if format_id == "craft" else ("started", "completed")
 
 
 def agent_in(project: Project) -> Agent:
@@ -448,18 +449,18 @@ def end(project: Project, how: str) -> None:
 
 
 @pytest.mark.req("S2-24", "S4-21")
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("how", ["done", "failed"])
 def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
-    make: Make, layout: str, how: str
+    make: Make, format_id: str, how: str
 ) -> None:
     """Nobody looked while it ran: the file has other times, and the same word."""
-    project = make(layout)
+    project = make(format_id)
     project.session.agent_start("code-1")
     end(project, how)
     before = agent_in(project)
     began, ended = stamped(project), stamped(project)
-    times = dict(zip(keys_of(layout), (began, ended), strict=True))
+    times = dict(zip(keys_of(format_id), (began, ended), strict=True))
     project.edit(lambda v: v["agents"][0].update(times))
     project.session.note("next")
     after = agent_in(project)
@@ -469,12 +470,12 @@ def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
 
 
 @pytest.mark.req("S2-25", "S4-22")
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_a_time_that_someone_puts_right_stays_right(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_a_time_that_someone_puts_right_stays_right(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.agent_start("code-1")
     project.session.agent_done("code-1", result="fine")
-    began, ended = keys_of(layout)
+    began, ended = keys_of(format_id)
     for key, moment in ((ended, stamped(project)), (began, early(project))):
         project.edit(lambda v: v["agents"][0].update({key: moment}))  # noqa: B023
         project.session.note("next")
@@ -482,12 +483,12 @@ def test_a_time_that_someone_puts_right_stays_right(make: Make, layout: str) -> 
     assert (agent_in(project).status, agent_in(project).result) == ("done", "fine")
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_an_agent_is_over_though_it_began_after_its_end(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_an_agent_is_over_though_it_began_after_its_end(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.agent_start("code-1")
     project.session.agent_done("code-1", result="fine")
-    project.edit(lambda v: v["agents"][0].update({keys_of(layout)[0]: stamped(project)}))
+    project.edit(lambda v: v["agents"][0].update({keys_of(format_id)[0]: stamped(project)}))
     project.session.note("next")
     assert (agent_in(project).status, agent_in(project).result) == ("done", "fine")
 
@@ -506,21 +507,21 @@ def test_a_failed_agent_that_was_tried_again_in_vain_has_the_new_error(make: Mak
 
 
 @pytest.mark.parametrize(
-    "layout, over",
+    "format_id, over",
     [
         *(("craft", word) for word in ("completed", "error", "timeout")),
         *(("orchestrator", word) for word in ("complete", "failure")),
     ],
 )
 def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
-    make: Make, layout: str, over: str
+    make: Make, format_id: str, over: str
 ) -> None:
     """What the file says then is nearer to what it said at the first end than to the last."""
-    project = make(layout)
-    running = "running" if layout == "craft" else "in_progress"
+    project = make(format_id)
+    running = "running" if format_id == "craft" else "in_progress"
     project.session.agent_start("code-1", type="code")
     for word in (over, "", running, over):
-        project.edit(partial(_carry_on, project, layout, word))
+        project.edit(partial(_carry_on, project, format_id, word))
         project.session.note("next")
     assert agent_in(project).status == _ENDED[over]
     assert project.session.status()["attention"] == [] and set(left(project)) == {""}
@@ -549,15 +550,15 @@ _ENDED = {"complete": "done", "completed": "done", "timeout": "timed_out"}
 _ENDED |= dict.fromkeys(("error", "failure"), "failed")
 
 
-def _carry_on(project: Project, layout: str, word: str, value: dict[str, Any]) -> None:
+def _carry_on(project: Project, format_id: str, word: str, value: dict[str, Any]) -> None:
     """What a program does that gives an agent another status, or adds a task."""
-    (agent,), ended = value["agents"], keys_of(layout)[1]
-    value["updated_at" if layout == "craft" else "updated"] = stamped(project)
+    (agent,), ended = value["agents"], keys_of(format_id)[1]
+    value["updated_at" if format_id == "craft" else "updated"] = stamped(project)
     if not word:
         value["pending_tasks"].append("Something else")
     elif word in ("running", "in_progress"):
         agent["status"] = word
-        agent.pop(ended) if layout == "orchestrator" else agent.update({ended: None})
+        agent.pop(ended) if format_id == "orchestrator" else agent.update({ended: None})
     else:
         agent |= {"status": word, ended: stamped(project)}
 
@@ -587,12 +588,12 @@ def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make
 
 
 @pytest.mark.parametrize(
-    ("layout", "index"), [("craft", False), ("orchestrator", False), (AI_SESSION, True)]
+    ("format_id", "index"), [("craft", False), ("orchestrator", False), (AI_SESSION, True)]
 )
 def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
-    make: Make, layout: str, index: bool
+    make: Make, format_id: str, index: bool
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.session.note("one")
     place = project.index if index else project.place
     stale = project.read(place)
@@ -603,21 +604,21 @@ def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
 
 
 @pytest.mark.parametrize(
-    ("layout", "verb"),
+    ("format_id", "verb"),
     [
-        *((layout, "fail") for layout in ("craft", "orchestrator", "essay", AI_SESSION)),
-        *((layout, "abandon") for layout in ("craft", "essay", AI_SESSION)),
+        *((format_id, "fail") for format_id in ("craft", "orchestrator", "essay", AI_SESSION)),
+        *((format_id, "abandon") for format_id in ("craft", "essay", AI_SESSION)),
     ],
 )
-def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, layout: str, verb: str) -> None:
-    project = make(layout)
+def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, format_id: str, verb: str) -> None:
+    project = make(format_id)
     getattr(project.session, verb)(because="no way")
 
     def go_on(doc: Any) -> None:
-        entry = doc["active_features"][0] if layout == AI_SESSION else doc
-        entry["status"] = "active" if layout == AI_SESSION else "in_progress"
+        entry = doc["active_features"][0] if format_id == AI_SESSION else doc
+        entry["status"] = "active" if format_id == AI_SESSION else "in_progress"
 
-    project.edit(go_on, project.index if layout == AI_SESSION else None)
+    project.edit(go_on, project.index if format_id == AI_SESSION else None)
     project.session.note("on")
     assert project.session.status()["status"] == "active"
 
@@ -632,18 +633,18 @@ def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> No
 
 
 @pytest.mark.parametrize(
-    ("layout", "stamp", "start"),
+    ("format_id", "stamp", "start"),
     [("craft", "updated_at", "started_at"), ("orchestrator", "updated", "started")],
 )
 def test_who_begins_an_agent_anew_after_its_end_is_heard(
-    make: Make, layout: str, stamp: str, start: str
+    make: Make, format_id: str, stamp: str, start: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.session.agent_start("a-1", type="code", task="Part")
     project.session.agent_progress("a-1", 0.5)
     before = project.read()["agents"][0]
     project.session.agent_done("a-1")
-    doc, now = project.read(), stamps.write(project.clock.now())
+    doc, now = project.read(), timestamps.write(project.clock.now())
     anew = doc | {"agents": [before | {start: now}], stamp: now}
     swap_in(project.place, json.dumps(anew).encode())
     project.session.note("on")
@@ -657,16 +658,16 @@ def test_who_begins_an_agent_anew_after_its_end_is_heard(
 
 
 @pytest.mark.parametrize(
-    ("layout", "stamp"), [("craft", "updated_at"), ("orchestrator", "updated")]
+    ("format_id", "stamp"), [("craft", "updated_at"), ("orchestrator", "updated")]
 )
 def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
-    make: Make, layout: str, stamp: str
+    make: Make, format_id: str, stamp: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     held = project.read() | {"pending_tasks": ["Theirs"]}
 
     def save() -> None:
-        held[stamp] = stamps.write(project.clock.now())
+        held[stamp] = timestamps.write(project.clock.now())
         swap_in(project.place, json.dumps(held, indent=2).encode())
 
     save()
@@ -677,15 +678,15 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
     assert project.kinds() == known == ["foreign.edited", "step.added"]
 
 
-@pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
+@pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 @pytest.mark.parametrize("change", ["task_done", "rename"])
 def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
-    make: Make, layout: str, stamp: str, change: str
+    make: Make, format_id: str, stamp: str, change: str
 ) -> None:
-    project = with_tasks(make, layout)
+    project = with_tasks(make, format_id)
     held = project.read()
     getattr(project.session, change)("t1")
-    held[stamp] = stamps.write(project.clock.now())
+    held[stamp] = timestamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     before = project.session.status()
     project.session.note("next")
@@ -697,7 +698,7 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
 
 
 @pytest.mark.parametrize(
-    ("layout", "stamp", "change", "subject", "word"),
+    ("format_id", "stamp", "change", "subject", "word"),
     [
         ("craft", "updated_at", "agent_done", ("agent", "t2"), "done"),
         ("orchestrator", "updated", "agent_done", ("agent", "t2"), "done"),
@@ -706,29 +707,29 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
     ],
 )
 def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
-    make: Make, layout: str, stamp: str, change: str, subject: tuple[str, str], word: str
+    make: Make, format_id: str, stamp: str, change: str, subject: tuple[str, str], word: str
 ) -> None:
-    project = with_tasks(make, layout)
-    project.session.task_start("stage-1" if layout == "essay" else "t1")
+    project = with_tasks(make, format_id)
+    project.session.task_start("stage-1" if format_id == "essay" else "t1")
     project.session.agent_start("t2", type="code")
     held = project.read()
     getattr(project.session, change)(subject[1])
-    held[stamp] = stamps.write(project.clock.now())
+    held[stamp] = timestamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     project.session.note("next")
     assert getattr(project.session.state().rows.get(*subject), "status", "") == word
 
 
-@pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
+@pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
-    make: Make, layout: str, stamp: str
+    make: Make, format_id: str, stamp: str
 ) -> None:
-    project = with_tasks(make, layout)
+    project = with_tasks(make, format_id)
     held = project.read()
     project.session.task_done("t1")
 
     def save() -> None:
-        held[stamp] = stamps.write(project.clock.now())
+        held[stamp] = timestamps.write(project.clock.now())
         swap_in(project.place, json.dumps(held, indent=2).encode())
         project.session.note("next")
 
@@ -741,17 +742,17 @@ def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
     assert [row.status for row in rows] == ["done", "done", "pending"]
 
 
-@pytest.mark.parametrize("layout, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
+@pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
 def test_a_program_that_holds_an_old_goal_does_not_take_back_that_of_another(
-    make: Make, layout: str, stamp: str
+    make: Make, format_id: str, stamp: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     one, other = project.read(), project.read()
     for held, change in (
         (one, {"goal": "Add a logout page"}),
         (other, {"pending_tasks": ["Test"]}),
     ):
-        held |= {**change, stamp: stamps.write(project.clock.now())}
+        held |= {**change, stamp: timestamps.write(project.clock.now())}
         swap_in(project.place, json.dumps(held, indent=2).encode())
         project.session.note("next")
     assert project.session.status()["goal"] == project.read()["goal"] == "Add a logout page"
@@ -801,7 +802,7 @@ def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> N
     assert (found["Task two"], found["Another"]) == ("running", "done")
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize(
     "title, found",
     [
@@ -810,9 +811,9 @@ def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> N
     ],
 )
 def test_a_task_in_the_place_of_one_at_work_is_at_work_only_if_it_is_the_same(
-    make: Make, layout: str, title: str, found: dict[str, str]
+    make: Make, format_id: str, title: str, found: dict[str, str]
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.session.task_add("Task", id="t")
     project.session.task_start("t")
     project.edit(lambda value: value.update(pending_tasks=[title]))
@@ -846,7 +847,7 @@ def test_absorbing_alone_writes_no_file(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Write docs"))
     before = everything(project.folder)
-    project.home.take_up(project.session.id)
+    project.home.absorb_file_edits(project.session.id)
     assert "Write docs" in project.titles() and everything(project.folder) == before
 
 
@@ -909,12 +910,12 @@ def in_file(project: Project) -> list[tuple[str, str]]:
     return sorted((d[what], d[because]) for d in project.read()["decisions_made"])
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_decisions_of_one_moment_are_not_recorded_again(
-    make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, format_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Ticking, "now", lambda clock: 1_800_000_000_000)
-    project = make(layout)
+    project = make(format_id)
     for number in range(3):
         project.session.decide(f"Ours {number}", because="so")
     for number in range(3):
@@ -947,14 +948,14 @@ def test_the_second_of_two_decisions_of_one_moment_is_not_the_first_in_other_wor
     assert left(project) == ["decisions: Keep sessions in a store was taken out"]
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_a_decision_that_someone_changes_is_the_same_one(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_a_decision_that_someone_changes_is_the_same_one(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.decide("Use a file", because="it is simple")
     project.session.decide("Use it for all of them", because="one is enough")
     for what, because in (("Use a file", "fast"), ("Use a table", "fast"), ("Use two", "safe")):
         words = {"context": what, "reasoning": because}
-        words = words if layout == "craft" else {"decision": what, "rationale": because}
+        words = words if format_id == "craft" else {"decision": what, "rationale": because}
         project.edit(partial(_reword, words))
         project.session.note("next")
         assert decided(project) == in_file(project)
@@ -980,21 +981,21 @@ def left(project: Project) -> list[str]:
     return [body.residue for body in project.edits() if isinstance(body, ev.ForeignEdited)]
 
 
-def replaced(layout: str, what: str) -> Callable[[Any], None]:
+def replaced(format_id: str, what: str) -> Callable[[Any], None]:
     """An edit that takes the first decision out and adds another one of the same time."""
 
     def act(value: Any) -> None:
         gone = value["decisions_made"].pop(0)
-        key = "context" if layout == "craft" else "decision"
+        key = "context" if format_id == "craft" else "decision"
         value["decisions_made"].append({**gone, key: what})
 
     return act
 
 
-@pytest.mark.parametrize("layout", ["orchestrator", "craft"])
+@pytest.mark.parametrize("format_id", ["orchestrator", "craft"])
 @pytest.mark.parametrize("chosen", ["", "b"])
 def test_a_decision_that_is_reworded_in_one_file_is_so_in_the_other(
-    make: Make, layout: str, chosen: str
+    make: Make, format_id: str, chosen: str
 ) -> None:
     """One of them keeps whole seconds."""
     project = make("orchestrator", "craft")
@@ -1010,7 +1011,7 @@ def test_a_decision_that_is_reworded_in_one_file_is_so_in_the_other(
             json.dumps(doc["decisions_made"]).replace("this", "that")
         )
 
-    project.edit(reword, places[layout])
+    project.edit(reword, places[format_id])
     project.session.note("next")
     (one,) = project.read(places["orchestrator"])["decisions_made"]
     (other,) = project.read(places["craft"])["decisions_made"]
@@ -1019,13 +1020,13 @@ def test_a_decision_that_is_reworded_in_one_file_is_so_in_the_other(
     assert other["chosen"] == (chosen or "Use that store")
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_another_decision_of_the_same_time_is_not_the_one_that_went(
-    make: Make, layout: str
+    make: Make, format_id: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.session.decide("Keep the session in a cookie", because="so")
-    project.edit(replaced(layout, "Deploy on Friday"))
+    project.edit(replaced(format_id, "Deploy on Friday"))
     project.session.note("next")
     both = [("Deploy on Friday", "so"), ("Keep the session in a cookie", "so")]
     assert decided(project) == in_file(project) == both
@@ -1041,16 +1042,16 @@ def test_secrets_make_no_decision_another_one_in_other_words(make: Make) -> None
     assert [what for what, _ in decided(project)] == both
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_a_decision_that_may_have_been_reworded_is_told_and_one_that_was_is_not(
-    make: Make, layout: str
+    make: Make, format_id: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.session.decide("Keep the session in a cookie", because="so")
-    project.edit(replaced(layout, "Keep the session in a signed cookie"))
+    project.edit(replaced(format_id, "Keep the session in a signed cookie"))
     project.session.note("next")
     assert left(project) == [""]
-    project.edit(replaced(layout, "Keep tokens"))
+    project.edit(replaced(format_id, "Keep tokens"))
     project.session.note("next")
     assert decided(project) == in_file(project) == [("Keep tokens", "so")]
     was = "Keep the session in a signed cookie"
@@ -1107,7 +1108,7 @@ def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layout", "stamp"),
+    ("format_id", "stamp"),
     [
         ("craft", "updated_at"),
         ("praxis", "updated_at"),
@@ -1116,9 +1117,9 @@ def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
     ],
 )
 def test_a_key_comes_and_goes_as_often_as_its_owner_says(
-    make: Make, layout: str, stamp: str
+    make: Make, format_id: str, stamp: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
 
     def put(doc: Any) -> None:
         doc["mine"] = "waits for the review"
@@ -1134,12 +1135,12 @@ def test_a_key_comes_and_goes_as_often_as_its_owner_says(
 
 
 def _add_stamp(key: str, at: int, doc: Any) -> None:
-    doc[key] = stamps.write(at)
+    doc[key] = timestamps.write(at)
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_a_task_that_is_ended_in_more_words_is_no_other(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_a_task_that_is_ended_in_more_words_is_no_other(make: Make, format_id: str) -> None:
+    project = make(format_id)
     for title in ("Design", "Build"):
         project.session.task_add(title)
 
@@ -1174,9 +1175,9 @@ def test_a_task_that_only_begins_alike_or_goes_on_is_another(make: Make, title: 
 SECRET = "ghp_" + "a1B2c3D4e5" * 4
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, format_id: str) -> None:
+    project = make(format_id)
     title = f"Rotate {SECRET} today"
     project.edit(lambda v: v["pending_tasks"].append(title))
     for number in range(3):
@@ -1189,7 +1190,7 @@ def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, layout
     with project.home.store.view(project.session.id) as view:
         assert SECRET not in str([e.body for e in project.home.journal.events(view)])
     (binding,) = project.session.layouts_list()
-    kept = project.home.store.bound.said(binding, project.place.name)
+    kept = project.home.store.machine.bindings.said(binding, project.place.name)
     assert kept and not any(SECRET.encode() in data for data in kept)
 
 
@@ -1248,8 +1249,8 @@ LISTS: dict[str, tuple[str, dict[str, Any]]] = {
 def test_what_could_not_be_kept_whole_is_not_said_once_more(
     make: Make, what: str, text: str
 ) -> None:
-    layout, ((key, element),) = LISTS[what][0], LISTS[what][1].items()
-    project = make(layout)
+    format_id, ((key, element),) = LISTS[what][0], LISTS[what][1].items()
+    project = make(format_id)
     theirs = {name: text if each is ... else each for name, each in element.items()}
     project.edit(lambda v: v[key].append(theirs))
     project.session.note("one")
@@ -1338,12 +1339,12 @@ def test_a_task_that_could_not_be_kept_whole_is_the_same_when_others_change_it(
     assert (step.status, step.outcome) == ("done", "better")
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
 def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
-    make: Make, text: str, layout: str
+    make: Make, text: str, format_id: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.edit(lambda v: v["pending_tasks"].append(text))
     project.session.note("one")
     project.session.task_start(project.session.task_list()[0].id)
@@ -1352,7 +1353,7 @@ def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
         act()
         before = project.place.read_bytes()
         assert b'"running"' in before
-    project.again().home.reflect(project.session.id, force=True)
+    write_files(project.again().context, project.session.id, force=True)
     assert project.place.read_bytes() == before
 
 
@@ -1425,7 +1426,7 @@ def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Mak
 
 
 def test_the_work_stays_in_its_phase_when_a_file_names_another_workflow(make: Make) -> None:
-    session = make().home.start("Ship it", workflow="spec-execution", layouts=["praxis"])
+    session = make().home.start("Ship it", workflow="spec-execution", formats=["praxis"])
     session.phase_done(0, override=True, because="seen to")
     path = Path(session.layouts_list()[0].place)
     said = json.loads(path.read_text())
@@ -1440,7 +1441,7 @@ def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
     project = make("praxis")
     project.session.error("no network")
     assert project.read()["lifecycle"]["last_error"] == "no network"
-    assert project.read()["holdfast"]["facts"] == {"in": {"status": {"was": "failed"}}}
+    assert project.read()["forestay"]["facts"] == {"in": {"status": {"was": "failed"}}}
 
 
 def test_an_empty_text_stays_empty(make: Make) -> None:
@@ -1487,15 +1488,15 @@ def test_files_that_a_task_made_before_it_is_done_stay(make: Make) -> None:
     assert project.read(plan)["phases"][0]["tasks"][0]["artifacts"] == ["b.md"]
 
 
-@pytest.mark.parametrize("layout", ALL)
-def test_writing_again_with_nothing_new_touches_no_file(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ALL)
+def test_writing_again_with_nothing_new_touches_no_file(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.task_add("First", id="t1")
     project.session.command("pytest")
     before = everything(project.folder)
-    project.home.reflect(project.session.id, force=True)
+    project.home.write_files(project.session.id, force=True)
     project.again()
-    project.home.reflect(project.session.id, force=True)
+    project.home.write_files(project.session.id, force=True)
     assert everything(project.folder) == before
 
 
@@ -1526,7 +1527,7 @@ def test_an_edit_in_the_very_moment_of_writing_is_not_lost(
 
 def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> list[int]:
     done: list[int] = []
-    real = exchange._swap
+    real = swap_file._swap
 
     def swap(aside: str, path: str) -> bool:
         if done:
@@ -1539,17 +1540,17 @@ def _exchange_with(project: Project, patch: pytest.MonkeyPatch, moment: str) -> 
         project.edit(lambda v: v["pending_tasks"].append("Theirs"))
         return made
 
-    patch.setattr(exchange, "_swap", swap)
+    patch.setattr(swap_file, "_swap", swap)
     return done
 
 
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
-@pytest.mark.parametrize("layout", ["orchestrator", "craft", "essay"])
+@pytest.mark.parametrize("format_id", ["orchestrator", "craft", "essay"])
 def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
-    make: Make, monkeypatch: pytest.MonkeyPatch, layout: str, dies: bool
+    make: Make, monkeypatch: pytest.MonkeyPatch, format_id: str, dies: bool
 ) -> None:
-    project = make(layout)
-    real = exchange._swap
+    project = make(format_id)
+    real = swap_file._swap
     done: list[int] = []
 
     def swap(aside: str, path: str) -> bool:
@@ -1562,7 +1563,7 @@ def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
             raise KeyboardInterrupt
         return was_there
 
-    monkeypatch.setattr(exchange, "_swap", swap)
+    monkeypatch.setattr(swap_file, "_swap", swap)
     with suppress(KeyboardInterrupt):
         project.session.task_add("Ours")
     project.again().note("next")
@@ -1574,7 +1575,7 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = with_tasks(make)
-    real = exchange._swap
+    real = swap_file._swap
     done: list[int] = []
 
     def swap(aside: str, path: str) -> bool:
@@ -1583,7 +1584,7 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
             swap_in(project.place, b"{ half a fi")
         return real(aside, path)
 
-    monkeypatch.setattr(exchange, "_swap", swap)
+    monkeypatch.setattr(swap_file, "_swap", swap)
     project.session.note("next")
     assert project.place.read_bytes() == b"{ half a fi" and project.suspended
     project.session.note("after that")
@@ -1593,7 +1594,7 @@ def test_garbage_in_the_very_moment_of_writing_is_put_back(
 def test_no_swap_on_this_system_still_keeps_what_was_there(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(exchange, "_swap_names", lambda a, b: False)
+    monkeypatch.setattr(swap_file, "_swap_names", lambda a, b: False)
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
     project.session.note("next")
@@ -1621,7 +1622,7 @@ def test_reading_writes_nothing(make: Make) -> None:
 
 def home_rows(project: Project) -> dict[str, list[Any]]:
     tables = ("session", "event", "row", "binding", "rendering", "holder")
-    return {t: project.home.store.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
+    return {t: project.home.store.database.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
 
 
 def test_what_is_pending_can_be_asked_for(make: Make) -> None:
@@ -1692,7 +1693,7 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
     project = make("craft")
 
     def write(status: str) -> None:
-        moment = stamps.write(project.clock.now(), milliseconds=True)
+        moment = timestamps.write(project.clock.now(), milliseconds=True)
         project.edit(lambda v: v.update(device="MacBook Pro", status=status, updated_at=moment))
         project.notices.clear()
         project.session.note("heard")
@@ -1707,9 +1708,9 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
     assert not any("not taken up" in line for line in project.notices)
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_a_heading_is_no_task_and_a_task_may_be_called_like_it(make: Make, layout: str) -> None:
-    project = make(AI_SESSION, layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_a_heading_is_no_task_and_a_task_may_be_called_like_it(make: Make, format_id: str) -> None:
+    project = make(AI_SESSION, format_id)
     (place,) = project.folder.glob(".c*/**/*.json")
     phases = [{"phase_id": "p1", "name": "Build", "tasks": [_task("t1", "pending")]}]
     plan = project.ai("implementation-plan.yaml")

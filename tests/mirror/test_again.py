@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.layout.document import Speller, fresh
-from holdfast.session import Session
-from holdfast.store.bound import KEPT, Binding, Bound
+from forestay.api.session import Session
+from forestay.formats.text.document import Speller, fresh
+from forestay.store.machine.bindings import KEPT, Binding, Bindings
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
 UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
-LAYOUTS = (AI_SESSION, f"craft:{UUID}", "orchestrator", f"praxis:{UUID}")
+FORMATS = (AI_SESSION, f"craft:{UUID}", "orchestrator", f"praxis:{UUID}")
 
 ACTS: dict[str, Callable[[Session, int], object]] = {
     "task": lambda s, n: s.task_add(f"Task {n}", id=f"t{n}"),
@@ -24,7 +24,7 @@ ACTS: dict[str, Callable[[Session, int], object]] = {
     "agent": lambda s, n: s.agent_start(f"code-{n}", type="code", task="Part"),
     "ended": lambda s, n: s.agent_done(f"code-{n - 1}", result="fine"),
     "decision": lambda s, n: s.decide(f"Take {n}", because="small"),
-    "file": lambda s, n: s.file(f"{s.home.workspace.tree.root}/gone.py", action="deleted"),
+    "file": lambda s, n: s.file(f"{s.context.workspace.tree.root}/gone.py", action="deleted"),
     "error": lambda s, n: s.error(f"broken {n}"),
     "resumed": lambda s, n: s.resume(),
     "paused": lambda s, n: (s.pause(), s.resume()),
@@ -38,7 +38,7 @@ def bytes_of(project: Project) -> dict[str, bytes]:
 
 
 def test_files_are_those_that_a_fresh_process_would_write(make: Make) -> None:
-    project = make(*LAYOUTS)
+    project = make(*FORMATS)
     for number, act in enumerate(list(ACTS.values()) * 3):
         act(project.session, number)
         before = bytes_of(project)
@@ -50,7 +50,7 @@ def test_files_are_those_that_a_fresh_process_would_write(make: Make) -> None:
 
 
 def test_one_process_and_many_write_the_same(tmp_path_factory: pytest.TempPathFactory) -> None:
-    projects = [Project(tmp_path_factory.mktemp(name), *LAYOUTS) for name in ("one", "many")]
+    projects = [Project(tmp_path_factory.mktemp(name), *FORMATS) for name in ("one", "many")]
     for project in projects:
         for number, act in enumerate(list(ACTS.values()) * 2):
             act(project.session, number)
@@ -90,18 +90,18 @@ def test_two_places_in_one_folder_are_both_kept_up_to_date(make: Make) -> None:
 # -- what is remembered ------------------------------------------------------------------------
 
 
-def remembered(bound: Bound, binding: Binding, *versions: bytes) -> None:
+def remembered(bound: Bindings, binding: Binding, *versions: bytes) -> None:
     for data in versions:
         bound.rendered([(binding, [("f", data.hex()[:64], len(data), data)], 1)])
 
 
 @pytest.fixture
-def bound(make: Make) -> tuple[Bound, Binding]:
+def bound(make: Make) -> tuple[Bindings, Binding]:
     project = make("craft")
-    return project.home.store.bound, project.home.store.bound.bindings()[0]
+    return project.home.store.machine.bindings, project.home.store.machine.bindings.bindings()[0]
 
 
-def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bound, Binding]) -> None:
+def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
     text = b"start " * 100 + b"%d" + b" end" * 100
     versions = [text % (number**5) for number in range(3 * KEPT)]
@@ -114,11 +114,11 @@ def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bound, Bindin
     assert len(store.renderings(binding)["f"]) <= 3 * KEPT
 
 
-def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bound, Binding]) -> None:
+def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
     remembered(store, binding, b"one " * 50, b"one " * 49 + b"two")
-    store._store.write(lambda connection: connection.execute("DELETE FROM rendering"))
-    other = Bound(store._store)
+    store._tables.write(lambda connection: connection.execute("DELETE FROM rendering"))
+    other = Bindings(store._tables)
     remembered(other, binding, b"another " * 50)
     remembered(store, binding, b"one " * 50)
     assert store.said(binding, "f") == [b"one " * 50, b"another " * 50]
@@ -145,13 +145,13 @@ def test_what_the_quick_way_would_change_is_left_to_the_other(odd: object) -> No
     assert Speller("json").spelled({"a": odd}) is None
 
 
-def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bound, Binding]) -> None:
+def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
     assert store.said_last(binding, "f") == b""
     for data in (b"one " * 50, b"one " * 49 + b"two", b"", b"three"):
         remembered(store, binding, data)
         assert store.said_last(binding, "f") == data
-        assert Bound(store._store).said_last(binding, "f") == data
+        assert Bindings(store._tables).said_last(binding, "f") == data
 
 
 def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) -> None:
@@ -162,7 +162,7 @@ def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) 
     project.place.write_text(json.dumps(value))
     for number in range(3):
         project.again().note(f"note {number}")
-        binding = project.home.store.bound.bindings()[0]
-        kept = project.home.store.bound.said(binding, project.place.name)
+        binding = project.home.store.machine.bindings.bindings()[0]
+        kept = project.home.store.machine.bindings.said(binding, project.place.name)
         assert kept and not any(secret.encode() in data for data in kept)
         assert secret in project.place.read_text()

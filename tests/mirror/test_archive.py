@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import compat, files, remedy
-from holdfast.errors import HoldfastError, NoSession, Refused
-from holdfast.session import Session
+from forestay import compat
+from forestay.api.session import Session
+from forestay.base import files
+from forestay.errors import ForestayError, NoSession, Refused
+from forestay.health import format_checks
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
@@ -66,7 +68,7 @@ def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
 def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
     project = make("orchestrator")
     current(project).unlink()
-    project.home.reflect(project.session.id, force=True)
+    project.home.write_files(project.session.id, force=True)
     assert current(project).exists()
 
 
@@ -104,7 +106,7 @@ def test_a_new_session_sends_the_current_one_to_the_archive(make: Make) -> None:
     project = make("orchestrator")
     first = project.read()["session_id"]
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
-    second = project.home.start("another", layouts=["orchestrator"])
+    second = project.home.start("another", formats=["orchestrator"])
     assert json.loads(current(project).read_text())["goal"] == "another"
     assert [path.name for path in archived(project)] == [f"{first}.json"]
     assert "Theirs" in project.titles(), "what was written last is not archived unseen"
@@ -124,7 +126,7 @@ def test_a_reopened_session_gets_its_place_back(make: Make) -> None:
 def test_a_reopened_session_does_not_push_another_out(make: Make) -> None:
     project = make("orchestrator")
     project.session.complete()
-    project.home.start("another", layouts=["orchestrator"])
+    project.home.start("another", formats=["orchestrator"])
     project.session.reopen("more to do")
     assert json.loads(current(project).read_text())["goal"] == "another"
     assert project.read()["status"] == "in_progress" and project.place in archived(project)
@@ -146,8 +148,8 @@ def test_an_archive_of_someone_else_is_not_written_over(make: Make) -> None:
 def test_a_broken_current_file_is_not_pushed_out(make: Make) -> None:
     project = make("orchestrator")
     current(project).write_text("{ half")
-    with pytest.raises(HoldfastError, match="another session is here"):
-        project.home.start("another", layouts=["orchestrator"])
+    with pytest.raises(ForestayError, match="another session is here"):
+        project.home.start("another", formats=["orchestrator"])
     assert current(project).read_text() == "{ half"
     assert [row["goal"] for row in project.home.list()] == ["Add login page"], "nothing was begun"
 
@@ -226,8 +228,11 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
     assert project.place == kept and project.suspended == ""
     (binding,) = project.home.mirror.bindings()
     assert binding.place == str(current(project)), "who only looks notes nothing"
-    remedy.mend(project.home)
-    assert remedy.advice(project.home) == [] and current(project).exists() is begins_another
+    format_checks.mend(project.home.context)
+    assert (
+        format_checks.advice(project.home.context) == []
+        and current(project).exists() is begins_another
+    )
     assert project.session.status()["status"] == "completed"
 
 
@@ -235,15 +240,15 @@ def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make:
     project = make("orchestrator")
     begin_theirs(project)
     project.session.note("seen")
-    (told,) = remedy.advice(project.home)
-    assert told.fix == f"make it one of ours: holdfast adopt {current(project)}"
+    (told,) = format_checks.advice(project.home.context)
+    assert told.fix == f"make it one of ours: forestay adopt {current(project)}"
     project.home.adopt(str(current(project)))
-    assert remedy.advice(project.home) == [] and len(archived(project)) == 1
+    assert format_checks.advice(project.home.context) == [] and len(archived(project)) == 1
 
 
 def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
     project = make("orchestrator")
-    project.home.start("another", layouts=["orchestrator"])
+    project.home.start("another", formats=["orchestrator"])
     (kept,) = archived(project)
     assert project.notices == [f"the session before is archived: {kept}"]
     begin_theirs(project)
@@ -256,7 +261,7 @@ def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: 
     project = make("orchestrator")
     theirs = begin_theirs(project)
     with pytest.raises(Refused, match="already exists"):
-        project.home.start("another", layouts=["orchestrator"])
+        project.home.start("another", formats=["orchestrator"])
     assert [row["goal"] for row in project.home.list()] == ["Add login page"]
     assert current(project).read_bytes() == theirs and archived(project) == []
 
@@ -265,7 +270,7 @@ def test_a_session_whose_folder_is_gone_makes_room_for_another(make: Make) -> No
     project = make("orchestrator")
     project.session.task_add("still known")
     shutil.rmtree(current(project).parent)
-    project.home.start("another", layouts=["orchestrator"])
+    project.home.start("another", formats=["orchestrator"])
     assert json.loads(current(project).read_text())["goal"] == "another"
     assert [path == project.place for path in archived(project)] == [True]
     assert project.read()["pending_tasks"] == ["still known"]
@@ -276,8 +281,8 @@ def test_a_session_that_cannot_be_put_away_keeps_another_from_being_begun(make: 
     target = project.folder / HISTORY / f"{project.read()['session_id']}.json"
     target.parent.mkdir()
     target.write_text("theirs")
-    with pytest.raises(HoldfastError, match="in the archive already"):
-        project.home.start("another", layouts=["orchestrator"])
+    with pytest.raises(ForestayError, match="in the archive already"):
+        project.home.start("another", formats=["orchestrator"])
     assert [row["goal"] for row in project.home.list()] == ["Add login page"]
     assert target.read_text() == "theirs" and project.place == current(project)
 
@@ -328,7 +333,7 @@ def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_
     make: Make,
 ) -> None:
     project = make("orchestrator")
-    project.home.start("another", layouts=["orchestrator"]).complete()
+    project.home.start("another", formats=["orchestrator"]).complete()
     stale = project.place
     value = project.read() | {"status": "in_progress", "pending_tasks": ["Theirs"]}
     current(project).write_text(json.dumps(value, indent=2))
@@ -343,7 +348,7 @@ def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_
 @pytest.mark.req("X4-1")
 def test_a_session_that_another_program_takes_out_over_ours_puts_that_one_away(make: Make) -> None:
     project = make("orchestrator")
-    ours = project.home.start("another", layouts=["orchestrator"])
+    ours = project.home.start("another", formats=["orchestrator"])
     ours.task_add("of the other")
     value = project.read() | {"pending_tasks": ["Theirs"]}
     current(project).write_text(json.dumps(value, indent=2))
@@ -398,13 +403,13 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
     project.session.complete()
     assert json.loads(current(project).read_text())["status"] == "complete"
     assert str(history) in project.suspended
-    assert [a.code for a in remedy.advice(project.home)] == ["layout-suspended"]
+    assert [a.code for a in format_checks.advice(project.home.context)] == ["layout-suspended"]
     started = len(project.home.list(all=True))
     with pytest.raises(Refused, match=str(history) if "link" in kind else "is here"):
-        project.home.start("Another", layouts=["orchestrator"])
+        project.home.start("Another", formats=["orchestrator"])
     assert len(project.home.list(all=True)) == started, "nothing was begun that has no place"
     history.unlink()
-    assert remedy.mend(project.home) == [
+    assert format_checks.mend(project.home.context) == [
         f"brought the orchestrator files of session {before.id} up to date"
     ]
     assert not current(project).exists() and len(archived(project)) == 1
@@ -414,26 +419,26 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
 # -- cut off at the end ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", ["ai-session", "praxis", "craft", "orchestrator", "essay"])
+@pytest.mark.parametrize("format_id", ["ai-session", "praxis", "craft", "orchestrator", "essay"])
 def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
-    make: Make, layout: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, format_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make()
-    root = str(project.folder / "essay") if layout == "essay" else ""
-    place = Path(project.session.layouts_add(layout, root=root).place)
+    root = str(project.folder / "essay") if format_id == "essay" else ""
+    place = Path(project.session.layouts_add(format_id, root=root).place)
     before = place.read_bytes()
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.mirror.Mirror.write", lambda *_, **__: [])
+        patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
         project.session.complete()
     project.again()
     assert place.read_bytes() == before and "not written to the end" in project.suspended
-    assert [a.code for a in remedy.advice(project.home)] == ["layout-suspended"]
-    remedy.mend(project.home)
-    assert not project.suspended and remedy.advice(project.home) == []
+    assert [a.code for a in format_checks.advice(project.home.context)] == ["layout-suspended"]
+    format_checks.mend(project.home.context)
+    assert not project.suspended and format_checks.advice(project.home.context) == []
     (binding,) = project.session.layouts_list()
     parts = [Path(binding.place), *place.parent.parent.glob("active-features.yaml")]
     assert any("complete" in path.read_text() for path in parts)
-    assert place.exists() == (layout != "orchestrator")
+    assert place.exists() == (format_id != "orchestrator")
 
 
 def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
@@ -441,11 +446,11 @@ def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
 ) -> None:
     project = make("orchestrator")
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.mirror.Mirror.write", lambda *_, **__: [])
+        patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
         project.session.complete()
     project.edit(lambda value: value.update(theirs="kept", status="complete"))
     assert "not written to the end" in project.suspended
-    remedy.mend(project.home)
+    format_checks.mend(project.home.context)
     assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
 
 
@@ -457,7 +462,7 @@ def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_
     project.edit(lambda value: value.update(status="complete"), theirs)
     with pytest.raises(Refused):
         project.session.pause()
-    assert remedy.advice(project.home) == []
+    assert format_checks.advice(project.home.context) == []
     assert project.read(craft)["status"] == "completed"
     assert not theirs.exists() and len(archived(project)) == 1
 
@@ -477,7 +482,7 @@ def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
 ) -> None:
     project = make("orchestrator")
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.mirror.Mirror.write", lambda *_, **__: [])
+        patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
         project.home.orchestrator_abort()
     project.again()
     with pytest.raises(NoSession):
@@ -508,7 +513,10 @@ def test_who_still_writes_a_session_that_was_ended_here_is_told_how_it_goes_on(m
     project.session.complete()
     current(project).write_text(json.dumps(held | {"pending_tasks": ["Theirs"]}))
     rivals = [one for one in project.home.adopt() if one.outcome == "rival"]
-    assert f'holdfast reopen --because "…" --session {project.session.id}' in rivals[0].problems[-1]
+    assert (
+        f'forestay session reopen --because "…" --session {project.session.id}'
+        in rivals[0].problems[-1]
+    )
     project.session.reopen(because="it goes on there")
     assert "rival" not in [one.outcome for one in project.home.adopt()]
     assert project.place == current(project) and project.titles() == ["Theirs"]
@@ -523,8 +531,8 @@ def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(ma
     project.session.complete()
     away = _put_away(project)
     before = everything(project.folder)
-    assert project.suspended == "" and remedy.advice(project.home) == []
-    assert remedy.mend(project.home) == [] and everything(project.folder) == before
+    assert project.suspended == "" and format_checks.advice(project.home.context) == []
+    assert format_checks.mend(project.home.context) == [] and everything(project.folder) == before
     assert project.home.mirror.absorb(project.session.id) == [] and away.is_dir()
 
 
@@ -549,7 +557,7 @@ def test_files_that_are_gone_since_the_session_ended_are_not_told_as_unfinished(
     project.session.complete()
     shutil.rmtree(project.ai(""))
     assert project.suspended.startswith("they are gone, or older than what we wrote")
-    remedy.mend(project.home)
+    format_checks.mend(project.home.context)
     assert project.suspended == "" and project.ai("state.yaml").is_file()
 
 

@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import files
-from holdfast.layout import guarded
-from holdfast.mirror.desk import MAX_BYTES
-from holdfast.model.event import CommandRan
-from holdfast.session import Session
+from forestay.api.session import Session
+from forestay.base import files
+from forestay.formats.text import safe_parse
+from forestay.mirror.context import MAX_BYTES
+from forestay.mirror.session_files import absorb_file_edits
+from forestay.model.event import CommandRan
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, Ticking, ran, recorded
 
@@ -133,7 +134,7 @@ def test_the_line_of_a_command_tells_the_task_at_hand_and_is_known_again(make: M
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
     project.again().note("go on")
     assert ran(log) == ["before", "during", "for another"]
-    project.again().home.take_up(project.session.id)
+    absorb_file_edits(project.again().context, project.session.id)
     assert ran(log) == ["before", "during", "for another"]
 
 
@@ -190,10 +191,10 @@ def test_a_log_as_we_left_it_is_not_taken_apart(
     for number in range(3):
         project.session.note(str(number))
 
-    def taken_apart(text: str) -> list[guarded.Line]:
+    def taken_apart(text: str) -> list[safe_parse.Line]:
         raise AssertionError(text)
 
-    monkeypatch.setattr(guarded, "read_lines", taken_apart)
+    monkeypatch.setattr(safe_parse, "read_lines", taken_apart)
     project.again().note("another process")
     assert len(recorded(project.ai("history.jsonl"))) == 4
 
@@ -268,12 +269,12 @@ def test_a_line_that_another_program_adds_in_between_is_kept(make: Make) -> None
     log = project.ai("history.jsonl")
     real = files.append_lines
 
-    def append(path: str, data: bytes, mode: int = 0o600, *, soon: bool = False) -> None:
+    def append(path: str, data: bytes, mode: int = 0o600, *, sync: bool = True) -> None:
         if not done:
             done.append(1)
             with log.open("ab") as file:
                 file.write(b'{"timestamp":"2026-01-31T10:00:00Z","command":"theirs"}\n')
-        real(path, data, mode, soon=soon)
+        real(path, data, mode, sync=sync)
 
     done: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -433,10 +434,10 @@ def test_an_edit_of_another_file_leaves_the_log_unread(
     project.session.note("one")
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
 
-    def taken_apart(text: str) -> list[guarded.Line]:
+    def taken_apart(text: str) -> list[safe_parse.Line]:
         raise AssertionError(text)
 
-    monkeypatch.setattr(guarded, "read_lines", taken_apart)
+    monkeypatch.setattr(safe_parse, "read_lines", taken_apart)
     project.again().note("two")
     assert len(project.ai("history.jsonl").read_bytes().splitlines()) == 2
 
@@ -464,7 +465,7 @@ def test_of_a_log_only_the_lines_go_that_say_what_is_forgotten(make: Make) -> No
 @pytest.mark.parametrize("way", ["import", "restore"])
 def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str) -> None:
     project = make(AI_SESSION)
-    pack, log = str(project.base / "login.hfpack"), project.ai("history.jsonl")
+    pack, log = str(project.base / "login.fspack"), project.ai("history.jsonl")
     project.session.export(pack)
     with project.opened("elsewhere") as other:
         other.import_(pack)

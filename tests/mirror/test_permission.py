@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import remedy
-from holdfast.errors import HoldfastError
+from forestay.errors import ForestayError
+from forestay.health import format_checks
 from tests.conftest import NOBODY
 from tests.mirror.support import AI_SESSION, Project, as_nobody, everything, leftovers
 
@@ -18,7 +18,7 @@ def test_a_folder_that_may_not_be_made_is_refused_by_name(open_folder: Path) -> 
     with as_nobody(open_folder):
         project = Project(open_folder)
         os.chmod(project.folder, 0o555)
-        with pytest.raises(HoldfastError, match="permission denied") as caught:
+        with pytest.raises(ForestayError, match="permission denied") as caught:
             project.session.layouts_add(AI_SESSION)
         assert str(project.folder) in caught.value.file and "ls -ld" in caught.value.hint
         assert project.session.layouts_list() == [] and os.listdir(project.folder) == []
@@ -46,14 +46,14 @@ def test_a_read_only_folder_is_told_and_healed_later(open_folder: Path) -> None:
 
 # -- what is told ------------------------------------------------------------------------------
 
-LAYOUTS = (AI_SESSION, "praxis", "craft", "orchestrator", "essay")
+FORMATS = (AI_SESSION, "praxis", "craft", "orchestrator", "essay")
 
 
-def _kept(base: Path, layout: str) -> tuple[Project, Path]:
+def _kept(base: Path, format_id: str) -> tuple[Project, Path]:
     """A project in one layout, and its main file."""
     project = Project(base)
-    root = str(project.folder / "essay") if layout == "essay" else ""
-    project.session.layouts_add(layout, root=root)
+    root = str(project.folder / "essay") if format_id == "essay" else ""
+    project.session.layouts_add(format_id, root=root)
     project.session.note("so that there is a backup")
     return project, project.place
 
@@ -72,27 +72,29 @@ def _texts(place: Path) -> str:
 
 def _told(project: Project) -> list[str]:
     """What the doctor says of the files; as nobody, the program need not be there to be begun."""
-    return [a.why for a in remedy.advice(project.home) if a.code == "layout-suspended"]
+    return [
+        a.why for a in format_checks.advice(project.home.context) if a.code == "layout-suspended"
+    ]
 
 
-SHUT, CLOSED = "may not be looked into", "may not be read, and cannot be locked"
+SHUT, CLOSED = "may not be entered", "may not be read, and cannot be locked"
 MODES = {0o000: SHUT, 0o444: SHUT, 0o311: CLOSED, 0o555: "may not be written to"}
 
 
 @pytest.mark.parametrize("mode", MODES, ids=oct)
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("format_id", FORMATS)
 def test_a_closed_folder_is_told_until_it_is_open_again(
-    open_folder: Path, layout: str, mode: int
+    open_folder: Path, format_id: str, mode: int
 ) -> None:
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, layout)
-        root = project.folder / ".ai-session" if layout == AI_SESSION else place.parent
+        project, place = _kept(open_folder, format_id)
+        root = project.folder / ".ai-session" if format_id == AI_SESSION else place.parent
         before = everything(root)
         root.chmod(mode)
         project.session.complete()
         assert project.suspended == f"{root} {MODES[mode]}" == _told(project)[0]
         assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "left alone"))
-        assert remedy.mend(project.home) == []
+        assert format_checks.mend(project.home.context) == []
         root.chmod(0o755)
         assert mode == 0o555 or everything(root) == before
         project.session.reopen(because="it goes on")
@@ -100,18 +102,18 @@ def test_a_closed_folder_is_told_until_it_is_open_again(
         project.home.close()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("format_id", FORMATS)
 def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
-    open_folder: Path, layout: str
+    open_folder: Path, format_id: str
 ) -> None:
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, layout)
+        project, place = _kept(open_folder, format_id)
         before = place.read_bytes()
         place.chmod(0)
         project.session.complete()
         assert project.suspended == f"{place} cannot be used: cannot read it (permission denied)"
         assert _told(project) == [project.suspended]
-        assert remedy.mend(project.home) == []
+        assert format_checks.mend(project.home.context) == []
         place.chmod(0o644)
         assert place.read_bytes() == before, "its bytes may be someone's edit"
         project.session.reopen(because="it goes on")
@@ -120,12 +122,14 @@ def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
         project.home.close()
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_what_is_another_users_in_a_sticky_folder_is_told(open_folder: Path, layout: str) -> None:
+@pytest.mark.parametrize("format_id", FORMATS)
+def test_what_is_another_users_in_a_sticky_folder_is_told(
+    open_folder: Path, format_id: str
+) -> None:
     if os.geteuid():
         pytest.skip("to give files away takes root")
     with as_nobody(open_folder):
-        project, place = _kept(open_folder, layout)
+        project, place = _kept(open_folder, format_id)
         before = place.read_bytes()
     _give(place.parent, 0, 0o1777)
     with as_nobody(open_folder, own=False):

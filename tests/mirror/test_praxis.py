@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast import found, inspection
-from holdfast.layout import Where, stamps
+from forestay.formats import timestamps
+from forestay.formats.port import Where
+from forestay.mirror import check_files, discover
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
 
@@ -44,15 +45,15 @@ REQUIRED = (
 def in_phases(make: Make, done: int = 1) -> Project:
     """A project whose session goes through six phases, some of them done."""
     project = make()
-    project.session = project.home.start("Ship it", workflow="spec-execution", layouts=["praxis"])
+    project.session = project.home.start("Ship it", workflow="spec-execution", formats=["praxis"])
     for number in range(done):
         project.session.phase_done(number, override=True, because="seen to")
     return project
 
 
 def codes(project: Project) -> list[str]:
-    (one,) = found.find(str(project.place))
-    return [finding.code for finding in inspection.check(one, Where(), strict=True).findings]
+    (one,) = discover.find(str(project.place))
+    return [finding.code for finding in check_files.check(one, Where(), strict=True).findings]
 
 
 def part_of(doc: Any, path: str) -> tuple[Any, str]:
@@ -275,7 +276,7 @@ def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
     folder = project.folder / ".praxis-os" / "workflows" / "dyn" / "phases" / "0"
     folder.mkdir(parents=True)
     (folder.parents[1] / "metadata.json").write_text(json.dumps(DYNAMIC))
-    project.session = project.home.start("Ship it", workflow="dyn", layouts=["praxis"])
+    project.session = project.home.start("Ship it", workflow="dyn", formats=["praxis"])
     assert project.read()["workflow_structure"]["total_phases"] is None
     project.edit(lambda v: v["workflow_structure"].update(total_phases=3))
     project.session.note("seen")
@@ -296,11 +297,11 @@ def test_a_session_that_was_reopened_after_its_last_phase_is_not_found_to_be_com
 ) -> None:
     project = in_phases(make, done=6)
     project.session.reopen(because="one more look")
-    (one,) = found.find(str(project.place))
-    report = inspection.check(one, Where(), strict=True)
+    (one,) = discover.find(str(project.place))
+    report = check_files.check(one, Where(), strict=True)
     assert report.findings == []
     assert (report.reading.status, report.reading.complete) == ("active", False)
-    project.edit(lambda v: v.pop("holdfast"))
+    project.edit(lambda v: v.pop("forestay"))
     assert codes(project) == ["complete-not-flagged"]
 
 
@@ -697,7 +698,7 @@ def test_a_phase_that_another_clock_began_ahead_of_ours_ends_no_sooner_nor_does_
     timing = project.read()["phase_timing"]["1"]
     assert (timing["completed_at"], timing["duration_seconds"]) == (ahead, 0.0)
     assert project.read()["phase_timing"]["2"] == {"started_at": ahead}
-    assert "ends-before-start" not in codes(project)
+    assert "time-runs-back" not in codes(project)
     before = project.place.read_bytes()
     project.again().note("later")
     assert project.read()["phase_timing"] == json.loads(before)["phase_timing"]
@@ -791,7 +792,7 @@ def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhi
         session.note("before")
         session.error(words)
         project.notices.clear()
-        held["updated_at"] = stamps.write(project.clock.now())
+        held["updated_at"] = timestamps.write(project.clock.now())
         place.write_text(json.dumps(held))
         session.note("heard")
         assert not project.notices and not session.state().core.because
@@ -801,10 +802,10 @@ def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhi
 def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     project = in_phases(make, done=0)
     before = project.session.state().core.events
-    began = stamps.read(project.read()["created_at"]) or 0
+    began = timestamps.read(project.read()["created_at"]) or 0
 
     def passed(doc: Any) -> None:
-        ended = stamps.write(began + 60_000)
+        ended = timestamps.write(began + 60_000)
         doc.update(completed_phases=[0], current_phase=1, checkpoints={"0": "passed"})
         doc["phase_timing"]["0"]["completed_at"] = ended
         doc["phase_timing"]["1"] = {"started_at": ended}
@@ -839,7 +840,7 @@ def test_a_phase_that_two_end_at_different_times_is_over_and_not_disputed(make: 
     project = in_phases(make, done=0)
     held = project.read()
     project.session.phase_done(0, override=True, because="seen to")
-    ended = stamps.write(project.clock.now() + 5_000)
+    ended = timestamps.write(project.clock.now() + 5_000)
     held.update(completed_phases=[0], current_phase=1, checkpoints={"0": "passed"})
     held["phase_timing"]["0"]["completed_at"] = held["updated_at"] = ended
     held["phase_timing"]["1"] = {"started_at": ended}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clock import Clock
+from forestay.base.clock import Clock
 from tests.mirror.conftest import Make
 from tests.mirror.support import (
     AI_SESSION,
@@ -77,9 +77,9 @@ def expected(number: int) -> set[str]:
     return {f"edit {n}" for n in range(EDITS)} | {f"ours {n}" for n in range(number)}
 
 
-@pytest.mark.parametrize("layout", ["orchestrator", "craft"])
-def test_every_edit_made_while_we_write_arrives(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["orchestrator", "craft"])
+def test_every_edit_made_while_we_write_arrives(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.clock = Clock()
     project.again()
     other = editor(project.place, "pending_tasks", EDITS)
@@ -110,8 +110,8 @@ def test_every_key_that_nobody_knows_stays_while_we_write(make: Make) -> None:
 
 
 WRITER = """
-import sys, holdfast
-with holdfast.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
+import sys, forestay
+with forestay.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
     session = home.session(sys.argv[3])
     for number in range(int(sys.argv[5])):
         session.task_add(f"{sys.argv[4]} {number}")

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import definition
+from forestay.plans import yaml_definition
 from tests.chance import new_seed
 from tests.mirror.conftest import Make
 from tests.mirror.driver import workflow
@@ -27,12 +27,12 @@ UPDATED = {"craft": "updated_at", "orchestrator": "updated", "praxis": "updated_
 LISTS = ("craft", "orchestrator")
 
 
-@pytest.mark.parametrize("layout", MOVES)
+@pytest.mark.parametrize("format_id", MOVES)
 @pytest.mark.parametrize("seed", range(6))
 def test_what_one_program_alone_says_is_never_lost_nor_disputed(
-    tmp_path: Path, layout: str, seed: int
+    tmp_path: Path, format_id: str, seed: int
 ) -> None:
-    walk(tmp_path, layout, seed, 20)
+    walk(tmp_path, format_id, seed, 20)
 
 
 @pytest.mark.soak
@@ -42,8 +42,8 @@ def test_many_programs_that_alone_write_a_file_are_believed(
     first = seed = new_seed()
     ends = time.monotonic() + soak_seconds
     while time.monotonic() < ends:
-        for layout in MOVES:
-            walk(tmp_path / str(seed), layout, seed, 40)
+        for format_id in MOVES:
+            walk(tmp_path / str(seed), format_id, seed, 40)
             shutil.rmtree(tmp_path / str(seed))
         seed += 1
     tell(f"{seed - first} histories of sole writers in {len(MOVES)} layouts, from seed {first}")
@@ -54,42 +54,42 @@ def stamp(project: Project) -> str:
     return f"{moment}{'.000' * (project.place.parent.name == 'orchestration-sessions')}Z"
 
 
-def writes(project: Project, layout: str, change: Callable[[Any], object]) -> None:
+def writes(project: Project, format_id: str, change: Callable[[Any], object]) -> None:
     """A program changes the file, and says when."""
-    project.edit(lambda doc: (change(doc), doc.update({UPDATED[layout]: stamp(project)})))
+    project.edit(lambda doc: (change(doc), doc.update({UPDATED[format_id]: stamp(project)})))
     project.session.note("seen")
 
 
-@pytest.mark.parametrize("layout", LISTS)
+@pytest.mark.parametrize("format_id", LISTS)
 def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
-    make: Make, layout: str
+    make: Make, format_id: str
 ) -> None:
-    project = make(layout)
-    writes(project, layout, lambda doc: doc["pending_tasks"].append("First"))
-    writes(project, layout, lambda doc: doc.update(status="paused"))
+    project = make(format_id)
+    writes(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
+    writes(project, format_id, lambda doc: doc.update(status="paused"))
 
     def go_on(doc: Any) -> None:
         doc["status"] = "in_progress"
         doc["pending_tasks"].append("Second")
 
-    writes(project, layout, go_on)
+    writes(project, format_id, go_on)
     assert project.session.state().core.status == "active"
     assert project.read()["status"] == "in_progress" and project.disputes() == []
 
 
-@pytest.mark.parametrize("layout", LISTS)
+@pytest.mark.parametrize("format_id", LISTS)
 def test_a_task_that_a_program_opens_again_beside_other_work_is_open(
-    make: Make, layout: str
+    make: Make, format_id: str
 ) -> None:
-    project = make(layout)
-    writes(project, layout, lambda doc: doc["pending_tasks"].append("First"))
-    writes(project, layout, end_first)
+    project = make(format_id)
+    writes(project, format_id, lambda doc: doc["pending_tasks"].append("First"))
+    writes(project, format_id, end_first)
 
     def open_again(doc: Any) -> None:
         doc["completed_work"].clear()
         doc["pending_tasks"] += ["First", "Second"]
 
-    writes(project, layout, open_again)
+    writes(project, format_id, open_again)
     (first, _) = project.session.task_list()
     assert first.status == "pending" and project.read()["completed_work"] == []
 
@@ -219,7 +219,7 @@ def test_an_end_that_is_null_of_an_agent_that_runs_again_is_no_end(make: Make) -
 
 
 def in_parts(tmp_path: Path) -> Project:
-    return Project(tmp_path, "praxis", workflow=definition.write(workflow(0, 4)))
+    return Project(tmp_path, "praxis", workflow=yaml_definition.write(workflow(0, 4)))
 
 
 def passed(doc: Any, at: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.mirror import look
+from forestay.mirror import read_files
 from tests.mirror.conftest import Make
 from tests.mirror.driver import SECRET
 from tests.mirror.support import AI_SESSION, Project, Ticking, swap_in
@@ -46,11 +46,11 @@ def test_a_decision_of_another_copy_is_not_taken_for_a_rewording(make: Make) -> 
 
 
 @pytest.mark.parametrize("is_newer", [False, True])
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(
-    make: Make, layout: str, is_newer: bool
+    make: Make, format_id: str, is_newer: bool
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     stale = project.read()
     project.session.pause()
     copy = project.read() if is_newer else stale
@@ -68,7 +68,7 @@ def test_a_key_with_a_secret_stays_out_however_much_is_read_meanwhile(
     state = project.ai("state.yaml")
     project.edit(lambda value: value.update(x_hers={"token": SECRET}), state)
     project.session.note("one")
-    monkeypatch.setattr(look, "_DOCUMENTS", 18)
+    monkeypatch.setattr(read_files, "_DOCUMENTS", 18)
     for number in range(8):
         project.session.note(f"more {number}")
     project.edit(lambda value: value.pop("x_hers"), state)

@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast import files, obstacle, recover
+from forestay.base import files
+from forestay.mirror import recover
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 
@@ -29,8 +30,8 @@ def test_half_a_number_at_the_end_of_a_torn_essay_is_not_taken_up(make: Make) ->
     assert project.suspended == (
         "session-state.yaml cannot be used: it breaks off before `stages.stage_2.audience`"
     )
-    (case,) = recover.cases(project.home)
-    recover.fix(project.home, case)
+    (case,) = recover.cases(project.home.context)
+    recover.fix(project.home.context, case)
     assert project.read()["stages"]["stage_2"]["target_word_count"] == 1500
 
 
@@ -61,8 +62,8 @@ def test_the_beginning_of_a_file_of_ours_is_no_edit(make: Make, name: str, end: 
     known = f"after {len(data + end)} of {len(before)} bytes"
     told = "before `model_in_use`" if end.endswith(b"t1") else known
     assert f"cannot be used: it breaks off {told}" in project.suspended
-    (case,) = recover.cases(project.home)
-    recover.fix(project.home, case)
+    (case,) = recover.cases(project.home.context)
+    recover.fix(project.home.context, case)
     assert path.read_bytes().endswith(b"mine: kept\n") and project.suspended == ""
     assert project.read(project.ai("state.yaml"))["current_state"]["active_task"] == "t1First"
 
@@ -192,10 +193,10 @@ def test_a_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) 
     assert any("conflict" in line for line in project.notices)
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 @pytest.mark.parametrize("version", ["99", "2.0.0", 99])
-def test_an_unknown_version_is_never_written(make: Make, layout: str, version: object) -> None:
-    project = make(layout)
+def test_an_unknown_version_is_never_written(make: Make, format_id: str, version: object) -> None:
+    project = make(format_id)
     theirs = project.read() | {"schema_version": version, "goal": "Theirs"}
     swap_in(project.place, json.dumps(theirs).encode())
     before = project.place.read_bytes()
@@ -243,11 +244,11 @@ ODD = [a_link, a_folder, a_fifo, a_gigabyte]
 
 
 @pytest.mark.parametrize("odd", ODD)
-@pytest.mark.parametrize("layout", ["orchestrator", AI_SESSION])
+@pytest.mark.parametrize("format_id", ["orchestrator", AI_SESSION])
 def test_what_is_no_session_file_is_left_alone_without_waiting(
-    make: Make, odd: Callable[[Path, Path], None], layout: str
+    make: Make, odd: Callable[[Path, Path], None], format_id: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     outside = project.base / "outside.json"
     outside.write_bytes(project.place.read_bytes())
     kept = outside.read_bytes()
@@ -316,7 +317,7 @@ def test_a_deleted_folder_is_made_again(make: Make) -> None:
 def test_a_deleted_folder_is_not_made_again_by_looking(make: Make) -> None:
     project = make(AI_SESSION)
     subprocess.run(["rm", "-r", str(project.folder / ".ai-session")], check=True)
-    project.home.take_up(project.session.id)
+    project.home.absorb_file_edits(project.session.id)
     assert not (project.folder / ".ai-session").exists()
 
 
@@ -349,9 +350,9 @@ def test_a_folder_that_may_not_be_written_to_is_told_while_its_files_are_behind(
     project = make("craft")
     folder = str(project.place.parent)
     told = f"{folder} may not be written to"
-    monkeypatch.setattr(obstacle, "why_not_writable", {folder: told}.__getitem__)
+    monkeypatch.setattr(files, "why_not_writable", {folder: told}.__getitem__)
     assert project.suspended == ""
     with files.locked(folder):
-        monkeypatch.setattr("holdfast.mirror._PATIENCE", 0.0)
+        monkeypatch.setattr("forestay.mirror.mirror._PATIENCE", 0.0)
         project.session.note("goes on")
     assert project.suspended == told

@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import files
-from holdfast.errors import Refused
-from holdfast.home import Holdfast
-from holdfast.store.bound import Binding
+import forestay
+from forestay.api.forestay import Forestay
+from forestay.base import files
+from forestay.errors import Refused
+from forestay.store.machine.bindings import Binding
 
 MANY = 4
 SECONDS = 60
@@ -28,15 +28,16 @@ DAY_ID = "2026-01-31-abcdef"
 
 # Told what to do, each is ready, and waits for the word to go.
 PROCESS = """
-import sys, holdfast, holdfast.beginning, holdfast.mirror, holdfast.adopt, holdfast.orchestrator
-from holdfast.errors import HoldfastError
+import sys, forestay, forestay.api.start, forestay.mirror.mirror, forestay.mirror.adopt
+import forestay.mirror.orchestrator_session
+from forestay.errors import ForestayError
 act = eval(sys.argv[3])
-with holdfast.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
+with forestay.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
         print("did", act(home))
-    except HoldfastError as error:
+    except ForestayError as error:
         print("refused", error)
 """
 
@@ -69,9 +70,9 @@ def _process(home: str, folder: Path, act: str) -> Iterator[subprocess.Popen[str
             process.kill()
 
 
-def starts(*layouts: str, home: str = "home") -> list[tuple[str, str]]:
+def starts(*formats: str, home: str = "home") -> list[tuple[str, str]]:
     """Several that begin in the same layouts, and say what they have when they were told so."""
-    act = f"lambda home: home.start('Add login page', layouts={list(layouts)}).id"
+    act = f"lambda home: home.start('Add login page', formats={list(formats)}).id"
     return [(home, act)] * MANY
 
 
@@ -83,12 +84,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def seen(folder: Path) -> Iterator[Callable[[str], Holdfast]]:
+def seen(folder: Path) -> Iterator[Callable[[str], Forestay]]:
     with ExitStack() as opened:
 
-        def look(home: str = "home") -> Holdfast:
+        def look(home: str = "home") -> Forestay:
             path, cwd = str(folder.parent / home), str(folder)
-            return opened.enter_context(holdfast.open(path, cwd=cwd, trust_env=False))
+            return opened.enter_context(forestay.open(path, cwd=cwd, trust_env=False))
 
         yield look
 
@@ -102,29 +103,29 @@ def has_its_file(binding: Binding) -> bool:
 FIVE = ("ai-session", "praxis", "craft", "essay", "orchestrator")
 
 
-@pytest.mark.parametrize("layouts", [("orchestrator",), FIVE])
+@pytest.mark.parametrize("formats", [("orchestrator",), FIVE])
 def test_all_that_begin_at_once_have_their_files(
-    folder: Path, seen: Callable[..., Holdfast], layouts: tuple[str, ...]
+    folder: Path, seen: Callable[..., Forestay], formats: tuple[str, ...]
 ) -> None:
-    said = together(folder, starts(*layouts))
+    said = together(folder, starts(*formats))
     home = seen()
     assert Counter(said) == Counter(f"did {line['session']}" for line in home.list())
     assert len(said) == MANY
     bound = [home.session(line["session"]).layouts_list() for line in home.list()]
-    assert all(sorted(b.layout for b in each) == sorted(layouts) for each in bound)
+    assert all(sorted(b.layout for b in each) == sorted(formats) for each in bound)
     assert all(has_its_file(binding) and not binding.suspended for e in bound for binding in e)
-    assert len({binding.place for each in bound for binding in each}) == MANY * len(layouts)
+    assert len({binding.place for each in bound for binding in each}) == MANY * len(formats)
 
 
 ESSAY = f"essay:essay-{UUID}"
 NAMED = [f"craft:{UUID}", ESSAY, f"orchestrator:{DAY_ID}"]
 
 
-@pytest.mark.parametrize("layout", NAMED)
+@pytest.mark.parametrize("format_id", NAMED)
 def test_of_those_that_want_one_id_one_begins_and_the_others_leave_nothing(
-    folder: Path, seen: Callable[..., Holdfast], layout: str
+    folder: Path, seen: Callable[..., Forestay], format_id: str
 ) -> None:
-    said = together(folder, starts("praxis", layout))
+    said = together(folder, starts("praxis", format_id))
     home = seen()
     (begun,) = home.list()
     told = Counter(line.split()[0] for line in said)
@@ -133,7 +134,7 @@ def test_of_those_that_want_one_id_one_begins_and_the_others_leave_nothing(
 
 
 def test_of_two_homes_one_has_the_only_place_and_the_other_records_nothing(
-    folder: Path, seen: Callable[..., Holdfast]
+    folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     both = [*starts("orchestrator", home="one"), *starts("orchestrator", home="other")]
     said = together(folder, both)
@@ -144,7 +145,7 @@ def test_of_two_homes_one_has_the_only_place_and_the_other_records_nothing(
 
 
 def test_sessions_that_are_given_the_one_place_at_once_all_keep_a_file(
-    folder: Path, seen: Callable[..., Holdfast]
+    folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     home = seen()
     ids = [home.start(f"goal {number}").id for number in range(MANY)]
@@ -156,7 +157,7 @@ def test_sessions_that_are_given_the_one_place_at_once_all_keep_a_file(
 
 
 def test_new_ones_at_once_lose_no_session_of_another_program(
-    folder: Path, seen: Callable[..., Holdfast]
+    folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     theirs: dict[str, Any] = {"schema_version": "1.0", "session_id": DAY_ID, "status": "paused"}
     (folder / ".claude").mkdir()
@@ -171,12 +172,12 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
 
 
 @pytest.mark.parametrize(
-    "act", ["start('the next', layouts=['orchestrator'])", "orchestrator_continue()"]
+    "act", ["start('the next', formats=['orchestrator'])", "orchestrator_continue()"]
 )
 def test_what_another_is_in_the_middle_of_is_waited_for(
-    folder: Path, seen: Callable[..., Holdfast], act: str
+    folder: Path, seen: Callable[..., Forestay], act: str
 ) -> None:
-    (binding,) = seen().start("the first", layouts=["orchestrator"]).layouts_list()
+    (binding,) = seen().start("the first", formats=["orchestrator"]).layouts_list()
     place = Path(binding.place)
     whole = place.read_bytes()
     with _process(str(folder.parent / "home"), folder, f"lambda home: home.{act}.id") as other:
@@ -196,15 +197,15 @@ def test_what_another_is_in_the_middle_of_is_waited_for(
 
 
 def test_a_session_whose_beginner_died_gets_its_files_from_the_next_in_its_project(
-    folder: Path, seen: Callable[..., Holdfast], monkeypatch: pytest.MonkeyPatch
+    folder: Path, seen: Callable[..., Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
-        killed.setattr("holdfast.chore.finish", lambda home, session: None)
-        begun = seen().start("Add login page", layouts=["craft", ESSAY]).id
+        killed.setattr("forestay.plans.pending_file_ops.finish", lambda home, session: None)
+        begun = seen().start("Add login page", formats=["craft", ESSAY]).id
     assert seen().session(begun).layouts_list() == []
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir()
-    with holdfast.open(str(folder.parent / "home"), cwd=str(elsewhere), trust_env=False) as home:
+    with forestay.open(str(folder.parent / "home"), cwd=str(elsewhere), trust_env=False) as home:
         home.session(begun).note("go on")
     bound = {binding.layout: binding for binding in seen().session(begun).layouts_list()}
     assert bound.keys() == {"craft", "essay"} and all(map(has_its_file, bound.values()))
@@ -212,39 +213,39 @@ def test_a_session_whose_beginner_died_gets_its_files_from_the_next_in_its_proje
 
 
 def test_a_place_that_has_gone_to_another_since_is_told_once(
-    folder: Path, seen: Callable[..., Holdfast], monkeypatch: pytest.MonkeyPatch
+    folder: Path, seen: Callable[..., Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:
-        killed.setattr("holdfast.chore.finish", lambda home, session: None)
-        begun = seen().start("Add login page", layouts=[f"craft:{UUID}"]).id
-    other = seen().start("another", layouts=[f"craft:{UUID}"])
+        killed.setattr("forestay.plans.pending_file_ops.finish", lambda home, session: None)
+        begun = seen().start("Add login page", formats=[f"craft:{UUID}"]).id
+    other = seen().start("another", formats=[f"craft:{UUID}"])
     told: list[str] = []
     for _ in range(2):
         path, cwd = str(folder.parent / "home"), str(folder)
-        with holdfast.open(path, cwd=cwd, trust_env=False, on_notice=told.append) as home:
+        with forestay.open(path, cwd=cwd, trust_env=False, on_notice=told.append) as home:
             home.session(begun).note("go on")
     (line,) = (line for line in told if "without files of craft" in line)
     assert other.id in line and seen().session(begun).layouts_list() == []
 
 
 def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
-    folder: Path, seen: Callable[..., Holdfast]
+    folder: Path, seen: Callable[..., Forestay]
 ) -> None:
     home = seen()
     begun = home.start("Add login page", workflow="feature", target="a.py")
     begun.pause()
-    home.start("another", layouts=[f"craft:{UUID}"])
+    home.start("another", formats=[f"craft:{UUID}"])
     with pytest.raises(Refused, match="already exists"):
-        home.start("again", workflow="feature", target="a.py", layouts=[f"craft:{UUID}"])
+        home.start("again", workflow="feature", target="a.py", formats=[f"craft:{UUID}"])
     assert begun.status()["status"] == "paused"
 
 
 def test_who_begins_again_by_the_same_key_has_the_files_that_it_names(
-    seen: Callable[..., Holdfast],
+    seen: Callable[..., Forestay],
 ) -> None:
     seen().start("Add login page", key="k")
     for _ in range(2):
-        again = seen().start("Add login page", key="k", layouts=["craft", "orchestrator"])
+        again = seen().start("Add login page", key="k", formats=["craft", "orchestrator"])
         bound = again.layouts_list()
         assert again.repeated and [each.layout for each in bound] == ["craft", "orchestrator"]
         assert all(map(has_its_file, bound))

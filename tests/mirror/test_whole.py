@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast import found, inspection
-from holdfast.layout import ERROR, Where
+from forestay.formats.port import ERROR, Where
+from forestay.mirror import check_files, discover
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project
 
@@ -40,8 +40,8 @@ CASES = [
 TIMES = ("updated", "updated_at", "last_updated", "last_active")
 
 
-def worked_on(make: Make, layout: str) -> Project:
-    project = make(layout)
+def worked_on(make: Make, format_id: str) -> Project:
+    project = make(format_id)
     project.session.task_add("One", id="t1")
     project.session.task_add("Two", id="t2")
     project.session.agent_start("bob")
@@ -72,11 +72,11 @@ def timeless(value: Any) -> Any:
 
 
 @pytest.mark.req("S0-77", "S2-8", "S2-10", "S2-14", "S2-18", "S4-8")
-@pytest.mark.parametrize("layout, file, way, null", CASES)
+@pytest.mark.parametrize("format_id, file, way, null", CASES)
 def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
-    make: Make, layout: str, file: str, way: tuple[str | int, ...], null: bool
+    make: Make, format_id: str, file: str, way: tuple[str | int, ...], null: bool
 ) -> None:
-    project = worked_on(make, layout)
+    project = worked_on(make, format_id)
     path = path_of(project, file)
     before = project.read(path)
     project.edit(without(way, null=null), path)
@@ -85,8 +85,8 @@ def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
     assert timeless(project.read(path)) == timeless(before)
     assert [body for body in project.edits() if "was taken out" in str(body)] == project.edits()
     assert len(project.edits()) == 1 and project.session.state().core.status == "paused"
-    (one,) = found.find(str(project.place.parent if file else project.place))
-    findings = inspection.check(one, Where()).findings
+    (one,) = discover.find(str(project.place.parent if file else project.place))
+    findings = check_files.check(one, Where()).findings
     assert [finding for finding in findings if finding.severity == ERROR] == []
 
 
@@ -153,9 +153,9 @@ def test_files_that_somebody_takes_out_come_back_and_that_is_told(make: Make, le
     assert "files: b.py was taken out" in str(told) and "'path'" not in str(told)
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_the_last_decision_taken_out_of_a_file_is_told(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_the_last_decision_taken_out_of_a_file_is_told(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.note("one")
     project.session.decide("Use x")
     project.session.note("two")

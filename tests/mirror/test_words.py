@@ -16,14 +16,14 @@ from tests.mirror.support import AI_SESSION, Project, ran, swap_in
 LONG = "the same beginning " * 300
 SECRET = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 ODD = ["one\u2028end", "a\tbell\x07", f"use {SECRET} there", LONG]
-LISTS = pytest.mark.parametrize("layout", ["craft", "orchestrator"])
+LISTS = pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 WORDS = pytest.mark.parametrize("words", ODD, ids=["line", "signs", "secret", "long"])
 
 
-def finish(layout: str, value: Any, title: str) -> None:
+def finish(format_id: str, value: Any, title: str) -> None:
     """What another program does to a task that is done."""
     value["pending_tasks"].remove(title)
-    done = title if layout == "craft" else {"task": title, "outcome": "", "files": []}
+    done = title if format_id == "craft" else {"task": title, "outcome": "", "files": []}
     value["completed_work"].append(done)
 
 
@@ -39,8 +39,8 @@ def statuses(project: Project) -> list[str]:
 
 
 @LISTS
-def test_a_goal_of_three_dots_is_one(make: Make, layout: str) -> None:
-    project = make(layout)
+def test_a_goal_of_three_dots_is_one(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.rename("…")
     assert project.read()["goal"] == "…"
 
@@ -61,16 +61,16 @@ def test_what_others_say_is_not_taken_for_somebodys_three_dots(make: Make) -> No
 @WORDS
 @pytest.mark.parametrize("whose", ["ours", "theirs"])
 def test_a_task_that_is_done_has_the_words_that_it_had(
-    make: Make, layout: str, words: str, whose: str
+    make: Make, format_id: str, words: str, whose: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.edit(lambda value: value["pending_tasks"].append(words))
     project.session.note("taken up")
     if whose == "ours":
         (task,) = project.session.task_list()
         project.session.task_done(task.id)
     else:
-        project.edit(lambda value: finish(layout, value, words))
+        project.edit(lambda value: finish(format_id, value, words))
         project.again().note("next")
     value = project.read()
     assert (value["pending_tasks"], work(value)) == ([], [words])
@@ -80,13 +80,13 @@ def test_a_task_that_is_done_has_the_words_that_it_had(
 @LISTS
 @WORDS
 def test_a_running_task_runs_on_while_others_complete_another(
-    make: Make, layout: str, words: str
+    make: Make, format_id: str, words: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     project.edit(lambda value: value["pending_tasks"].append(words))
     project.session.task_add("two")
     project.session.task_start(project.session.task_list()[0].id)
-    project.edit(lambda value: finish(layout, value, "two"))
+    project.edit(lambda value: finish(format_id, value, "two"))
     project.again().note("next")
     assert statuses(project) == ["running", "done"]
     assert project.read()["pending_tasks"] == [words]
@@ -94,9 +94,9 @@ def test_a_running_task_runs_on_while_others_complete_another(
 
 @LISTS
 def test_a_running_task_that_is_taken_out_leaves_the_next_one_alone(
-    make: Make, layout: str
+    make: Make, format_id: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     for id in ("t1", "t2"):
         project.session.task_add(f"Task {id}", id=id)
     project.session.task_start("t1")
@@ -106,18 +106,18 @@ def test_a_running_task_that_is_taken_out_leaves_the_next_one_alone(
 
 
 @LISTS
-def test_two_long_tasks_of_one_beginning_are_two(make: Make, layout: str) -> None:
-    project = make(layout)
+def test_two_long_tasks_of_one_beginning_are_two(make: Make, format_id: str) -> None:
+    project = make(format_id)
     one, two = f"{LONG}{SECRET} 1", f"{LONG}2"
     project.edit(lambda value: value["pending_tasks"].append(one))
     project.session.note("taken up")
-    project.edit(lambda value: finish(layout, value, one))
+    project.edit(lambda value: finish(format_id, value, one))
     project.session.note("done")
     project.edit(lambda value: value["pending_tasks"].append(two))
     project.again().note("next")
     value = project.read()
     assert (value["pending_tasks"], work(value)) == ([two], [one])
-    project.edit(lambda value: finish(layout, value, two))
+    project.edit(lambda value: finish(format_id, value, two))
     project.again().note("after that")
     value = project.read()
     assert (value["pending_tasks"], work(value)) == ([], [one, two])
@@ -127,17 +127,17 @@ def test_two_long_tasks_of_one_beginning_are_two(make: Make, layout: str) -> Non
 @LISTS
 @pytest.mark.parametrize("first", ["pending_tasks", "completed_work", "of another file"])
 def test_a_long_task_in_an_old_copy_is_not_the_one_that_came_since(
-    make: Make, layout: str, first: str
+    make: Make, format_id: str, first: str
 ) -> None:
     project = make("craft", "orchestrator")
     places = {binding.layout: Path(binding.place) for binding in project.session.layouts_list()}
-    place, other = places.pop(layout), next(iter(places.values()))
+    place, other = places.pop(format_id), next(iter(places.values()))
     stale, one, two = project.read(place), f"{LONG}1", f"{LONG}2"
     into = other if first == "of another file" else place
     project.edit(lambda value: value["pending_tasks"].append(one), into)
     project.session.note("taken up")
     if first == "completed_work":
-        project.edit(lambda value: finish(layout, value, one), place)
+        project.edit(lambda value: finish(format_id, value, one), place)
         project.session.note("done")
     stale["pending_tasks"].append(two)
     swap_in(place, json.dumps(stale, indent=2).encode())
@@ -149,33 +149,35 @@ def test_a_long_task_in_an_old_copy_is_not_the_one_that_came_since(
 
 
 @LISTS
-def test_a_file_with_long_tasks_of_one_beginning_is_written_once(make: Make, layout: str) -> None:
-    project = make(layout)
+def test_a_file_with_long_tasks_of_one_beginning_is_written_once(
+    make: Make, format_id: str
+) -> None:
+    project = make(format_id)
     project.session.task_add("Ours", id="t1")
     for title in (f"{LONG}1", f"{LONG}2"):
 
         def add_done(value: Any, title: str = title) -> None:
             value["pending_tasks"].append(title)
-            finish(layout, value, title)
+            finish(format_id, value, title)
 
         project.edit(add_done)
         project.session.note("taken up")
     project.session.task_start("t1")
     before = project.place.read_bytes()
     project.again()
-    project.home.reflect(project.session.id, force=True)
+    project.home.write_files(project.session.id, force=True)
     assert project.place.read_bytes() == before
 
 
 @LISTS
-def test_a_long_text_under_a_key_of_others_is_not_a_task(make: Make, layout: str) -> None:
-    project = make(layout)
+def test_a_long_text_under_a_key_of_others_is_not_a_task(make: Make, format_id: str) -> None:
+    project = make(format_id)
     title = f"{LONG}1"
     project.edit(lambda value: value.update(x_hers={"deep": f"{LONG}2"}))
     project.session.note("taken up")
     project.edit(lambda value: value["pending_tasks"].append(title))
     project.session.note("taken up, too")
-    project.edit(lambda value: finish(layout, value, title))
+    project.edit(lambda value: finish(format_id, value, title))
     project.again().note("next")
     assert statuses(project) == ["done"] and work(project.read()) == [title]
 
@@ -216,8 +218,8 @@ def test_a_line_of_others_is_one_command_however_they_spell_their_log(
 # -- files that hold secrets -----------------------------------------------------------------------
 
 
-def with_secret(make: Make, layout: str = "craft") -> Project:
-    project = make(layout)
+def with_secret(make: Make, format_id: str = "craft") -> Project:
+    project = make(format_id)
     project.session.task_add("Ours")
     project.edit(lambda value: value.update(x_hers={"token": SECRET, "more": [1, 2]}))
     project.session.note("taken up")

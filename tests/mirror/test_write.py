@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 import yaml
 
-from holdfast import exchange, files
-from holdfast.layout.ai_session import readme
-from holdfast.mark import marked
-from holdfast.store.bound import KEPT
+from forestay.base import files, swap_file
+from forestay.base.lockfile import ScriptLock
+from forestay.formats.ai_session.format import readme
+from forestay.store.machine.bindings import KEPT
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
 
@@ -35,8 +35,8 @@ def test_all_five_layouts_of_one_session_are_written(make: Make) -> None:
     assert project.suspended.strip("; ") == "" and project.notices == []
     places = {binding.layout: Path(binding.place) for binding in project.session.layouts_list()}
     assert places.keys() == {"ai-session", "craft", "orchestrator", "praxis", "essay"}
-    for layout in ("craft", "orchestrator"):
-        assert "First" in places[layout].read_text()
+    for format_id in ("craft", "orchestrator"):
+        assert "First" in places[format_id].read_text()
     assert "First" in project.ai("implementation-plan.yaml").read_text()
     assert all(place.stat().st_size for place in places.values())
     assert {stat.S_IMODE(p.stat().st_mode) for p in project.folder.rglob("*.json")} == {0o644}
@@ -50,7 +50,7 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
-    swap, folder = exchange.swap, files.make_folder
+    swap, folder = swap_file.swap, files.make_folder
 
     def swapped(aside: str, path: str, **more: Any) -> bool:
         made.append(os.path.basename(path))
@@ -61,13 +61,13 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
             made.append("folder")
         folder(path)
 
-    monkeypatch.setattr(exchange, "swap", swapped)
+    monkeypatch.setattr(swap_file, "swap", swapped)
     monkeypatch.setattr(files, "make_folder", foldered)
     project = make(AI_SESSION)
     assert made == ["folder", *PLACES]
     assert project.ai("history.jsonl").read_bytes() == b""
     assert project.ai("artifacts").is_dir()
-    others = [project.home.start("Add login page", layouts=["ai-session"]) for _ in range(2)]
+    others = [project.home.start("Add login page", formats=["ai-session"]) for _ in range(2)]
     natives = [binding.native for other in others for binding in other.layouts_list()]
     assert len(set(natives)) == 2 and ID not in natives
     assert all(re.fullmatch(r"[a-z0-9-]+-\d{4}-\d\d-\d\d(-\d+)?", native) for native in natives)
@@ -86,7 +86,7 @@ def test_a_new_session_lies_where_the_contract_says(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "layout, folder, name",
+    "format_id, folder, name",
     [
         pytest.param(*row, marks=pytest.mark.req(number))
         for *row, number in (
@@ -97,9 +97,9 @@ def test_a_new_session_lies_where_the_contract_says(make: Make) -> None:
     ],
 )
 def test_a_new_session_lies_where_its_layout_has_it(
-    make: Make, layout: str, folder: str, name: str
+    make: Make, format_id: str, folder: str, name: str
 ) -> None:
-    project = make(layout)
+    project = make(format_id)
     text = project.place.read_text()
     assert project.place == project.folder / folder / name.format(json.loads(text)["session_id"])
     assert re.search(r'^  "session_id"', text, re.M)
@@ -120,7 +120,7 @@ def test_a_creation_that_stopped_half_way_is_finished(make: Make, last: str) -> 
 
 def test_a_second_session_in_the_folder_is_listed_beside_the_first(make: Make) -> None:
     project = make(AI_SESSION)
-    project.home.start("Other work", layouts=["ai-session:other-2026-02-01"])
+    project.home.start("Other work", formats=["ai-session:other-2026-02-01"])
     project.session.task_add("First")
     ids = [e["feature_id"] for e in project.read(project.index)["active_features"]]
     assert ids == [ID, "other-2026-02-01"] and project.notices == []
@@ -313,7 +313,7 @@ def test_the_lock_of_a_process_that_is_gone_is_told_at_once_and_not_stolen(make:
     began, said = time.monotonic(), lock.read_text()
     project.session.note("kept")
     assert time.monotonic() - began < 3 and lock.read_text() == said
-    told = f"{lock} is the lock of process {said.strip()}, which does not run here: delete it"
+    told = f"{lock} is the lock of process {said.strip()}, which is not running here: delete it"
     assert project.suspended == told and told in " ".join(project.notices)
     assert project.ai("state.yaml").read_bytes() == before
     lock.unlink()
@@ -334,12 +334,12 @@ def test_a_lock_that_is_there_for_long_is_told_at_once_and_not_stolen(
     began = time.monotonic()
     project.session.note("kept")
     assert time.monotonic() - began < 3 and lock.read_text() == said
-    assert project.suspended.startswith(f"{lock} is a lock of more than an hour: delete it")
+    assert project.suspended.startswith(f"{lock} is a lock older than an hour: delete it")
     assert project.ai("state.yaml").read_bytes() == before
 
 
 @pytest.mark.req("S0-65")
-@pytest.mark.parametrize("said", ["holdfast 4194303\n", "holdfast 1", "hold"])
+@pytest.mark.parametrize("said", ["forestay 4194303\n", "forestay 1", "fore"])
 def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make, said: str) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
@@ -353,7 +353,7 @@ def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make, said: str) ->
 def test_who_waits_for_our_lock_to_lock_the_file_has_the_file_that_others_find(make: Make) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
-    with marked(str(lock), clock=project.clock, timeout=1.0):
+    with ScriptLock(str(lock), clock=project.clock, timeout=1.0):
         waiting = lock.open("w")  # as `exec 9> .state.lock; flock 9` does
     with waiting:
         assert os.path.samestat(os.fstat(waiting.fileno()), lock.stat())
@@ -366,7 +366,7 @@ def test_our_own_lock_is_held_while_files_change(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
-    swap, seen = exchange.swap, []
+    swap, seen = swap_file.swap, []
 
     def swapped(aside: str, path: str, **more: Any) -> bool:
         for each in (project.ai(".state.lock"), project.folder / ".ai-session"):
@@ -377,7 +377,7 @@ def test_our_own_lock_is_held_while_files_change(
         seen.append(path)
         return swap(aside, path, **more)
 
-    monkeypatch.setattr(exchange, "swap", swapped)
+    monkeypatch.setattr(swap_file, "swap", swapped)
     project.session.note("on")
     assert seen
 
@@ -406,7 +406,7 @@ def test_a_linked_worktree_keeps_its_folder_out_too(make: Make) -> None:
     tree = project.base / "tree"
     project.git("worktree", "add", "-q", str(tree))
     with project.opened(cwd=tree) as home:
-        home.start("there", layouts=["craft"])
+        home.start("there", formats=["craft"])
     done = subprocess.run(
         ["git", "status", "--porcelain"], cwd=tree, capture_output=True, check=True
     )
@@ -429,7 +429,7 @@ def test_files_that_git_tracks_are_written_at_pauses_only(make: Make, version: s
     session.resume()
     session.task_add("Second")
     assert project.read()["pending_tasks"] == ["First"]
-    project.home.reflect(session.id, force=True)
+    project.home.write_files(session.id, force=True)
     assert project.read()["pending_tasks"] == ["First", "Second"]
     assert [binding.quiet for binding in session.layouts_list()] == [True]
 
@@ -492,7 +492,7 @@ def test_the_state_of_an_essay_is_written_in_three_steps(
 ) -> None:
     project, state, backup = essay
     before, steps = state.read_bytes(), list[tuple[str, bytes, bytes]]()
-    replace, swap = files.replace, exchange._swap
+    replace, swap = files.replace, swap_file._swap
 
     def replaced(path: str, data: bytes, mode: int = 0o600) -> None:
         steps.append(("backup", _new(state), state.read_bytes()))
@@ -504,7 +504,7 @@ def test_the_state_of_an_essay_is_written_in_three_steps(
         return swap(aside, path)
 
     monkeypatch.setattr(files, "replace", replaced)
-    monkeypatch.setattr(exchange, "_swap", swapped)
+    monkeypatch.setattr(swap_file, "_swap", swapped)
     project.session.pause()
     after = state.read_bytes()
     assert steps == [("backup", after, before), ("rename", before, before)]
@@ -562,7 +562,7 @@ def test_a_disk_without_room_leaves_state_and_backup_of_an_essay(
 def test_bytes_that_were_staged_and_never_exchanged_are_no_edit(make: Make) -> None:
     project = make("craft")
     ours = b'{"forgotten": true,' + project.place.read_bytes()[1:]
-    aside = exchange.stage(str(project.place), ours)
+    aside = swap_file.stage(str(project.place), ours)
     project.session.note("next")
     assert not os.path.exists(aside) and project.kinds() == []
     assert b"forgotten" not in project.place.read_bytes()
@@ -645,7 +645,7 @@ def test_revisions_that_others_logged_are_known_on_another_device(
     written = project.place.read_bytes()
     project.session.note("taken up")
     assert project.read()["revision_history"] == _revisions(secret), "the file is theirs"
-    pack = str(tmp_path / "all.hfpack")
+    pack = str(tmp_path / "all.fspack")
     project.session.export(pack)
     with project.opened("elsewhere", cwd=tmp_path) as elsewhere:
         elsewhere.import_(pack)
@@ -702,9 +702,9 @@ def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
     assert "sonnet" in state.read_text()
 
 
-@pytest.mark.parametrize("layout", ["craft", "orchestrator"])
-def test_a_figure_that_is_taken_back_leaves_the_file(make: Make, layout: str) -> None:
-    project = make(layout)
+@pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
+def test_a_figure_that_is_taken_back_leaves_the_file(make: Make, format_id: str) -> None:
+    project = make(format_id)
     project.session.agent_start("code-1", type="code")
     before = project.read()
     project.session.tokens(64_000)

@@ -11,15 +11,14 @@ from random import Random
 
 import msgspec
 
-from holdfast.model import event as ev
-from holdfast.model.chain import check_link
-from holdfast.model.event import Event
-from holdfast.model.fold import extend, fold, follows
-from holdfast.model.merge import Past, in_order, parents, retracted
-from holdfast.model.state import TABLES, Core, Dispute, Rows, State
-from holdfast.testing.histories import World, erased, image, lies, simulate
-
-from . import oracle
+from forestay.model import event as ev
+from forestay.model.event import Event
+from forestay.model.fold import extend, fold, follows
+from forestay.model.hash_chain import check_link
+from forestay.model.merge import Past, in_order, parents, retracted
+from forestay.model.state import TABLES, Core, Dispute, Rows, State
+from forestay.testing.histories import World, erased, image, lies, simulate
+from tests.model import oracle
 
 
 class Case:

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from holdfast.model import event as ev
-from holdfast.model.event import Event
-from holdfast.testing.histories import erased
+from forestay.model import event as ev
+from forestay.model.event import Event
+from forestay.testing.histories import erased
 
 ENDS = {
     "session.completed": "completed",

@@ -6,12 +6,12 @@ devices may write; a device sees what others wrote only after `sees`.
 
 from __future__ import annotations
 
-from holdfast.model import event as ev
-from holdfast.model.chain import next_event
-from holdfast.model.event import Body, Event
-from holdfast.model.fold import advance, fold
-from holdfast.model.state import Core, State
-from holdfast.model.topics import Surroundings
+from forestay.briefing.sections import Surroundings
+from forestay.model import event as ev
+from forestay.model.event import Body, Event
+from forestay.model.fold import advance, fold
+from forestay.model.hash_chain import next_event
+from forestay.model.state import Core, State
 
 SESSION = "q7m2p9x4wd3n8rth"
 BEGAN = 1_766_831_400_000  # 2025-12-27 10:30 UTC

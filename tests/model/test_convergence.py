@@ -16,12 +16,12 @@ from random import Random
 
 import pytest
 
-from holdfast.model.event import Event
-from holdfast.model.fold import extend, fold, follows
-from holdfast.model.merge import in_order
-from holdfast.model.state import State
-from holdfast.testing import histories
-from holdfast.testing.histories import Machine, World, closed, image
+from forestay.model.event import Event
+from forestay.model.fold import extend, fold, follows
+from forestay.model.merge import in_order
+from forestay.model.state import State
+from forestay.testing import histories
+from forestay.testing.histories import SimulatedMachine, World, closed, image
 
 FEW, MANY, PART = 400, 100_000, 2_500
 
@@ -49,7 +49,7 @@ def hash_of(state: State) -> str:
     return sha256(repr(sorted(image(state).items())).encode()).hexdigest()
 
 
-def kept(machine: Machine) -> Held:
+def kept(machine: SimulatedMachine) -> Held:
     """All that a device holds, or could bring back from its backups."""
     found = dict(machine.held)
     for backup in machine.backups:

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import Damaged, InvalidInput
-from holdfast.model import event as ev
-from holdfast.model.chain import check_link
-from holdfast.model.event import Body, Erased, Header, Sealed, Unknown
+from forestay.errors import Damaged, InvalidInput
+from forestay.model import event as ev
+from forestay.model.event import Body, Erased, Header, Sealed, Unknown
+from forestay.model.hash_chain import check_link
 from tests.golden import events as golden
 
 PINNED = Path(golden.__file__).with_suffix(".jsonl")

@@ -10,17 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.model import event as ev
-from holdfast.model.chain import next_event
-from holdfast.model.event import Body, Event
-from holdfast.model.fold import extend, fold, follows
-from holdfast.model.meaning import RECENT
-from holdfast.model.merge import in_order
-from holdfast.model.state import TABLES, State
-from holdfast.testing.histories import Machine, World, erased, image, lies, random_body, simulate
+from forestay.model import event as ev
+from forestay.model.event import Body, Event
+from forestay.model.fold import extend, fold, follows
+from forestay.model.handlers import RECENT
+from forestay.model.hash_chain import next_event
+from forestay.model.merge import in_order
+from forestay.model.state import TABLES, State
+from forestay.testing.histories import (
+    SimulatedMachine,
+    World,
+    erased,
+    image,
+    lies,
+    random_body,
+    simulate,
+)
 from tests.chance import new_seed
-
-from . import laws
+from tests.model import laws
 
 START = 1_700_000_000_000
 HISTORIES, BLOCKS = 20_000, 20
@@ -485,7 +492,7 @@ def test_an_event_that_missed_a_head_does_not_follow() -> None:
     world = World(Random(0))
     a = world.machines[0]
     start = world.write(a, ev.SessionStarted(goal="g"))
-    b = Machine("b")
+    b = SimulatedMachine("b")
     b.take([start])
     world.write(a, ev.NoteAdded(text="a"))
     late = world.write(b, ev.NoteAdded(text="b"))
@@ -507,7 +514,7 @@ def test_an_id_met_twice_takes_effect_once_and_is_counted_twice() -> None:
     world = World(Random(0))
     a = world.machines[0]
     start = world.write(a, ev.SessionStarted(goal="g"))
-    b = Machine("b")
+    b = SimulatedMachine("b")
     b.take([start])
     for machine in (a, b):
         world.write(machine, ev.CommandRan(name="make"), "same")
@@ -520,7 +527,7 @@ class Disputed:
 
     def __init__(self) -> None:
         self.world = World(Random(3))
-        self.a, self.b = self.world.machines[0], Machine("zz")
+        self.a, self.b = self.world.machines[0], SimulatedMachine("zz")
         self.b.take([self.world.write(self.a, ev.SessionStarted(goal="g"))])
         self.world.write(self.a, ev.SessionCompleted(because="done"))
         self.world.write(self.a, ev.SessionArchived())
@@ -553,7 +560,7 @@ def test_while_its_end_is_disputed_a_session_is_active_and_not_archived() -> Non
 )
 def test_an_unaware_third_cannot_end_a_disputed_session(body: Body) -> None:
     disputed = Disputed()
-    third = Machine("cc")
+    third = SimulatedMachine("cc")
     third.take(disputed.world.events[:1])
     disputed.world.write(third, body)
     core = disputed.state().core

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.errors import InvalidInput
-from holdfast.model import event as ev
-from holdfast.model.chain import check_link, continue_chain, next_event
-from holdfast.model.event import Body, Event, Header, Sealed
-from holdfast.model.fold import fold
-from holdfast.model.merge import KEPT, Past, in_order, position, retracted
-from holdfast.model.state import Agent, Core, Dispute, Step
-from holdfast.testing.histories import Machine, World, erased, image, simulate
-
-from . import laws
+from forestay.errors import InvalidInput
+from forestay.model import event as ev
+from forestay.model.event import Body, Event, Header, Sealed
+from forestay.model.fold import fold
+from forestay.model.hash_chain import check_link, continue_chain, next_event
+from forestay.model.merge import KEPT, Past, in_order, position, retracted
+from forestay.model.state import Agent, Core, Dispute, Step
+from forestay.testing.histories import SimulatedMachine, World, erased, image, simulate
+from tests.model import laws
 
 
 class Two:
@@ -30,13 +29,13 @@ class Two:
         self.write(self.a, ev.SessionStarted(goal="hold fast"))
         self.b = self.join("zz")
 
-    def join(self, name: str) -> Machine:
-        machine = Machine(name)
+    def join(self, name: str) -> SimulatedMachine:
+        machine = SimulatedMachine(name)
         machine.take(self.a.held.values())
         self.world.machines.append(machine)
         return machine
 
-    def write(self, machine: Machine, body: Body, id: str = "") -> Event:
+    def write(self, machine: SimulatedMachine, body: Body, id: str = "") -> Event:
         return self.world.write(machine, body, id)
 
     def sync(self) -> None:
@@ -525,7 +524,7 @@ def test_a_dispute_does_not_depend_on_clocks_or_names(two: Two) -> None:
     for before in range(4):
         for names in (("a", "z"), ("z", "a")):
             world = World(Random(before))
-            one, other = Machine(names[0]), Machine(names[1])
+            one, other = SimulatedMachine(names[0]), SimulatedMachine(names[1])
             start = world.write(one, ev.SessionStarted(goal="g"))
             other.take([start])
             for _ in range(before):
@@ -644,7 +643,7 @@ def test_in_any_history(law: Callable[[laws.Case], None]) -> None:
 class Watched(World):
     """A world in which every new event must have all its writer holds in its past."""
 
-    def _keep(self, machine: Machine, sealed: Sealed, event: Event) -> Event:
+    def _keep(self, machine: SimulatedMachine, sealed: Sealed, event: Event) -> Event:
         super()._keep(machine, sealed, event)
         assert machine.core.tips == [event.hash]
         return event

@@ -7,12 +7,12 @@ from random import Random
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.model import event as ev
-from holdfast.model.event import Body
-from holdfast.model.fold import extend, fold, follows
-from holdfast.model.state import State, Step, last_number, number_of
-from holdfast.testing import histories
-from holdfast.testing.histories import World, image
+from forestay.model import event as ev
+from forestay.model.event import Body
+from forestay.model.fold import extend, fold, follows
+from forestay.model.state import State, Step, last_number, number_of
+from forestay.testing import histories
+from forestay.testing.histories import World, image
 
 STEPS = ("phase-0", "phase-1", "phase-2", "phase-3", "phase-9", "stage-1", "2.1")
 

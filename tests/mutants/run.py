@@ -110,7 +110,7 @@ def _marks() -> dict[str, list[str]]:
 
 def _tests(marks: dict[str, list[str]], numbers: frozenset[str]) -> list[str]:
     """The tests under a heading, those first that need neither processes nor faults."""
-    slow = ("tests/crash/", "tests/e2e/", "tests/surface/")
+    slow = ("tests/crash/", "tests/e2e/", "tests/cli/")
     found = [test for test, having in marks.items() if numbers & set(having)]
     return sorted(found, key=lambda test: test.startswith(slow))
 
@@ -189,7 +189,7 @@ def _environment(scratch: Path, source: Path) -> dict[str, str]:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="holdfast-mutant."))
+    folder = Path(tempfile.mkdtemp(prefix="forestay-mutant."))
     try:
         yield folder
     finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Refused
+from forestay.errors import Refused
 from tests.mutants import kept
 from tests.mutants.kept import Mutant
 from tests.mutants.run import run
@@ -74,7 +74,7 @@ def test_only_a_failure_of_the_test_itself_tells() -> None:
 # -- running one ---------------------------------------------------------------------------------
 
 TEST = (
-    "tests/layout/test_ai_session.py::test_a_feature_id_is_a_lowercase_slug_and_a_day_that_exists"
+    "tests/formats/test_ai_session.py::test_a_feature_id_is_a_lowercase_slug_and_a_day_that_exists"
 )
 SHAPE = "    match = _SHAPE.fullmatch(native_id)\n"
 CAUGHT = Mutant("S0 Feature ID", "every text is an id", SHAPE, f"    return '', ''\n{SHAPE}")

@@ -13,9 +13,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.errors import HoldfastError
+from forestay.errors import ForestayError
 
-_TELLING = (AssertionError, pytest.fail.Exception, HoldfastError)
+_TELLING = (AssertionError, pytest.fail.Exception, ForestayError)
 
 
 class Seen(msgspec.Struct):

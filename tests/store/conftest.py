@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.store.sqlite import SqliteStore
+from forestay.store.sqlite.store import SqliteStore
 from tests.store.support import opened
 
 

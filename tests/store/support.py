@@ -15,19 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clock import Clock
-from holdfast.journal import Journal
-from holdfast.redact import Redactor
-from holdfast.store import Batch, Spot, View
-from holdfast.store.local import Local
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.contracts import batch
+from forestay.base.clock import Clock
+from forestay.base.redact import Redactor
+from forestay.journal.journal import Journal
+from forestay.store.machine.machine import Machine
+from forestay.store.machine.projects import TreeRecord
+from forestay.store.port import Batch, View
+from forestay.store.sqlite.store import SqliteStore
+from forestay.testing.store_contract import batch
 
 PRELUDE = """
     import os, signal, sqlite3, sys, time
-    from holdfast.clock import Clock
-    from holdfast.store.sqlite import SqliteStore
-    from holdfast.testing.contracts import batch, head, put, texts
+    from forestay.base.clock import Clock
+    from forestay.store.sqlite.store import SqliteStore
+    from forestay.testing.store_contract import batch, head, put, texts
     home = sys.argv[1]
     def opened(timeout=20.0):
         return SqliteStore(home, clock=Clock(), busy_timeout=timeout, machine="m")
@@ -124,8 +125,8 @@ def journal_of(store: SqliteStore) -> Journal:
     return Journal(store, Clock(), Redactor())
 
 
-def add_project(local: Local, id: str, name: str) -> int:
-    return local.settle(Spot(f"/of/{id}", "0:0", 0, id=id, name=name), None)
+def add_project(machine: Machine, id: str, name: str) -> int:
+    return machine.projects.record_tree(TreeRecord(f"/of/{id}", "0:0", 0, id=id, name=name), None)
 
 
 def raising(view: View) -> Batch:

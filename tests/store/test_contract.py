@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.clock import Clock
-from holdfast.store import open_store
-from holdfast.testing.contracts import Place, StoreContract
+from forestay.base.clock import Clock
+from forestay.store.open import open_store
+from forestay.testing.store_contract import Place, StoreContract
 
 
 class SqlitePlace(Place):
@@ -43,12 +43,12 @@ class SqlitePlace(Place):
         )
 
     def harm(self, sql: str, *values: object) -> None:
-        connection = sqlite3.connect(self.home / "holdfast.db", isolation_level=None)
+        connection = sqlite3.connect(self.home / "forestay.db", isolation_level=None)
         assert connection.execute(sql, values).rowcount == 1
         connection.close()
 
-    def keep(self) -> Callable[[], None]:
-        database, kept = self.home / "holdfast.db", self.home.parent / "kept.db"
+    def copy_data(self) -> Callable[[], None]:
+        database, kept = self.home / "forestay.db", self.home.parent / "kept.db"
         shutil.copy(database, kept)
 
         def put_back() -> None:

@@ -11,19 +11,19 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from holdfast.clock import Clock
-from holdfast.errors import Damaged, HoldfastError, StoreFailed
-from holdfast.model.event import NoteAdded, SessionStarted
-from holdfast.store import Batch, View
-from holdfast.store.database import MEANING, Database
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.contracts import batch, head, put, texts
+from forestay.base.clock import Clock
+from forestay.errors import Damaged, ForestayError, StoreFailed
+from forestay.model.event import NoteAdded, SessionStarted
+from forestay.store.port import Batch, Head, View
+from forestay.store.sqlite.connection import MEANING, Database
+from forestay.store.sqlite.store import SqliteStore
+from forestay.testing.store_contract import batch, head, put, texts
 from tests.store.support import (
     is_locked,
     journal_of,
@@ -42,11 +42,11 @@ def test_a_database_that_is_replaced_while_open_is_reported_once(home: Path) -> 
     store = opened(home)
     put(store, "s1", batch("a"))
     store.close()
-    shutil.copy(home / "holdfast.db", home.parent / "other.db")
+    shutil.copy(home / "forestay.db", home.parent / "other.db")
     put(store, "s1", batch("b"))
-    device = store.device
-    os.rename(home.parent / "other.db", home / "holdfast.db")
-    for name in ("holdfast.db-wal", "holdfast.db-shm"):
+    device = store.machine.device
+    os.rename(home.parent / "other.db", home / "forestay.db")
+    for name in ("forestay.db-wal", "forestay.db-shm"):
         (home / name).unlink(missing_ok=True)
     run('put(opened(), "s1", batch("of the new file")); os._exit(0)', home)
     with pytest.raises(StoreFailed, match="replaced") as failed:
@@ -54,7 +54,7 @@ def test_a_database_that_is_replaced_while_open_is_reported_once(home: Path) -> 
     assert "verify" in failed.value.hint
     put(store, "s1", batch("d"))
     assert texts(store, "s1") == ["a", "of the new file", "d"]
-    assert store.device != device
+    assert store.machine.device != device
     store.close()
 
 
@@ -66,7 +66,7 @@ def test_readers_follow_a_database_that_was_replaced(home: Path) -> None:
     put(store, "s1", batch("b"))
     store.close()
     assert texts(store, "s1") == ["a", "b"]
-    os.rename(home.parent / "copy" / "holdfast.db", home / "holdfast.db")
+    os.rename(home.parent / "copy" / "forestay.db", home / "forestay.db")
     assert texts(store, "s1") == ["a"]
     store.close()
 
@@ -75,7 +75,7 @@ def test_a_home_that_vanished_while_open_is_reported_then_begun_anew(home: Path)
     store = opened(home)
     put(store, "s1", batch("a"))
     shutil.rmtree(home)
-    with pytest.raises(HoldfastError):
+    with pytest.raises(ForestayError):
         put(store, "s1", batch("b"))
 
     def plan(view: View) -> Batch:
@@ -91,7 +91,7 @@ def test_a_home_that_vanished_while_open_is_reported_then_begun_anew(home: Path)
 def test_a_copied_home_takes_a_new_device_id_and_the_original_keeps_its_own(home: Path) -> None:
     original = opened(home)
     put(original, "s1", batch("a"))
-    device = original.device
+    device = original.machine.device
     original.close()
     subprocess.run(["cp", "-r", str(home), str(home.parent / "copy")], check=True)
     copy = opened(home.parent / "copy")
@@ -100,10 +100,10 @@ def test_a_copied_home_takes_a_new_device_id_and_the_original_keeps_its_own(home
     assert seen[0] != device
     put(copy, "s1", batch("b"))
     put(original, "s1", batch("b"))
-    assert (copy.device, original.device) == (seen[0], device)
+    assert (copy.machine.device, original.machine.device) == (seen[0], device)
     again = opened(home.parent / "copy")
     put(again, "s1", batch("c"))
-    assert again.device == seen[0]
+    assert again.machine.device == seen[0]
     for store in (copy, original, again):
         store.close()
 
@@ -111,23 +111,23 @@ def test_a_copied_home_takes_a_new_device_id_and_the_original_keeps_its_own(home
 def test_a_moved_home_keeps_its_device_id(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
-    device = store.device
+    device = store.machine.device
     store.close()
     os.rename(home, home.parent / "moved")
     moved = opened(home.parent / "moved")
     put(moved, "s1", batch("b"))
-    assert moved.device == device
+    assert moved.machine.device == device
     moved.close()
 
 
 def test_a_home_carried_to_another_machine_takes_a_new_device_id(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
-    device = store.device
+    device = store.machine.device
     store.close()
     elsewhere = opened(home, machine="another")
     put(elsewhere, "s1", batch("b"))
-    assert elsewhere.device != device
+    assert elsewhere.machine.device != device
     elsewhere.close()
 
 
@@ -138,11 +138,11 @@ def test_a_database_of_last_week_gets_a_new_device_id_and_verify_names_the_loss(
     journal = journal_of(store)
     journal.append("s1", SessionStarted(goal="g"), actor="user", create=True)
     store.close()
-    shutil.copy(home / "holdfast.db", home.parent / "last-week.db")
+    shutil.copy(home / "forestay.db", home.parent / "last-week.db")
     lost = journal.append("s1", NoteAdded(text="since then"), actor="user").events[-1]
     store.close()
     # In place, so that nothing but the remembered head can tell.
-    with (home.parent / "last-week.db").open("rb") as old, (home / "holdfast.db").open("wb") as new:
+    with (home.parent / "last-week.db").open("rb") as old, (home / "forestay.db").open("wb") as new:
         shutil.copyfileobj(old, new)
     store = opened(home)
     journal = journal_of(store)
@@ -153,7 +153,7 @@ def test_a_database_of_last_week_gets_a_new_device_id_and_verify_names_the_loss(
     (finding,) = journal.verify("s1").findings
     assert finding.code == "lost"
     later = journal.append("s1", NoteAdded(text="more"), actor="user").events[-1]
-    assert later.head.device == again.head.device == store.device
+    assert later.head.device == again.head.device == store.machine.device
     store.close()
 
 
@@ -220,8 +220,8 @@ def test_a_harmed_database_is_reported_and_nothing_is_overwritten(
     for number in range(30):
         put(store, f"s{number}", batch("x" * 500, head=head(1)))
     store.close()
-    harm(home / "holdfast.db")
-    for name in ("holdfast.db-wal", "holdfast.db-shm"):
+    harm(home / "forestay.db")
+    for name in ("forestay.db-wal", "forestay.db-shm"):
         (home / name).unlink(missing_ok=True)
     before = look(home)
     for use in (
@@ -234,11 +234,11 @@ def test_a_harmed_database_is_reported_and_nothing_is_overwritten(
         with pytest.raises(Damaged) as damaged:
             use()
         assert damaged.value.exit_code == 5
-        assert "holdfast doctor" in damaged.value.hint
+        assert "forestay doctor" in damaged.value.hint
     after = look(home)
     for name in before.keys() - {"writer.lock"}:
         assert after[name] == before[name], name
-    assert after.keys() - before.keys() <= {"holdfast.db-wal", "holdfast.db-shm"}
+    assert after.keys() - before.keys() <= {"forestay.db-wal", "forestay.db-shm"}
 
 
 def test_a_log_whose_database_is_gone_is_never_deleted(home: Path) -> None:
@@ -246,18 +246,34 @@ def test_a_log_whose_database_is_gone_is_never_deleted(home: Path) -> None:
     run('put(opened(), "s1", batch("only in the log")); os._exit(0)', home)
     (home / "heads").unlink(missing_ok=True)
     for harm in (harm_by_emptying, harm_by_removing):
-        harm(home / "holdfast.db")
-        before = look(home)["holdfast.db-wal"]
+        harm(home / "forestay.db")
+        before = look(home)["forestay.db-wal"]
         with pytest.raises(Damaged):
             opened(home).catalogue()
         with pytest.raises(Damaged):
             put(opened(home), "s2", batch("x"))
-        assert look(home)["holdfast.db-wal"] == before
+        assert look(home)["forestay.db-wal"] == before
+
+
+def test_database_created_by_another_process_during_the_first_look_is_no_damage(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, created = opened(home), []
+    read_heads = store.database.heads.all
+
+    def create_then_read_heads() -> Iterator[tuple[int, str, Head]]:
+        created.append(run('put(opened(), "s1", batch("first")); os._exit(0)', home))
+        return read_heads()
+
+    monkeypatch.setattr(store.database.heads, "all", create_then_read_heads)
+    assert texts(store, "s1") == ["first"]
+    assert created
+    store.close()
 
 
 def test_an_empty_file_where_nothing_was_kept_is_no_damage(home: Path) -> None:
     home.mkdir(0o700)
-    (home / "holdfast.db").touch()
+    (home / "forestay.db").touch()
     store = opened(home)
     assert store.catalogue() == []
     put(store, "s1", batch("a"))
@@ -267,13 +283,13 @@ def test_an_empty_file_where_nothing_was_kept_is_no_damage(home: Path) -> None:
 
 def test_a_creation_that_died_halfway_is_begun_anew(home: Path) -> None:
     home.mkdir(0o700)
-    for name in ("holdfast.db.new", "holdfast.db.new-wal", "holdfast.db.new-journal"):
+    for name in ("forestay.db.new", "forestay.db.new-wal", "forestay.db.new-journal"):
         (home / name).write_bytes(b"half a database")
     store = opened(home)
     assert store.catalogue() == []
     put(store, "s1", batch("a"))
     store.close()
-    assert sorted(os.listdir(home)) == ["holdfast.db", "writer.lock", "writer.queue"]
+    assert sorted(os.listdir(home)) == ["forestay.db", "writer.lock", "writer.queue"]
 
 
 def test_nobody_ever_meets_half_a_database(home: Path) -> None:
@@ -281,7 +297,7 @@ def test_nobody_ever_meets_half_a_database(home: Path) -> None:
     for step in (0, 1, 3, 10, 20):
         process = start(
             """
-            from holdfast.store import database
+            from forestay.store.sqlite import connection as database
             plain, left = database.migrate, [int(sys.argv[2])]
             def migrate(connection, have):
                 def trace(sql):
@@ -298,7 +314,7 @@ def test_nobody_ever_meets_half_a_database(home: Path) -> None:
         )
         process.communicate()
         assert process.returncode == -signal.SIGKILL
-        assert not (home / "holdfast.db").exists()
+        assert not (home / "forestay.db").exists()
         assert opened(home).catalogue() == []
     put(opened(home), "s1", batch("a"))
     assert texts(opened(home), "s1") == ["a"]
@@ -306,7 +322,7 @@ def test_nobody_ever_meets_half_a_database(home: Path) -> None:
 
 def test_a_flipped_byte_in_what_is_derived_is_seen_and_made_anew(store: SqliteStore) -> None:
     put(store, "s1", batch("a", core=b"core", rows=[("step", "t", True, 1, b"row")]))
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     writer.execute("UPDATE session SET core = x'00'")
     writer.execute("UPDATE row SET value = x'0000000001'")
@@ -339,7 +355,7 @@ def test_a_sum_tells_that_something_changed(store: SqliteStore, harm: str) -> No
     put(store, "s1", batch("a", key="k", rows=[("step", "t", True, 1, b"row")]))
     with store.view("s1") as view:
         assert view.intact()
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     writer.execute(harm)
     with store.view("s1") as view:
@@ -349,7 +365,7 @@ def test_a_sum_tells_that_something_changed(store: SqliteStore, harm: str) -> No
 def test_a_flipped_byte_in_a_text_does_not_hide_the_other_sessions(store: SqliteStore) -> None:
     put(store, "s1", batch("a", goal="one"))
     put(store, "s2", batch("a", goal="two"))
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     writer.execute("UPDATE session SET goal = CAST(x'ff6f6e65' AS TEXT) WHERE id = 's1'")
     assert sorted(str(row["goal"]) for row in store.catalogue()) == ["two", "�one"]
@@ -362,20 +378,20 @@ def test_a_format_that_cannot_be_read_is_damage_not_a_traceback(
     store: SqliteStore, value: str
 ) -> None:
     put(store, "s1", batch("a"))
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     writer.execute("UPDATE meta SET value = ? WHERE key = 'min_writer'", (value,))
     with pytest.raises(Damaged):
         put(store, "s1", batch("b"))
     with pytest.raises(Damaged):
-        store.local.saw_file("s1", "/a", "1", "d")
+        store.machine.seen_files.record("s1", "/a", "1", "d")
 
 
 def test_an_arrival_number_that_is_taken_is_damage_and_nothing_is_overwritten(
     store: SqliteStore,
 ) -> None:
     put(store, "s1", batch("a", "b"))
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     writer.execute("UPDATE session SET seq = 1")
     with pytest.raises(Damaged):
@@ -394,24 +410,24 @@ def test_errors_while_reading_a_view_are_ours(store: SqliteStore) -> None:
 
 def test_a_connection_that_failed_is_not_trusted_again(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
-    before = store._database._writer
+    before = store.database._writer
     with pytest.raises(Damaged):
         put(store, "s1", unkeepable())
-    assert store._database._writer is None
+    assert store.database._writer is None
 
     def plan(view: View) -> Batch:
         raise StoreFailed("an error of the disk") from sqlite3.OperationalError("disk I/O error")
 
     put(store, "s1", batch("b"))
-    assert store._database._writer is not before
+    assert store.database._writer is not before
     with pytest.raises(StoreFailed):
         store.append("s1", plan)
-    assert store._database._writer is None
+    assert store.database._writer is None
 
 
 def test_a_blob_that_cannot_be_unpacked_is_damage(store: SqliteStore) -> None:
     put(store, "s1", batch("a"), blobs=[b"data"])
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
     writer.execute("UPDATE blob SET data = x'00'")
     with pytest.raises(Damaged):
@@ -421,11 +437,11 @@ def test_a_blob_that_cannot_be_unpacked_is_damage(store: SqliteStore) -> None:
 def test_search_comes_to_an_end_where_events_are_missing(home: Path) -> None:
     out = run(
         """
-        from holdfast.testing.contracts import found
+        from forestay.testing.store_contract import found
         store = opened()
         put(store, "s1", batch("a word", "a word", "a word"))
         put(store, "s2", batch("a word"))
-        store._database._writer.execute("DELETE FROM event WHERE position = (1 << 32) + 3")
+        store.database._writer.execute("DELETE FROM event WHERE position = (1 << 32) + 3")
         say(sorted(found(store, "word")))
         say(sorted(found(store, "word")))
         """,
@@ -438,12 +454,12 @@ def test_integrity_problems_are_listed(store: SqliteStore, home: Path) -> None:
     for number in range(40):
         put(store, f"s{number}", batch("x" * 300))
     store.close()
-    assert store.check() == []
+    assert store.maintenance.check() == []
     store.close()
-    with (home / "holdfast.db").open("r+b") as file:
+    with (home / "forestay.db").open("r+b") as file:
         file.seek(4096 * 3)
         file.write(os.urandom(4096 * 3))
-    assert store.check() != []
+    assert store.maintenance.check() != []
     store.close()
 
 
@@ -478,7 +494,7 @@ def test_on_a_full_disk_nothing_is_acknowledged_and_it_works_when_there_is_space
         (home / "ballast").unlink()
         put(store, "s1", batch("again"))
         assert texts(store, "s1") == [*acknowledged, "again"]
-        assert store.check() == []
+        assert store.maintenance.check() == []
         store.close()
 
 
@@ -510,6 +526,6 @@ def test_a_translated_error_says_what_why_and_what_helps(home: Path, code: int) 
     error = base.translated(cause, "update")
     assert type(error) is MEANING[code][0]
     assert error.what and error.why == "the driver's words" and error.hint
-    assert (error.operation, error.file) == ("update", str(home / "holdfast.db"))
+    assert (error.operation, error.file) == ("update", str(home / "forestay.db"))
     cause.sqlite_errorcode = code | 77 << 8
-    assert isinstance(base.translated(cause, "update"), HoldfastError)
+    assert isinstance(base.translated(cause, "update"), ForestayError)

@@ -14,9 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from holdfast.clock import Clock
-from holdfast.store import open_store
-from holdfast.testing.contracts import Place, StoreContract
+from forestay.base.clock import Clock
+from forestay.store.open import open_store
+from forestay.testing.store_contract import Place, StoreContract
 
 _numbers = itertools.count()
 _emptied: list[str] = []
@@ -28,7 +28,7 @@ class PostgresPlace(Place):
     """A schema of its own, and a home."""
 
     def __init__(self, url: str, home: Path, schema: str = "") -> None:
-        self.schema = schema or f"hf{os.getpid()}_{next(_numbers)}"
+        self.schema = schema or f"stay{os.getpid()}_{next(_numbers)}"
         self.url = f"{url}&schema={self.schema}"
         super().__init__(partial(open_store, self.url, str(home), clock=Clock(), machine="m"))
         self.server, self.home = url.replace("&prepare=no", ""), home
@@ -80,7 +80,7 @@ class PostgresPlace(Place):
             made = sql.replace("@", f"{self.schema}.")
             assert connection.execute(made, values).rowcount == 1
 
-    def keep(self) -> Callable[[], None]:
+    def copy_data(self) -> Callable[[], None]:
         """As a dump of the schema would, and its being put back in the place of the tables."""
         kept = f"{self.schema}kept"
         with psycopg.connect(self.server) as connection:

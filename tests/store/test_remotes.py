@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import InvalidInput
-from holdfast.store.remotes import Known, Packed, Reach, Remotes, There
-from holdfast.store.schema import migrate
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.contracts import batch, put
+from forestay.errors import InvalidInput
+from forestay.store.machine.remotes import Known, Packed, Reach, Remotes, There
+from forestay.store.sqlite.schema import migrate
+from forestay.store.sqlite.store import SqliteStore
+from forestay.testing.store_contract import batch, put
 from tests.store.support import opened
 
 
@@ -20,7 +20,7 @@ from tests.store.support import opened
 def remotes(store: SqliteStore) -> Remotes:
     put(store, "s1", batch("a", "b", "c"))
     put(store, "s2", batch("a"))
-    return store.remotes
+    return store.machine.remotes
 
 
 def added(remotes: Remotes, name: str = "usb") -> Known:
@@ -31,17 +31,17 @@ def added(remotes: Remotes, name: str = "usb") -> Known:
 
 
 def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, home: Path) -> None:
-    assert store.remotes.all() == []
-    assert store.remotes.find("usb") is None
-    assert store.remotes.waiting() is None
+    assert store.machine.remotes.all() == []
+    assert store.machine.remotes.find("usb") is None
+    assert store.machine.remotes.waiting() is None
     assert not home.exists()
 
 
 def test_a_home_of_an_older_format_has_no_remotes(home: Path) -> None:
     home.mkdir()
-    with closing(sqlite3.connect(home / "holdfast.db", isolation_level=None)) as old:
+    with closing(sqlite3.connect(home / "forestay.db", isolation_level=None)) as old:
         migrate(old, 0, 4)
-    assert opened(home).remotes.all() == []
+    assert opened(home).machine.remotes.all() == []
 
 
 def test_a_remote_is_added_once_and_listed_by_name(remotes: Remotes) -> None:

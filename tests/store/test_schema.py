@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.errors import Outdated
-from holdfast.store.repair import flaws
-from holdfast.store.schema import FORMAT, MIGRATIONS, MIN_WRITER, migrate
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.contracts import batch, found, put, texts
+from forestay.errors import Outdated
+from forestay.store.sqlite.repair import find_flaws
+from forestay.store.sqlite.schema import FORMAT, MIGRATIONS, MIN_WRITER, migrate
+from forestay.store.sqlite.store import SqliteStore
+from forestay.testing.store_contract import batch, found, put, texts
 from tests.store.support import opened, run, start
 
 # --- format and migration -----------------------------------------------------------------------
 
 NEWER = """
-    from holdfast.store import database, schema
+    from forestay.store.sqlite import connection as database, schema
     def newer(min_writer, script="CREATE TABLE added (a INTEGER) STRICT"):
         schema.MIGRATIONS = (*schema.MIGRATIONS, script)
         schema.FORMAT = database.FORMAT = len(schema.MIGRATIONS)
@@ -35,7 +35,7 @@ def test_an_old_process_stops_at_its_next_write_and_nothing_is_lost(home: Path) 
     run(NEWER + '    newer(schema.FORMAT + 1)\n    put(opened(), "s1", batch("newer"))', home)
     writes: list[Callable[[], object]] = [
         lambda: put(old, "s1", batch("too late")),
-        lambda: old.local.saw_file("s1", "/a", "1", "d"),
+        lambda: old.machine.seen_files.record("s1", "/a", "1", "d"),
         lambda: old.erase("s1", lambda view: batch("gone", forgotten=1)),
     ]
     for write in writes:
@@ -83,8 +83,8 @@ def test_a_migration_that_dies_halfway_leaves_the_old_format(home: Path) -> None
         process.communicate()
         assert process.returncode != 0
         store = opened(home)
-        assert store.read("SELECT value FROM meta WHERE key = 'format'") == [(have,)]
-        assert store.read("SELECT 1 FROM sqlite_schema WHERE name = 'added'") == []
+        assert store.database.read("SELECT value FROM meta WHERE key = 'format'") == [(have,)]
+        assert store.database.read("SELECT 1 FROM sqlite_schema WHERE name = 'added'") == []
         put(store, "s1", batch("after"))
         store.close()
     assert texts(opened(home), "s1") == ["before", "after", "after"]
@@ -93,12 +93,12 @@ def test_a_migration_that_dies_halfway_leaves_the_old_format(home: Path) -> None
 def test_a_migration_happens_in_place_while_others_read(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("before"))
-    inode = os.stat(home / "holdfast.db").st_ino
+    inode = os.stat(home / "forestay.db").st_ino
     with store.view("s1") as view:
         run(NEWER + '    newer(1)\n    put(opened(), "s1", batch("newer"))', home)
         assert [stored.seq for stored in view.events()] == [1]
     assert texts(store, "s1") == ["before", "newer"]
-    assert os.stat(home / "holdfast.db").st_ino == inode
+    assert os.stat(home / "forestay.db").st_ino == inode
     store.close()
 
 
@@ -107,7 +107,7 @@ def test_a_migration_happens_in_place_while_others_read(home: Path) -> None:
 
 def test_a_fresh_database_has_the_newest_format(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
-    meta = dict(store.read("SELECT key, value FROM meta"))
+    meta = dict(store.database.read("SELECT key, value FROM meta"))
     assert (meta["format"], meta["min_writer"]) == (str(FORMAT), str(MIN_WRITER))
     assert len(MIGRATIONS) == FORMAT
     assert MIN_WRITER <= FORMAT
@@ -153,6 +153,6 @@ def test_what_a_later_version_added_is_not_missing_before_it_wrote(tmp_path: Pat
         with closing(sqlite3.connect(tmp_path / f"{format}.db", isolation_level=None)) as old:
             migrate(old, 0, format)
             old.execute("INSERT INTO meta VALUES ('device', 'd1'), ('secret', ?)", ("0" * 64,))
-            assert not [f for f in flaws(old.execute, list, bool) if "table" in f.what], format
+            assert not [f for f in find_flaws(old.execute) if "table" in f.what], format
             old.execute("DROP TABLE blob")
-            assert any("table blob" in f.what for f in flaws(old.execute, list, bool))
+            assert any("table blob" in f.what for f in find_flaws(old.execute))

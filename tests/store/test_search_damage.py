@@ -12,8 +12,8 @@ from random import Random
 
 import pytest
 
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.contracts import batch, found, put
+from forestay.store.sqlite.store import SqliteStore
+from forestay.testing.store_contract import batch, found, put
 from tests.crash.disk import lay_out
 from tests.store.support import mounted, opened
 
@@ -56,7 +56,7 @@ def _make(home: Path) -> None:
 
 def in_tables(home: Path, harm: Harm) -> None:
     """Change the tables from outside, and show that they did change."""
-    with closing(sqlite3.connect(home / "holdfast.db", isolation_level=None)) as connection:
+    with closing(sqlite3.connect(home / "forestay.db", isolation_level=None)) as connection:
         before = list(connection.iterdump())
         harm(connection)
         assert list(connection.iterdump()) != before
@@ -112,7 +112,7 @@ def test_a_search_finds_everything_however_damaged_the_index_is(indexed: Path, n
     store.close()
     in_tables(indexed, HARM[name])
     assert everything(store) == before
-    assert store.flaws() == [] == store.check()
+    assert store.maintenance.flaws() == [] == store.maintenance.check()
     put(store, "s1", batch("one more on login"))
     assert len(found(store, "login", limit=-1)) == len(before["login"]) + 1
     store.close()
@@ -124,10 +124,10 @@ def test_a_damaged_index_is_a_flaw_that_a_repair_mends(indexed: Path, name: str)
     before = everything(store)
     store.close()
     in_tables(indexed, HARM[name])
-    flaws = store.flaws()
+    flaws = store.maintenance.flaws()
     assert flaws and all(flaw.mendable for flaw in flaws)
-    assert store.repair().done
-    assert store.flaws() == [] == store.check()
+    assert store.maintenance.repair().done
+    assert store.maintenance.flaws() == [] == store.maintenance.check()
     assert everything(store) == before
     store.close()
 
@@ -139,7 +139,7 @@ def test_a_session_is_forgotten_however_damaged_the_index_is(indexed: Path, name
     store.erase("s1", lambda view: batch("tombstone", forgotten=1))
     sessions = {session for hits in everything(store).values() for session, _ in hits}
     assert sessions == {"s0", "s2"}
-    assert store.flaws() == []
+    assert store.maintenance.flaws() == []
     store.close()
 
 
@@ -164,5 +164,5 @@ def test_an_index_of_which_nobody_has_a_sum_is_looked_at_by_sqlite(indexed: Path
     in_tables(indexed, sql("DELETE FROM meta WHERE key = 'find_sum'", "DELETE FROM find_idx"))
     in_tables(indexed, sql("UPDATE find_content SET c0 = 'nothing' WHERE id = 1"))
     assert everything(store) == before
-    assert store.read("SELECT 1 FROM meta WHERE key = 'find_sum'") == [(1,)]
+    assert store.database.read("SELECT 1 FROM meta WHERE key = 'find_sum'") == [(1,)]
     store.close()

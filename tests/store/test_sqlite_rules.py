@@ -23,10 +23,10 @@ from typing import Any
 
 import pytest
 
-import holdfast
-from holdfast import files, mount
-from holdfast.clock import FakeClock
-from holdfast.errors import (
+import forestay
+from forestay.base import files
+from forestay.base.clock import FakeClock
+from forestay.errors import (
     Busy,
     Damaged,
     NoSession,
@@ -34,11 +34,13 @@ from holdfast.errors import (
     Refused,
     StoreFailed,
 )
-from holdfast.journal import Journal
-from holdfast.model.event import NoteAdded, SessionStarted
-from holdfast.store import Entry, database
-from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.contracts import batch, found, head, put, text_of, texts
+from forestay.journal.journal import Journal
+from forestay.model.event import NoteAdded, SessionStarted
+from forestay.store.port import Entry
+from forestay.store.sqlite import connection as sqlite_connection
+from forestay.store.sqlite import filesystem_check
+from forestay.store.sqlite.store import SqliteStore
+from forestay.testing.store_contract import batch, found, head, put, text_of, texts
 from tests.store.support import (
     end,
     go_on,
@@ -55,13 +57,13 @@ from tests.store.support import (
     until_said,
 )
 
-DATABASE_FILES = ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm")
+DATABASE_FILES = ("forestay.db", "forestay.db-wal", "forestay.db-shm")
 
 
 # --- one writer lock ----------------------------------------------------------------------------
 
 
-class Spy(database.Reader):
+class Spy(sqlite_connection.Reader):
     """A connection that notes whether the writer lock was held when it was used."""
 
     path = ""
@@ -86,11 +88,11 @@ class Spy(database.Reader):
 def test_all_use_of_the_writer_is_under_the_lock(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(database, "Reader", Spy)
-    monkeypatch.setattr(Spy, "path", store._database.lock.path)
+    monkeypatch.setattr(sqlite_connection, "Reader", Spy)
+    monkeypatch.setattr(Spy, "path", store.database.lock.path)
     monkeypatch.setattr(Spy, "log", [])
     put(store, "s1", batch("a word", head=head(1)))
-    store.local.saw_file("s1", "/a", "1", "d")
+    store.machine.seen_files.record("s1", "/a", "1", "d")
     assert found(store, "word") == [("s1", 1)]
     with pytest.raises(LookupError):
         store.append("s1", raising)
@@ -113,8 +115,8 @@ def test_a_head_is_remembered_before_the_lock_is_let_go(
 ) -> None:
     """Otherwise two processes could write their slots in the wrong order."""
     held: list[bool] = []
-    path = store._database.lock.path
-    monkeypatch.setattr(store._database.heads, "remember", lambda *_: held.append(is_locked(path)))
+    path = store.database.lock.path
+    monkeypatch.setattr(store.database.heads, "remember", lambda *_: held.append(is_locked(path)))
     put(store, "s1", batch("a", head=head(1)))
     put(store, "s1", batch("b"))
     assert held == [True]
@@ -156,7 +158,7 @@ def test_a_holder_that_was_stopped_is_named_and_nothing_is_lost(home: Path) -> N
     began = time.monotonic()
     with pytest.raises(Busy) as busy:
         put(store, "s1", batch("mine"))
-    assert 0.25 < time.monotonic() - began < 5
+    assert 0.25 < time.monotonic() - began < 60
     assert f"pid {holder.pid}" in str(busy.value)
     assert (busy.value.exit_code, busy.value.retryable) == (6, True)
     assert "busy_timeout" in busy.value.hint
@@ -241,7 +243,7 @@ def test_another_program_that_locks_the_database_makes_us_wait_then_busy(home: P
     for how in ("IMMEDIATE", "EXCLUSIVE"):
         other = start(
             """
-            connection = sqlite3.connect(home + "/holdfast.db", isolation_level=None)
+            connection = sqlite3.connect(home + "/forestay.db", isolation_level=None)
             connection.execute("BEGIN " + sys.argv[2])
             say("locked")
             sys.stdin.readline()
@@ -269,10 +271,10 @@ READ_EVERYTHING = """
     assert len(store.catalogue()) == 1
     assert store.resolve("s") == ["s1"]
     assert store.blob("0" * 64) is None
-    assert store.check() == []
-    assert store.device and store.secret() and store.remembered()
+    assert store.maintenance.check() == []
+    assert store.machine.device and store.machine.secret() and store.maintenance.remembered()
     assert not store.watch("s1", 2, 0.01)
-    store.local.projects(), store.local.holders()
+    store.machine.projects.all(), store.machine.holders.find()
     store.close()
 """
 
@@ -280,11 +282,11 @@ READ_EVERYTHING = """
 def test_readers_write_nothing_and_never_checkpoint(home: Path) -> None:
     run('put(opened(), "s1", batch("a", "b", head=head(1))); os._exit(0)', home)
     before = look(home)
-    assert size(home / "holdfast.db-wal") > 0
+    assert size(home / "forestay.db-wal") > 0
     run(READ_EVERYTHING, home)
     after = look(home)
     # The -shm is memory that all who have the database open share: readers mark their place there.
-    for name in before.keys() - {"holdfast.db-shm"}:
+    for name in before.keys() - {"forestay.db-shm"}:
         assert after[name] == before[name], name
     assert after.keys() == before.keys()
 
@@ -292,7 +294,7 @@ def test_readers_write_nothing_and_never_checkpoint(home: Path) -> None:
 def test_a_reader_cannot_write_even_if_it_tries(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
     with pytest.raises(ReadOnly):
-        store.read("DELETE FROM event")
+        store.database.read("DELETE FROM event")
     assert texts(store, "s1") == ["a"]
 
 
@@ -302,7 +304,7 @@ def test_reading_a_home_that_is_not_there_makes_nothing(home: Path) -> None:
     with pytest.raises(NoSession):
         store.view("s1")
     assert store.search("x", text_of=text_of) == []
-    assert store.local.holders() == []
+    assert store.machine.holders.find() == []
     store.close()
     assert not home.exists()
     home.mkdir()
@@ -321,9 +323,9 @@ def read_only(home: Path) -> Iterator[None]:
 def test_a_read_only_home_can_be_read_and_searched_but_not_written(home: Path, log: str) -> None:
     leave = "os._exit(0)" if log == "with a log" else "store.close()"
     run(f'store = opened(); put(store, "s1", batch("a", "b", head=head(1))); {leave}', home)
-    assert bool(size(home / "holdfast.db-wal")) == (log == "with a log")
+    assert bool(size(home / "forestay.db-wal")) == (log == "with a log")
     if log == "with an empty log":
-        (home / "holdfast.db-wal").touch(0o600)
+        (home / "forestay.db-wal").touch(0o600)
     before = look(home)
     with read_only(home):
         run(READ_EVERYTHING, home)
@@ -351,7 +353,7 @@ def test_what_is_written_when_a_home_is_writable_again_is_seen(home: Path) -> No
 
 def test_a_log_that_cannot_be_read_in_a_read_only_home_is_not_passed_over(home: Path) -> None:
     run('put(opened(), "s1", batch("a")); os._exit(0)', home)
-    (home / "holdfast.db-shm").unlink()
+    (home / "forestay.db-shm").unlink()
     with read_only(home):
         with pytest.raises(ReadOnly, match="newest events") as refused:
             opened(home).catalogue()
@@ -366,18 +368,18 @@ def test_a_long_look_does_not_hinder_writers_and_the_log_shrinks_after_it(
     with store.view("s1") as view:
         for number in range(20):
             put(store, "s1", batch(str(number)), blobs=[noise(number)])
-        assert size(home / "holdfast.db-wal") > 18_000_000
+        assert size(home / "forestay.db-wal") > 18_000_000
         assert [stored.seq for stored in view.events()] == [1]
     for number in range(20, 24):
         put(store, "s1", batch(str(number)), blobs=[noise(number)])
-    assert size(home / "holdfast.db-wal") <= 17_000_000
+    assert size(home / "forestay.db-wal") <= 17_000_000
     assert len(texts(store, "s1")) == 25
 
 
 def test_the_log_does_not_grow_without_bound(store: SqliteStore, home: Path) -> None:
     for number in range(16):
         put(store, "s1", batch(str(number)), blobs=[noise(number)])
-    assert size(home / "holdfast.db-wal") < 8_000_000
+    assert size(home / "forestay.db-wal") < 8_000_000
 
 
 # --- many at once -------------------------------------------------------------------------------
@@ -393,11 +395,13 @@ def test_many_events_at_once_lie_there_as_if_they_came_one_by_one(store: SqliteS
             put(store, session, what)
     columns = "position & 0xffffffff, key, header, salt, data"
     together, apart = (
-        store.read(f"SELECT {columns} FROM event WHERE position >> 32 = ?", (number,))
+        store.database.read(f"SELECT {columns} FROM event WHERE position >> 32 = ?", (number,))
         for number in (1, 2)
     )
     assert together == apart and len(apart) == 1_017
-    (sum_of_one, sum_of_other) = store.read("SELECT event_sum FROM session ORDER BY number")
+    (sum_of_one, sum_of_other) = store.database.read(
+        "SELECT event_sum FROM session ORDER BY number"
+    )
     assert sum_of_one == sum_of_other
 
 
@@ -405,10 +409,10 @@ def test_room_for_a_large_transaction_is_given_up_with_the_next(store: SqliteSto
     def room(connection: sqlite3.Connection) -> int:
         return int(connection.execute("PRAGMA cache_size").fetchone()[0])
 
-    usual = store.write(room)
+    usual = store.database.write(room)
     put(store, "s1", batch(*map(str, range(1_100))))
-    assert store._database._writer is not None and room(store._database._writer) != usual
-    assert store.write(room) == usual
+    assert store.database._writer is not None and room(store.database._writer) != usual
+    assert store.database.write(room) == usual
 
 
 # --- erasing ------------------------------------------------------------------------------------
@@ -418,15 +422,15 @@ def test_what_is_erased_makes_the_database_smaller(store: SqliteStore, home: Pat
     put(store, "s1", batch("a"), blobs=[noise(1), noise(2)])
     put(store, "s2", batch("b"))
     store.erase("s1", lambda view: batch("tombstone", forgotten=1))
-    assert size(home / "holdfast.db") < 500_000
-    assert size(home / "holdfast.db-wal") < 50_000
-    assert store.read("PRAGMA freelist_count") == [(0,)]
+    assert size(home / "forestay.db") < 500_000
+    assert size(home / "forestay.db-wal") < 50_000
+    assert store.database.read("PRAGMA freelist_count") == [(0,)]
 
 
 def test_old_pages_that_a_reader_kept_go_with_the_next_writer(home: Path) -> None:
     out = run(
         """
-        from holdfast.errors import Busy
+        from forestay.errors import Busy
         store, reading = opened(), opened()
         put(store, "s1", batch("Geheimnis " * 50))
         with reading.view("s1") as view:
@@ -442,7 +446,7 @@ def test_old_pages_that_a_reader_kept_go_with_the_next_writer(home: Path) -> Non
     assert b"Geheimnis" in raw(home)
     run('put(opened(), "s2", batch("b")); os._exit(0)', home)
     assert b"Geheimnis" not in raw(home)
-    assert opened(home).read("SELECT * FROM meta WHERE key = 'scrub'") == []
+    assert opened(home).database.read("SELECT * FROM meta WHERE key = 'scrub'") == []
 
 
 def raw(home: Path) -> bytes:
@@ -486,8 +490,8 @@ def test_opening_and_closing_the_file_beside_sqlite_loses_commits(tmp_path: Path
 
 
 AUDITED = """
-    import holdfast
-    from holdfast.cli import main
+    import forestay
+    from forestay.cli.main import main
     opens = []
     def listen(event, arguments):
         if event == "open":
@@ -495,18 +499,18 @@ AUDITED = """
     sys.addaudithook(listen)
     os.chdir(sys.argv[2])
     quiet = open(os.devnull, "w")
-    with holdfast.open(home, trust_env=False) as hf:
-        s = hf.start("a goal")
+    with forestay.open(home, trust_env=False) as stay:
+        s = stay.start("a goal")
         s.note("a word")
         s.task_add("a task")
-        s.status(), list(s.log()), s.verify(), s.brief(), s.state(), hf.list()
-        hf.search("word"), hf.verify(), hf.backup()
-        hf.start("another").forget() if hasattr(s, "forget") else None
+        s.status(), list(s.log()), s.verify(), s.brief(), s.state(), stay.list()
+        stay.search("word"), stay.verify(), stay.backup()
+        stay.start("another").forget() if hasattr(s, "forget") else None
     for words in (["start", "x"], ["note", "y"], ["status"], ["list"], ["log"], ["verify"],
-                  ["search", "y"], ["backup"], ["doctor"], ["resume"], ["brief"]):
+                  ["search", "y"], ["backup", "create"], ["doctor"], ["resume"], ["brief"]):
         main(["--home", home, *words], quiet, quiet)
     for path in opens:
-        if os.path.basename(path) in ("holdfast.db", "holdfast.db-wal", "holdfast.db-shm"):
+        if os.path.basename(path) in ("forestay.db", "forestay.db-wal", "forestay.db-shm"):
             say(path)
 """
 
@@ -554,7 +558,7 @@ def test_a_forked_child_and_its_parent_both_write_and_lose_nothing(home: Path) -
         child = os.fork()
         if child == 0:
             put(store, "s1", batch("child 1", head=head(2)))
-            assert store._database.lock.holder().startswith(f"pid {os.getpid()} ")
+            assert store.database.lock.holder().startswith(f"pid {os.getpid()} ")
             os.write(go[1], b"x")
             os.read(closed[0], 1)
             put(store, "s1", batch("child 2", head=head(3)))
@@ -566,7 +570,7 @@ def test_a_forked_child_and_its_parent_both_write_and_lose_nothing(home: Path) -
         assert os.waitpid(child, 0)[1] == 0
         put(store, "s1", batch("parent 3"))
         say(texts(store, "s1"))
-        say(store.check())
+        say(store.maintenance.check())
         """,
         home,
     )
@@ -625,7 +629,7 @@ def test_a_child_that_outlives_its_parent_loses_nothing(home: Path) -> None:
 def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
     out = run(
         """
-        from holdfast.errors import StoreFailed
+        from forestay.errors import StoreFailed
         store = opened()
         put(store, "s1", batch("a"))
         with store.view("s1") as view:
@@ -651,15 +655,15 @@ def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
 def test_a_child_of_a_process_that_could_not_close_its_writer_is_told_so(home: Path) -> None:
     out = run(
         """
-        from holdfast.errors import StoreFailed
+        from forestay.errors import StoreFailed
         store = opened()
         put(store, "s1", batch("a"))
-        connect = store._database._connect
+        connect = store.database._connect
         def failing(mode):
             raise sqlite3.OperationalError("disk I/O error")
-        store._database._connect = failing
+        store.database._connect = failing
         child = os.fork()
-        store._database._connect = connect
+        store.database._connect = connect
         if child == 0:
             try:
                 put(store, "s1", batch("x"))
@@ -697,7 +701,7 @@ def test_forking_while_other_threads_write_stops_nobody(home: Path) -> None:
         going = False
         [thread.join() for thread in threads]
         say(texts(store, "s1").count("child"))
-        say(store.check())
+        say(store.maintenance.check())
         """,
         home,
     )
@@ -707,23 +711,23 @@ def test_forking_while_other_threads_write_stops_nobody(home: Path) -> None:
 def test_a_forked_child_is_a_holder_of_its_own(home: Path) -> None:
     out = run(
         """
-        import holdfast
-        hf = holdfast.open(home, cwd=os.path.dirname(home), trust_env=False)
-        s = hf.start("a goal")
+        import forestay
+        stay = forestay.open(home, cwd=os.path.dirname(home), trust_env=False)
+        s = stay.start("a goal")
         s.note("parent")
         child = os.fork()
         if child == 0:
             s.note("child")
-            holders = hf.store.local.holders(s.id)
+            holders = stay.store.machine.holders.find(s.id)
             pids = {int(h.process.split("/")[3]) for h in holders}
             assert pids == {os.getpid(), os.getppid()}, pids
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0
         s.note("parent again")
-        holders = hf.store.local.holders(s.id)
+        holders = stay.store.machine.holders.find(s.id)
         assert [int(h.process.split("/")[3]) for h in holders] == [os.getpid()]
         say(s.verify().ok)
-        hf.close()
+        stay.close()
         """,
         home,
     )
@@ -736,10 +740,10 @@ def test_a_forked_child_is_a_holder_of_its_own(home: Path) -> None:
 @pytest.mark.parametrize("leaving", ["", "os._exit(0)", "sys.exit(0)", "del store"])
 def test_a_short_process_leaves_the_checkpoint_to_others(home: Path, leaving: str) -> None:
     run('store = opened(); put(store, "s1", batch("a")); store.close()', home)
-    before = look(home)["holdfast.db"]
+    before = look(home)["forestay.db"]
     run(f'store = opened(); put(store, "s1", batch("b")); store.catalogue(); {leaving}', home)
-    assert look(home)["holdfast.db"] == before
-    assert size(home / "holdfast.db-wal") > 0
+    assert look(home)["forestay.db"] == before
+    assert size(home / "forestay.db-wal") > 0
     assert texts(opened(home), "s1") == ["a", "b"]
 
 
@@ -747,7 +751,7 @@ def test_a_command_leaves_the_checkpoint_to_others(home: Path, tmp_path: Path) -
     (tmp_path / "work").mkdir()
 
     def command(*words: str) -> str:
-        script = [sys.executable, "-c", "from holdfast.cli import entry; entry()"]
+        script = [sys.executable, "-c", "from forestay.cli.main import entry; entry()"]
         done = subprocess.run(
             [*script, "--home", str(home), *words],
             cwd=tmp_path / "work",
@@ -758,10 +762,10 @@ def test_a_command_leaves_the_checkpoint_to_others(home: Path, tmp_path: Path) -
         return done.stdout
 
     command("start", "a goal")
-    before = look(home)["holdfast.db"]
+    before = look(home)["forestay.db"]
     command("note", "a remark")
-    assert look(home)["holdfast.db"] == before
-    assert size(home / "holdfast.db-wal") > 0
+    assert look(home)["forestay.db"] == before
+    assert size(home / "forestay.db-wal") > 0
     assert "a remark" in command("log")
 
 
@@ -769,7 +773,7 @@ def test_a_close_in_order_moves_everything_into_the_database(home: Path) -> None
     store = opened(home)
     put(store, "s1", batch("a"))
     store.close()
-    assert not (home / "holdfast.db-wal").exists()
+    assert not (home / "forestay.db-wal").exists()
     assert texts(store, "s1") == ["a"]
     store.close()
 
@@ -803,11 +807,11 @@ def test_a_home_that_other_machines_may_share_is_refused(
     home: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     line = f"36 35 98:0 / {os.path.realpath(home.parent)} rw - {kind} server:/x rw\n"
-    monkeypatch.setattr(mount, "_mount_table", lambda: line.encode())
+    monkeypatch.setattr(filesystem_check, "_mount_table", lambda: line.encode())
     with pytest.raises(StoreFailed) as failed:
         put(opened(home), "s1", batch("a"))
     assert kind in failed.value.why
-    assert "HOLDFAST_HOME" in failed.value.hint
+    assert "FORESTAY_HOME" in failed.value.hint
     assert list(home.iterdir()) == []
 
 
@@ -834,10 +838,10 @@ def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path, um
     (tmp_path / "work").mkdir()
     run(
         """
-        import holdfast
-        hf = holdfast.open(home, cwd=sys.argv[2], trust_env=False)
-        hf.start("a goal").note("a remark")
-        hf.backup()
+        import forestay
+        stay = forestay.open(home, cwd=sys.argv[2], trust_env=False)
+        stay.start("a goal").note("a remark")
+        stay.backup()
         os._exit(0)
         """,
         home,
@@ -867,7 +871,7 @@ def test_any_folder_name_will_do(tmp_path: Path) -> None:
         put(store, "s1", batch("a"))
         assert texts(store, "s1") == ["a"]
         store.close()
-        assert (tmp_path / name / "home" / "holdfast.db").exists()
+        assert (tmp_path / name / "home" / "forestay.db").exists()
     assert len(os.listdir(tmp_path)) == 8
 
 
@@ -876,7 +880,7 @@ def test_any_folder_name_will_do(tmp_path: Path) -> None:
 
 def test_the_writer_is_durable_and_erases_for_good(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
-    writer = store._database._writer
+    writer = store.database._writer
     assert writer is not None
 
     def pragma(name: str) -> object:
@@ -893,7 +897,9 @@ def test_the_writer_is_durable_and_erases_for_good(store: SqliteStore) -> None:
 
 def test_every_table_of_ours_is_strict(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
-    tables = store.read("SELECT name, type, strict FROM pragma_table_list WHERE schema = 'main'")
+    tables = store.database.read(
+        "SELECT name, type, strict FROM pragma_table_list WHERE schema = 'main'"
+    )
     ours = {
         name: strict for name, kind, strict in tables if kind == "table" and name[:7] != "sqlite_"
     }
@@ -906,11 +912,11 @@ def test_a_log_that_cannot_be_had_is_refused_not_worked_around(
 ) -> None:
     put(opened(home), "s1", batch("a"))
 
-    class Stubborn(database.Reader):
+    class Stubborn(sqlite_connection.Reader):
         def execute(self, sql: str, *values: Any) -> sqlite3.Cursor:
             return super().execute(sql.replace("journal_mode=WAL", "encoding"), *values)
 
-    monkeypatch.setattr(database, "Reader", Stubborn)
+    monkeypatch.setattr(sqlite_connection, "Reader", Stubborn)
     with pytest.raises(Damaged, match="journal mode"):
         put(opened(home), "s1", batch("b"))
 
@@ -934,14 +940,14 @@ def test_an_append_costs_the_same_however_long_the_journal_is(
 
 def cost(store: SqliteStore, home: Path, journal: Journal) -> tuple[int, int]:
     """Statements and pages of one append."""
-    writer = store._database._writer
+    writer = store.database._writer
     statements: list[str] = []
     assert writer is not None
     writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     writer.set_trace_callback(statements.append)
     journal.append("s1", NoteAdded(text="one more"), actor="user")
     writer.set_trace_callback(None)
-    return len(statements), size(home / "holdfast.db-wal") // 4096
+    return len(statements), size(home / "forestay.db-wal") // 4096
 
 
 def test_watching_takes_no_longer_than_it_may(home: Path) -> None:
@@ -965,10 +971,10 @@ def test_watching_takes_no_longer_than_it_may(home: Path) -> None:
 def test_looking_up_sessions_never_scans_them(store: SqliteStore) -> None:
     put(store, "s1", batch("a"))
     asked: list[str] = []
-    reader = store._database.borrow()
+    reader = store.database.borrow()
     assert reader is not None
     reader.set_trace_callback(asked.append)
-    store._database.give_back(reader)
+    store.database.give_back(reader)
     store.catalogue(where={"id": "s1"}, limit=1)
     store.catalogue(where={"archived": 0}, limit=20)
     store.catalogue(where={"archived": 0, "project": 1}, limit=20)
@@ -979,7 +985,7 @@ def test_looking_up_sessions_never_scans_them(store: SqliteStore) -> None:
     reader.set_trace_callback(None)
     assert len(asked) >= 8
     for sql in asked:
-        plan = " ".join(str(step[3]) for step in store.read(f"EXPLAIN QUERY PLAN {sql}"))
+        plan = " ".join(str(step[3]) for step in store.database.read(f"EXPLAIN QUERY PLAN {sql}"))
         assert "SCAN" not in plan, (sql, plan)
         assert "TEMP B-TREE" not in plan, (sql, plan)
 
@@ -989,14 +995,14 @@ def test_looking_up_sessions_never_scans_them(store: SqliteStore) -> None:
 
 def test_one_home_may_be_used_by_several_threads(home: Path, tmp_path: Path) -> None:
     problems: list[BaseException] = []
-    with holdfast.open(str(home), cwd=str(tmp_path), trust_env=False) as hf:
-        session = hf.start("a goal")
+    with forestay.open(str(home), cwd=str(tmp_path), trust_env=False) as stay:
+        session = stay.start("a goal")
 
         def work(name: str) -> None:
             try:
                 for number in range(12):
                     session.note(f"{name} {number}")
-                    session.status(), list(session.log(limit=3)), hf.list()
+                    session.status(), list(session.log(limit=3)), stay.list()
             except BaseException as problem:
                 problems.append(problem)
 

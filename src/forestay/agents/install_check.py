@@ -1,0 +1,207 @@
+"""How it stands with the agents: what is installed, what keeps it from working, what it costs.
+
+For the doctor. Looking changes nothing; the cost of a hook is measured with a copy of the script
+and a spool of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from forestay.agents import settings_file, spool_script
+from forestay.agents.install import Ground, Plan, installed, script_of, to_install
+from forestay.agents.registry import AGENTS, PROJECT, SCOPES, SCRIPT, USER
+from forestay.agents.settings_file import Unsplicable
+from forestay.base import files
+from forestay.base.findings import Finding
+from forestay.errors import ForestayError
+
+_LARGEST = 8 << 20
+_TRIES = 7
+
+
+def advice(ground: Ground) -> list[Finding]:
+    """What is to be said about our place in the agents."""
+    found = list(_about_agents(ground))
+    if found:
+        found += _about_script(ground)
+    return found
+
+
+def _about_agents(ground: Ground) -> Iterator[Finding]:
+    cost = ""
+    for plan in installed(ground):
+        if AGENTS[plan.agent].hooks and not cost:
+            cost = _cost()
+        yield _there(plan, cost)
+        yield from _outdated(plan, ground)
+        yield from _kept_from_working(plan.agent, ground)
+
+
+def _there(plan: Plan, cost: str) -> Finding:
+    agent = AGENTS[plan.agent]
+    where = "all projects" if plan.scope == USER else "this project"
+    what = f"{agent.title}: installed for {where}"
+    if agent.hooks:
+        what += f", {len(agent.events)} hooks{cost}"
+    way_out = f"to take it out: forestay uninstall {_words(plan)}"
+    return Finding("agent-installed", "info", what, fix=way_out)
+
+
+def _words(plan: Plan) -> str:
+    return f"{plan.agent} --scope project" if plan.scope == PROJECT else plan.agent
+
+
+def _outdated(plan: Plan, ground: Ground) -> Iterator[Finding]:
+    try:
+        # Whether its user wanted the tools too is not known, and either is as it should be.
+        is_old = all(_differs(plan, ground, tools=tools) for tools in (True, False))
+    except ForestayError as error:
+        yield Finding("agent-settings", "warning", str(error))
+        return
+    if is_old:
+        yield Finding(
+            "agent-outdated",
+            "warning",
+            f"our entries in {AGENTS[plan.agent].title} are of another version",
+            fix=f"forestay install {_words(plan)}",
+        )
+
+
+def _differs(plan: Plan, ground: Ground, *, tools: bool) -> bool:
+    changes = to_install(plan.agent, plan.scope, ground, tools=tools).changes
+    return any(one.before is not None and b"hooks" in (one.after or b"") for one in changes)
+
+
+def _about_script(ground: Ground) -> Iterator[Finding]:
+    data = files.read_optional(ground.script, _LARGEST)
+    if data is None:
+        yield Finding(
+            "hook-script-missing",
+            "error",
+            f"the script {SCRIPT} is not in the home any more",
+            "agents run it at each hook; nothing is recorded without it",
+            "forestay install AGENT, for each agent named above",
+        )
+    elif data != script_of(ground):
+        yield Finding(
+            "hook-script-outdated",
+            "warning",
+            f"the script {SCRIPT} was written for another program or version",
+            fix="forestay install AGENT, for each agent named above",
+        )
+    if data is not None and not spool_script.probe_sync():
+        yield Finding(
+            "hook-unsynced",
+            "warning",
+            "what hooks said in the last seconds before a power cut may be lost",
+            "no program here syncs a single file; one that does is GNU sync",
+        )
+
+
+# -- what keeps hooks from running -------------------------------------------------------------
+
+
+def _kept_from_working(name: str, ground: Ground) -> Iterator[Finding]:
+    for reason in _reasons(name, ground):
+        yield Finding(
+            "hooks-off", "warning", f"{AGENTS[name].title} will not run our hooks", reason
+        )
+
+
+def _reasons(name: str, ground: Ground) -> Iterator[str]:
+    if name == "codex":
+        yield from _codex_reasons(ground)
+        return
+    for path in _layers(name, ground):
+        said = _settings(path)
+        if said.get("disableAllHooks") is True:
+            yield f"{path} has disableAllHooks"
+        if said.get("allowManagedHooksOnly") is True:
+            yield f"{path} allows managed hooks only"
+        config = said.get("hooksConfig")
+        if isinstance(config, dict) and config.get("enabled") is False:
+            yield f"{path} has hooksConfig.enabled = false"
+        if isinstance(config, dict) and "forestay" in (config.get("disabled") or []):
+            yield f"{path} has our hooks among hooksConfig.disabled"
+
+
+def _layers(name: str, ground: Ground) -> list[str]:
+    place = AGENTS[name].hooks
+    if place is None:
+        return []
+    paths = [place.path(s, ground.variables, ground.user_home, ground.root) for s in SCOPES]
+    if name == "claude-code":
+        paths.append(os.path.join(ground.root, ".claude", "settings.json"))
+        paths.append("/etc/claude-code/managed-settings.json")
+    return paths
+
+
+def _settings(path: str) -> Mapping[str, Any]:
+    data = files.read_optional(path, _LARGEST) or b"{}"
+    try:
+        said = settings_file.value_at(data.decode("utf-8", "replace"), [])
+    except Unsplicable:
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _codex_reasons(ground: Ground) -> Iterator[str]:
+    place = AGENTS["codex"].servers
+    assert place is not None
+    path = place.path(USER, ground.variables, ground.user_home, ground.root)
+    data = files.read_optional(path, _LARGEST) or b""
+    try:
+        said = tomllib.loads(data.decode("utf-8", "replace"))
+    except tomllib.TOMLDecodeError:
+        return
+    if said.get("features", {}).get("hooks") is False:
+        yield f"{path} has hooks = false under [features]"
+    missing = _untrusted(said.get("hooks", {}).get("state", {}))
+    if missing:
+        yield f"{len(missing)} of them are not trusted yet: {AGENTS['codex'].trust}"
+
+
+def _untrusted(state: object) -> list[str]:
+    """The events whose hooks nobody looked at in Codex. What it agreed to, only Codex can tell."""
+    known = state if isinstance(state, dict) else {}
+    return [
+        event
+        for event in AGENTS["codex"].events
+        if not any(f"hooks.json:{_snake(event)}:" in key for key in known)
+    ]
+
+
+def _snake(event: str) -> str:
+    return re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
+
+
+# -- cost --------------------------------------------------------------------------------------
+
+
+def _cost() -> str:
+    """What one hook costs an agent here, in words; empty if it cannot be measured."""
+    import subprocess
+    import tempfile
+    import time
+
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        script = os.path.join(folder, SCRIPT)
+        files.create(
+            script,
+            spool_script.spool_script(folder, ["true"], sync=spool_script.probe_sync()),
+            0o700,
+        )
+        for _ in range(_TRIES):
+            began = time.perf_counter()
+            try:
+                subprocess.run([script, "probe", "Probe"], input=b"{}", timeout=5, check=True)
+            except (OSError, subprocess.SubprocessError):
+                return ""
+            times.append(time.perf_counter() - began)
+    return f", {sorted(times)[_TRIES // 2] * 1000:.0f} ms each"

@@ -1,0 +1,127 @@
+"""The agents we can live in: where each keeps its settings, which of its events we hear.
+
+Facts only, one row per agent. A *place* is a file in one *scope*: of the user (all projects) or of
+one project. `events` are the ones we ask for, no more: each costs the agent a few milliseconds. An
+agent without hooks of a known form gets the MCP server and a block in AGENTS.md instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+USER, PROJECT = "user", "project"
+SCOPES = (USER, PROJECT)
+SCRIPT = "forestay-hook"
+"""Name of the script that hooks run. It also tells our entries in a settings file from others."""
+SERVER = "forestay"
+"""Name of our MCP server in every agent's settings."""
+
+_CLAUDE = (
+    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"),
+    *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact"),
+    *("Stop", "StopFailure", "SessionEnd"),
+)
+_CODEX = (
+    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
+    *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Stop", "SessionEnd"),
+)
+_GEMINI = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
+_QWEN = (
+    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"),
+    *("SubagentStart", "SubagentStop", "PreCompact", "Stop", "SessionEnd"),
+)
+
+
+class Place(NamedTuple):
+    """A file of an agent: below the user's home (or where a variable says) and below a project."""
+
+    user: str
+    project: str
+    variable: str = ""
+    """Names the folder that stands for the first part of `user`, if the user set it."""
+
+    def path(self, scope: str, environ: Mapping[str, str], user_home: str, root: str) -> str:
+        if scope == PROJECT:
+            return f"{root}/{self.project}"
+        _, _, rest = self.user.partition("/")
+        moved = environ.get(self.variable, "") if self.variable else ""
+        return f"{moved}/{rest}" if moved.startswith("/") else f"{user_home}/{self.user}"
+
+
+class Agent(NamedTuple):
+    title: str
+    events: tuple[str, ...] = ()
+    hooks: Place | None = None
+    exec_form: bool = False
+    """Whether a hook may be a program with arguments; else it is a line for a shell."""
+    named: bool = False
+    """Whether a hook may have a name of its own; others refuse what they do not know."""
+    second: int = 1
+    """What the agent counts a timeout in: 1 second or 1,000 milliseconds."""
+    servers: Place | None = None
+    """Where MCP servers are listed, under `servers_key`."""
+    servers_key: str = "mcpServers"
+    plugin: Place | None = None
+    """Where a program of our own goes that the agent loads, in place of hooks."""
+    told: bool = False
+    """Whether it learns of us from AGENTS.md alone."""
+    trust: str = ""
+    """What its user has to do before it runs our hooks."""
+
+    def seconds(self, event: str) -> int:
+        """How long a hook may take: at the start the agent waits for a briefing."""
+        if event == "SessionStart":
+            return 30
+        # Codex allows no more here, and complains at every start about those who ask for it.
+        return 3 if event == "SessionEnd" else 10
+
+
+AGENTS = {
+    "claude-code": Agent(
+        "Claude Code",
+        _CLAUDE,
+        # Not settings.json of a project: that one is shared, and our script is of this machine.
+        Place(".claude/settings.json", ".claude/settings.local.json", "CLAUDE_CONFIG_DIR"),
+        exec_form=True,
+        servers=Place(".claude.json", ".mcp.json"),
+        trust="it asks once whether you trust a new folder; hooks run after that",
+    ),
+    "codex": Agent(
+        "Codex",
+        _CODEX,
+        Place(".codex/hooks.json", ".codex/hooks.json", "CODEX_HOME"),
+        servers=Place(".codex/config.toml", ".codex/config.toml", "CODEX_HOME"),
+        servers_key="mcp_servers",
+        trust="open codex, type /hooks and trust the hooks of forestay; until then none runs",
+    ),
+    "gemini": Agent(
+        "Gemini CLI",
+        _GEMINI,
+        Place(".gemini/settings.json", ".gemini/settings.json"),
+        named=True,
+        second=1000,
+        servers=Place(".gemini/settings.json", ".gemini/settings.json"),
+        trust="it asks once whether you trust a new folder; hooks run after that",
+    ),
+    "opencode": Agent(
+        "opencode",
+        plugin=Place(
+            ".config/opencode/plugin/forestay.js",
+            ".opencode/plugin/forestay.js",
+        ),
+        servers=Place(".config/opencode/opencode.json", "opencode.json"),
+        servers_key="mcp",
+    ),
+    "qwen": Agent(
+        "Qwen Code",
+        _QWEN,
+        Place(".qwen/settings.json", ".qwen/settings.json"),
+        named=True,
+        second=1000,
+        servers=Place(".qwen/settings.json", ".qwen/settings.json"),
+        trust="it asks once whether you trust a new folder; hooks run after that",
+    ),
+    "cursor": Agent("Cursor", servers=Place(".cursor/mcp.json", ".cursor/mcp.json"), told=True),
+    "agents-md": Agent("agents that read AGENTS.md", told=True),
+}

@@ -1,0 +1,387 @@
+"""Where payloads wait until they are taken up: the folder `spool` of a home.
+
+    tmp/NAME   being written; one that stays was left by a script that died
+    new/NAME   waiting
+    bad/NAME   set aside: no JSON, or of a shape that nobody knows
+    lost       one byte for each payload that could not be taken down
+    lock       locked by whoever takes payloads up, whose number it holds meanwhile
+    told       the beginning of a conversation that was answered last, and when
+
+A file begins with a line `forestay-spool 1 AGENT EVENT PID START BOOT INIT`, in which `-` stands
+for what is not known: the agent, the hook, the number of the agent's process, when that began (in
+the system's own count), the boot, and when the first process began, by which one pid namespace
+is told from another. After it come the bytes that the agent sent. They are as secret as its own
+transcripts: only their user can read them, and no backup holds them.
+
+They are in order by the time they were written, then by name. Nothing here is costly to load.
+"""
+
+from __future__ import annotations
+
+import os
+
+from forestay.base import files
+from forestay.base.hashing import digest_of
+from forestay.errors import ForestayError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDER = files.SPOOL
+TMP, NEW, BAD = "tmp", files.WAITING, "bad"
+LOST, LOCK, TOLD = "lost", "lock", "told"
+OF_NO_INTEREST = "of no interest"
+"""Ends the reason of what is counted and needs nobody's attention."""
+LIMIT = 16 * 1024 * 1024
+"""Bytes of a file; what an agent sends beyond it is not kept."""
+
+_FIRST = b"forestay-spool 1 "
+_FIRST_LINE = 1024
+_READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_USUAL = 64 * 1024
+_MANY = 1000
+_ABANDONED_MS = 10 * 60_000
+"""No script writes for so long: it died, and what it left is as much as there will be."""
+_AT_ONCE_MS = 2_000
+_ROOM = b"\n"
+"""Lies in `lost` from the beginning, so that a loss can be counted on a disk that is full."""
+
+
+class Waiting:
+    """A payload that waits: its name, when it was written (`ns`, `at` in ms), the file's size."""
+
+    __slots__ = ("name", "ns", "size")
+
+    def __init__(self, name: str, ns: int, size: int) -> None:
+        self.name, self.ns, self.size = name, ns, size
+
+    @property
+    def at(self) -> int:
+        return self.ns // 1_000_000
+
+
+class Sender:
+    """What the first line of a file tells; a name is "" and a number 0 where it is not known."""
+
+    __slots__ = ("agent", "boot", "event", "init", "pid", "start")
+
+    def __init__(self, agent: str, event: str, pid: str, start: str, boot: str, init: str) -> None:
+        self.agent, self.event = _known(agent), _known(event)
+        self.pid, self.start = _number(pid), _number(start)
+        self.boot, self.init = boot, init
+
+
+def _known(word: str) -> str:
+    return "" if word == "-" else word
+
+
+def _number(word: str) -> int:
+    return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else 0
+
+
+class Spooled:
+    """A file of the spool as it was read: who sent it, and what."""
+
+    __slots__ = ("data", "is_cut", "sender")
+
+    def __init__(self, sender: Sender, data: bytes, *, is_cut: bool) -> None:
+        self.sender, self.data, self.is_cut = sender, data, is_cut
+
+
+class Spool:
+    """The spool of a home. Looking never makes a folder; only `prepare` does."""
+
+    __slots__ = ("_inside", "_new", "_senders", "folder")
+
+    def __init__(self, home: str) -> None:
+        self.folder = os.path.join(home, FOLDER)
+        self._new = os.path.join(self.folder, NEW, "")
+        self._inside: int | None = None
+        self._senders: dict[bytes, Sender] = {}
+
+    def path(self, *parts: str) -> str:
+        return os.path.join(self.folder, *parts)
+
+    def prepare(self) -> None:
+        """Make the folders, private to this user, and the file that losses are counted in."""
+        for name in (TMP, NEW, BAD):
+            files.make_private_dir(self.path(name))
+        if not os.path.lexists(self.path(LOST)):
+            files.replace(self.path(LOST), _ROOM)
+
+    # -- looking -------------------------------------------------------------------------------
+
+    def count(self, where: str = NEW) -> int:
+        """How many files wait, or lie in another of the folders."""
+        try:
+            return len(os.listdir(self.path(where)))
+        except OSError:
+            return 0
+
+    def waiting(self) -> list[Waiting]:
+        """All that waits, the oldest first."""
+        return sorted(self._listed(NEW), key=lambda one: (one.ns, one.name))
+
+    def _listed(self, where: str) -> Iterator[Waiting]:
+        try:
+            inside = self._inside if where == NEW else None
+            with os.scandir(self.path(where) if inside is None else inside) as entries:
+                for entry in entries:
+                    try:
+                        facts = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue  # another process was faster
+                    yield Waiting(entry.name, facts.st_mtime_ns, facts.st_size)
+        except OSError:
+            return
+
+    def oldest(self) -> int | None:
+        """When the payload was written (ms) that waits longest; None if none does."""
+        return min((one.at for one in self._listed(NEW)), default=None)
+
+    def lost(self) -> tuple[int, int]:
+        """How many payloads could not be taken down, and when that last happened (ms)."""
+        try:
+            facts = os.stat(self.path(LOST))
+            with open(self.path(LOST), "rb") as file:
+                first = file.read(len(_ROOM))
+        except OSError:
+            return 0, 0
+        count = facts.st_size - (len(_ROOM) if first == _ROOM else 0)
+        return count, facts.st_mtime_ns // 1_000_000
+
+    def read(self, name: str) -> Spooled | None:
+        """A waiting file; None if it is not there any more."""
+        try:
+            fd = os.open(self._waiting(name), _READING, dir_fd=self._inside)
+        except OSError:
+            return None
+        try:
+            return self._parsed(_whole(fd))
+        except OSError:  # nobody can read it: it is set aside with what is not JSON
+            return Spooled(_NOBODY, b"", is_cut=False)
+        finally:
+            os.close(fd)
+
+    def _waiting(self, name: str) -> str:
+        """Where a waiting file is, as seen from the folder that is open, if one is."""
+        return self._new + name if self._inside is None else name
+
+    def _parsed(self, data: bytes) -> Spooled:
+        end = data.find(b"\n", 0, _FIRST_LINE)
+        line = data[: end + 1]
+        sender = self._senders.get(line) or self._sender(line)
+        rest = data if sender is _NOBODY else data[end + 1 :]
+        return Spooled(sender, rest, is_cut=len(data) >= LIMIT)
+
+    def _sender(self, line: bytes) -> Sender:
+        """Few send much: what a line says is remembered."""
+        words = line.removeprefix(_FIRST).decode("ascii", "replace").split()
+        if not line.startswith(_FIRST) or len(words) != len(Sender.__slots__):
+            return _NOBODY
+        if len(self._senders) > _MANY:
+            self._senders.clear()
+        self._senders[line] = Sender(*words)
+        return self._senders[line]
+
+    def set_aside_size(self) -> tuple[int, int]:
+        """How many files lie aside, and how many bytes they are together."""
+        sizes = [one.size for one in self._listed(BAD)]
+        return len(sizes), sum(sizes)
+
+    def erase_aside(self) -> tuple[int, int]:
+        """Delete what lies aside: how many files went, and bytes.
+
+        Each is emptied before it goes, so that it cannot come back.
+        """
+        count, size = self.set_aside_size()
+        for one in list(self._listed(BAD)):
+            try:
+                _erase(self.path(BAD, one.name))
+            except (OSError, ForestayError):
+                continue  # it stays, and is counted
+        left, rest = self.set_aside_size()
+        return count - left, size - rest
+
+    def forget_lost(self) -> None:
+        files.replace(self.path(LOST), _ROOM)
+
+    # -- changing ------------------------------------------------------------------------------
+
+    def rescue(self, now: int) -> None:
+        """Let what a script left when it died wait with the rest, and only what can be read."""
+        for one in self._listed(TMP):
+            if now - one.at > _ABANDONED_MS:
+                self._move(TMP, NEW, one.name)
+        for name in self._strange():
+            self.set_aside(name)
+
+    def _strange(self) -> list[str]:
+        """What waits and is no file: folders, links and pipes that no script put there."""
+        try:
+            with os.scandir(self._new) as entries:
+                return [one.name for one in entries if not one.is_file(follow_symlinks=False)]
+        except OSError:
+            return []
+
+    def set_aside(self, name: str) -> None:
+        """Keep what cannot be made anything of, out of the way; where it is, if there is none."""
+        try:
+            if not os.path.isdir(self.path(BAD)):
+                files.make_private_dir(self.path(BAD))
+            self._move(NEW, BAD, name)
+        except (OSError, ForestayError):
+            pass  # it waits on, and is looked at again next time
+
+    def _move(self, source: str, target: str, name: str) -> None:
+        try:
+            os.rename(self.path(source, name), self.path(target, name))
+        except OSError:
+            pass  # another process was faster, or it stays where it is until it can be moved
+
+    def drop(self, name: str) -> bool:
+        """What it said is kept elsewhere; one that cannot be deleted now has to be recognised."""
+        try:
+            os.unlink(self._waiting(name), dir_fd=self._inside)
+        except FileNotFoundError:
+            return True
+        except OSError:
+            return False
+        return True
+
+    def sync(self) -> bool:
+        """Whether what was dropped is gone for certain from now on, after a power cut too."""
+        try:
+            files.sync_folder(self._new)
+        except (OSError, ForestayError):
+            return False
+        return True
+
+    # -- one at a time -------------------------------------------------------------------------
+
+    def lock(self) -> int | None:
+        """Be the one who takes payloads up, until `unlock`; None while another one is."""
+        import fcntl
+
+        path = self.path(LOCK)
+        try:
+            fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise files.failure(error, "lock", path) from error
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _write_number(fd, f"{os.getpid()}\n")
+        except BlockingIOError:
+            os.close(fd)
+            return None
+        except OSError as error:
+            os.close(fd)
+            raise files.failure(error, "lock", path) from error
+        self._go_inside()
+        return fd
+
+    def _go_inside(self) -> None:
+        """Thousands of files are found more quickly from within their folder."""
+        try:
+            self._inside = os.open(self._new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            self._inside = None
+
+    def answers(self, start: Spooled, now: int) -> bool:
+        """Whether this beginning is to be answered, by whoever holds the lock.
+
+        A plugin and an installation may both hear of it; the first of them answers.
+        """
+        sender = start.sender
+        mark = f"{digest_of(start.data)} {sender.pid} {sender.start}"
+        try:
+            fd = os.open(self.path(TOLD), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            with open(fd, "r+", encoding="ascii") as file:
+                last, _, at = file.read(1024).rpartition(" ")
+                if last == mark and 0 <= now - _number(at) < _AT_ONCE_MS:
+                    return False
+                file.seek(0)
+                file.truncate()
+                file.write(f"{mark} {now}")
+        except (OSError, ValueError):
+            pass  # better twice than not at all
+        return True
+
+    def unlock(self, fd: int) -> None:
+        """A script that saw the number starts nobody else: whoever calls this looks once more."""
+        _write_number(fd, "")
+        os.close(fd)
+        if self._inside is not None:
+            os.close(self._inside)
+            self._inside = None
+
+
+_TELLING, _ENOUGH = 16, 200
+
+
+def spellings(text: str) -> list[bytes]:
+    """How the longest line of a text may stand in a payload; none for one that says too little."""
+    import json
+
+    line = max(text.split("\n"), key=len).strip()[:_ENOUGH]
+    if len(line) < _TELLING:
+        return []
+    told = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
+    return [form[1:-1].encode("utf-8", "replace") for form in told]
+
+
+def _erase(path: str) -> None:
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.rmdir(path)
+        return
+    if os.path.isfile(path) and not os.path.islink(path):
+        files.replace(path, b"")
+    os.unlink(path)
+
+
+def _write_number(fd: int, line: str) -> None:
+    """For scripts only, which start one more if they do not find it."""
+    try:
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, line.encode(), 0)
+    except OSError:
+        pass  # they do not find it then
+
+
+_NOBODY = Sender("-", "-", "-", "-", "-", "-")
+
+
+def _whole(fd: int) -> bytes:
+    data = os.read(fd, _USUAL)
+    if len(data) < _USUAL:
+        return data
+    parts, left = [data], LIMIT + _FIRST_LINE - len(data)
+    while left > 0 and (part := os.read(fd, min(left, 1 << 20))):
+        parts.append(part)
+        left -= len(part)
+    return b"".join(parts)
+
+
+def closed(data: bytes) -> bytes:
+    """A payload that was cut, closed where it ends: the beginning of what was said is kept."""
+    import re
+
+    closers: list[bytes] = []
+    inside = False
+    # Whole strings first, so that the brackets in them do not count.
+    for token in re.finditer(rb'"(?:[^"\\]|\\.)*+"|["{}\[\]]', data, re.DOTALL):
+        sign = token[0][:1]
+        inside = token[0] == b'"'
+        if inside:
+            break
+        if sign in b"{[":
+            closers.append(b"}" if sign == b"{" else b"]")
+        elif sign in b"}]" and closers:
+            closers.pop()
+    whole = data.decode("utf-8", "ignore").encode()
+    if inside:
+        # Half an escape at the end is left out; two backslashes are a whole one.
+        half = re.search(rb"(\\+)(?:u[0-9a-fA-F]{0,3})?\Z", whole)
+        whole = whole[: half.end(1) - 1] if half and len(half[1]) % 2 else whole
+    return whole + b'"' * inside + b"".join(reversed(closers))

@@ -1,0 +1,87 @@
+"""Hooks: what agents tell of themselves while they work, without ever waiting for us.
+
+An agent runs the *spool script* at each of its hooks; it takes the *payload* down and is gone
+(`spool.sh`, and `spool` for where payloads wait). `wire` says what a payload means, and `ingest`
+makes events of it. Here is what is known of the script: it is copied into a home with its
+settings in it, so that it has to find out nothing when it runs.
+
+How far a payload is made safe depends on the tools of the system, tried once (`probe_sync`):
+
+    d   the file is synced as it is written, by `dd`, and the folder by `sync FOLDER`
+    f   both by `sync PATH`, which costs one process more
+        neither: what was said in the last seconds before a power cut may be lost
+"""
+
+from __future__ import annotations
+
+import os
+
+from forestay.agents.spool import FOLDER
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+# Not by the search path of whoever runs the script: a project could put its own `mv` there.
+_PLACES = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
+_TOOLS = ("cat", "date", "dd", "mkdir", "mv", "rm", "wc")
+
+
+def spool_script(home: str, program: Sequence[str], *, sync: str) -> bytes:
+    """The script for a home; `program` is how Forestay is run, `sync` one of `probe_sync`'s."""
+    from shlex import quote
+
+    with open(os.path.join(os.path.dirname(__file__), "spool.sh"), encoding="utf-8") as file:
+        text = file.read()
+    values = {
+        "SPOOL": quote(os.path.join(os.path.abspath(home), FOLDER)),
+        "SYNC": quote(sync),
+        "PROGRAM": " ".join(map(quote, program)),
+        "SYNC_TOOL": quote(_tool("sync")),
+        "SETSID": quote(_found("setsid")),
+        **{tool.upper(): quote(_tool(tool)) for tool in _TOOLS},
+    }
+    for name, value in values.items():
+        text = text.replace(f"@{name}@", value)
+    return text.encode("utf-8", "surrogateescape")
+
+
+def probe_sync() -> str:
+    """Which way of syncing works here, by trying: "d", "f", or "" for none."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = os.path.join(folder, "payload")
+        if not _syncs(folder, file):
+            return ""
+        written = _runs(_tool("dd"), "bs=65536", "conv=fdatasync", f"of={file}")
+        return "d" if written else "f"
+
+
+def _syncs(folder: str, file: str) -> bool:
+    """Whether `sync` takes paths. Older ones ignore them; those have no complaint about a lie."""
+    with open(file, "wb"):
+        pass
+    sync = _tool("sync")
+    return _runs(sync, file) and _runs(sync, folder) and not _runs(sync, f"{file}.not-there")
+
+
+def _runs(*command: str) -> bool:
+    import subprocess
+
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.returncode == 0
+
+
+def _tool(name: str) -> str:
+    return _found(name) or name
+
+
+def _found(name: str) -> str:
+    paths = (os.path.join(place, name) for place in _PLACES)
+    return next((path for path in paths if os.access(path, os.X_OK)), "")

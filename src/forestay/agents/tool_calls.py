@@ -1,0 +1,542 @@
+"""Tools: what the call of one means, whatever agent made it.
+
+Agents call the same few things by different names: run a command, write a file, edit it, apply a
+patch, keep a list of tasks, send a sub-agent. A tool that only looks means nothing; any other one,
+of an MCP server above all, is a command that ran. A table says which is which.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from forestay.agents.hook_event import (
+    MOST,
+    WIDE,
+    Todo,
+    WrongShape,
+    count,
+    digest,
+    fields,
+    first,
+    inside,
+    listed,
+    name_in,
+    one_line,
+    path_in,
+    shortened,
+    text,
+)
+from forestay.base.hashing import digest_of
+from forestay.model.event import (
+    AgentFailed,
+    AgentFinished,
+    AgentStarted,
+    Body,
+    CommandRan,
+    ContextMeasured,
+    FileChanged,
+    StepAdded,
+    StepCompleted,
+    StepSkipped,
+    StepStarted,
+)
+
+_ERROR = 3000
+_WORD = 200
+
+
+class Call(Struct, frozen=True, kw_only=True):
+    """A tool that was called, and what came of it.
+
+    `error` is None if the agent does not call it failed. Some do not tell how a command ended.
+    """
+
+    tool: str
+    input: object = None
+    response: object = None
+    error: str | None = None
+    duration: int | None = None
+    by: str = ""
+    cwd: str = ""
+    native: str = ""
+    key: str = ""
+    tells_end: bool = True
+
+
+class Meaning(Struct, frozen=True, kw_only=True):
+    moves: tuple[Body, ...] = ()
+    shell: bool = False
+    todo: tuple[Todo, ...] | None = None
+
+
+NOTHING = Meaning()
+
+
+def meaning(call: Call) -> Meaning:
+    """What is worth keeping of a call that has ended."""
+    return _HANDLERS.get(call.tool, _other)(call)
+
+
+def doing(tool: str, given: object) -> str:
+    """A call that has begun, in one line: `Bash: pytest -q`."""
+    told = given if isinstance(given, dict) else {}
+    about = first(_as_text(told.get(name)) for name in _ABOUT)
+    return one_line(f"{tool}: {about}" if about else tool)
+
+
+def assignment(tool: str, given: object) -> str:
+    """What a sub-agent is to do, if the call sends one."""
+    if tool not in SENDS or not isinstance(given, dict):
+        return ""
+    return one_line(first(text(given, name) for name in ("description", "prompt", "message")))
+
+
+_ABOUT = (
+    *("command", "cmd", "file_path", "filePath", "notebook_path", "description", "url", "pattern"),
+    *("query", "path", "prompt", "subject", "message"),
+)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, list):
+        return " ".join(str(word) for word in value[:MOST] if isinstance(word, str))[:WIDE]
+    return value[:WIDE] if isinstance(value, str) else ""
+
+
+# -- how it ended ------------------------------------------------------------------------------
+
+_AT_FIRST = re.compile(
+    r"(?:[^\n]*\n){0,3}(?:Exit code|Process exited with code):? (-?\d{1,9})\b\n?"
+)
+# What a command prints itself may look the same, but does not stand at the end.
+_AT_LAST = re.compile(r"\nExit Code: (-?\d{1,9})\n(?:[^\n]{0,200}\n){0,4}[^\n]{0,200}\Z")
+
+
+# As Gemini and Qwen report a command.
+_PRINTED = re.compile(r"^Output: (.*?)\n(?:Error: [^\n]*\n)?Exit Code: ", re.S | re.M)
+
+
+def failure(call: Call) -> str | None:
+    """What went wrong with a call; None if nothing did."""
+    if call.error is not None:
+        return _exit_in(call.error) or _gist(call.error) or "failed"
+    response = call.response
+    if isinstance(response, str):
+        return _exit_in(response) if call.tells_end else None
+    if not isinstance(response, dict):
+        return None
+    if response.get("interrupted") is True:
+        return "interrupted"
+    return _said_failure(response) or _exit_code(response)
+
+
+def _said_failure(response: dict[str, Any]) -> str | None:
+    error = response.get("error")
+    if isinstance(error, dict):
+        return _gist(text(error, "message")) or "failed"
+    if isinstance(error, str) and error.strip():
+        return _gist(error)
+    return (_gist(words(response)) or "failed") if response.get("isError") is True else None
+
+
+def _exit_code(response: dict[str, Any]) -> str | None:
+    code = inside(response, "metadata").get("exit")
+    if isinstance(code, int) and not isinstance(code, bool):
+        return _ended(code, text(response, "output")) if code else None
+    reason = name_in(inside(response, "returnDisplay"), "terminateReason")
+    if reason not in ("", "GOAL"):
+        return reason
+    told = response.get("llmContent")
+    return _exit_in(told) if isinstance(told, str) else None
+
+
+def _exit_in(told: str) -> str | None:
+    found = _AT_FIRST.match(told[:1000]) or _AT_LAST.search(told[-1000:])
+    if not found or not int(found[1]):
+        return None
+    printed = _PRINTED.search(told)
+    return _ended(found[1], printed[1] if printed else told[found.end() :] or told)
+
+
+def _ended(code: object, output: str) -> str:
+    return f"exit {str(code)[:12]}\n{_gist(output)}".strip()
+
+
+def _gist(told: str) -> str:
+    """What went wrong stands at the end, and what it was on the first line.
+
+    A long text loses whole lines only, and no half of a key: parts of a secret are not recognized.
+    """
+    if len(told) <= _ERROR:
+        return told.strip()
+    end = told[-_ERROR:].partition("\n")[2].rpartition("PRIVATE KEY")[2]
+    start = told[:_WORD].partition("\n")
+    kept = [start[0]] * bool(start[1]) + ["…", end]
+    return "\n".join(kept).strip() if end.strip() else told[:WIDE]
+
+
+def words(response: object) -> str:
+    """The text of an answer, in whatever form it comes."""
+    if isinstance(response, str):
+        return response[:WIDE]
+    if isinstance(response, list):
+        return "\n".join(words(part) for part in response[:MOST])[:WIDE]
+    if not isinstance(response, dict):
+        return ""
+    names = ("text", "output", "content", "returnDisplay", "result", "llmContent")
+    return first(words(response.get(name)) for name in names)
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+
+def _shell(call: Call) -> Meaning:
+    given = fields(call.input, "tool_input")
+    line = first(_as_text(given.get(name)) for name in ("command", "cmd")).strip()
+    if not line:
+        raise WrongShape("a command without words")
+    name, _, rest = line.partition(" ")
+    if len(name) > _WORD or "\n" in name:
+        name, rest = shortened(name.partition("\n")[0], _WORD), line
+    if _is_in_background(given, call.response):
+        rest += "  # in the background"
+    return Meaning(moves=(_command(call, name, rest.strip()),), shell=True)
+
+
+def _is_in_background(given: dict[str, Any], response: object) -> bool:
+    launched = isinstance(response, dict) and isinstance(response.get("backgroundTaskId"), str)
+    return launched or given.get("is_background") is True
+
+
+def _command(call: Call, name: str, arguments: str) -> CommandRan:
+    wrong = failure(call)
+    ended = "success" if call.tells_end or not isinstance(call.response, str) else "unknown"
+    return CommandRan(
+        name=name,
+        arguments=arguments[:WIDE],
+        status=ended if wrong is None else "failure",
+        duration_ms=call.duration,
+        error=wrong or "",
+        agent=call.by,
+    )
+
+
+def _other(call: Call) -> Meaning:
+    """A tool of an MCP server, or one that we do not know: it ran, and that is kept."""
+    if call.tool.startswith(_LOOKS):
+        return NOTHING
+    given = call.input if isinstance(call.input, dict) else {}
+    told = ", ".join(f"{key}={_brief(value)}" for key, value in list(given.items())[:20])
+    return Meaning(moves=(_command(call, call.tool, shortened(told, 2000)),))
+
+
+def _brief(value: object) -> str:
+    if isinstance(value, dict | list):
+        return "{…}" if isinstance(value, dict) else "[…]"
+    return one_line(str(value)) if not isinstance(value, str) else one_line(value, 400)
+
+
+def _nothing(call: Call) -> Meaning:
+    return NOTHING
+
+
+# -- files -------------------------------------------------------------------------------------
+
+_BEFORE = ("originalFile", "original_file", "originalContent")
+_AFTER = ("content", "updated_file", "newContent")
+_PATHS = ("filePath", "file_path", "filepath", "notebook_path", "absolute_path", "path")
+
+
+def _file(call: Call) -> Meaning:
+    """A file that was written or edited; with its text before and after, where that is told."""
+    if failure(call) is not None:
+        return NOTHING
+    given = fields(call.input, "tool_input")
+    told = _answer(call.response)
+    path = first(path_in(source, name) for source in (told, given) for name in _PATHS)
+    if not path:
+        raise WrongShape("a file without a path")
+    before = next((told[name] for name in _BEFORE if name in told), None)
+    after = _content(call, given, told, before)
+    is_new = _is_new(told, before)
+    added, removed = _lines(told, "" if is_new else before, after)
+    changed = FileChanged(
+        path=path,
+        action="created" if is_new else "modified",
+        agent=call.by,
+        added=added,
+        removed=removed,
+        before="" if is_new else digest(before),
+        after=digest(after),
+    )
+    return Meaning(moves=(changed,))
+
+
+def _answer(response: object) -> dict[str, Any]:
+    """Where an answer tells of the file: in itself, or in the part that is shown."""
+    if not isinstance(response, dict):
+        return {}
+    shown = response.get("returnDisplay")
+    return shown if isinstance(shown, dict) else {**inside(response, "metadata"), **response}
+
+
+def _content(call: Call, given: dict[str, Any], told: dict[str, Any], before: object) -> object:
+    for name in _AFTER:
+        if isinstance(told.get(name), str):
+            return told[name]
+    if call.tool in WRITES:
+        return given.get("content")
+    return _edited(before, told, given) if isinstance(before, str) else None
+
+
+def _edited(before: str, told: dict[str, Any], given: dict[str, Any]) -> str | None:
+    """A text after edits whose words are told; None if they are not all in it."""
+    edits = listed(given, "edits") or [{**given, **told}]
+    for edit in edits:
+        old = first(text(edit, name, len(before) + 1) for name in ("oldString", "old_string"))
+        new = first(text(edit, name, WIDE * MOST) for name in ("newString", "new_string"))
+        if not old or old not in before:
+            return None
+        if not new and not old.endswith("\n") and f"{old}\n" in before:
+            old += "\n"  # a line that is taken out leaves no empty one
+        everywhere = True in (edit.get("replaceAll"), edit.get("replace_all"))
+        before = before.replace(old, new, -1 if everywhere else 1)
+    return before
+
+
+def _is_new(told: dict[str, Any], before: object) -> bool:
+    for name, new in (("isNewFile", True), ("exists", False)):
+        if isinstance(told.get(name), bool):
+            return bool(told[name] is new)
+    if isinstance(told.get("type"), str):
+        return bool(told["type"] == "create")
+    return "originalContent" in told and before == ""
+
+
+def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | None, int | None]:
+    """How many lines were added and removed, as far as it is told."""
+    stat, diff = inside(told, "diffStat"), inside(told, "filediff")
+    pairs = (
+        (stat.get("model_added_lines"), stat.get("model_removed_lines")),
+        (diff.get("additions"), diff.get("deletions")),
+    )
+    for added, removed in pairs:
+        if count(added) is not None:
+            return count(added), count(removed)
+    if hunks := listed(told, "structuredPatch"):
+        marks = [line[:1] for hunk in hunks for line in _texts(hunk.get("lines"))]
+        return marks.count("+"), marks.count("-")
+    if not isinstance(before, str) or not isinstance(after, str):
+        return None, None
+    return _changed(*(part.splitlines() for part in differing(before, after)))
+
+
+def differing(before: str, after: str) -> tuple[str, str]:
+    """Two texts without the lines that are plainly the same at their beginning and at their end."""
+    start = before.rfind("\n", 0, _same(before, after)) + 1
+    before, after = before[start:], after[start:]
+    same = _same_end(before, after)
+    # Of what is the same at the end, the first line may be half of one.
+    end = before.find("\n", len(before) - same) + 1 if same else 0
+    left = len(before) - end if end else 0
+    return before[: len(before) - left], after[: len(after) - left]
+
+
+def _same(one: str, other: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(other[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _same_end(one: str, other: str) -> int:
+    """How many they have in common at their end."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.endswith(other[len(other) - middle : len(other) - low], 0, len(one) - low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
+    """Lines that are not the same from either end: quick, and never too few."""
+    most = min(len(before), len(after))
+    first = next((n for n in range(most) if before[n] != after[n]), most)
+    ends = range(1, most - first + 1)
+    last = next((n - 1 for n in ends if before[-n] != after[-n]), most - first)
+    return len(after) - first - last, len(before) - first - last
+
+
+def _texts(value: object) -> Iterator[str]:
+    yield from (one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+
+
+# -- patches -----------------------------------------------------------------------------------
+
+_HEADS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
+_HEAD = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
+_MOVED = "*** Move to: "
+
+
+def _patch(call: Call) -> Meaning:
+    given = {"input": call.input} if isinstance(call.input, str) else fields(call.input, "input")
+    patch = first(_as_text(given.get(name)) for name in ("command", "input", "patchText", "patch"))
+    if "*** Begin Patch" not in patch:
+        raise WrongShape("a patch that is none")
+    return NOTHING if failure(call) is not None else Meaning(moves=tuple(patched(patch, call)))
+
+
+def patched(patch: str, call: Call) -> Iterator[FileChanged]:
+    """The files a patch changes, in the form that begins `*** Begin Patch`."""
+    parts = _HEAD.split(patch)[1:]
+    for kind, path, body in list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))[:MOST]:
+        lines = body.split("\n")[1:]
+        target = first(one[len(_MOVED) :].strip() for one in lines if one.startswith(_MOVED))
+        if target:
+            yield FileChanged(path=_full(path, call.cwd), action="deleted", agent=call.by)
+        marks = [line[:1] for line in lines]
+        is_new = kind == "Add"
+        content = "".join(f"{one[1:]}\n" for one in lines if one.startswith("+"))
+        yield FileChanged(
+            path=_full(target or path, call.cwd),
+            action="created" if target else _HEADS[kind],
+            agent=call.by,
+            added=marks.count("+"),
+            removed=marks.count("-"),
+            after=digest(content) if is_new and len(patch) < WIDE else "",
+        )
+
+
+def _full(path: str, cwd: str) -> str:
+    path = path.strip()[:4096]
+    return path if path.startswith("/") or not cwd else f"{cwd}/{path}"
+
+
+# -- tasks -------------------------------------------------------------------------------------
+
+_DONE = {
+    "in_progress": "running",
+    "completed": "done",
+    "done": "done",
+    "cancelled": "skipped",
+    "canceled": "skipped",
+    "deleted": "skipped",
+}
+
+
+def _todos(call: Call) -> Meaning:
+    """The whole list as it is now."""
+    given = fields(call.input, "tool_input")
+    if failure(call) is not None:
+        return NOTHING
+    lines = listed(given, "todos") or listed(given, "plan")
+    found = (_todo(line) for line in lines)
+    return Meaning(todo=tuple({one.id: one for one in found if one}.values()))
+
+
+def _todo(line: dict[str, Any]) -> Todo | None:
+    title = one_line(first(text(line, name) for name in ("content", "description", "step")))
+    if not title:
+        return None
+    status = _DONE.get(name_in(line, "status"), "pending")
+    return Todo(f"todo-{digest_of(title.encode('utf-8', 'replace'))[:8]}", title, status)
+
+
+def _task_created(call: Call) -> Meaning:
+    title = one_line(text(fields(call.input, "tool_input"), "subject"))
+    answer = call.response if isinstance(call.response, dict) else {}
+    task = inside(answer, "task") or answer
+    id = first(name_in(task, name) for name in ("id", "taskId"))
+    if not title or not id or failure(call) is not None:
+        return NOTHING
+    return Meaning(moves=(StepAdded(step=_task_id(call, id), title=title),))
+
+
+def _task_updated(call: Call) -> Meaning:
+    given = fields(call.input, "tool_input")
+    id, status = name_in(given, "taskId"), _DONE.get(name_in(given, "status"), "")
+    if not id or not status or failure(call) is not None:
+        return NOTHING
+    step = _task_id(call, id)
+    moves: dict[str, Body] = {
+        "running": StepStarted(step=step, agent=call.by),
+        "done": StepCompleted(step=step),
+        "skipped": StepSkipped(step=step, because="taken off the list"),
+    }
+    return Meaning(moves=(moves[status],))
+
+
+def _task_id(call: Call, id: str) -> str:
+    """Agents count their tasks anew in every session of theirs; ours may have several of those."""
+    return f"{call.native[:8]}-{id[:40]}"
+
+
+# -- sub-agents --------------------------------------------------------------------------------
+
+
+def _sent(call: Call) -> Meaning:
+    """Starts and stops are told by events of their own; here are tokens, and who has none."""
+    answer = call.response if isinstance(call.response, dict) else {}
+    agent, tokens = name_in(answer, "agentId"), count(answer.get("totalTokens"))
+    if agent:
+        return Meaning(moves=(ContextMeasured(tokens=tokens, agent=agent),) if tokens else ())
+    return NOTHING
+
+
+def sent_and_back(call: Call, agent: str, kind: str) -> tuple[Body, ...]:
+    """A sub-agent of whom its call is all that is told: it began, and this is what came of it."""
+    began = AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
+    wrong = failure(call)
+    if wrong is not None:
+        return (began, AgentFailed(agent=agent, error=wrong))
+    return (began, AgentFinished(agent=agent, result=words(call.response)))
+
+
+SHELLS = frozenset(
+    {"Bash", "bash", "run_shell_command", "shell", "shell_command", "exec_command", "local_shell"}
+)
+WRITES = frozenset({"Write", "write", "write_file"})
+EDITS = frozenset({"Edit", "edit", "MultiEdit", "multiedit", "NotebookEdit", "replace"})
+PATCHES = frozenset({"apply_patch", "patch"})
+LISTS = frozenset({"TodoWrite", "todowrite", "todo_write", "write_todos", "update_plan"})
+SENDS = frozenset({"Agent", "Task", "agent", "task", "invoke_agent", "spawn_agent"})
+LOOKS = frozenset(
+    """
+    AskUserQuestion BashOutput CronCreate CronDelete CronList EnterPlanMode EnterWorktree
+    ExitPlanMode ExitWorktree Glob Grep KillShell LS ListMcpResourcesTool Monitor NotebookRead
+    Read ReadMcpResourceTool SendMessage Skill SlashCommand TaskGet TaskList TaskOutput TaskStop
+    ToolSearch WebFetch WebSearch
+    activate_skill ask_user ask_user_question codesearch complete_task create_goal
+    enter_plan_mode exit_plan_mode get_goal get_internal_docs glob google_web_search grep
+    grep_search list list_directory list_mcp_resource_templates list_mcp_resources lsp question
+    read read_file read_many_files read_mcp_resource request_user_input save_memory
+    search_file_content skill todoread tool_search update_goal update_topic view_image wait
+    web_fetch web_search webfetch websearch write_stdin
+    """.split()
+)
+"""Tools that only look, ask, or steer the agent itself."""
+_LOOKS = ("mcp__forestay__", "mcp_forestay_", "forestay_")
+"""Our own tools have told us what they had to tell."""
+
+_HANDLERS: dict[str, Callable[[Call], Meaning]] = {
+    **dict.fromkeys(SHELLS, _shell),
+    **dict.fromkeys(WRITES | EDITS, _file),
+    **dict.fromkeys(PATCHES, _patch),
+    **dict.fromkeys(LISTS, _todos),
+    **dict.fromkeys(SENDS, _sent),
+    **dict.fromkeys(LOOKS, _nothing),
+    "TaskCreate": _task_created,
+    "TaskUpdate": _task_updated,
+}

@@ -1,0 +1,254 @@
+"""Rollouts of Codex: one JSON object per line, each with a type, a time and a payload."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar
+
+from forestay.agents.hook_event import Heard, count, first, inside, moment, name_in, path_in, text
+from forestay.agents.payloads import asked
+from forestay.agents.tool_calls import SENDS, Call, Meaning, meaning, words
+from forestay.agents.transcripts.reader import Reader, Record, texts
+from forestay.model.event import AgentStarted, ContextCompressed, ErrorRaised, MessageSent
+
+_LONG = 64 * 1024 * 1024
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_ANSWERS = ("function_call_output", "custom_tool_call_output", "mcp_tool_call_output")
+_QUIET = frozenset(
+    """
+    agent_message agent_message_delta agent_reasoning agent_reasoning_delta
+    agent_reasoning_raw_content agent_reasoning_section_break background_event compaction
+    context_compacted entered_review_mode exec_command_begin exec_command_output_delta
+    exited_review_mode ghost_snapshot image_generation_call item_completed item_started
+    mcp_startup_complete mcp_startup_update mcp_tool_call_begin mcp_tool_call_end message
+    patch_apply_begin plan_update raw_response_item reasoning session_configured
+    shutdown_complete task_started thread_name_updated thread_rolled_back
+    thread_settings_applied patch_apply_end turn_aborted token_usage_record tool_search_call
+    tool_search_output turn_context turn_diff user_message view_image_tool_call warning
+    web_search_begin web_search_call web_search_end world_state
+    """.split()
+)
+_WALL = re.compile(r"^Wall time: (\d{1,9}(?:\.\d{1,9})?) seconds?$", re.M)
+_EXITED = re.compile(r"^(?:Exit code|Process exited with code):? (-?\d{1,9})$", re.M)
+_SHELL = re.compile(r"\A\S*/?(?:ba|z|da|)sh\Z")
+_MACHINE = ("# AGENTS.md instructions", "<INSTRUCTIONS>", "<user_instructions>")
+
+
+class CodexReader(Reader):
+    agent = "codex"
+
+    def __init__(self, **known: str) -> None:
+        super().__init__(**known)
+        self._tokens = 0
+        self._ends: dict[str, tuple[int, int | None]] = {}
+
+    def hear(self, record: Record) -> Iterator[Heard]:
+        kind, payload = name_in(record, "type"), inside(record, "payload")
+        at, inner = moment(record.get("timestamp")), name_in(payload, "type")
+        if kind == "session_meta":
+            self._meta(payload)
+        elif kind == "turn_context":
+            self.model = name_in(payload, "model") or self.model
+        elif kind == "compacted":
+            body = ContextCompressed(summary=text(payload, "message"))
+            yield self.heard("compacted", at, key=f"compacted {at}", moves=(body,))
+        elif kind in ("response_item", "event_msg"):
+            yield from self._inner(kind, inner, payload, at)
+        elif kind not in _QUIET:
+            self.miss(kind or "no type")
+
+    def _inner(self, kind: str, inner: str, payload: Record, at: int) -> Iterator[Heard]:
+        act = self._ACTS.get(inner)
+        if kind == "response_item" and inner == "message":
+            yield from self._message(payload, at)
+        elif act is not None:
+            yield from act(self, payload, at)
+        elif inner not in _QUIET:
+            self.miss(f"{kind} {inner}")
+
+    def _meta(self, payload: Record) -> None:
+        own, git = name_in(payload, "id"), inside(payload, "git")
+        parent = _parent(payload)
+        if not self.native:
+            self.native, self.by = (parent, own) if parent else (own, "")
+        self.cwd = self.cwd or path_in(payload, "cwd")
+        self.branch = self.branch or name_in(git, "branch")
+        self.commit = self.commit or name_in(git, "commit_hash")
+
+    # -- what was said -------------------------------------------------------------------------
+
+    def _message(self, payload: Record, at: int) -> Iterator[Heard]:
+        if payload.get("role") != "user" or self.by:
+            return
+        said = "\n".join(texts(payload.get("content"), ("input_text", "text"))).strip()
+        if not said or said.startswith(_MACHINE) or not _is_of_user(payload):
+            return
+        key = name_in(payload, "id") or f"prompt {at}"
+        yield self.heard("prompt", at, key=key, moves=asked(said), model=self.model)
+
+    def _done(self, payload: Record, at: int) -> Iterator[Heard]:
+        last = text(payload, "last_agent_message", _LONG)
+        if last.strip() and not self.by:
+            key = name_in(payload, "turn_id") or f"turn {at}"
+            moves = (MessageSent(role="agent", text=last),)
+            told = {"tokens": self._tokens, "model": self.model, "moves": moves}
+            yield self.heard("turn_end", at, key=key, **told)
+
+    def _counted(self, payload: Record, at: int) -> Iterator[Heard]:
+        last = inside(inside(payload, "info"), "last_token_usage")
+        self._tokens = count(last.get("total_tokens")) or self._tokens
+        yield from ()
+
+    def _failed(self, payload: Record, at: int) -> Iterator[Heard]:
+        message = text(payload, "message") or "the model did not answer"
+        raised = ErrorRaised(message=message, agent=self.by)
+        yield self.heard("failure", at, key=f"error {at}", moves=(raised,))
+
+    # -- what was called -----------------------------------------------------------------------
+
+    def _called(self, payload: Record, at: int) -> Iterator[Heard]:
+        space, name = name_in(payload, "namespace"), name_in(payload, "name") or "local_shell"
+        tool = f"{space}__{name}" if space.startswith("mcp__") else name
+        given: object = payload.get("input", payload.get("action"))
+        if isinstance(payload.get("arguments"), str):
+            given = _parsed(payload["arguments"])
+        self.call(name_in(payload, "call_id"), tool, _plain(given), at)
+        yield from ()
+
+    def _answered(self, payload: Record, at: int) -> Iterator[Heard]:
+        id, output = name_in(payload, "call_id"), payload.get("output")
+        told = _parsed(output) if isinstance(output, str) and output[:1] == "{" else output
+        code, duration = self._ends.pop(id, (None, None))
+        found = self.answer(id, at, **_outcome(told, code, duration))
+        if found is not None:
+            yield found
+
+    def _ran(self, payload: Record, at: int) -> Iterator[Heard]:
+        """How a command ended, which is told beside its answer."""
+        if len(self._ends) < _MOST_ENDS and (end := _end(payload)) is not None:
+            self._ends[end[0]] = end[1:]
+        yield from ()
+
+    def means(self, id: str, call: Call) -> Meaning:
+        """Which agent was sent, its answer names; what became of it is in its own rollout."""
+        if call.tool not in SENDS or call.error is not None:
+            return meaning(call)
+        told = _parsed(words(call.response))
+        answer = told if isinstance(told, dict) else {}
+        agent = first((name_in(answer, "agent_id"), name_in(answer, "new_thread_id"), id))
+        given = call.input if isinstance(call.input, dict) else {}
+        kind, task = name_in(given, "agent_type"), text(given, "message", 400)
+        return Meaning(moves=(AgentStarted(agent=agent, type=kind, task=task),))
+
+    _ACTS: ClassVar[dict[str, Callable[[CodexReader, Record, int], Iterator[Heard]]]] = {
+        **dict.fromkeys(_CALLS, _called),
+        **dict.fromkeys(_ANSWERS, _answered),
+        "task_complete": _done,
+        "token_count": _counted,
+        "item_completed": _ran,
+        "exec_command_end": _ran,
+        "error": _failed,
+    }
+
+
+def ends(records: Iterable[object]) -> dict[str, tuple[int, int | None]]:
+    """Exit code and milliseconds of commands, by their calls; hooks do not tell them."""
+    found: dict[str, tuple[int, int | None]] = {}
+    for record in records:
+        payload = inside(record, "payload") if isinstance(record, dict) else {}
+        end = _end(payload) if name_in(payload, "type") in _ENDS else None
+        if end is None and name_in(payload, "type") in _ANSWERS:
+            end = _end_in(payload)
+        if end is not None:
+            found.setdefault(end[0], end[1:])
+    return found
+
+
+_MOST_ENDS = 1000
+_ENDS = ("item_completed", "exec_command_end")
+
+
+def _end(payload: Record) -> tuple[str, int, int | None] | None:
+    """How a command ended, as it is told beside its answer."""
+    item = inside(payload, "item") or payload
+    id, code = first((name_in(item, "call_id"), name_in(item, "id"))), item.get("exit_code")
+    if not id or not isinstance(code, int) or isinstance(code, bool):
+        return None
+    return id, code, _milliseconds(item.get("duration"))
+
+
+def _end_in(payload: Record) -> tuple[str, int, int | None] | None:
+    """The same by the answer itself."""
+    output = payload.get("output")
+    exited = _EXITED.search(output[:500]) if isinstance(output, str) else None
+    if exited is None:
+        return None
+    wall = _WALL.search(payload["output"][:500])
+    return name_in(payload, "call_id"), int(exited[1]), _seconds(wall and float(wall[1]))
+
+
+def _parent(meta: Record) -> str:
+    """The conversation that sent this one, if it is one of a sub-agent."""
+    sent = inside(inside(meta, "source"), "subagent")
+    spawned = inside(sent, "thread_spawn")
+    return first((name_in(spawned, "parent_thread_id"), name_in(meta, "parent_thread_id")))
+
+
+def _is_of_user(payload: Record) -> bool:
+    """Newer versions say who put a text there; for older ones its own marks must do."""
+    about = inside(payload, "internal_chat_message_metadata_passthrough")
+    kinds = about.get("content_item_kinds")
+    if not isinstance(kinds, list):
+        return True
+    return any(isinstance(kind, str) and kind.startswith("user") for kind in kinds)
+
+
+def _parsed(told: str) -> object:
+    try:
+        return json.loads(told)
+    except (ValueError, RecursionError):
+        return told
+
+
+def _plain(given: object) -> object:
+    """The words of a command, without the shell that is started for them."""
+    if isinstance(given, dict) and isinstance(given.get("command"), list):
+        words = [word for word in given["command"] if isinstance(word, str)]
+        if len(words) == 3 and _SHELL.match(words[0]) and words[1] in ("-lc", "-c"):
+            return {**given, "command": words[2]}
+        return {**given, "command": words}
+    return given
+
+
+def _outcome(told: object, code: int | None, duration: int | None) -> dict[str, Any]:
+    """How a call ended, by what is told beside its answer, or else by the answer itself."""
+    answer = told if isinstance(told, dict) else {}
+    shown = answer.get("output", told)
+    if not isinstance(shown, str):
+        return {"response": shown, "duration": duration}
+    if shown.startswith("unsupported call"):
+        return {"error": shown}
+    about, head = inside(answer, "metadata"), shown[:500]
+    exited, wall = _EXITED.search(head), _WALL.search(head)
+    codes = (code, about.get("exit_code"), exited and int(exited[1]))
+    code = next((one for one in codes if isinstance(one, int)), None)
+    spans = (wall and float(wall[1]), about.get("duration_seconds"))
+    duration = next((ms for ms in map(_seconds, spans) if ms is not None), duration)
+    printed = shown.partition("\nOutput:\n")[2] if "\nOutput:\n" in shown[:1000] else shown
+    more = {"duration": duration, "tells_end": code is not None}
+    error = f"exit {code}\n{printed}" if code else None
+    return {**more, "error": error, "response": printed if code is None else {"output": printed}}
+
+
+def _seconds(told: object) -> int | None:
+    is_number = isinstance(told, int | float) and not isinstance(told, bool)
+    return int(told * 1000) if is_number and 0 <= told < 10**9 else None  # type: ignore[operator]
+
+
+def _milliseconds(told: object) -> int | None:
+    if not isinstance(told, dict):
+        return None
+    seconds, rest = count(told.get("secs")), count(told.get("nanos"))
+    return None if seconds is None or rest is None else seconds * 1000 + rest // 1_000_000

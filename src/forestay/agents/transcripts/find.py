@@ -1,0 +1,276 @@
+"""Transcripts: what agents wrote down of their conversations, before anyone asked them to.
+
+They are read and never written, line by line, so that one of a gigabyte needs no more memory than
+one of a kilobyte. A *conversation* is a main transcript and those of its sub-agents; what they
+say is heard in the order of time. A line that is torn, too long or of a kind that nobody knows
+is counted and passed over.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from forestay.agents.hook_event import Heard
+from forestay.agents.transcripts.claude import ClaudeReader
+from forestay.agents.transcripts.codex import CodexReader, ends
+from forestay.agents.transcripts.gemini import GeminiReader
+from forestay.agents.transcripts.reader import Reader
+from forestay.base import files, walk
+from forestay.errors import ForestayError, InvalidInput
+
+AGENTS = ("claude-code", "codex", "gemini")
+MOST_LINE = 16 * 1024 * 1024
+MOST_DOCUMENT = 64 * 1024 * 1024
+_HEAD_LINES = 40
+_CHUNK = 64 * 1024
+_TAIL = 4 * 1024 * 1024
+
+_FOLDERS = {
+    "claude-code": (".claude", "CLAUDE_CONFIG_DIR", "projects"),
+    "codex": (".codex", "CODEX_HOME", "sessions"),
+    "gemini": (".gemini", "", "tmp"),
+}
+_READERS: dict[str, Callable[..., Reader]] = {
+    "claude-code": ClaudeReader,
+    "codex": CodexReader,
+    "gemini": GeminiReader,
+}
+
+
+class Transcript(Struct):
+    """The files of one conversation. `paths` begins with the main one, if it is there."""
+
+    agent: str
+    native: str
+    cwd: str = ""
+    paths: list[tuple[str, str]] = []
+    """(path, the sub-agent whose it is or "")"""
+    branch: str = ""
+    commit: str = ""
+    size: int = 0
+    changed: int = 0
+    """When any of the files changed last, in milliseconds."""
+
+    @property
+    def path(self) -> str:
+        return self.paths[0][0]
+
+
+def folder(agent: str, user_home: str, variables: dict[str, str]) -> str:
+    """Where an agent keeps its transcripts."""
+    if agent not in AGENTS:
+        why = f"they are known of {', '.join(AGENTS)}"
+        raise InvalidInput(f"nothing is known of transcripts of {agent[:40]!r}", why=why)
+    base, variable, below = _FOLDERS[agent]
+    moved = variables.get(variable, "") if variable else ""
+    return os.path.join(moved if os.path.isabs(moved) else os.path.join(user_home, base), below)
+
+
+# -- finding -----------------------------------------------------------------------------------
+
+
+def find(agent: str, place: str) -> list[Transcript]:
+    """The conversations whose transcripts are at a place, the oldest first."""
+    found: dict[str, Transcript] = {}
+    for path in _candidates(place):
+        one = _identified(agent, path)
+        if one is None:
+            continue
+        known = found.setdefault(one.native, one)
+        if known is not one:
+            _join(known, one)
+    return sorted(found.values(), key=lambda one: (one.changed, one.native))
+
+
+def _candidates(place: str) -> list[str]:
+    if os.path.isfile(place):
+        # One transcript is meant: those of its sub-agents lie in a folder of the same name.
+        return [place, *_below(os.path.splitext(place)[0])]
+    return _below(place)
+
+
+def _below(place: str) -> list[str]:
+    there = [
+        os.path.join(here, name)
+        for here, _, names in walk.walk(place)
+        for name in names
+        if name.endswith((".jsonl", ".json"))
+    ]
+    return sorted(path for path in there if not files.is_irregular(path))
+
+
+def _identified(agent: str, path: str) -> Transcript | None:
+    """Whose transcript a file is, by its name and its first lines; None if it is none."""
+    if not _NAMES[agent](path):
+        return None
+    reader = _READERS[agent](**_beforehand(agent, path))
+    try:
+        facts = os.stat(path)
+        for record in _head(path):
+            reader.feed(record)
+            if reader.native and reader.cwd:
+                break
+    except (OSError, ForestayError):
+        return None
+    if not reader.native:
+        return None
+    return Transcript(
+        agent=agent,
+        native=reader.native,
+        cwd=reader.cwd,
+        paths=[(path, reader.by)],
+        branch=reader.branch,
+        commit=reader.commit,
+        size=facts.st_size,
+        changed=facts.st_mtime_ns // 1_000_000,
+    )
+
+
+def _head(path: str) -> Iterator[object]:
+    lines = records(path, lambda kind: None)
+    yield from (record for _, record in zip(range(_HEAD_LINES), lines, strict=False))
+
+
+def _join(known: Transcript, other: Transcript) -> None:
+    """One more file of a conversation; a main transcript comes before those of sub-agents."""
+    known.paths = sorted([*known.paths, *other.paths], key=lambda one: (bool(one[1]), one))
+    known.cwd = known.cwd or other.cwd
+    known.size += other.size
+    known.changed = max(known.changed, other.changed)
+
+
+def _beforehand(agent: str, path: str) -> dict[str, str]:
+    """What the place of a file says of it."""
+    here, name = os.path.split(path)
+    stem = os.path.splitext(name)[0]
+    if agent == "claude-code" and stem.startswith("agent-"):
+        return {"by": stem.removeprefix("agent-")}
+    if agent != "gemini":
+        return {}
+    above, last = os.path.split(here)
+    by = {} if last == "chats" else {"by": stem, "native": last}
+    project = os.path.dirname(here if last == "chats" else above)
+    return {"cwd": _project_root(project), **by}
+
+
+def _project_root(place: str) -> str:
+    try:
+        told = files.read_bounded(os.path.join(place, ".project_root"), 4096)
+        return told.decode().strip()
+    except (ForestayError, UnicodeDecodeError):
+        return ""
+
+
+_NAMES: dict[str, Callable[[str], bool]] = {
+    "claude-code": lambda path: path.endswith(".jsonl"),
+    "codex": lambda path: os.path.basename(path).startswith("rollout-"),
+    "gemini": lambda path: f"{os.sep}chats{os.sep}" in path or "session-" in path,
+}
+
+
+def outcomes(path: str) -> dict[str, tuple[int, int | None]]:
+    """Exit code and milliseconds of the last commands in a rollout of Codex, by their calls.
+
+    Nothing where it cannot be read: whoever asks knows less, and that is all.
+    """
+    decode = msgspec.json.Decoder().decode
+    found = []
+    try:
+        if files.is_irregular(path):
+            return {}
+        with open(path, "rb") as file:
+            file.seek(max(0, os.path.getsize(path) - _TAIL))
+            for line in file.read(_TAIL).split(b"\n"):
+                if b'"exit' in line or b"xit code" in line or b"exited with code" in line:
+                    found.append(_decoded(decode, line))
+    except (OSError, ValueError):
+        return {}
+    return ends(found)
+
+
+def _decoded(decode: Callable[[bytes], object], line: bytes) -> object:
+    try:
+        return decode(line)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+# -- reading -----------------------------------------------------------------------------------
+
+
+def hear(one: Transcript, missed: dict[str, int]) -> Iterator[Heard]:
+    """What a conversation says, in the order of time; `missed` counts what was not understood."""
+    streams = [_stream(one, path, by, missed) for path, by in one.paths]
+    yield from heapq.merge(*streams, key=lambda heard: heard.at)
+
+
+def _stream(one: Transcript, path: str, by: str, missed: dict[str, int]) -> Iterator[Heard]:
+    known: dict[str, Any] = {"native": one.native, "cwd": one.cwd, "by": by}
+    if one.agent == "claude-code" and not by:
+        known["agents"] = dict(_sent(one))
+    reader, last = _READERS[one.agent](**known), 0
+    for record in records(path, reader.miss):
+        for heard in reader.feed(record):
+            # A record without a time happened right after the one before.
+            last = max(last, heard.at)
+            yield msgspec.structs.replace(heard, at=last)
+    for heard in reader.end():
+        yield msgspec.structs.replace(heard, at=last)
+    for kind, n in reader.missed.items():
+        missed[kind] = missed.get(kind, 0) + n
+
+
+def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
+    """Which call sent each sub-agent, as a small file beside its transcript tells."""
+    for path, by in one.paths:
+        beside = f"{os.path.splitext(path)[0]}.meta.json"
+        try:
+            told = msgspec.json.decode(files.read_bounded(beside, _CHUNK)) if by else None
+        except (ForestayError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            continue
+        if isinstance(told, dict) and isinstance(told.get("toolUseId"), str):
+            yield told["toolUseId"], by
+
+
+def records(path: str, miss: Callable[[str], None]) -> Iterator[object]:
+    """The records of a file: its lines, or the one document that it is."""
+    if path.endswith(".json"):
+        try:
+            yield msgspec.json.decode(files.read_bounded(path, MOST_DOCUMENT))
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            miss("not JSON")
+        return
+    decode = msgspec.json.Decoder().decode
+    for line, is_whole in lines(path, miss):
+        try:
+            yield decode(line)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+            if is_whole:  # else it is being written
+                miss("not JSON")
+
+
+def lines(path: str, miss: Callable[[str], None]) -> Iterator[tuple[bytes, bool]]:
+    """The lines of a file that have anything in them, and whether each has its end."""
+    parts: list[bytes] = []
+    size = 0
+    for chunk in files.read_chunks(path):
+        *ended, last = chunk.split(b"\n")
+        for part in ended:
+            size += len(part)
+            if size > MOST_LINE:
+                miss("too long")
+            elif line := b"".join((*parts, part)).strip():
+                yield line, True
+            parts, size = [], 0
+        size += len(last)
+        parts = [*parts, last] if size <= MOST_LINE else []
+    if size > MOST_LINE:
+        miss("too long")
+    elif line := b"".join(parts).strip():
+        yield line, False

@@ -1,0 +1,123 @@
+"""A reader: hears what the records of a transcript say, one after the other, keeping little.
+
+Every agent has its own form; what they have in common is that a call of a tool and its answer are
+two records. Records are whatever another program wrote: what has no meaning here is passed over,
+what is of a kind that nobody knows is counted, and nothing is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from forestay.agents.hook_event import Heard, WrongShape
+from forestay.agents.tool_calls import SENDS, SHELLS, Call, Meaning, meaning
+
+_MOST_CALLS = 2000
+_MOST_KINDS = 50
+
+Record = dict[str, Any]
+
+
+class Pending(Struct, frozen=True):
+    """A call without an answer yet."""
+
+    tool: str
+    input: object
+    at: int
+
+
+class Reader:
+    """What is known of one conversation while its records are read.
+
+    `by` is the sub-agent whose transcript it is, and `native` then the conversation that it
+    belongs to. `missed` counts records that were not understood, by kind.
+    """
+
+    agent = ""
+
+    def __init__(self, *, native: str = "", cwd: str = "", by: str = "") -> None:
+        self.native, self.cwd, self.by = native, cwd, by
+        self.branch = self.commit = self.model = ""
+        self.missed: dict[str, int] = {}
+        self._calls: dict[str, Pending] = {}
+
+    def feed(self, record: object) -> list[Heard]:
+        """What a record says. Never raises."""
+        if not isinstance(record, dict):
+            self.miss("no object")
+            return []
+        try:
+            return list(self.hear(record))
+        except WrongShape as error:
+            self.miss(str(error))
+        except RecursionError:
+            self.miss("too deep")
+        return []
+
+    def hear(self, record: Record) -> Iterator[Heard]:
+        raise NotImplementedError
+
+    def miss(self, kind: str) -> None:
+        kind = kind[:60] if len(self.missed) < _MOST_KINDS else "others"
+        self.missed[kind] = self.missed.get(kind, 0) + 1
+
+    def heard(self, what: str, at: int, **more: Any) -> Heard:
+        by = more.pop("by", self.by)
+        return Heard(agent=self.agent, native=self.native, what=what, at=at, by=by, **more)
+
+    # -- calls ---------------------------------------------------------------------------------
+
+    def call(self, id: str, tool: str, given: object, at: int) -> None:
+        """A tool is called; the oldest of very many calls is not waited for any longer."""
+        if len(self._calls) >= _MOST_CALLS:
+            del self._calls[next(iter(self._calls))]
+        self._calls[id] = Pending(tool, given, at)
+
+    def answer(self, id: str, at: int, **told: Any) -> Heard | None:
+        """The answer of a call, if anyone made it."""
+        made = self._calls.pop(id, None)
+        return None if made is None else self.ended(id, made, at, **told)
+
+    def ended(self, id: str, made: Pending, at: int, **told: Any) -> Heard:
+        duration, by = told.pop("duration", None), told.pop("by", self.by)
+        if duration is None and at and made.at:
+            duration = max(0, at - made.at)
+        call = Call(
+            tool=made.tool,
+            input=made.input,
+            duration=duration,
+            by=by,
+            cwd=self.cwd,
+            native=self.native,
+            **told,
+        )
+        meant = self.means(id, call)
+        more: dict[str, Any] = {"moves": meant.moves, "todo": meant.todo}
+        return self.heard("after", at, key=id, by=by, tool=made.tool, **more)
+
+    def means(self, id: str, call: Call) -> Meaning:
+        return meaning(call)
+
+    def end(self) -> Iterator[Heard]:
+        """Commands and sub-agents that were still under way when the transcript ended."""
+        for id, made in self._calls.items():
+            if made.tool in SHELLS | SENDS:
+                try:
+                    yield self.ended(id, made, made.at, response="", tells_end=False)
+                except WrongShape as error:
+                    self.miss(str(error))
+        self._calls.clear()
+
+
+def texts(content: object, kinds: Iterable[str] = ("text",)) -> Iterator[str]:
+    """The texts of a message: it is one, or it is a list of parts of several kinds."""
+    if isinstance(content, str):
+        yield content
+    for part in content if isinstance(content, list) else ():
+        if isinstance(part, dict) and part.get("type", "text") in kinds:
+            told = part.get("text")
+            if isinstance(told, str):
+                yield told

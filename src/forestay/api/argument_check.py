@@ -1,0 +1,97 @@
+"""Kinds of values: a verb is given what its signature says, or refuses it before it begins.
+
+The one place for all verbs: `guard` lets every public method of a class look at what it is
+given. The package does so for whoever uses the library; the command line has its own parser. A
+path may be anything that names one, and a list anything that lists texts.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import wraps
+
+from forestay.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_TEXT = ["str"]
+_TEXTS = "Sequence[str]"
+_KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
+    "str": ("text", (str,)),
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+    "bool": ("True or False", (bool,)),
+    "None": ("None", (type(None),)),
+    "dict[str, str]": ("a dictionary of texts", (dict,)),
+    _TEXTS: ("a list of texts", (list,)),
+    "Mapping[str, object]": ("a dictionary", (dict,)),
+}
+
+
+def guard(owner: type) -> None:
+    """Let every public method of a class refuse values of a wrong kind; twice is once."""
+    for part in owner.__mro__[:-1]:
+        for name, method in list(vars(part).items()):
+            if not (name.startswith("_") or hasattr(method, "__wrapped__")) and callable(method):
+                setattr(part, name, _guarded(method))
+
+
+def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+    code = method.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    said = {name: each for name, each in method.__annotations__.items() if name != "return"}
+    kinds = {name: each.split(" | ") for name, each in said.items()}
+    known = {name: all_ for name, all_ in kinds.items() if all(kind in _KINDS for kind in all_)}
+    if not known:
+        return method
+
+    @wraps(method)
+    def guarded(self: object, *args: Any, **more: Any) -> Any:
+        if args:
+            given = [_kept(name, value, known) for name, value in zip(names, args, strict=False)]
+            args = (*given, *args[len(given) :])
+        if more:
+            more = {name: _kept(name, value, known) for name, value in more.items()}
+        return method(self, *args, **more)
+
+    return guarded
+
+
+def _kept(name: str, value: Any, known: dict[str, list[str]]) -> Any:
+    """A value as its method takes it; what the method says nothing about is left alone."""
+    wanted = known.get(name)
+    if wanted is None or (wanted == _TEXT and type(value) is str):
+        return value
+    value = _plain(value, wanted)
+    if not any(_fits(value, kind) for kind in wanted):
+        words = " or ".join(_KINDS[kind][0] for kind in wanted)
+        why = f"it is {type(value).__name__}"
+        raise InvalidInput(f"{name.replace('_', ' ')} must be {words}", why=why)
+    return value
+
+
+def _plain(value: Any, wanted: list[str]) -> Any:
+    if hasattr(value, "__fspath__"):
+        return os.fspath(value)
+    if wanted == [_TEXTS] and hasattr(value, "__iter__") and not isinstance(value, str | bytes):
+        return [os.fspath(one) if hasattr(one, "__fspath__") else one for one in value]
+    return value
+
+
+def _fits(value: object, kind: str) -> bool:
+    if isinstance(value, bool) and kind in ("int", "float"):
+        return False
+    inside = value if kind == _TEXTS and isinstance(value, list) else []
+    return isinstance(value, _KINDS[kind][1]) and all(isinstance(one, str) for one in inside)
+
+
+def guard_public_classes() -> None:
+    """Make the methods of the public classes check the types of their arguments."""
+    from forestay.api.forestay import Forestay
+    from forestay.api.session import AgentRun, Session
+
+    for owner in (Forestay, Session, AgentRun):
+        guard(owner)

@@ -1,0 +1,86 @@
+"""Answers of the façade as JSON values: the same in every surface, and a contract there.
+
+`view` has those made from the catalogue alone, `timeline` those of events and states.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from forestay.base.clock import iso
+from forestay.plans.phases import Asked, Listed
+from forestay.plans.prove import Standing
+from forestay.plans.workflows import Listed as ListedWorkflow
+
+
+def phase(one: Listed) -> dict[str, Any]:
+    return {
+        "number": one.number,
+        "name": one.name,
+        "status": one.status,
+        "checkpoint": one.verdict,
+        "attempts": one.attempts,
+        "started_at": iso(one.started_at) if one.started_at else None,
+        "ended_at": iso(one.ended_at) if one.ended_at else None,
+        "duration_seconds": None if one.spent_ms is None else one.spent_ms / 1000,
+        "current": one.current,
+    }
+
+
+def gate(asked: Asked) -> dict[str, Any]:
+    """What a gate asks, what there is, and what it says of that."""
+    return {
+        "gate": {
+            "phase": asked.phase,
+            "name": asked.name,
+            "passed": asked.done,
+            "strict": asked.gate.strict,
+            "override": asked.gate.override,
+            "fields": [_field(field) for field in asked.gate.fields],
+            "rules": [{"check": r.check, "message": r.message} for r in asked.gate.rules],
+            "not_checked": list(asked.gate.opaque),
+        },
+        "evidence": asked.evidence,
+        "observed": asked.observed,
+        "stale": asked.stale,
+        "result": asked.judgment.as_values(),
+    }
+
+
+def _field(field: Any) -> dict[str, Any]:
+    return {name: getattr(field, name) for name in field.__struct_fields__}
+
+
+def observed(body: Any) -> dict[str, Any]:
+    """What was observed of a command: its event, or the row that is kept of it."""
+    names = ("argv", "exit", "duration_ms", "timed_out", "interrupted", "changed", "tail")
+    return {
+        "proof": body.proof,
+        "phase": body.step,
+        "passed": not (body.exit or body.timed_out or body.interrupted),
+        **{name: getattr(body, name) for name in names},
+        "inputs": list(body.globs),
+        "files": body.files,
+        "output": body.output,
+    }
+
+
+def proof(one: Standing) -> dict[str, Any]:
+    """A proof, with whether it holds."""
+    why = [{"path": path, "what": word} for path, word in one.why]
+    known = {"state": one.word, "stale": one.stale, "because": why, "at": iso(one.row.at)}
+    return {**observed(one.row), **known}
+
+
+def workflow(each: ListedWorkflow) -> dict[str, Any]:
+    return {
+        "name": each.name,
+        "title": each.title,
+        "version": each.version,
+        "base": each.base,
+        "phases": each.phases,
+        "unit": each.unit,
+        "source": each.source,
+        "built_in": each.built_in,
+        "error": each.error,
+    }

@@ -1,0 +1,260 @@
+"""How a session looks from outside: the values behind `--json`, made from the catalogue alone.
+
+The catalogue row carries a summary that is rewritten with every event, so listing ten thousand
+sessions or asking for the status of one needs neither the journal nor the model.
+"""
+
+from __future__ import annotations
+
+import os
+
+from forestay.base import files
+from forestay.base.clock import iso
+from forestay.base.vocabulary import what_next
+from forestay.errors import Damaged, NoSession
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from forestay.journal.context import Context
+    from forestay.mirror.session_files import SessionFiles
+    from forestay.model.event import Event
+    from forestay.store.machine.bindings import Binding
+    from forestay.store.machine.holders import Holder
+
+
+def look(context: Context, session: str) -> dict[str, Any]:
+    """Where a session of a home stands: the fields of `status --json`."""
+    rows = context.store.catalogue(where={"id": session}, limit=1)
+    if not rows:
+        raise NoSession(
+            f"session {session} is not there any more",
+            hint="see what is there: forestay list --all; what is wrong: forestay doctor",
+            session=session,
+        )
+    if not rows[0]["sound"]:
+        raise Damaged(
+            f"the catalogue entry of session {session} is damaged",
+            hint="rebuild it from its events: forestay doctor --fix",
+            session=session,
+        )
+    name = project_name(context, rows[0]["project"])
+    held = context.workspace.distinct(context.workspace.holders(session))
+    if not context.store.machine.is_bound(session):
+        return status(rows[0], name, held, context.clock.now())
+    from forestay.mirror.session_files import SessionFiles  # start-up
+
+    session_files = SessionFiles.of(context)
+    shown = status(
+        rows[0] | _in_files(context, session, session_files), name, held, context.clock.now()
+    )
+    return shown | _left_alone(session_files.standing(session))
+
+
+def list_sessions(
+    context: Context,
+    *,
+    all: bool = False,
+    archived: bool = False,
+    status: str = "",
+    limit: int = -1,
+) -> list[dict[str, Any]]:
+    """Return the sessions of this project, or of every one; see `Forestay.list`."""
+    where: dict[str, object] = {"status": status} if status else {}
+    if not all:
+        where |= {"archived": int(archived), "project": context.workspace.project()}
+    rows = context.store.catalogue(where=where, limit=limit)
+    names = {n: project_name(context, n) for n in {row["project"] for row in rows}}
+    held: dict[object, list[tuple[Holder, str]]] = {}
+    for holder, word in context.workspace.holders(""):
+        held.setdefault(holder.session, []).append((holder, word))
+    shown = [listing(row, held.get(row["id"], [])) for row in rows]
+    # A session from elsewhere that was not resumed here yet names the project it was begun in.
+    return [
+        one | {"project": names[row["project"]] or one["project"]}
+        for one, row in zip(shown, rows, strict=True)
+    ]
+
+
+def project_name(context: Context, number: object) -> str:
+    return context.store.machine.projects.name_of(number) if isinstance(number, int) else ""
+
+
+def count_waiting(context: Context) -> int:
+    """Return how many payloads of hooks wait to be ingested."""
+    try:
+        return len(os.listdir(os.path.join(context.store.home, files.SPOOL, files.WAITING)))
+    except OSError:
+        return 0
+
+
+def _left_alone(bindings: Sequence[Binding]) -> dict[str, list[dict[str, str]]]:
+    """Return where a session's files are neither read nor written for now."""
+    shown = [
+        {"layout": one.layout, "path": one.place, "why": one.suspended}
+        for one in bindings
+        if one.suspended
+    ]
+    return {"suspended": shown} if shown else {}
+
+
+def _in_files(context: Context, session: str, session_files: SessionFiles) -> dict[str, object]:
+    """Return what of a listing differs because of edits in the session's files."""
+    pending = session_files.pending(session)
+    if not pending:
+        return {}
+    from forestay.journal.projections import listing  # start-up
+
+    with context.store.view(session) as view:
+        return listing(session_files.state(session, view, pending))
+
+
+def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> dict[str, Any]:
+    """One session as `list` shows it, with what is known of those who held it."""
+    dead = [holder for holder, word in held if word == "dead"]
+    shown = _listing(row, {holder.agent for holder in dead if holder.agent})
+    if not dead or len(dead) < len(held) or "interrupted" in shown["attention"]:
+        return shown
+    if not all(holder.is_idle for holder in dead):
+        shown["attention"].insert(0, "interrupted")
+    elif shown["status"] == "active":
+        shown["status"] = "paused"  # its turn was over when it ended, without a word
+    return shown
+
+
+def _listing(row: dict[str, object], dead: set[str]) -> dict[str, Any]:
+    summary = _summary(row)
+    unknown = dead.union(summary.get("unknown", []))
+    return {
+        "session": row["id"],
+        "status": row["status"],
+        "goal": row["goal"],
+        "progress": summary.get("progress", 0.0),
+        "progress_from": summary.get("progress_from", "none"),
+        "seq": row["seq"],
+        "next": what_next(summary.get("next", ""), unknown, paused=row["status"] == "paused"),
+        "attention": list(summary.get("attention", [])) if row["sound"] else ["damaged"],
+        "archived": bool(row["archived"]),
+        "project": summary.get("project", ""),
+        "began_at": _stamp(row["began"]),
+        "updated_at": _stamp(row["updated"]),
+    }
+
+
+def status(
+    row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]], now: int = 0
+) -> dict[str, Any]:
+    """One session as `status` shows it: the listing, the rest of the summary, who is at work."""
+    summary = _summary(row)
+    plan = summary.pop("plan", None)
+    was_interrupted = "interrupted" in summary.get("attention", [])
+    shown = listing(row, held)
+    shown |= {name: value for name, value in summary.items() if name not in shown}
+    shown |= _planned(shown, plan, now) if plan else _UNPLANNED
+    if plan and shown["timing"]["status"] == "possibly_stalled":
+        shown["attention"].append("possibly_stalled")
+    shown["project"] = project
+    shown["paused_at"] = _stamp(summary.get("paused_at"))
+    shown["doing"] = ""
+    shown["holders"] = [holder_view(holder, word) for holder, word in held]
+    dead = [holder for holder, word in held if word == "dead"]
+    _take_out_the_dead(shown, {holder.agent for holder in dead if holder.agent})
+    if "interrupted" in shown["attention"] and not was_interrupted:
+        shown["doing"] = "; ".join(
+            filter(None, (h.doing or h.agent for h in dead if not h.is_idle))
+        )
+    return shown
+
+
+def _take_out_the_dead(shown: dict[str, Any], agents: set[str]) -> None:
+    """Agents that the journal still has running, but whose process is gone."""
+    shown["unknown"] = sorted(agents.union(shown.get("unknown", [])))
+    gone = [name for name in shown.get("running", []) if name in agents]
+    if gone:
+        shown["running"] = [name for name in shown["running"] if name not in agents]
+        shown["agents"]["running"] -= len(gone)
+        shown["agents"]["died"] = len(gone)
+
+
+def holder_view(holder: Holder, word: str) -> dict[str, Any]:
+    """A process at work; `state` is alive, dead or unknown."""
+    return {
+        "name": holder.name,
+        "agent": holder.agent,
+        "doing": holder.doing,
+        "pid": int(holder.process.split("/")[3]),
+        "since": iso(holder.since),
+        "state": word,
+    }
+
+
+def recorded(event: Event) -> dict[str, Any]:
+    """An event as the answer of whoever recorded it."""
+    return {
+        "seq": event.seq,
+        "id": event.id,
+        "kind": event.kind,
+        "redacted": list(event.body.redacted),
+    }
+
+
+_UNPLANNED: dict[str, Any] = {
+    "workflow": None,
+    "target": None,
+    "phase": None,
+    "timing": None,
+    "context": [],
+}
+
+
+def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
+    """Where the plan of a session stands at a moment, from what its summary says."""
+    from forestay.model.timing import Progress
+
+    here = Progress(plan, now, status=shown["status"])
+    timing = here.timing
+    return {
+        "workflow": plan["workflow"],
+        "target": plan["target"] or None,
+        "phase": {
+            "unit": plan["unit"],
+            "current": plan["current"],
+            "name": plan["name"],
+            "total": plan["total"],
+            "starting": plan["base"],
+            "completed": here.done,
+            "checkpoints": {str(number): word for number, word in here.verdicts.items()},
+            "failed": plan["current"] if here.failed else None,
+            "issue": plan["issue"] if here.failed else "",
+        },
+        "timing": {
+            "status": here.standing,
+            "percent_complete": timing.percent,
+            "phases_remaining": timing.remaining,
+            "avg_phase_duration": timing.average,
+            "estimated_remaining": timing.estimate,
+            "time_in_phase": timing.inside,
+            "is_stalled": timing.stalled,
+            "started_at": _stamp(plan["started"]),
+            "previous": here.took,
+        },
+        "context": here.sentences(iso(plan["started"]).removesuffix("Z")),
+    }
+
+
+def _summary(row: dict[str, object]) -> dict[str, Any]:
+    if not row["sound"]:
+        return {}
+    import json  # not for those who only write
+
+    try:
+        found = json.loads(str(row["summary"]) or "{}")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _stamp(ms: object) -> str | None:
+    return iso(ms) if isinstance(ms, int) and ms else None

@@ -1,0 +1,272 @@
+"""The briefing: what the next agent or person must know, within a token budget.
+
+No model writes it: the same journal, surroundings and clock give the same bytes. At any budget it
+states the goal, where the work stands, what comes next, what blocks it and which outcomes are
+unknown. The rest follows by value as far as the budget allows, and what did not fit is counted,
+with the command that shows it.
+
+`sections` knows what can be stated, `token_estimate` what it costs, `budget` what gets how much,
+`render` and the styles how it looks; `model.summary` answers the questions that listings ask too.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from forestay.base.text import one_line, plural
+from forestay.base.vocabulary import FORMATS, LEAST, MOST, STYLES
+from forestay.briefing.budget import fill_page
+from forestay.briefing.render import RENDERERS, Page, clip
+from forestay.briefing.sections import (
+    TIGHT,
+    BriefingInput,
+    Entry,
+    Section,
+    Surroundings,
+    build_sections,
+    git_drift,
+    next_with_warnings,
+    percent,
+    quote,
+)
+from forestay.briefing.token_estimate import cost, estimate
+from forestay.errors import InvalidInput
+from forestay.model.state import State
+from forestay.model.summary import attention, next_step, progress, settled_steps, summary
+from forestay.model.summary import first_step as _first_step
+
+__all__ = [
+    "FORMATS",
+    "STYLES",
+    "Briefing",
+    "Item",
+    "Surroundings",
+    "attention",
+    "brief",
+    "estimate",
+    "next_step",
+    "progress",
+    "summary",
+]
+
+_NAME = 20
+_GIVEN, _BEGINNING = 16, 8
+"""Tokens for a session's id; the length of our own ids, and how much of one is shown in a tight
+budget: any unique beginning of an id is accepted."""
+
+
+class Item(Struct, frozen=True):
+    """One statement of the briefing. `id` is a step, agent, decision, path or event to act on."""
+
+    id: str
+    section: str
+    text: str
+    cut: bool = False
+
+
+class Briefing(Struct, frozen=True):
+    """The text, and facts about it for callers that do not read it.
+
+    `counts` has (shown, total) for each section that is not empty. `came_from` is the device that
+    wrote last, if it was another one, `lacking` what is missing or different here.
+    """
+
+    text: str
+    tokens: int
+    budget: int
+    items: list[Item]
+    counts: dict[str, tuple[int, int]]
+    attention: list[str]
+    unknown_outcomes: int
+    disputes: int
+    came_from: str = ""
+    lacking: list[tuple[str, str, str]] = []
+
+
+def brief(
+    state: State,
+    around: Surroundings,
+    *,
+    budget: int = 1500,
+    style: str = "forestay",
+    fmt: str = "text",
+    reserve: int = 0,
+) -> Briefing:
+    """Return the briefing of a session, never above the budget by `estimate`.
+
+    JSON is data and has no style: it is the same for all of them. `reserve` is the part of the
+    budget that the caller needs for what it adds around the text.
+    """
+    check_request(budget, style, fmt)
+    known = BriefingInput(state, around, budget - reserve)
+    found = build_sections(known)
+    page = Page(_session(known, fmt), known.core.status or "created", _since(known), _facts(known))
+    text = fill_page(page, _fields(known, found), found, RENDERERS[fmt](known.budget), known.budget)
+    if style == "orchestrator" and fmt != "json":
+        from forestay.briefing.style_orchestrator import render_orchestrator
+
+        text = render_orchestrator(known)
+    elif style == "praxis" and fmt != "json":
+        from forestay.briefing.style_praxis import render_praxis
+
+        text = render_praxis(known)
+    return _briefing(known, page, text)
+
+
+def check_request(budget: int, style: str, fmt: str) -> None:
+    """Refuse a budget, style or format that no briefing can have."""
+    if not LEAST <= budget <= MOST:
+        raise InvalidInput(
+            f"a briefing cannot have a budget of {budget} tokens",
+            why=f"it must be from {LEAST} to {MOST:,}",
+            hint=f"forestay brief --budget {min(MOST, max(LEAST, budget))}",
+        )
+    for what, value, allowed in (("style", style, STYLES), ("format", fmt, FORMATS)):
+        if value not in allowed:
+            why = f"it must be one of {', '.join(allowed)}"
+            raise InvalidInput(f"a briefing has no {what} {value!r}", why=why)
+
+
+def _briefing(known: BriefingInput, page: Page, text: str) -> Briefing:
+    shown = {topic.name: len(entries) for topic, entries in page.sections}
+    totals = page.totals
+    return Briefing(
+        text=text,
+        tokens=estimate(text),
+        budget=known.budget,
+        items=_items(page),
+        counts={name: (shown.get(name, 0), total) for name, total in totals.items()},
+        attention=_flags(known, totals),
+        unknown_outcomes=totals.get("unknown", 0),
+        disputes=known.state.count("dispute.open"),
+        came_from=known.around.came_from,
+        lacking=known.around.lacking,
+    )
+
+
+def _items(page: Page) -> list[Item]:
+    fields = [Item(n, n, shown.text.strip(), shown.cut) for n, shown in page.fields.items()]
+    return fields + [
+        Item(shown.id, topic.name, shown.text, shown.cut)
+        for topic, entries in page.sections
+        for shown in entries
+    ]
+
+
+def _flags(known: BriefingInput, totals: dict[str, int]) -> list[str]:
+    around = known.around
+    drifted = any(word in ("changed", "missing") for _, word in around.drift)
+    raised = (
+        ("damaged", bool(around.damage)),
+        ("unknown_outcomes", totals.get("unknown", 0) > 0),
+        ("interrupted", bool(around.interrupted)),
+        ("drifted", drifted or bool(git_drift(around))),
+        ("stale", "stale" in around.proofs.values()),
+        ("lacking", bool(around.lacking)),
+    )
+    words = [word for word, is_raised in raised if is_raised]
+    return list(dict.fromkeys([*words, *attention(known.state)]))
+
+
+# -- the core ----------------------------------------------------------------------------------
+
+
+def _session(known: BriefingInput, fmt: str) -> str:
+    name = one_line(known.core.session)
+    if known.budget < TIGHT and fmt != "json" and len(name) == _GIVEN and name.isalnum():
+        return name[:_BEGINNING]
+    # The reader must be able to use it: an id of other programs, such as a UUID, is long.
+    room = max(_NAME, known.budget // 10)
+    return name if cost(name) <= room else clip(name, room, cost)
+
+
+def _since(known: BriefingInput) -> str:
+    core = known.core
+    return known.since_suffix(core.ended_at or core.paused_at or core.began_at)
+
+
+def _facts(known: BriefingInput) -> dict[str, int | float]:
+    facts: dict[str, int | float] = {"progress": round(progress(known.state)[0], 2)}
+    return {**facts, "seq": known.around.seq} if known.around.seq else facts
+
+
+def _fields(known: BriefingInput, found: list[Section]) -> dict[str, Entry]:
+    core = known.core
+    goal, by = core.goal, known.author(core.goal_by, core.goal_device)
+    return {
+        "goal": quote(known, "goal", goal or "none", by, label="goal"),
+        "where": Entry("where", _where(known)),
+        "next": Entry("next", next_with_warnings(known, _step(known, found))),
+    }
+
+
+def _where(known: BriefingInput) -> str:
+    parts = [_pause_or_end(known), _work_done(known), _running_step(known)]
+    parts += [_running_agents(known), _other_processes(known)]
+    if known.budget < TIGHT:
+        return next(filter(None, parts), "nothing done yet")
+    return "; ".join(filter(None, parts)) or "nothing is planned or under way yet"
+
+
+def _pause_or_end(known: BriefingInput) -> str:
+    core = known.core
+    if core.status == "paused":
+        why = core.pause_context or core.pause_reason.replace("_", " ")
+        return f"paused ({why})" if why else "paused"
+    return f"{core.status} ({core.because})" if core.because else ""
+
+
+def _work_done(known: BriefingInput) -> str:
+    state = known.state
+    if known.core.is_phased:
+        return _phase_at(known)
+    fraction, origin = progress(state)
+    figure = f"{round(fraction * 100)}%"
+    if steps := state.tasks():
+        figure = figure if known.budget >= TIGHT else ""
+        settled = "done or skipped" if state.tasks("skipped") else "done"
+        return f"{settled_steps(state)} of {plural(steps, 'task')} {settled}" + (
+            f" ({figure})" if figure else ""
+        )
+    # The progress of agents is not the progress of the work: there may be more work than theirs.
+    return f"{figure} done" if origin not in ("none", "agents") else ""
+
+
+def _phase_at(known: BriefingInput) -> str:
+    """Return the current phase, the number of phases, and the share of the plan."""
+    core = known.core
+    of = "" if not core.plan_total else f" of {core.plan_total}"
+    if known.budget < TIGHT:
+        return f"{core.plan_unit} {core.phase}{of}"
+    step = known.state.step(core.phase_step(core.phase or 0))
+    named = f": {step.title}" if step and step.title else ""
+    share = f" ({round(progress(known.state)[0] * 100)}%)" if core.plan_total else ""
+    return f"{core.plan_unit} {core.phase}{of}{named}{share}"
+
+
+def _running_step(known: BriefingInput) -> str:
+    step = _first_step(known.state, "running", inside=known.core.is_phased)
+    return f"{step.id} is running{percent(step.fraction)}" if step else ""
+
+
+def _running_agents(known: BriefingInput) -> str:
+    dead, live = set(known.around.dead_agents), known.around.live_agents
+    running = [name for name in summary(known.state)["running"] if name not in dead]
+    more = known.state.count("agent.running") - len(running) - len(dead)
+    rest = f" and {more} more" if running and more > 0 else ""
+    word = "running" if set(running) <= set(live) else "reported running"
+    return f"agents {word}: {', '.join(running)}{rest}" if running else ""
+
+
+def _other_processes(known: BriefingInput) -> str:
+    others = sum(word != "dead" for _, _, word in known.around.holders)
+    number = "another process" if others == 1 else f"{others} other processes"
+    return f"{number} may be working on it" if others else ""
+
+
+def _step(known: BriefingInput, found: list[Section]) -> str:
+    """Return the next step; in a tight budget without the text that the blockers repeat."""
+    step = next_step(known.state)
+    blocked = {entry.id for topic in found if topic.name == "blockers" for entry in topic.entries}
+    name = step.partition(":")[0]
+    return name if known.budget < TIGHT and name.rpartition(" ")[2] in blocked else step

@@ -1,0 +1,220 @@
+"""One command from argv to exit code: find it, parse it, run it, say what went wrong.
+
+Options that every command has may stand anywhere, also before the command, so the command's
+words are looked for first and the rest is parsed by that command's parser alone: building all
+parsers would cost more than most commands do.
+"""
+
+from __future__ import annotations
+
+from forestay.cli.lookup import help_hint, locate, split
+from forestay.errors import BROKEN_PIPE, FAILED, INTERRUPTED, ForestayError, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Sequence
+    from typing import TextIO
+
+    from forestay.api.forestay import Forestay
+    from forestay.base.config import Settings
+    from forestay.cli.arguments import Command
+    from forestay.cli.terminal import Screen
+
+
+def run(
+    argv: Sequence[str],
+    out: TextIO | None,
+    err: TextIO | None,
+    source: TextIO | None,
+    *,
+    leaving: bool = False,
+) -> int:
+    """Run one command; `leaving` means that the process ends right after it."""
+    from forestay.cli.terminal import Screen, Unwritable
+
+    screen = Screen(out, err, source)
+    words = list(argv)
+    screen.json, screen.colourless = (n in _options(words) for n in ("--json", "--no-color"))
+    try:
+        return _run_or_tell(words, screen, leaving=leaving)
+    except KeyboardInterrupt:
+        screen.end_line()
+        return INTERRUPTED
+    except BrokenPipeError:
+        return BROKEN_PIPE
+    except Unwritable as error:
+        screen.err.write(f"forestay: the answer could not be written: {error}\n")
+        return FAILED
+
+
+def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
+    try:
+        code = _run(argv, screen, leaving=leaving)
+        screen.finish()
+        return code
+    except ForestayError as error:
+        from forestay.cli.errors import tell
+
+        return tell(error, screen)
+    except Exception as error:
+        from forestay.cli.errors import tell_bug
+        from forestay.cli.terminal import Unwritable
+
+        if isinstance(error, BrokenPipeError | Unwritable):
+            raise
+        return tell_bug(error, screen)
+
+
+def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
+    _refuse_halves(argv)
+    name, rest = split(argv)
+    screen.command = name
+    told = _tell_at_once(name, rest, screen)
+    if told is not None:
+        return told
+    name = alone(name)
+    if leaving:
+        _travel_light(name)
+    command, options = parse(name, rest)
+    screen.json, screen.quiet = options.json, options.quiet
+    screen.given = {f"--{n}": v for n in ("home", "store", "session") if (v := getattr(options, n))}
+    screen.chosen = getattr(options, "chosen", "")
+    if options.store:
+        from forestay.base.config import without_password
+
+        screen.given["--store"] = without_password(options.store)
+    careful = command.careful is not None and command.careful(options)
+    stay = _open(options, screen, careful=careful, leaving=leaving)
+    try:
+        return command.run(options, stay, screen) or 0
+    finally:
+        if leaving:
+            stay.context.finish()
+        else:
+            stay.close()
+
+
+def alone(family: str) -> str:
+    """Return the command that a family runs without an action; other names as they are."""
+    from forestay.cli.table import ALONE, COMMANDS, FAMILIES, actions_of
+
+    if family not in FAMILIES:
+        return family
+    name = f"{family} {ALONE.get(family, 'list')}".strip()
+    if name in COMMANDS:
+        return name
+    raise InvalidInput(
+        "ACTION is missing",
+        why=f"choose one of {', '.join(actions_of(family))}",
+        hint=help_hint(family),
+    )
+
+
+def _tell_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
+    """Version and help, which need no home, nor settings that can be read."""
+    asked = {"--version", "--help", "-h"}.intersection(_options(rest))
+    if asked and name:
+        # Only the parser of the command knows whether such a word is the value of an option.
+        asked = asked.intersection(_options(_parsed_words(name, rest)))
+    if "--version" in asked:
+        return _tell_version(screen)
+    if asked:
+        from forestay.cli.errors import settle
+        from forestay.cli.help import tell_help
+
+        settle(screen)
+        return tell_help(name, screen)
+    return None
+
+
+def _parsed_words(name: str, rest: list[str]) -> list[str]:
+    from forestay.cli.help import parser_of
+    from forestay.cli.table import COMMANDS
+
+    return parser_of(name).joined(rest) if name in COMMANDS else rest
+
+
+def _travel_light(name: str) -> None:
+    """In a process of our own, keep others from loading what none of our commands needs."""
+    from forestay.cli.lean_imports import pack_msgspec, speak_english
+    from forestay.cli.table import COMMANDS, WITHOUT_MODEL
+
+    speak_english()
+    if name in COMMANDS and COMMANDS[name][0] not in WITHOUT_MODEL:
+        pack_msgspec()
+
+
+def _options(argv: list[str]) -> list[str]:
+    return argv[: argv.index("--")] if "--" in argv else argv
+
+
+def _refuse_halves(argv: list[str]) -> None:
+    for number, word in enumerate(argv, start=1):
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            raise InvalidInput(
+                f"argument {number} is not valid UTF-8",
+                why="it holds bytes that are no text",
+                hint="convert it with iconv, or rename the file",
+            ) from None
+
+
+def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
+    """The command of a name, and its options; raises InvalidInput for wrong usage."""
+    from forestay.cli.arguments import build
+
+    help, command = locate(name)
+    parser = build(name, help, command)
+    return command, parser.parse_args(parser.joined(rest))
+
+
+def _tell_version(screen: Screen) -> int:
+    from forestay.base.version import __version__
+
+    screen.line(f"forestay {__version__}")
+    screen.answer({"version": __version__})
+    return 0
+
+
+def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -> Forestay:
+    from forestay.api.forestay import Forestay
+    from forestay.cli.lean_imports import pack_msgspec
+
+    settings = load_settings(options, careful=careful)
+    screen.settle(settings)
+    stay = Forestay(
+        settings,
+        actor="cli",
+        one_shot=True,
+        on_notice=screen.notice,
+        before_mirror=pack_msgspec if leaving else None,
+    )
+    stay.ask_passphrase = lambda: _passphrase(screen)
+    return stay
+
+
+def _passphrase(screen: Screen) -> str:
+    from forestay.cli.key import passphrase_of_key
+
+    return passphrase_of_key(screen)
+
+
+def load_settings(options: Namespace, *, careful: bool = False) -> Settings:
+    """The settings of a command; a careful one is not stopped by a bad file or value in it."""
+    from forestay.base.config import OPTIONS, load
+
+    if options.session is not None and not options.session.strip():
+        raise InvalidInput(
+            "--session is empty", why="an empty variable, perhaps", hint="forestay list"
+        )
+    given = {"store": options.store or None, "session": options.session}
+    try:
+        return load(options.home, overrides=given)
+    except ForestayError:
+        if not careful:
+            raise
+    outvoted = {name: one.default for name, one in OPTIONS.items() if one.in_file}
+    given = {**outvoted, **{name: value for name, value in given.items() if value}}
+    return load(options.home, overrides=given, read_file=False)

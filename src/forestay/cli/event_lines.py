@@ -1,0 +1,227 @@
+"""How events read to people: one word for what happened, and a line of what it says."""
+
+from __future__ import annotations
+
+from forestay.base.text import plural
+from forestay.base.vocabulary import PAUSE_REASONS, undecided
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+    from forestay.journal.history import LogLine
+
+    Say = Callable[[Any], str]
+
+
+def about(line: LogLine) -> tuple[str, str]:
+    """A word for the kind of event, and what it says, for one line."""
+    event = line.event
+    word, say = _SAID.get(event.kind, (event.kind, _raw))
+    body: Any = event.body
+    kind = type(body).__name__
+    if kind == "Erased":
+        return word, _forgotten(line.forgotten)
+    if kind == "EventForgotten":
+        numbers = " ".join(f"#{number}" for number in line.targets)
+        return word, _join(numbers or say(body), body.because)
+    if kind == "EventRetracted" and line.target:
+        return word, _join(f"#{line.target}", body.because)
+    if kind == "SessionArchived" and not body.archived:
+        return "unarchived", ""
+    if kind == "Unknown":
+        return event.kind, _raw(body)
+    return _as_unit(word, getattr(body, "step", "")), say(body)
+
+
+def _forgotten(stone: Any) -> str:
+    if stone is None:
+        return "(erased)"
+    import time
+
+    try:
+        day = time.strftime(" on %Y-%m-%d", time.localtime(stone.head.at / 1000))
+    except (OverflowError, OSError, ValueError):
+        day = ""
+    return f"(forgotten{day} by {stone.head.actor})"
+
+
+def _as_unit(word: str, step: str) -> str:
+    """Steps of a plan go by their own names: `phase start`, where others are tasks."""
+    unit = step.rpartition("/")[2].partition("-")[0]
+    is_planned = word.startswith("task") and unit in ("phase", "stage", "section")
+    return word.replace("task", unit) if is_planned else word
+
+
+def word_of(kind: str) -> str:
+    """The word for a kind of event."""
+    return _SAID[kind][0] if kind in _SAID else kind
+
+
+def plainly(word: str) -> str:
+    """A word of the journal as people write it: `timed out`, `user request`."""
+    return word.replace("_", " ")
+
+
+def _raw(body: Any) -> str:
+    """A kind of another version: its data as it was stored."""
+    return str(getattr(body, "raw", "") or "")
+
+
+def _join(*parts: str, by: str = " – ") -> str:
+    return by.join(part for part in parts if part)
+
+
+def _field(*names: str) -> Say:
+    return lambda body: _join(*(str(getattr(body, name)) for name in names if getattr(body, name)))
+
+
+def _nothing(body: Any) -> str:
+    return ""
+
+
+def _note(body: Any) -> str:
+    """A note too long for its event has only its beginning there."""
+    if not body.blob or len(body.text.encode()) >= body.size:
+        return str(body.text)
+    return f"{body.text}… ({body.size:,} bytes; all of it: forestay log --full)"
+
+
+def _message(body: Any) -> str:
+    return f"{body.role}: {_note(body)}"
+
+
+def _paused(body: Any) -> str:
+    asked = body.reason == PAUSE_REASONS[0] and body.context
+    return _join("" if asked else plainly(body.reason), body.context)
+
+
+def _decision(body: Any) -> str:
+    rejected = [one for one in body.options if body.chosen and one != body.chosen]
+    without = f"not {', '.join(rejected)}" if rejected else ""
+    left = undecided(body.what, body.chosen, body.options)
+    still_open = f"still open: {', '.join(left)}" if left else ""
+    because = f"because {body.because}" if body.because else ""
+    return _join(body.what, body.chosen, still_open, without, because)
+
+
+def _command(body: Any) -> str:
+    took = f"{body.duration_ms:,} ms" if body.duration_ms is not None else ""
+    name = _join(body.name, body.arguments, by=" ")
+    return _join(name, body.status if body.status != "success" else "", body.error, took)
+
+
+def _file(body: Any) -> str:
+    added = f"+{body.added}" if body.added else ""
+    removed = f"-{body.removed}" if body.removed else ""
+    return _join(body.action, body.path, added, removed, by=" ")
+
+
+def _artifact(body: Any) -> str:
+    return f"{body.path} ({body.size:,} bytes{'' if body.kept else ', digest only'})"
+
+
+def _agent_start(body: Any) -> str:
+    waits = f"waits for {body.blocking_on}" if body.blocking_on else ""
+    return _join(body.agent, body.type, body.task, waits or body.status)
+
+
+def _progress(name: str) -> Say:
+    return lambda body: f"{getattr(body, name)} {body.fraction:.0%}"
+
+
+def _agent_so_far(body: Any) -> str:
+    far = "" if body.fraction is None else f" {body.fraction:.0%}"
+    return _join(body.agent + far, body.result, ", ".join(_made(body)))
+
+
+def _made(body: Any) -> list[str]:
+    return [*body.created, *body.modified, *body.deleted]
+
+
+def _agent_done(body: Any) -> str:
+    return _join(body.agent, body.status, body.result, ", ".join(_made(body)))
+
+
+def _step_done(body: Any) -> str:
+    return _join(body.step, body.outcome, ", ".join(body.files))
+
+
+def _tokens(body: Any) -> str:
+    return _join(f"{body.tokens:,} tokens", body.agent)
+
+
+def _attribute(body: Any) -> str:
+    return f"{body.key} = {body.value}"
+
+
+def _interrupted(body: Any) -> str:
+    return _join(body.doing, ", ".join(body.agents))
+
+
+def _proof(body: Any) -> str:
+    import shlex
+
+    word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
+    ended = word or ("" if not body.exit else f"exit {body.exit}")
+    return _join(body.step, body.proof, shlex.join(body.argv), ended, f"{body.duration_ms:,} ms")
+
+
+_SAID: dict[str, tuple[str, Say]] = {
+    "session.started": ("started", _field("goal")),
+    "session.adopted": ("adopted", _field("goal", "origin")),
+    "session.renamed": ("renamed", _field("goal")),
+    "session.paused": ("paused", _paused),
+    "session.resumed": ("resumed", _field("git_branch")),
+    "session.completed": ("completed", _field("because")),
+    "session.failed": ("failed", _field("because")),
+    "session.aborted": ("aborted", _field("because")),
+    "session.abandoned": ("abandoned", _field("because")),
+    "session.reopened": ("reopened", _field("because")),
+    "session.archived": ("archived", _nothing),
+    "session.interrupted": ("interrupted", _interrupted),
+    "session.forgotten": ("forgotten", _nothing),
+    "event.retracted": ("undo", _field("event", "because")),
+    "event.forgotten": ("forgotten", lambda body: f"{len(body.hashes)} events"),
+    "plan.set": ("plan", _field("workflow", "version")),
+    "plan.resolved": ("plan", lambda body: plural(body.total, "phase")),
+    "step.added": ("task", _field("step", "title")),
+    "step.started": ("task start", _field("step", "agent")),
+    "step.progressed": ("task", _progress("step")),
+    "step.completed": ("task done", _step_done),
+    "step.failed": ("task failed", _field("step", "because")),
+    "step.blocked": ("blocked", _field("step", "because")),
+    "step.unblocked": ("unblocked", _field("step")),
+    "step.skipped": ("skipped", _field("step", "because")),
+    "step.needs_review": ("review", _field("step", "because")),
+    "step.revisited": ("revisited", _field("step", "because")),
+    "step.reset": ("reset", _field("step", "because")),
+    "checkpoint.passed": ("passed", _field("step", "issue")),
+    "checkpoint.failed": ("not passed", _field("step", "issue")),
+    "checkpoint.overridden": ("overridden", _field("step", "because")),
+    "checkpoint.rolled_back": ("rolled back", _field("step", "because")),
+    "agent.started": ("agent", _agent_start),
+    "agent.progressed": ("agent", _agent_so_far),
+    "agent.finished": ("agent done", _agent_done),
+    "agent.failed": ("agent fail", _field("agent", "error")),
+    "agent.timed_out": ("timeout", _field("agent", "error")),
+    "agent.retried": ("retry", _field("agent")),
+    "decision.made": ("decision", _decision),
+    "file.changed": ("file", _file),
+    "artifact.saved": ("artifact", _artifact),
+    "artifact.versioned": ("artifact", _field("path", "version")),
+    "command.ran": ("command", _command),
+    "context.measured": ("context", _tokens),
+    "context.compressed": ("compressed", _field("summary")),
+    "error.raised": ("error", _field("message")),
+    "note.added": ("note", _note),
+    "claim.deferred": ("claim", _field("claim", "text", "reason")),
+    "claim.resolved": ("claim", _field("claim")),
+    "claim.overridden": ("claim", _field("claim", "result", "because")),
+    "attribute.set": ("attribute", _attribute),
+    "contract.acknowledged": ("contract", _field("agent", "version")),
+    "foreign.edited": ("edited", _field("path", "cause")),
+    "evidence.observed": ("proof", _proof),
+    "message.sent": ("message", _message),
+}

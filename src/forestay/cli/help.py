@@ -1,0 +1,178 @@
+"""Print help: the first page, all commands, a family, one command, or docs/cli.md."""
+
+from __future__ import annotations
+
+import re
+
+from forestay.cli.arguments import Parser, build
+from forestay.cli.lookup import locate
+from forestay.cli.table import COMMANDS, FAMILIES, FLAGS, GROUPS, SHORT, WITH_VALUE, actions_of
+from forestay.cli.terminal import Screen
+from forestay.errors import EXIT_CODES
+
+_ABOUT = "Forestay keeps the work of AI agents from getting lost."
+_ENVIRONMENT = (
+    ("FORESTAY_HOME", "the folder of all data"),
+    ("FORESTAY_STORE", "the database, if not the one in the home"),
+    ("FORESTAY_SESSION", "the session to use"),
+    ("FORESTAY_…", "any other setting of `forestay config`, in capitals"),
+    ("FORESTAY_DEBUG", "not empty: show the traceback of a bug"),
+    ("NO_COLOR", "not empty: no color"),
+    ("PAGER", "the command that shows long output on a terminal"),
+)
+_TOGETHER = "\xa0"
+_USAGE = "forestay [OPTIONS] COMMAND …"
+
+
+def tell_help(name: str, screen: Screen, *, everything: bool = False) -> int:
+    """Print the requested help page."""
+    screen.long()
+    if not name:
+        _print_all(screen) if everything else _print_first_page(screen)
+        screen.answer({"commands": {name: help for name, (_, help) in COMMANDS.items()}})
+    elif name in FAMILIES and name not in COMMANDS:
+        _print_family(name, screen)
+    else:
+        text = parser_of(name).format_help()
+        screen.block(text)
+        screen.answer({"command": name, "help": text})
+    return 0
+
+
+def parser_of(name: str, *, shared: str = "hidden") -> Parser:
+    """Return the parser of a command; the shared options are `hidden` or `shown`."""
+    help, command = locate(name)
+    return build(name, help, command, shared=shared)
+
+
+_EVERYDAY = {
+    "start, resume": "start a session, or resume one with a briefing",
+    "brief": "print the briefing for the next agent; changes nothing",
+    "status, list": "show the current session, list those of this project",
+    "log, search": "show what happened, find words in it",
+    "show, diff": "show a session at any point, compare two points",
+    "note, decide": "save a note, record a decision",
+    "task": "list the tasks; add, start, done, block, unblock, skip",
+    "undo": "undo the last command",
+    "pause, complete": "pause the session, complete it",
+    "settle": "settle contradictions between devices",
+}
+
+
+def _print_first_page(screen: Screen) -> None:
+    """Print the everyday commands and the names of the others on one screen."""
+    screen.line((_ABOUT, "bold"))
+    screen.line("usage: ", _USAGE)
+    screen.line()
+    everyday, *others, _ = GROUPS
+    screen.line((everyday, "title"))
+    for names, help in _EVERYDAY.items():
+        screen.line("  ", (names.ljust(16), "cyan"), "  ", help)
+    screen.line()
+    for group in others:
+        top = _top_level(group)
+        shown = "  ".join(top) if len(top) > 1 else _with_actions(top[0])
+        screen.line((group.ljust(9), "title"), " ", (shown, "cyan"))
+    screen.line()
+    screen.line("More: forestay COMMAND --help · all commands: forestay help --all")
+
+
+def _with_actions(family: str) -> str:
+    actions = actions_of(family)
+    shown = [*actions[:8], "…"] if len(actions) > 8 else actions
+    return f"{family} {'|'.join(shown)}"
+
+
+def _top_level(group: str) -> list[str]:
+    return list(dict.fromkeys(name.split()[0] for name in GROUPS[group]))
+
+
+_FIRST_STEPS = (
+    ('forestay start "Add login"', "start a session"),
+    ('forestay note "the form is in login.html"', "save what matters"),
+    ("forestay resume", "resume it later"),
+)
+
+
+def _print_all(screen: Screen) -> None:
+    import textwrap  # start-up
+
+    screen.line((_ABOUT, "bold"))
+    screen.line()
+    screen.line("usage: ", _USAGE)
+    for group, commands in GROUPS.items():
+        screen.line()
+        screen.line((group, "title"))
+        for name in _top_level(group):
+            help = commands[name][1] if name in commands else " | ".join(actions_of(name))
+            first, *rest = textwrap.wrap(help, 66)
+            screen.line("  ", (name.ljust(10), "cyan"), "  ", first)
+            for line in rest:
+                screen.line(" " * 14, line)
+    screen.line()
+    screen.line(("Examples", "title"))
+    for line, meaning in _FIRST_STEPS:
+        screen.line("  ", (line.ljust(44), "cyan"), meaning)
+    screen.line()
+    screen.line(("Options, before or after the command", "title"))
+    for names, help in _shared_options():
+        screen.line("  ", (names.ljust(17), "cyan"), "  ", help)
+    screen.line()
+    screen.line(("Exit codes", "title"))
+    for code, meaning in EXIT_CODES:
+        screen.line(f"  {code:>3}  {meaning}")
+    screen.line()
+    screen.line("More on one command: forestay COMMAND --help")
+
+
+def _shared_options() -> list[tuple[str, str]]:
+    valued = [(f"{name} {value}", help) for name, (value, help) in WITH_VALUE.items()]
+    flags = [(f"{SHORT[n]}, {n}" if n in SHORT else n, help) for n, help in FLAGS.items()]
+    return [*valued, *flags, ("--version", "print the version")]
+
+
+def _print_family(family: str, screen: Screen) -> None:
+    names = [name for name in COMMANDS if f"{name} ".startswith(f"{family} ")]
+    screen.line(f"usage: forestay {family} ACTION …")
+    screen.line()
+    for name in names:
+        for line in screen.wrapped(f"  {_usage_of(name)}", " " * 8):
+            screen.line((line.replace(_TOGETHER, " "), "cyan"))
+        screen.line(f"      {COMMANDS[name][1]}")
+    screen.line()
+    screen.line(("Examples", "title"))
+    for name in names[:3]:
+        screen.line("  ", (locate(name)[1].examples[0], "cyan"))
+    screen.line()
+    screen.line(f"More on one: forestay {names[-1]} --help")
+    screen.answer({"commands": {name: COMMANDS[name][1] for name in names}})
+
+
+def _usage_of(name: str) -> str:
+    """Return the usage of a command on one line; an option and its value stay together."""
+    words = parser_of(name).format_usage().removeprefix("usage: ").split()
+    return re.sub(r"\[[^]]*\]", lambda part: part[0].replace(" ", _TOGETHER), " ".join(words))
+
+
+def document() -> str:
+    """Return docs/cli.md: every command with its arguments and options."""
+    parts = ["# The command line\n", f"{_ABOUT} Usage: `{_USAGE}`\n"]
+    parts.append("Options, before or after the command:\n")
+    parts += [f"- `{names}` {help}" for names, help in _shared_options()]
+    parts.append("\nEnvironment:\n")
+    parts += [f"- `{name}` {help}" for name, help in _ENVIRONMENT]
+    parts.append("\nExit codes:\n")
+    parts += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
+    for group, commands in GROUPS.items():
+        parts.append(f"\n## {group}")
+        parts += [f"\n### {name}\n\n```\n{_page(name)}\n```" for name in commands]
+    return "\n".join(parts) + "\n"
+
+
+def _page(name: str) -> str:
+    text = parser_of(name).format_help().rstrip()
+    return text.rpartition("\n\n")[0]  # without the line about shared options
+
+
+if __name__ == "__main__":
+    print(document(), end="")

@@ -1,0 +1,209 @@
+"""log and search: what happened, in order, and where words occur."""
+
+from __future__ import annotations
+
+import time
+
+from forestay.base.text import fit, one_line, person_title, shorten, width
+from forestay.cli.arguments import Command, Parser, count
+from forestay.cli.event_lines import about, word_of
+from forestay.cli.terminal import VERSION
+from forestay.errors import ForestayError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Iterable
+    from typing import Any, NoReturn
+
+    from forestay.api.forestay import Forestay
+    from forestay.api.session import Session
+    from forestay.cli.terminal import Part, Screen
+    from forestay.journal.history import LogLine
+
+_POLL_SECONDS, _PAUSE_SECONDS = 2.0, 1.0
+_WHO, _WORD, _LEAST, _DEVICE = 12, 11, 16, 12
+_PERSON, _NARROW, _ROOMY = 32, 18, 100
+_GOAL = 50
+_COLOURS = {
+    "error.raised": "red",
+    "agent.failed": "red",
+    "session.interrupted": "red",
+    "decision.made": "cyan",
+    "session.started": "green",
+    "session.completed": "green",
+}
+
+
+# -- log ---------------------------------------------------------------------------------------
+
+
+def _log_arguments(parser: Parser) -> None:
+    parser.add_argument("-n", type=count, default=0, metavar="N", help="only the newest N")
+    parser.add_argument("--follow", action="store_true", help="wait for what happens next")
+    parser.add_argument("--full", action="store_true", help="cut nothing: long texts are wrapped")
+
+
+def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session, told = stay.current(), _Told(stay, screen, options.full)
+    if not options.follow:
+        screen.long()
+    told.tell(session.log(limit=options.n or -1, full=options.full))
+    if options.follow:
+        _follow(session, told, screen)
+
+
+def _follow(session: Session, told: _Told, screen: Screen) -> NoReturn:
+    def look() -> None:
+        if session.follow(told.last, _POLL_SECONDS):
+            told.tell(session.log(after=told.last, full=told.full))
+        screen.flush()
+
+    screen.flush()
+    for_ever(look, told.stay, screen)
+
+
+def for_ever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoReturn:
+    """Do it again and again. A store that may come back is waited for, which is said once."""
+    waits = False
+    while True:
+        try:
+            act()
+            waits = False
+        except ForestayError as error:
+            if not error.retryable:
+                raise
+            if not waits:
+                screen.complain(f"{error.what}: waiting for it; Ctrl-C ends this")
+            waits = True
+            stay.clock.sleep(_PAUSE_SECONDS)
+
+
+class _Told:
+    """What was printed of a log: `last` is the number of the last event, also if more was to be."""
+
+    def __init__(self, stay: Forestay, screen: Screen, full: bool) -> None:
+        self.stay, self.full, self.last = stay, full, 0
+        self._screen = screen
+
+    def tell(self, lines: Iterable[LogLine]) -> None:
+        now, room = self.stay.clock.now(), _room_for_devices(self.stay, self._screen)
+        for line in lines:
+            self._tell_one(line, now, room)
+            self.last = line.event.seq
+
+    def _tell_one(self, line: LogLine, now: int, room: int) -> None:
+        from forestay.journal.history import event_to_json
+
+        if self._screen.json:
+            self._screen.object({"forestay": VERSION, **event_to_json(line)})
+            return
+        head = _head(line, now, self.stay, room)
+        for parts in _lines(line, head, self._screen, full=self.full):
+            self._screen.line(*parts)
+
+
+def _room_for_devices(stay: Forestay, screen: Screen) -> int:
+    """Columns for devices and persons: names of people are longer, and are not to be cut."""
+    others = stay.store.machine.remotes.persons()
+    titles = [person_title(one, stay.device(device)) for device, one in others.items()]
+    most = _PERSON if not screen.columns or screen.columns >= _ROOMY else _NARROW
+    return min(max([_DEVICE, *map(width, titles)]), most)
+
+
+def _head(line: LogLine, now: int, stay: Forestay, room: int) -> list[str]:
+    """Number, time, who; and on which device, where a session was written on several."""
+    event = line.event
+    who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
+    named = person_title(line.person, line.name) or line.name
+    device = "here" if line.device == stay.store.machine.device else named
+    where = [f"{fit(device, room)} "] if line.device and device else []
+    return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
+
+
+def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> list[list[Part]]:
+    """An event as one line, cut at the edge of a terminal; with `full` as many as it takes."""
+    word, text = about(line)
+    lead = f"{''.join(head)}{word:<{_WORD}} "
+    if screen.columns and not full:
+        text = fit(text, max(screen.columns - width(lead), _LEAST))
+    first, *more = screen.wrapped(f"{lead}{one_line(text)}".rstrip()) if full else [lead + text]
+    said = first[sum(map(len, head)) :].rstrip()
+    style = "strike" if line.retracted else _COLOURS.get(line.event.kind, "")
+    if line.retracted and not screen.shows_strike:
+        said = f"~~{' '.join([said, *map(str.strip, more)])}~~ (withdrawn)"
+        more = []
+    shade = "dim" if line.retracted else ""
+    parts: list[Part] = [(head[0], shade or "bold"), (head[1], "dim")]
+    parts += [(part, shade) for part in head[2:]]
+    lines: list[list[Part]] = [[*parts, (said, style)]]
+    return lines + [[(part, style)] for part in more]
+
+
+def when(ms: int, now: int) -> str:
+    """A local time in at most eleven columns: the hour today, the day this year, else the date."""
+    try:
+        then, today = time.localtime(ms / 1000), time.localtime(now / 1000)
+    except (OverflowError, OSError, ValueError):
+        return "?"
+    if then[:3] == today[:3]:
+        return time.strftime("%H:%M:%S", then)
+    if then.tm_year == today.tm_year:
+        return time.strftime("%m-%d %H:%M", then)
+    return f"{then.tm_year:04d}-{then.tm_mon:02d}-{then.tm_mday:02d}"
+
+
+# -- search ------------------------------------------------------------------------------------
+
+
+def _search_arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "words", nargs="+", metavar="WORDS", help="all of them, or their beginnings"
+    )
+    parser.add_argument("-n", type=count, default=20, metavar="N", help="at most N (default 20)")
+
+
+def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    from forestay.errors import InvalidInput
+
+    words = " ".join(options.words)
+    if not words.strip():
+        raise InvalidInput("there is nothing to search for", hint='forestay search "WORDS"')
+    found = stay.search(words, limit=options.n or -1)
+    screen.answer({"query": words, "results": found})
+    screen.long()
+    sessions: dict[str, list[dict[str, Any]]] = {}
+    for one in found:
+        sessions.setdefault(one["session"], []).append(one)
+    for places in sessions.values():
+        _tell_places(places, screen)
+    if not found:
+        screen.line("Nothing found.")
+
+
+def _tell_places(places: list[dict[str, Any]], screen: Screen) -> None:
+    """Where the words occur in one session, under its goal."""
+    first = places[0]
+    project = f" in {first['project']}" if first["project"] else ""
+    screen.line((first["session"], "bold"), (project, "dim"), " – ", shorten(first["goal"], _GOAL))
+    screen.table(
+        [
+            [(f"#{one['seq']}", "dim"), (word_of(one["kind"]), "cyan"), one["snippet"]]
+            for one in places
+        ],
+        indent=2,
+    )
+
+
+COMMANDS = {
+    "log": Command(
+        _log_arguments,
+        run_log,
+        "forestay log",
+        "forestay log -n 20 --full",
+        "forestay log --follow",
+    ),
+    "search": Command(
+        _search_arguments, run_search, 'forestay search "login token"', "forestay search boots"
+    ),
+}

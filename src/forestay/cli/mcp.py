@@ -1,0 +1,157 @@
+"""mcp: serve this home to programs that speak the Model Context Protocol."""
+
+from __future__ import annotations
+
+import os
+
+from forestay.cli.arguments import Command, Parser, count
+from forestay.errors import ForestayError, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from mcp.server.lowlevel.server import Server
+
+    from forestay.api.forestay import Forestay
+    from forestay.cli.terminal import Screen
+    from forestay.mcp.tools import Desk
+
+_USUALLY = 4653
+
+
+def _arguments(parser: Parser) -> None:
+    add = parser.add_argument
+    add("--http", action="store_true", help="serve HTTP on 127.0.0.1 instead of stdin and stdout")
+    told = f"with --http: the port ({_USUALLY}; 0 for any that is free)"
+    add("--port", type=count, default=None, metavar="N", help=told)
+    add("--new-token", action="store_true", help="with --http: another token; the old one ends")
+    add("--project", default="", metavar="DIR", help="the project, if not this folder")
+    add("--no-prove", action="store_true", help="without the tool that runs commands")
+    add("--desktop", action="store_true", help="for the extension of Claude Desktop")
+
+
+def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    if not options.http and (options.port is not None or options.new_token):
+        raise InvalidInput("--port and --new-token go with --http", hint="forestay mcp --http")
+    _require_sdk()
+    desk = _desk(options, stay)
+    if options.desktop:
+        desk.home.reached_from_desktop()
+    server = _server(desk)
+    _when_told_to_end(desk)
+    try:
+        if options.http:
+            _serve_http(server, desk, options, screen)
+        else:
+            _tell_people(screen)
+            _serve_stdio(server)
+    finally:
+        desk.home.close()
+
+
+def _tell_people(screen: Screen) -> None:
+    """Whoever typed the command sees nothing happen otherwise."""
+    if screen.source.isatty():
+        said = "An agent is meant to start this and to talk to it here; to let Claude Code do so: "
+        screen.aside(said, ("claude mcp add forestay -- forestay mcp", "cyan"))
+
+
+def _require_sdk() -> None:
+    from importlib.util import find_spec
+
+    if find_spec("mcp") is None:
+        raise ForestayError(
+            "the MCP server needs a package that is not installed",
+            why="it is heavy, and nothing else needs it",
+            hint="pip install 'forestay[mcp]'",
+        )
+
+
+def _desk(options: Namespace, stay: Forestay) -> Desk:
+    from forestay.api.argument_check import guard_public_classes
+    from forestay.api.forestay import Forestay
+    from forestay.mcp.tool_schemas import TOOLS
+    from forestay.mcp.tools import Desk
+
+    guard_public_classes()  # what a model sends is checked by type
+    notices: list[str] = []
+    folder = _project(options.project)
+    # Over standard streams it works for the agent that started it; over HTTP for nobody.
+    hand = not options.http
+    home = Forestay(stay.settings, cwd=folder, actor="mcp", on_notice=notices.append, hand=hand)
+    left_out = ("prove",) if options.no_prove else ()
+    tools = {name: tool for name, tool in TOOLS.items() if name not in left_out}
+    return Desk(home, notices, tools=tools)
+
+
+def _server(desk: Desk) -> Server[Any]:
+    import gc
+
+    from forestay.mcp.server import make
+
+    # Rubbish is seldom looked for while a process starts; this one stays.
+    gc.freeze()
+    gc.set_threshold(700, 10, 10)
+    return make(desk)
+
+
+def _project(given: str) -> str | None:
+    """The folder that is meant: named, or that of the agent that started us."""
+    from forestay.base.config import child_environment
+
+    folder = given or child_environment().get("CLAUDE_PROJECT_DIR", "")
+    if given and not os.path.isdir(given):
+        raise InvalidInput(f"there is no folder {given}", why="nothing is served")
+    return os.path.abspath(folder) if folder and os.path.isdir(folder) else None
+
+
+def _serve_stdio(server: Server[Any]) -> None:
+    import anyio
+    from mcp.server.stdio import stdio_server
+
+    async def serve() -> None:
+        async with stdio_server() as (reading, writing):
+            await server.run(reading, writing, server.create_initialization_options())
+
+    anyio.run(serve)
+
+
+def _when_told_to_end(desk: Desk) -> None:
+    """Let go of the sessions before leaving: who ends us in order did not see us die."""
+    import signal
+
+    def leave(number: int, frame: object) -> None:
+        desk.end()
+        desk.home.close()
+        os._exit(128 + number)
+
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, leave)
+
+
+def _serve_http(server: Server[Any], desk: Desk, options: Namespace, screen: Screen) -> None:
+    from forestay.mcp import http
+
+    home = desk.home
+    listening = http.listen(http.PORT if options.port is None else options.port)
+    secret, path = http.token(home.settings.home, home.clock, anew=options.new_token)
+    url = f"http://{http.ADDRESS}:{listening.getsockname()[1]}{http.PATH}"
+    screen.answer({"url": url, "token_file": path})
+    screen.line("Serving ", (url, "cyan"), "; every request must carry the token in ", path)
+    header = f'--header "Authorization: Bearer $(cat {path})"'
+    screen.line(f"  for Claude Code: claude mcp add --transport http forestay {url} {header}")
+    screen.flush()
+    http.run(server, listening, secret, desk.end_soon)
+
+
+COMMANDS = {
+    "mcp": Command(
+        _arguments,
+        run_mcp,
+        "forestay mcp",
+        "forestay mcp --http --port 4653",
+        "forestay mcp --project ~/work/site --no-prove",
+    ),
+}

@@ -1,0 +1,216 @@
+"""Settings, the project's marker, completion and help: what needs no session."""
+
+from __future__ import annotations
+
+import os
+
+from forestay.base.config import (
+    FILE_NAME,
+    OPTIONS,
+    child_environment,
+    example_toml,
+    unset,
+    without_password,
+)
+from forestay.cli.arguments import Command, Parser, nothing
+from forestay.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import ArgumentParser, Namespace
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.cli.terminal import Screen
+
+SHELLS = ("bash", "zsh", "fish")
+
+
+# -- config ------------------------------------------------------------------------------------
+
+
+def _config_arguments(parser: Parser) -> None:
+    parser.add_argument("key", nargs="?", default="", metavar="KEY", help="one setting")
+    parser.add_argument("value", nargs="?", metavar="VALUE", help="its new value")
+    parser.add_argument("--unset", metavar="KEY", help="take a setting out of the file")
+    parser.add_argument("--example", action="store_true", help="a file with every setting")
+
+
+def _mends(options: Namespace) -> bool:
+    """A bad line in the file must not keep the command from running that mends it."""
+    return options.value is not None or options.unset is not None or options.example
+
+
+def run_config(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    if options.example:
+        text = example_toml()
+        screen.answer({"example": text})
+        screen.block(text)
+    elif options.unset is not None:
+        _unset(options.unset, stay, screen)
+    elif options.value is not None:
+        _set(options.key, options.value, stay, screen)
+    else:
+        _tell_settings(options.key, stay, screen)
+
+
+def _set(key: str, value: str, stay: Forestay, screen: Screen) -> None:
+    kept, _ = stay.config(key, value)[key]
+    screen.answer({"key": key, "value": _safe(kept), "file": _file(stay)})
+    screen.done(f"{key} = {_shown(kept)}")
+    variable = OPTIONS[key].variable
+    if child_environment().get(variable):
+        screen.aside(("but ", "yellow"), f"the environment variable {variable} outvotes it here")
+
+
+def _unset(key: str, stay: Forestay, screen: Screen) -> None:
+    found = unset(stay.settings.home, key)
+    screen.answer({"key": key, "found": found, "file": _file(stay)})
+    screen.done(f"{key} is not set any more" if found else f"{key} was not set in {_file(stay)}")
+
+
+def _tell_settings(key: str, stay: Forestay, screen: Screen) -> None:
+    found = stay.config(key)
+    values = {name: {"value": _safe(v), "origin": origin} for name, (v, origin) in found.items()}
+    unknown = list(stay.settings.unknown)
+    screen.answer({"values": values, "unknown": unknown, "file": _file(stay)})
+    if key:
+        screen.line(_shown(found[key][0]))
+        return
+    screen.table([[name, _shown(v), (origin, "dim")] for name, (v, origin) in found.items()])
+    if unknown:
+        screen.line((f"not known to this version, left alone: {', '.join(unknown)}", "yellow"))
+    screen.line(
+        ("set one: forestay config KEY VALUE · what they mean: forestay config --example", "dim")
+    )
+
+
+def _file(stay: Forestay) -> str:
+    return os.path.join(stay.settings.home, FILE_NAME)
+
+
+def _safe(value: object) -> object:
+    """A value without the password that a URL may carry."""
+    if isinstance(value, str):
+        return without_password(value)
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _shown(value: object) -> str:
+    safe = _safe(value)
+    return ", ".join(map(str, safe)) if isinstance(safe, list) else str(safe)
+
+
+# -- init --------------------------------------------------------------------------------------
+
+
+def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    path = stay.init()
+    screen.answer({"path": path})
+    screen.done(("Marked this project: ", "green"), path)
+    screen.hint("next: ", "commit the file, so that every clone finds its sessions")
+
+
+# -- completion --------------------------------------------------------------------------------
+
+
+def _completion_arguments(parser: Parser) -> None:
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
+
+
+def run_completion(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    script = completion(options.shell)
+    screen.answer({"shell": options.shell, "script": script})
+    if not screen.json:
+        screen.out.write(script + "\n")
+
+
+def completion(shell: str) -> str:
+    """The script that completes commands and options in a shell."""
+    import shtab
+
+    if shell not in shtab.SUPPORTED_SHELLS:
+        raise InvalidInput(
+            f"the installed shtab knows nothing of {shell}", hint="pip install --upgrade shtab"
+        )
+    return shtab.complete(_with_paths(whole_parser()), shell)
+
+
+def whole_parser() -> ArgumentParser:
+    """Every command in one parser, as completion needs it; far too slow for daily use."""
+    from forestay.cli.help import parser_of
+    from forestay.cli.table import COMMANDS, FAMILIES, actions_of
+
+    root = Parser("forestay", shared="shown")
+    root.add_argument("--version", action="store_true", help="print the version")
+    families: dict[str, Any] = {"": root.add_subparsers(metavar="COMMAND")}
+    for family in FAMILIES:
+        above, _, word = family.rpartition(" ")
+        parent = families[above].add_parser(
+            word, prog=f"forestay {family}", help=", ".join(actions_of(family)), shared="shown"
+        )
+        families[family] = parent.add_subparsers(metavar="ACTION")
+    for name, (_, help) in COMMANDS.items():
+        if name in FAMILIES:
+            continue  # `config`: completing its actions is enough
+        family, _, action = name.rpartition(" ")
+        made = parser_of(name, shared="shown")
+        families[family].add_parser(action, parents=[made], prog=made.prog, help=help, shared="")
+    return root
+
+
+def _with_paths(parser: Any) -> ArgumentParser:
+    """Tell completion which values are files and folders."""
+    import shtab
+
+    kinds = {"PATH": shtab.FILE, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
+    for action in parser._actions:
+        if action.metavar in kinds:
+            action.complete = kinds[action.metavar]
+        if action.nargs == "A...":  # the actions below it
+            for below in action.choices.values():
+                _with_paths(below)
+    made: ArgumentParser = parser
+    return made
+
+
+# -- help --------------------------------------------------------------------------------------
+
+
+def _help_arguments(parser: Parser) -> None:
+    parser.add_argument("words", nargs="*", metavar="COMMAND", help="the command")
+    parser.add_argument("--all", action="store_true", help="all commands, options and exit codes")
+
+
+def run_help(options: Namespace, stay: Forestay, screen: Screen) -> int:
+    from forestay.cli.help import tell_help
+
+    return tell_help(" ".join(options.words), screen, everything=options.all)
+
+
+def _always(options: Namespace) -> bool:
+    return True
+
+
+COMMANDS = {
+    "config": Command(
+        _config_arguments,
+        run_config,
+        "forestay config",
+        "forestay config brief_budget 2000",
+        "forestay config --unset brief_budget",
+        careful=_mends,
+    ),
+    "init": Command(nothing, run_init, "forestay init"),
+    "config completion": Command(
+        _completion_arguments,
+        run_completion,
+        "forestay config completion bash > ~/.bash_completion.d/forestay",
+        "forestay config completion zsh > ~/.zfunc/_forestay",
+        "forestay config completion fish > ~/.config/fish/completions/forestay.fish",
+        careful=_always,
+    ),
+    "help": Command(
+        _help_arguments, run_help, "forestay help task add", "forestay help --all", careful=_always
+    ),
+}

@@ -1,0 +1,221 @@
+"""settle: what devices contradict each other about, side by side, and what is to stand."""
+
+from __future__ import annotations
+
+from forestay.base.clock import iso
+from forestay.base.text import plural, shorten
+from forestay.cli.arguments import Command, Parser
+from forestay.cli.common import confirm
+from forestay.cli.log import when
+from forestay.sync.device_names import name_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.api.session import Session
+    from forestay.cli.terminal import Part, Screen
+    from forestay.journal.context import Context
+
+_LONG, _SAID = 60, 400
+
+
+def _arguments(parser: Parser) -> None:
+    parser.add_argument(
+        "dispute", nargs="?", default="", metavar="DISPUTE", help="its number, or what it is about"
+    )
+    parser.add_argument(
+        "--prefer", default="", metavar="SIDE", help="what this one said stands: a number, a device"
+    )
+    parser.add_argument("--merge", action="store_true", help="put both into one")
+    parser.add_argument("--keep-both", action="store_true", help="take neither; keep both apart")
+    parser.add_argument("--because", default="", metavar="TEXT", help="why")
+    parser.add_argument("--key", default="", metavar="KEY", help="makes a repeated call harmless")
+
+
+def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.current()
+    if not (options.prefer or options.merge or options.keep_both):
+        _tell(session, options.dispute, stay, screen)
+        return
+    open_before = {case.subject: case.about for case in session.disputes()}
+    event = session.settle(
+        options.dispute,
+        prefer=options.prefer,
+        merge=options.merge,
+        keep_both=options.keep_both,
+        because=options.because,
+        key=options.key,
+    )
+    left = {case.subject: case.about for case in session.disputes()}
+    over = [about for subject, about in open_before.items() if subject not in left]
+    then = "forestay settle" if left else "forestay brief"
+    said = f"settled: {', '.join(over)}; both sides stay in the log"
+    confirm(session, event, screen, said, then=then, settled=over, disputes=len(left))
+
+
+# -- the dialogue ------------------------------------------------------------------------------
+
+
+def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
+    """What whoever settles has to know, as data: devices, disputes with their sides, the ways."""
+    context = session.context
+    found = session._cases(dispute) if dispute else session.disputes()
+    devices = [
+        {
+            "device": seat.device,
+            "name": name_of(context, seat.device),
+            "here": seat.device == context.store.machine.device,
+            "last_modified": iso(seat.last_modified),
+            "progress": seat.progress,
+            "active_agent": seat.active_agents[0] if seat.active_agents else None,
+            "active_agents": seat.active_agents,
+            "events": seat.events,
+        }
+        for seat in session.devices()
+    ]
+    return {
+        "devices": devices,
+        "disputes": [{**_case(case, context), "title": _title(session, case)} for case in found],
+        "settled": _settled(session),
+        "choices": [{"what": what, "command": line} for what, line in _choices(found)],
+    }
+
+
+_TITLES = {"step": "title", "decision": "what", "agent": "task"}
+
+
+def _title(session: Session, case: Any) -> str:
+    """What people know it by, besides its id."""
+    kind, _, id = case.subject.partition(":")
+    row = session.state().rows.get(kind, id) if kind in _TITLES else None
+    return str(getattr(row, _TITLES[kind], "")) if row else ""
+
+
+def _case(case: Any, context: Context) -> dict[str, Any]:
+    return {
+        "number": case.number,
+        "subject": case.subject,
+        "about": case.about,
+        "sides": [
+            {
+                "number": side.number,
+                "outcome": side.outcome,
+                "said": side.said,
+                "device": side.device,
+                "name": name_of(context, side.device),
+                "at": iso(side.at) if side.at else None,
+                "by": side.by,
+                "event": side.event or None,
+            }
+            for side in case.sides
+        ],
+        "recommended": case.newer,
+        "why": case.why,
+    }
+
+
+def _settled(session: Session) -> list[dict[str, Any]]:
+    rows = [row for row in session._rows("dispute") if not row.is_open]
+    return [
+        {"subject": row.subject, "outcomes": sorted({side[3] for side in row.sides})}
+        for row in rows
+    ]
+
+
+def _choices(found: list[Any]) -> list[tuple[str, str]]:
+    if not found:
+        return []
+    first = found[0]
+    one = f"forestay settle {first.number}"
+    cancel = ("cancel: nothing is done, and it stays open", "")
+    if first.kind == "edit":
+        # What each says is one whole: there is nothing to merge, and no place for both.
+        sides = ("file", "journal")
+        return [*((f"the {side} stands", f"{one} --prefer {side}") for side in sides), cancel]
+    return [
+        (f"prefer one side (newer: {first.newer})", f"{one} --prefer {first.newer}"),
+        ("merge: both in one", f"{one} --merge"),
+        ("keep both, apart", f"{one} --keep-both"),
+        cancel,
+    ]
+
+
+def _tell(session: Session, dispute: str, stay: Forestay, screen: Screen) -> None:
+    shown = dialogue(session, dispute)
+    if screen.json:
+        screen.answer({**session.status(), **shown})
+        return
+    if not shown["disputes"]:
+        screen.line("Nothing is disputed.")
+    else:
+        screen.line((f"{plural(len(shown['disputes']), 'dispute')} to settle", "bold"))
+        screen.line()
+        _tell_devices(shown["devices"], stay.clock.now(), screen)
+        for case in shown["disputes"]:
+            _tell_case(case, stay.clock.now(), screen)
+        screen.line()
+        for one in shown["choices"]:
+            screen.line("→ ", f"{one['what']:<44}", (screen.as_typed(one["command"]), "cyan"))
+    _tell_settled(shown["settled"], screen)
+
+
+def _tell_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> None:
+    from forestay.cli.status import since
+
+    head = ["DEVICE", "LAST MODIFIED", "DONE", "EVENTS", "AT WORK"]
+    rows: list[list[Part]] = [[(word, "dim") for word in head]]
+    for one in devices:
+        here = " (here)" if one["here"] else ""
+        at_work = ", ".join(one["active_agents"]) or "–"
+        done, count = f"{one['progress']:.0%}", str(one["events"])
+        rows.append([one["name"] + here, since(one["last_modified"], now), done, count, at_work])
+    screen.table(rows, indent=2, right="23")
+
+
+def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
+    screen.line()
+    title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
+    screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
+    for side in case["sides"]:
+        said = " – ".join(filter(None, [_plain(side["outcome"]), shorten(side["said"], _SAID)]))
+        screen.prose(f"   {side['number']}  ", said)
+        at = when(_ms(side["at"]), now) if side["at"] else ""
+        by = ", ".join(filter(None, [side["name"], at, side["by"]]))
+        newer = ("  newer", "green") if side["number"] == case["recommended"] else ""
+        screen.line("      ", (by, "dim"), newer)
+    told = f"recommended: {case['recommended']}, the newer; {case['why']}"
+    for line in screen.wrapped(f"   {told}"):
+        screen.line((line, "dim"))
+
+
+def _tell_settled(settled: list[dict[str, Any]], screen: Screen) -> None:
+    for one in settled:
+        both = " or ".join(_plain(word) for word in one["outcomes"])
+        name = one["subject"].replace("step:", "task ").replace(":", " ", 1)
+        screen.line((f"settled before: {name} ({both})", "dim"))
+
+
+def _plain(word: str) -> str:
+    from forestay.model.summary import plain_outcome
+
+    return plain_outcome(word)
+
+
+def _ms(stamp: str) -> int:
+    from datetime import datetime
+
+    return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+
+
+COMMANDS = {
+    "settle": Command(
+        _arguments,
+        run_settle,
+        "forestay settle",
+        'forestay settle t1 --prefer laptop --because "its tests ran"',
+        "forestay settle --merge",
+    ),
+}

@@ -1,0 +1,322 @@
+"""show and diff: a whole state, now or at an earlier point, and what changed between two."""
+
+from __future__ import annotations
+
+from forestay.base.clock import iso
+from forestay.base.text import one_line, shorten
+from forestay.base.vocabulary import PAUSE_REASONS, undecided
+from forestay.cli.arguments import Command, Parser
+from forestay.cli.event_lines import plainly
+from forestay.cli.log import when
+from forestay.cli.terminal import json_text
+from forestay.journal.history import state_to_json
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.cli.terminal import Part, Screen
+    from forestay.journal.history import Change
+
+    Row = dict[str, Any]
+
+_POINT = "a number of the log (12), an event's id, or a time"
+_LONG = 100
+_TEXT = 3
+"""Where a line of a state has its words."""
+
+
+# -- show --------------------------------------------------------------------------------------
+
+
+def _show_arguments(parser: Parser) -> None:
+    parser.add_argument("--at", default="", metavar="POINT", help=f"as it was at {_POINT}")
+
+
+def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.current()
+    shown = state_to_json(session.show(options.at))
+    screen.answer({**shown, "at": options.at or None})
+    screen.long()
+    _tell_core(shown, options.at, stay, screen)
+    for table, (title, cells) in _TABLES.items():
+        rows = shown["rows"].get(table, [])
+        if rows:
+            screen.line()
+            screen.line((f"{title} ({len(rows)})", "title"))
+            screen.table([cells(row) for row in rows], indent=2)
+    _tell_newest(shown["core"], screen)
+
+
+def _tell_newest(core: dict[str, Any], screen: Screen) -> None:
+    """Notes, commands and pauses: a state has the newest of them, the journal has all."""
+    counts = core.get("counts", {})
+    commands = sum(n for name, n in counts.items() if name.startswith("command."))
+    totals = {
+        "notes": counts.get("notes", 0) - counts.get("note", 0),
+        "commands": commands,
+        "pauses": 0,
+    }
+    for name, total in totals.items():
+        said = [line[_TEXT] for line in core.get(name, [])]
+        texts = [plainly(text) if text in PAUSE_REASONS else text for text in said]
+        rest = total - len(texts)
+        if texts:
+            screen.line()
+            screen.line((f"{name.title()} ({max(total, len(texts))})", "title"))
+            for part in (line for text in texts for line in screen.wrapped(f"  {one_line(text)}")):
+                screen.line(part)
+        if texts and rest > 0:
+            screen.line((f"  {rest} older: forestay log", "dim"))
+
+
+def _tell_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
+    core, now = shown["core"], stay.clock.now()
+    point = (f"   as it was at {at}", "yellow") if at else ""
+    screen.line((shown["goal"], "bold"), point)
+    times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
+    branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
+    used = core.get("tokens") or core.get("agent_tokens", 0)
+    done = f" · {shown['progress']:.0%} done" if shown["progress_from"] != "none" else ""
+    screen.fields(
+        [
+            ("session", shown["session"]),
+            ("status", f"{shown['status']}{done}"),
+            ("because", core.get("because", "")),
+            ("mode", core.get("mode", "")),
+            ("model", core.get("model", "")),
+            ("continues", core.get("from_session", "")),
+            ("branch", branch),
+            ("began", times["began_at"]),
+            ("paused", " – ".join(filter(None, [times["paused_at"], _pause(core)]))),
+            ("ended", times["ended_at"]),
+            ("tokens", f"{used:,}" if used else ""),
+            ("events", str(shown["seq"])),
+            ("secrets", _counted("left out: ", core.get("redacted", {}))),
+            ("unread", _counted("of a newer version: ", core.get("unknown", {}))),
+        ]
+    )
+
+
+def _pause(core: dict[str, Any]) -> str:
+    if not core.get("paused_at"):
+        return ""
+    return core.get("pause_context", "") or plainly(core.get("pause_reason", ""))
+
+
+_TIMES = ("began_at", "paused_at", "ended_at")
+
+
+def _counted(lead: str, counts: dict[str, int]) -> str:
+    return lead + ", ".join(f"{name} {n}" for name, n in counts.items()) if counts else ""
+
+
+def _text(row: Row, *names: str) -> str:
+    return " – ".join(str(row[name]) for name in names if row.get(name))
+
+
+def _unit(*names: str) -> Callable[[Row], list[Part]]:
+    colours = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
+
+    def cells(row: Row) -> list[Part]:
+        status = row.get("status", "pending")
+        done = f" {row['fraction']:.0%}" if row.get("fraction") and status == "running" else ""
+        shown = (plainly(status) + done, colours.get(status, "dim"))
+        return [row["id"], shown, _text(row, *names)]
+
+    return cells
+
+
+def _decision(row: Row) -> list[Part]:
+    rejected = f"not {', '.join(row['rejected'])}" if row.get("rejected") else ""
+    because = f"because {row['because']}" if row.get("because") else ""
+    chosen = row.get("chosen", "")
+    left = undecided(row["what"], chosen, row.get("options", []))
+    still_open = f"still open: {', '.join(left)}" if left else ""
+    return [" – ".join(filter(None, [row["what"], chosen, still_open, rejected, because]))]
+
+
+def _plainly(*names: str) -> Callable[[Row], list[Part]]:
+    return lambda row: [_cell(row.get(name, "")) for name in names]
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_cell, value))
+    return "" if value is None else shorten(str(value), _LONG)
+
+
+def _file(row: Row) -> list[Part]:
+    # A row leaves out what is usual.
+    return _plainly("action", "path", "agent")({"action": "modified", **row})
+
+
+def _artifact(row: Row) -> list[Part]:
+    kept = "" if row.get("kept", True) else "only its digest is kept: it holds secrets"
+    return [row["path"], f"{row.get('size', 0):,} bytes", kept or f"SHA-256 {row['digest'][:12]}…"]
+
+
+def _side(row: Row) -> list[Part]:
+    sides = " or ".join(sorted({_shown_text(plainly(str(side[3]))) for side in row["sides"]}))
+    return [
+        _subject(row["subject"].replace(":", " ", 1)),
+        sides,
+        "settled" if row.get("settled_by") else ("open", "yellow"),
+    ]
+
+
+_TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
+    "dispute": ("Disputes", _side),
+    "step": ("Tasks", _unit("title", "because", "outcome")),
+    "agent": ("Agents", _unit("type", "task", "error", "result")),
+    "decision": ("Decisions", _decision),
+    "note": ("Notes for whoever comes next", _plainly("text")),
+    "checkpoint": ("Checkpoints", _plainly("step", "verdict", "issue", "because")),
+    "claim": ("Claims", _plainly("id", "text", "reason", "result")),
+    "error": ("Errors", _plainly("category", "message", "agent")),
+    "file": ("Files", _file),
+    "artifact": ("Artifacts", _artifact),
+    "attribute": ("Attributes", _plainly("key", "value")),
+    "contract": ("Contracts", _plainly("agent", "version")),
+    "edit": ("Edits by others", _plainly("layout", "path", "cause")),
+}
+
+
+# -- diff --------------------------------------------------------------------------------------
+
+
+def _diff_arguments(parser: Parser) -> None:
+    parser.add_argument("a", metavar="POINT", help=_POINT)
+    parser.add_argument("b", metavar="POINT", nargs="?", default="", help="another one; else now")
+
+
+def run_diff(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.current()
+    changes = session.diff(options.a, options.b)
+    if screen.json:
+        values = [{"where": c.where, "before": c.before, "after": c.after} for c in changes]
+        point = {"from": options.a, "to": options.b or None}
+        screen.answer({**session.status(), **point, "changes": values})
+        return
+    screen.long()
+    subjects: dict[str, list[Change]] = {}
+    for change in changes:
+        subjects.setdefault(change.where.rpartition(": ")[0], []).append(change)
+    told = [_tell_subject(subject, found, screen) for subject, found in subjects.items()]
+    if not any(told):
+        screen.line("No difference.")
+
+
+def _tell_subject(subject: str, found: list[Change], screen: Screen) -> bool:
+    """A row that came, went or changed; the session itself has no name."""
+    names = {change.where.rpartition(": ")[2] for change in found}
+    shown = [c for c in found if c.where.rpartition(": ")[2] not in _UNSAID]
+    came = all(change.before is None for change in found) and bool(names & _KEYS)
+    went = all(change.after is None for change in found) and bool(names & _KEYS)
+    if subject and (came or went):
+        sign, colour = ("+", "green") if came else ("-", "red")
+        shown.sort(key=lambda change: bool(_word(change)))  # what it says before its fields
+        said = [_named(c, _shown(c.after if came else c.before)) for c in shown]
+        head = f"{sign} {_subject(subject)}"
+        first, *rest = screen.wrapped(f"{head}  {' · '.join(said)}")
+        # A name too long for one line begins on the next; the colour goes with what stands here.
+        named = head if first.startswith(head) else first
+        screen.line((named, colour), first.removeprefix(named))
+        for more in rest:
+            screen.line(more)
+    elif shown:
+        screen.line((f"~ {_subject(subject or 'session')}", "yellow"))
+        for change in shown:
+            values = f"{_shown(change.before)} → {_shown(change.after)}"
+            screen.line("    ", _named(change, values))
+    return came or went or bool(shown)
+
+
+def _subject(text: str) -> str:
+    """What changed, as people say it: a note has no name but its text, a step is a task."""
+    table, _, key = text.partition(" ")
+    word = {"step": "task", "contract": "contract of"}.get(table, table)
+    return word if table in ("note", "error", "decision", "command") else f"{word} {key}".rstrip()
+
+
+def _named(change: Change, value: str) -> str:
+    return f"{_word(change)} {value}".lstrip()
+
+
+def _word(change: Change) -> str:
+    name = change.where.rpartition(": ")[2]
+    return _WORDS.get(name, plainly(name))
+
+
+_KEYS = frozenset({"id", "path", "event", "subject", "key", "step", "agent"})
+# Fields that change with every event, that say the same as another, or only machines ask for.
+_UNSAID = frozenset(
+    "clock id event by attempts retracted key path held erased compressed_at before digest"
+    " options goal_by goal_device device paused_at paused_ms pauses unit summary kept changes"
+    " versions".split()
+)
+_WORDS = {
+    "title": "",
+    "text": "",
+    "message": "",
+    "value": "",
+    "what": "",
+    "action": "",
+    "fraction": "progress",
+    "parent": "part of",
+    "blocking_on": "waits for",
+    "from_session": "continues",
+    "git_branch": "branch",
+    "git_commit": "commit",
+    "began_at": "began",
+    "started_at": "started",
+    "ended_at": "ended",
+    "retried_at": "retried",
+    "pause_context": "paused at",
+    "pause_reason": "paused because of",
+    "redacted": "secrets left out",
+    "interrupted": "interrupted at",
+    "after": "content",
+    "settled_by": "settled by",
+}
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, list):
+        return ", ".join(map(_shown, value))
+    if isinstance(value, int) and not isinstance(value, bool) and value > _A_TIME:
+        return iso(value)
+    if value is None or value in ("", 0, {}):
+        return "–"
+    if isinstance(value, str):
+        return _shown_text(value)
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_shown(one)}" for name, one in value.items())
+    return json_text(value)
+
+
+def _shown_text(value: str) -> str:
+    is_digest = len(value) in (40, 64) and not set(value) - set("0123456789abcdef")
+    if is_digest:
+        return f"{value[:12]}…"
+    plain = plainly(value) if value in PAUSE_REASONS or value in _UNDERSCORED else value
+    return shorten(plain, _LONG)
+
+
+_UNDERSCORED = ("timed_out", "needs_review", "rolled_back")
+_A_TIME = 10**12  # as milliseconds the year 2001; no other number here is so large
+
+
+COMMANDS = {
+    "show": Command(
+        _show_arguments,
+        run_show,
+        "forestay show",
+        "forestay show --at 12",
+        'forestay show --at "2 hours ago"',
+    ),
+    "diff": Command(_diff_arguments, run_diff, "forestay diff 3 12", "forestay diff yesterday now"),
+}

@@ -1,0 +1,438 @@
+"""status, list, and `forestay` alone: from the catalogue, without the model."""
+
+from __future__ import annotations
+
+from forestay.base.clock import ago
+from forestay.base.text import plural
+from forestay.base.vocabulary import FINISHED, STATUSES
+from forestay.cli.arguments import Command, Parser, count, nothing
+from forestay.errors import InvalidInput, NoSession
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Iterator
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.cli.terminal import Part, Screen
+
+_SHOWN = 50
+_HOUR = 3_600_000
+_FEW = 10
+_COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
+_HINTS = {
+    "active": 'forestay note "…" · forestay log · forestay pause',
+    "created": "forestay resume",
+    "paused": "forestay resume",
+    "failed": "forestay resume",
+    "completed": 'forestay start "GOAL" · forestay session archive',
+    "abandoned": 'forestay start "GOAL" · forestay session reopen --because "…"',
+    "aborted": 'forestay start "GOAL"',
+}
+
+
+# -- status ------------------------------------------------------------------------------------
+
+
+def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    try:
+        shown = stay.status()
+    except NoSession as error:
+        if stay.waiting():
+            error.hint = "record what hooks said first: forestay ingest"
+        raise
+    idle = idle_values(shown, stay)
+    more = {**waiting_values(stay), **({"expiry": idle} if idle else {})}
+    more |= unpushed_values(shown, stay)
+    screen.answer({**shown, **more})
+    tell_status(shown, stay, screen)
+    if shown["status"] == "active":
+        _tell_paused(idle, screen)
+    tell_idle(idle, screen)
+    tell_waiting(stay, screen)
+
+
+def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
+    """What it means that nobody worked on a session for long; empty while it means nothing."""
+    from datetime import datetime
+
+    if shown["status"] in FINISHED or not shown["updated_at"]:
+        return {}
+    try:
+        then = datetime.fromisoformat(shown["updated_at"]).timestamp() * 1000
+    except (ValueError, OverflowError):
+        return {}
+    # Only then is the session's plan worth loading.
+    if stay.clock.now() - then < _HOUR:
+        return {}
+    if not (shown["workflow"] or stay.may_expire(shown["session"])):
+        return {}
+    idle = stay.session(shown["session"]).expiry()
+    if idle.word == "active":
+        return {}
+    return {
+        "state": idle.word,
+        "idle_ms": idle.idle_ms,
+        "pause_hours": idle.limits.pause_hours or None,
+        "abandon_hours": idle.limits.abandon_hours or None,
+        "choices": [{"what": one.what, "command": one.command} for one in idle.choices],
+    }
+
+
+def _tell_paused(idle: dict[str, Any], screen: Screen) -> None:
+    if idle.get("state") == "pause":
+        hours = plural(idle["idle_ms"] // _HOUR, "hour")
+        what = f"nobody worked on this session for {hours}"
+        screen.aside((what, "yellow"), ": it counts as paused")
+
+
+def tell_idle(idle: dict[str, Any], screen: Screen) -> None:
+    """Warn of a session that counts as abandoned, with what can be done; nothing is decided."""
+    if not idle or not idle["choices"]:
+        return
+    days = idle["idle_ms"] // (24 * _HOUR)
+    screen.aside(("nobody worked on this session for ", "yellow"), plural(days, "day"))
+    for one in idle["choices"]:
+        screen.aside("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
+
+
+def waiting_values(stay: Forestay) -> dict[str, Any]:
+    """How many payloads of hooks were not taken up yet, if any."""
+    count = stay.waiting()
+    return {"waiting": count} if count else {}
+
+
+def unpushed_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
+    """How many events of a session are on no remote yet; nothing where there is no remote."""
+    count = stay.unpushed(shown["session"])
+    return {} if count is None else {"unpushed": count}
+
+
+def tell_waiting(stay: Forestay, screen: Screen) -> None:
+    if count := stay.waiting():
+        said = f"{count} of what hooks said"
+        line = (screen.as_typed("forestay ingest"), "cyan")
+        screen.aside(("not recorded yet: ", "yellow"), said, ("; to record it: ", "dim"), line)
+
+
+def tell_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
+    """One session for people: goal, then names and values."""
+    now = stay.clock.now()
+    screen.line((shown["goal"], "bold"))
+    project = f" in {shown['project']}" if shown["project"] else ""
+    screen.fields(
+        [
+            ("session", shown["session"] + project),
+            ("status", _status_words(shown)),
+            ("attention", (_attention(shown), "yellow")),
+            (shown["phase"]["unit"] if shown["phase"] else "", _phase(shown)),
+            ("next", shown["next"]),
+            ("agents", _agents(shown)),
+            ("context", f"{shown['tokens']:,} tokens" if shown.get("tokens") else ""),
+            ("at work", _holders(shown, now, dead=False)),
+            ("died", (_holders(shown, now, dead=True), "red")),
+            ("began", since(shown["began_at"], now)),
+            ("last", f"#{shown['seq']}, {since(shown['updated_at'], now)}"),
+            ("remote", _unpushed(shown, stay)),
+            ("files", (_left_alone(shown), "yellow")),
+        ]
+    )
+    if shown.get("suspended"):
+        screen.hint("what helps: ", "forestay doctor")
+
+
+def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
+    count = stay.unpushed(shown["session"])
+    if not count:
+        return ""
+    failed = [one.name for one in stay.remote_list() if one.result == "failed"]
+    why = f"; the last sync with {', '.join(failed)} failed: forestay remote list" if failed else ""
+    return f"{plural(count, 'event')} not pushed{why}"
+
+
+def _left_alone(shown: dict[str, Any]) -> str:
+    if not shown.get("suspended"):
+        return ""
+    from forestay.cli.suggestions import told_from_here
+
+    whose: dict[str, list[str]] = {}
+    for one in shown["suspended"]:
+        whose.setdefault(told_from_here(one["why"]), []).append(one["layout"])
+    return "; ".join(f"{', '.join(names)} left alone: {why}" for why, names in whose.items())
+
+
+def _status_words(shown: dict[str, Any]) -> Part:
+    words = shown["status"] + (" (archived)" if shown["archived"] else "")
+    if shown["status"] == "paused" and shown.get("paused_reason"):
+        words += f" ({shown['paused_reason'].replace('_', ' ')})"
+    steps = shown.get("steps", {})
+    if shown["phase"]:
+        return words, _COLOURS.get(shown["status"], "")
+    if steps.get("total"):
+        words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
+        words += f", {steps['skipped']} skipped" if steps.get("skipped") else ""
+    elif shown["progress_from"] not in ("none", "agents"):
+        words += f" · {shown['progress']:.0%} done"
+    return words, _COLOURS.get(shown["status"], "")
+
+
+def _phase(shown: dict[str, Any]) -> str:
+    """Where the plan stands, and what its times let one expect."""
+    phase, timing = shown["phase"], shown["timing"]
+    if not phase:
+        return ""
+    from forestay.model.timing import brief
+
+    of = "" if phase["total"] is None else f" of {phase['total']}"
+    name = "" if phase["name"].lower() == f"{phase['unit']} {phase['current']}" else phase["name"]
+    figures = (
+        ("percent_complete", "{}% complete"),
+        ("time_in_phase", "{} in it"),
+        ("avg_phase_duration", "average {}"),
+        ("estimated_remaining", "about {} left"),
+    )
+    told = [
+        said.format(value if key == "percent_complete" else brief(value))
+        for key, said in figures
+        if (value := timing[key]) is not None and shown["status"] != "completed"
+    ]
+    where = f"{phase['current']}{of}" + (f": {name}" if name else "")
+    return " · ".join([where, *told])
+
+
+def _attention(shown: dict[str, Any]) -> str:
+    doing = f" while at: {shown['doing']}" if shown.get("doing") else ""
+    more = {"interrupted": doing, "disputed": " (both sides: forestay settle)"}
+    words = [w.replace("_", " ") + more.get(w, "") for w in shown["attention"]]
+    return ("; " if doing else ", ").join(words)
+
+
+def _agents(shown: dict[str, Any]) -> str:
+    agents, running = shown.get("agents", {}), shown.get("running", [])
+    parts = [f"{agents[word]} {word}" for word in ("running", "done", "failed") if agents.get(word)]
+    alive = {one["agent"] for one in shown["holders"] if one["state"] == "alive"}
+    quiet = "" if alive.issuperset(running) else "; process not tracked"
+    return ", ".join(parts) + (f" ({', '.join(running)}{quiet})" if running else "")
+
+
+def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
+    held = [one for one in shown["holders"] if (one["state"] == "dead") == dead]
+    return "; ".join(_holder(one, now) for one in held)
+
+
+def _holder(one: dict[str, Any], now: int) -> str:
+    doubt = ", perhaps" if one["state"] == "unknown" else ""
+    return f"{one['name']} (pid {one['pid']}{doubt}, came {since(one['since'], now)})"
+
+
+def since(stamp: str | None, now: int) -> str:
+    """How long ago a time was; the time itself where no calendar of ours reaches."""
+    from datetime import datetime
+
+    if not stamp:
+        return ""
+    try:
+        then = round(datetime.fromisoformat(stamp).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return stamp
+    return ago(now - then)
+
+
+# -- list --------------------------------------------------------------------------------------
+
+
+def _list_arguments(parser: Parser) -> None:
+    parser.add_argument("--all", action="store_true", help="every project, archived ones too")
+    parser.add_argument("--archived", action="store_true", help="those that were archived")
+    parser.add_argument("--size", action="store_true", help="how much each holds, and all together")
+    parser.add_argument("--status", choices=STATUSES, default="", metavar="WORD", help=_one_of())
+    parser.add_argument(
+        "-n", type=count, default=_SHOWN, metavar="N", help=f"at most N (default {_SHOWN}; 0: all)"
+    )
+
+
+def _one_of() -> str:
+    return f"only those that are {', '.join(STATUSES[:-1])} or {STATUSES[-1]}"
+
+
+def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    most = options.n or -1
+    which = {"all": options.all, "archived": options.archived, "status": options.status}
+    found = stay.list(**which, limit=most + 1 if most > 0 else -1)
+    shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
+    current = _current(stay)
+    totals = _measured(shown, stay) if options.size else {}
+    screen.answer({"sessions": shown, "current": current or None, "more": more, **totals})
+    screen.long()
+    if shown:
+        right = "34" if options.size else "3"
+        screen.table(list(_rows(shown, current, stay, with_project=options.all)), right=right)
+    elif not screen.json:
+        _tell_nothing(options, stay, screen)
+    if totals and shown:
+        _tell_totals(totals["totals"], screen)
+    if any("damaged" in one["attention"] for one in shown):
+        screen.line(("What is listed of some is damaged: ", "red"), "forestay doctor --fix")
+    if any(one["attention"] for one in shown):
+        screen.line(("! needs attention: forestay status --session SESSION", "dim"))
+    if more:
+        screen.line(("… and more; all of them: forestay list -n 0", "dim"))
+
+
+def _measured(shown: list[dict[str, Any]], stay: Forestay) -> dict[str, Any]:
+    """Say of each session how many bytes it holds; returns what they are together."""
+    for one in shown:
+        one["size"] = stay.session(one["session"]).size()
+    count: dict[str, int] = {}
+    for one in shown:
+        count[one["status"]] = count.get(one["status"], 0) + 1
+    whole = {"sessions": len(shown), "events": sum(one["seq"] for one in shown)}
+    return {"totals": {**whole, "size": sum(one["size"] for one in shown), "by_status": count}}
+
+
+def _tell_totals(totals: dict[str, Any], screen: Screen) -> None:
+    statuses = ", ".join(f"{n} {word}" for word, n in totals["by_status"].items())
+    screen.line(
+        f"{plural(totals['sessions'], 'session')} ({statuses}), "
+        f"{totals['events']:,} events, {_bytes(totals['size'])} in all"
+    )
+
+
+def _bytes(count: float) -> str:
+    for word in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {word}" if word == "bytes" else f"{count:.1f} {word}"
+        count /= 1000
+    return f"{count:.1f} GB"
+
+
+def _current(stay: Forestay) -> str:
+    try:
+        return stay.workspace.current()
+    except InvalidInput:
+        return ""  # the folder is gone, and what was current in it with it
+
+
+def _rows(
+    sessions: list[dict[str, Any]], current: str, stay: Forestay, *, with_project: bool
+) -> Iterator[list[Part]]:
+    now = stay.clock.now()
+    sized = ["SIZE"] * any("size" in one for one in sessions)
+    project = ["PROJECT"] * with_project
+    head = ["", "SESSION", "STATUS", "DONE", *sized, "LAST EVENT", *project, "GOAL"]
+    yield [(word, "dim") for word in head]
+    for one in sessions:
+        is_current = one["session"] == current
+        yield [
+            ("*" if is_current else "", "green"),
+            (one["session"], "bold" if is_current else ""),
+            _listed_status(one),
+            "" if one["progress_from"] == "none" else f"{one['progress']:.0%}",
+            *([_bytes(one["size"])] if sized else []),
+            (since(one["updated_at"], now), "dim"),
+            *[one.get("project", "")] * with_project,
+            one["goal"],
+        ]
+
+
+def _listed_status(one: dict[str, Any]) -> Part:
+    word = "archived" if one["archived"] else one["status"]
+    if one["attention"]:
+        return f"{word}!", "yellow"
+    return word, _COLOURS.get(word, "dim")
+
+
+def _tell_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    word = "archived" if options.archived else ""
+    which = " ".join(filter(None, ["no", options.status, word, "sessions"]))
+    if options.all:
+        screen.line(f"There are {which}. Begin one: ", ('forestay start "GOAL"', "cyan"))
+        return
+    screen.line(f"There are {which} in this project.")
+    archived = 0 if options.archived else len(stay.list(archived=True, status=options.status))
+    if archived:
+        screen.line(f"  {archived} archived: ", ("forestay list --archived", "cyan"))
+    elif stay.list(all=True, limit=1):
+        screen.line("  elsewhere: ", ("forestay list --all", "cyan"))
+    screen.line("  begin one: ", ('forestay start "GOAL"', "cyan"))
+
+
+# -- forestay alone ----------------------------------------------------------------------------
+
+
+def run_alone(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    """Where things stand and what to type next; never an error for having no session."""
+    try:
+        shown = stay.status()
+    except NoSession as error:
+        if stay.settings.session:
+            raise
+        _tell_choices(error, stay, screen)
+        return
+    screen.answer(shown)
+    tell_status(shown, stay, screen)
+    screen.line()
+    screen.line("→ ", (screen.as_typed(_next_command(shown)), "cyan"))
+
+
+def _next_command(shown: dict[str, Any]) -> str:
+    if "interrupted" in shown["attention"]:
+        return "forestay resume"
+    if "disputed" in shown["attention"]:
+        return "forestay settle"
+    if shown["archived"]:
+        return 'forestay start "GOAL" · forestay session unarchive'
+    return _HINTS[shown["status"]]
+
+
+def _tell_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
+    ids = {id for id, _, _ in error.choices}
+    found = [one for one in stay.list() if one["session"] in ids] if ids else []
+    screen.answer({"session": None, "sessions": found, "hint": error.hint})
+    if not found:
+        _welcome(stay, screen)
+        return
+    screen.line(("Open sessions of this project, none of them current in this folder:", "bold"))
+    screen.table(list(_rows(found[:_FEW], "", stay, with_project=False)), right="3")
+    if len(found) > _FEW:
+        screen.line((f"… and {len(found) - _FEW} more: forestay list", "dim"))
+    screen.line()
+    line = screen.as_typed(f"forestay resume {found[0]['session']}")
+    screen.line("→ ", (line, "cyan"))
+
+
+def _welcome(stay: Forestay, screen: Screen) -> None:
+    screen.line(("Forestay keeps the work of AI agents from getting lost.", "bold"))
+    screen.line()
+    screen.line("There is no session in this folder yet. Begin one:")
+    screen.line()
+    screen.line("  ", ('forestay start "what you want to get done"', "cyan"))
+    screen.line()
+    screen.line("Then keep what matters, and pick it up again after a crash or a break:")
+    screen.line()
+    for line, meaning in _FIRST_STEPS:
+        screen.line("  ", (f"{line:<38}", "cyan"), meaning)
+    screen.line()
+    if stay.unadopted():
+        screen.line("Session files of other programs are here; to take them up: forestay adopt")
+    if stay.list(all=True, limit=1):
+        screen.line("Sessions of other folders: forestay list --all")
+    screen.line("All commands: forestay --help")
+
+
+_FIRST_STEPS = (
+    ('forestay note "…"', "a remark"),
+    ('forestay decide "…" --because "…"', "a decision"),
+    ('forestay task add "…"', "something to do"),
+    ("forestay resume", "where it was, what comes next"),
+)
+
+
+COMMANDS = {
+    "": Command(nothing, run_alone, "forestay"),
+    "status": Command(nothing, run_status, "forestay status", "forestay status --json"),
+    "list": Command(
+        _list_arguments, run_list, "forestay list", "forestay list --all --status paused -n 20"
+    ),
+}

@@ -1,0 +1,154 @@
+"""Suggest lines that can be typed as they are: paths, commands and their shared options.
+
+JSON has absolute paths. People see the shorter of the relative and the absolute path. A suggested
+command names the home, the store and the session that were named on the command line before it;
+what the environment or the folder determines holds for the next command anyway.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from forestay.cli.table import COMMANDS, FAMILIES
+
+
+def shown_path(path: str) -> str:
+    """A path as it is shortest from here."""
+    from_here = os.path.relpath(path)
+    return from_here if len(from_here) < len(path) else path
+
+
+def typed_path(path: str) -> str:
+    """A path as one types it from here in a command."""
+    import shlex
+
+    shown = shown_path(path)
+    shown = f"./{shown}" if shown.startswith("-") else shown
+    return shlex.quote(shown) if shown.isprintable() else f"$'{''.join(map(_spelled, shown))}'"
+
+
+def _spelled(sign: str) -> str:
+    """A character as shells read it between `$'` and `'`: a line break would not be seen."""
+    if sign.isprintable():
+        return f"\\{sign}" if sign in "\\'" else sign
+    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
+
+
+def told_from_here(text: str, *known: str) -> str:
+    """A sentence or a command with the paths in this folder, and those that are known to be in
+    it, as they are from here."""
+    try:
+        here = os.getcwd()
+    except OSError:  # it is gone
+        return text
+    if here == os.sep or os.sep not in text:
+        return text
+    import shlex
+
+    text = _shortened(text, here, "")
+    text = _shortened(text, shlex.quote(here)[:-1], "'") if "'" in here else text
+    for path in filter(os.path.isabs, known):
+        if path != here:
+            text = text.replace(shlex.quote(path), typed_path(path)).replace(path, shown_path(path))
+    return text
+
+
+def _shortened(text: str, lead: str, instead: str) -> str:
+    inside = rf"(?<![^\s'\"(]){re.escape(lead)}/(?=[^\s/])"
+    # A name that begins with a dash would be taken for an option.
+    text = re.sub(f"{inside}(?=-)", f"{instead}./", text)
+    return re.sub(inside, instead, text)
+
+
+# -- commands ----------------------------------------------------------------------------------
+
+_COMMAND = re.compile(r"\bforestay (?P<words>[a-z]+[^·;,→]*)")
+_OF_ONE_SESSION = frozenset(
+    "resume brief status log show diff note decide task undo pause complete settle agent phase "
+    "prove revisit essay files record session verify".split()
+)
+_NAMES_IT = ("resume", "brief", "verify", "session use", "session forget")
+"""Commands that may name their session as an argument."""
+
+
+def as_typed(line: str, given: dict[str, str]) -> str:
+    """Return the line with the shared options in `given` added to each command in it."""
+    import shlex
+
+    def add_options(found: re.Match[str]) -> str:
+        words = found["words"].split()
+        if "--help" in words:
+            return found[0]
+        wanted = [(name, given[name]) for name in given if _applies(name, words)]
+        options = "".join(f" {name} {shlex.quote(value)}" for name, value in wanted)
+        return f"forestay{options} {found['words']}"
+
+    return _COMMAND.sub(add_options, line)
+
+
+def _applies(option: str, words: list[str]) -> bool:
+    if option in words:
+        return False
+    if option != "--session":
+        return True
+    if words[:2] == ["backup", "export"]:
+        return True
+    named = [name for name in _NAMES_IT if words[: len(name.split())] == name.split()]
+    after = words[len(named[0].split()) :] if named else []
+    return words[0] in _OF_ONE_SESSION and not (after and after[0][:1].isalnum())
+
+
+_MEANT = {
+    "sessions": "list",
+    "ls": "list",
+    "finish": "complete",
+    "done": "complete",
+    "end": "complete",
+    "stop": "pause",
+    "new": "start",
+    "begin": "start",
+    "continue": "resume",
+    "history": "log",
+    "find": "search",
+    "remember": "note",
+    "todo": "task add",
+    "tasks": "task list",
+    "agents": "agent list",
+    "layouts": "files",
+    "layout": "files",
+    "bind": "files bind",
+    "attr": "record attribute",
+    "compressed": "record compaction",
+    "delete": "session forget",
+    "remove": "session forget",
+    "switch": "session use",
+    "push": "sync --push",
+    "pull": "sync --pull",
+    "devices": "device list",
+    "key": "device key",
+    "unshare": "share remove",
+    "repair": "doctor",
+    "fix": "doctor",
+    "settings": "config",
+    "setup": "install",
+    "version": "--version",
+    "resolve": "settle",
+}
+"""What people type who do not know the name of a command yet."""
+
+
+def suggest_commands(name: str) -> list[str]:
+    """Return the commands that an unknown name probably stands for, best first."""
+    if name in _MEANT:
+        return [_MEANT[name]]
+    import difflib
+
+    family, _, action = name.rpartition(" ")
+    lead = f"{family} " if family else ""
+    known = {c.removeprefix(lead).split()[0]: c for c in COMMANDS if c.startswith(lead)}
+    elsewhere = [c for c in (*COMMANDS, *FAMILIES) if c.split()[-1] == name]
+    near = difflib.get_close_matches(action, [*known, *([] if family else _MEANT)], 3, 0.7)
+    return elsewhere or list(
+        dict.fromkeys(lead + one if one in known else _MEANT[one] for one in near)
+    )

@@ -1,0 +1,223 @@
+"""Workflows: which there are, what one asks for, what is wrong with a definition, a new one."""
+
+from __future__ import annotations
+
+from forestay.base.text import plural
+from forestay.cli.arguments import Command, Parser, nothing
+from forestay.cli.terminal import SEVERITIES
+from forestay.errors import DAMAGED
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.cli.terminal import Screen
+    from forestay.formats.port import Finding
+    from forestay.model.plan import Gate, Phase, Workflow
+    from forestay.plans.workflows import Checked, Listed
+
+_FAULTY = "faulty"
+
+
+# -- list --------------------------------------------------------------------------------------
+
+
+def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    found = stay.workflow_list()
+    if screen.json:
+        from forestay.api import json_values
+
+        screen.answer({"workflows": [json_values.workflow(each) for each in found]})
+        return
+    screen.table([_listed_cells(each) for each in found])
+    for each in found:
+        if each.error:
+            screen.aside((f"{each.name}: ", "red"), each.error)
+    screen.hint("what one asks for: ", "forestay workflow show NAME")
+
+
+def _listed_cells(each: Listed) -> list[str | tuple[str, str]]:
+    source = "built in" if each.built_in else each.source
+    if each.error:
+        return [(each.name, "cyan"), (_FAULTY, "red"), "", (source, "dim")]
+    return [(each.name, "cyan"), _count(each.phases, each.unit), each.title, (source, "dim")]
+
+
+def _count(phases: int | None, unit: str) -> str:
+    if phases is None:
+        return f"as many {unit}s as needed"
+    return plural(phases, unit) if phases else f"no {unit}s"
+
+
+# -- show --------------------------------------------------------------------------------------
+
+
+def _show_arguments(parser: Parser) -> None:
+    parser.add_argument("name", nargs="?", default="", metavar="NAME|FILE", help="which one")
+    parser.add_argument("--schema", action="store_true", help="the JSON Schema of definitions")
+
+
+def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    if options.schema:
+        return _tell_schema(stay, screen)
+    if not options.name:
+        from forestay.errors import InvalidInput
+
+        raise InvalidInput("NAME is missing", hint="forestay workflow list")
+    from forestay.model.plan import as_values
+
+    found = stay.workflow_show(options.name)
+    screen.answer(as_values(found))
+    screen.long()
+    _tell_workflow(found, screen)
+
+
+def _tell_schema(stay: Forestay, screen: Screen) -> None:
+    text = stay.workflow_schema()
+    screen.answer({"schema": text})
+    screen.block(text)
+
+
+def _tell_workflow(found: Workflow, screen: Screen) -> None:
+    screen.line((found.name, "bold"), f"   {found.title}" if found.title else "")
+    if found.description:
+        for line in screen.wrapped(found.description):
+            screen.line(line)
+    screen.fields(
+        [
+            ("version", found.version),
+            ("phases", _range(found)),
+            ("paused", _after(found.expiry.pause_hours)),
+            ("given up", _after(found.expiry.abandon_hours)),
+            ("from", found.source),
+        ]
+    )
+    for phase in found.phases:
+        _tell_phase(phase, f"{found.unit.capitalize()} {phase.number}", screen)
+    if found.pattern is not None:
+        _tell_phase(found.pattern, f"Every further {found.unit}", screen)
+
+
+def _range(found: Workflow) -> str:
+    said = _count(found.total, found.unit)
+    last = found.base + (found.total or 0) - 1
+    if found.total is None:
+        return f"{said}, from {found.base} on"
+    return f"{said}, {found.base} to {last}" if found.total else said
+
+
+def _after(hours: float | None) -> str:
+    return f"after {hours:g} h without anything" if hours else ""
+
+
+def _tell_phase(phase: Phase, number: str, screen: Screen) -> None:
+    screen.line()
+    effort = f"  {phase.effort}" if phase.effort else ""
+    screen.line((number, "title"), f"  {phase.name}", (effort, "dim"))
+    if phase.purpose:
+        screen.line("  ", (phase.purpose, "dim"))
+    rows = [("task", task.name) for task in phase.tasks]
+    rows += [("output", output) for output in phase.outputs]
+    rows += _gate_rows(phase.gate) if phase.gate else []
+    screen.table([((word, "dim"), said) for word, said in rows], indent=2)
+
+
+def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
+    from forestay.model.gates.gate import wanted
+
+    rows = []
+    for field in gate.fields:
+        said = ", ".join(filter(None, [wanted(field), "" if field.required else "may be left out"]))
+        more = f" – {field.description}" if field.description else ""
+        rows.append(("evidence", f"{field.name}: {said}{more}"))
+    rows += [("rule", rule.check) for rule in gate.rules]
+    rows += [("not checked", opaque) for opaque in gate.opaque]
+    rows += [] if gate.strict else [("", "only warns")]
+    rows += [] if gate.override else [("", "cannot be overridden")]
+    return rows
+
+
+# -- check -------------------------------------------------------------------------------------
+
+
+def _check_arguments(parser: Parser) -> None:
+    parser.add_argument("file", metavar="FILE|NAME", help="a definition, or a folder of praxis")
+
+
+def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
+    checked = stay.workflow_check(options.file)
+    screen.answer(_checked_values(checked))
+    for finding in checked.findings:
+        _tell_finding(finding, screen)
+    if checked.workflow is not None:
+        said = f"{checked.workflow.name}: {_range(checked.workflow)}"
+        screen.done(("good  ", "green"), said)
+    return 0 if checked.ok else DAMAGED
+
+
+def _checked_values(checked: Checked) -> dict[str, Any]:
+    return {
+        "ok": checked.ok,
+        "path": checked.path,
+        "name": checked.workflow.name if checked.workflow else None,
+        "findings": [_finding_values(finding) for finding in checked.findings],
+    }
+
+
+def _finding_values(finding: Finding) -> dict[str, Any]:
+    return {
+        "code": finding.code,
+        "severity": finding.severity,
+        "file": finding.file,
+        "line": finding.line or None,
+        "where": finding.where or None,
+        "message": finding.message,
+    }
+
+
+def _tell_finding(finding: Finding, screen: Screen) -> None:
+    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+    severity = (finding.severity, SEVERITIES[finding.severity])
+    screen.line(place, ": ", severity, f": {finding.message}  ", (f"[{finding.code}]", "dim"))
+
+
+# -- new ---------------------------------------------------------------------------------------
+
+
+def _new_arguments(parser: Parser) -> None:
+    parser.add_argument("name", metavar="NAME", help="what it is called")
+    parser.add_argument(
+        "--from", dest="origin", default="", metavar="NAME|FILE", help="a copy of this one"
+    )
+
+
+def run_new(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    path = stay.workflow_new(options.name, origin=options.origin)
+    screen.answer({"name": options.name, "path": path})
+    screen.done(("Wrote ", "green"), path)
+    screen.hint("change it, then: ", f"forestay workflow check {options.name}")
+
+
+COMMANDS = {
+    "workflow list": Command(nothing, run_list, "forestay workflow"),
+    "workflow show": Command(
+        _show_arguments,
+        run_show,
+        "forestay workflow show spec-execution",
+        "forestay workflow show --schema > workflow-v1.json",
+    ),
+    "workflow check": Command(
+        _check_arguments,
+        run_check,
+        "forestay workflow check .forestay/workflows/release.yaml",
+        "forestay workflow check .praxis-os/workflows/spec_execution_v1",
+    ),
+    "workflow new": Command(
+        _new_arguments,
+        run_new,
+        "forestay workflow new release",
+        "forestay workflow new ours --from spec-execution",
+    ),
+}

@@ -1,0 +1,247 @@
+"""Write and verify acknowledgments of the session-state contract: `contract-acknowledgment.md`.
+
+A *specification* is the text that is acknowledged, as bytes: the project's own if it has one, else
+the contract that is shipped here. An acknowledgment is a *block* of fixed form, one per agent, all
+in one file. A block holds the specification's checksum, so a change of one byte makes it stale.
+
+Blocks of other agents, and any other text in the file, stay as they are, byte for byte: callers
+read and write the file with `errors="surrogateescape"`, without translating newlines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cache, lru_cache
+from importlib.resources import files
+
+from msgspec import Struct
+
+from forestay.errors import InvalidInput
+from forestay.formats import timestamps
+from forestay.formats.port import ERROR, INFO, WARNING, Finding
+
+FILE = "contract-acknowledgment.md"
+VERSION = "1.0"
+ORIGINAL_SHA256 = "06416afc017a6d008f6c784c0f52a698113ee02bb29b056be0fb22213862bfb4"
+"""Of the specification, version 1.0, that this contract restates."""
+
+CHANGED = "Contract has changed since acknowledgment"
+AGAIN = "Re-acknowledgment required"
+
+
+class Acknowledgment(Struct, frozen=True):
+    """One agent's block, and its place in the text."""
+
+    agent: str
+    date: str = ""
+    version: str = ""
+    checksum: str = ""
+    pledged: bool = False
+    """Whether the closing sentence is there."""
+    headed: bool = False
+    start: int = 0
+    end: int = 0
+
+
+class Verdict(Struct, frozen=True):
+    """Whether an agent has acknowledged the current specification, with the findings."""
+
+    ok: bool
+    findings: list[Finding]
+
+
+# --- the specification -------------------------------------------------------------------------
+
+
+@cache
+def shipped() -> bytes:
+    """Return the contract that is part of Forestay."""
+    return files("forestay.formats.ai_session").joinpath(f"contract-{VERSION}.md").read_bytes()
+
+
+@lru_cache(maxsize=1)
+def checksum(spec: bytes) -> str:
+    return hashlib.sha256(spec).hexdigest()
+
+
+_SPEC_VERSION = re.compile(rb"^\W{0,4}version\W{1,6}(\d{1,4}\.\d{1,4})\b", re.I | re.M)
+
+
+def version_of(spec: bytes) -> str:
+    """Return the version stated near the top of a specification; 1.0 if there is none."""
+    match = _SPEC_VERSION.search(spec[:4096])
+    return match[1].decode() if match else VERSION
+
+
+# --- blocks ------------------------------------------------------------------------------------
+
+_HEADING = "# Contract Acknowledgment"
+_FIELD = re.compile(r"(Agent|Date|Contract Version|Checksum):[ \t]*(.*)\Z")
+_NAMES = {"Date": "date", "Contract Version": "version", "Checksum": "checksum"}
+_PLEDGE = "I acknowledge that I have read and will adhere to the Session State Specification v"
+
+
+def block(agent: str, moment: int, spec: bytes) -> str:
+    """Return the block with which an agent acknowledges a specification."""
+    version = version_of(spec)
+    return (
+        f"{_HEADING}\n\n"
+        f"Agent: {_clean_name(agent)}\n"
+        f"Date: {timestamps.write(moment)}\n"
+        f"Contract Version: {version}\n"
+        f"Checksum: {checksum(spec)}\n\n"
+        f"{_PLEDGE}{version}.\n"
+    )
+
+
+def _clean_name(agent: str) -> str:
+    if not agent.strip() or not agent.isprintable():
+        raise InvalidInput("an agent's name must be printable text on one line")
+    return agent.strip()
+
+
+def parse(text: str) -> list[Acknowledgment]:
+    """Return the blocks of a file in order; other text is ignored."""
+    found: list[Acknowledgment] = []
+    heading, fields = -1, dict[str, str]()
+    begin = end = 0
+    pledged = False
+    for start, line in _lines(text):
+        stop, bare = start + len(line), line.strip()
+        match = _FIELD.match(bare)
+        opens = bare == _HEADING or (match is not None and match[1] == "Agent")
+        if opens and "Agent" in fields:
+            found.append(_make_block(fields, pledged, heading >= 0, begin, end))
+            heading, fields, pledged = -1, {}, False
+        if bare == _HEADING:
+            # Fields before it without an agent's name belong to no block.
+            heading, fields = start, {}
+        elif match:
+            if not fields:
+                begin = start if heading < 0 else heading
+            fields.setdefault(match[1], match[2])
+            end = stop
+        elif bare.startswith(_PLEDGE) and "Agent" in fields and not pledged:
+            pledged, end = True, stop
+    last = [_make_block(fields, pledged, heading >= 0, begin, end)] if "Agent" in fields else []
+    return found + last
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    """Yield lines with their newlines and their starts; only \\n ends a line."""
+    start = 0
+    for line in re.findall(r"[^\n]*\n|[^\n]+\Z", text):
+        yield start, line
+        start += len(line)
+
+
+def _make_block(
+    fields: dict[str, str], pledged: bool, headed: bool, begin: int, end: int
+) -> Acknowledgment:
+    rest = {_NAMES[key]: value for key, value in fields.items() if key in _NAMES}
+    return Acknowledgment(
+        fields["Agent"], pledged=pledged, headed=headed, start=begin, end=end, **rest
+    )
+
+
+def put(text: str | None, agent: str, moment: int, spec: bytes) -> str:
+    """Return the file's text with a new block for the agent; all other text is unchanged."""
+    text = text or ""
+    new = block(agent, moment, spec)
+    own = [each for each in parse(text) if each.agent == agent.strip()]
+    if not own:
+        return _end_block(text) + new
+    ends = [*(each.start for each in own[1:]), len(text)]
+    first, *others = (text[each.end : end] for each, end in zip(own, ends, strict=True))
+    return text[: own[0].start] + new + first + "".join(part.lstrip("\r\n") for part in others)
+
+
+def join(text: str, other: str) -> str:
+    """Return a file's text with the blocks of agents that only the other text has."""
+    known = {each.agent for each in parse(text)}
+    for each in parse(other):
+        if each.agent not in known:
+            text = _end_block(text) + other[each.start : each.end]
+    return text
+
+
+def _end_block(text: str) -> str:
+    """Return the text with an end that a block can follow."""
+    if not text or text.endswith("\n\n"):
+        return text
+    return text + ("\n" if text.endswith("\n") else "\n\n")
+
+
+# --- verifying ---------------------------------------------------------------------------------
+
+
+def verify(text: str | None, agent: str, spec: bytes) -> Verdict:
+    """Return whether an agent has acknowledged the specification in its current form."""
+    known = parse(text or "")
+    if not known:
+        return Verdict(False, [_finding("contract-missing", ERROR, "no acknowledgment", "S0-94")])
+    own = [each for each in known if each.agent == agent.strip()]
+    if own:
+        return _verdict([], own[0], spec)
+    names = ", ".join(each.agent for each in known)
+    other = f"acknowledged by {names}, not by {agent.strip() or 'an unnamed agent'}"
+    warning = _finding("contract-other-agent", WARNING, other, "S0-96")
+    # The best of them counts: one agent's stale block does not undo another's good one.
+    judged = [_verdict([warning], each, spec) for each in known]
+    return next((verdict for verdict in judged if verdict.ok), judged[-1])
+
+
+def verify_all(text: str | None, spec: bytes) -> dict[str, Verdict]:
+    """Return the verdict for every agent in the file; under "" where there is none."""
+    own: dict[str, Acknowledgment] = {}
+    for each in parse(text or ""):
+        own.setdefault(each.agent, each)
+    found = {agent: _verdict([], each, spec) for agent, each in own.items()}
+    return found or {"": verify(text, "", spec)}
+
+
+def _verdict(before: list[Finding], given: Acknowledgment, spec: bytes) -> Verdict:
+    faults = list(_check_block(given, spec))
+    failed = any(fault.severity == ERROR for fault in faults)
+    return Verdict(not failed, before + faults)
+
+
+def _finding(code: str, severity: str, message: str, requirement: str) -> Finding:
+    return Finding(code, severity, message, FILE, "", requirement)
+
+
+def _check_block(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
+    wanted = version_of(spec)
+    if given.version != wanted:
+        message = f"version {given.version or '(none)'} was acknowledged, the contract is {wanted}"
+        yield _finding("contract-version", ERROR, message, "S0-98")
+    yield from _check_checksum(given, spec)
+    if not given.headed:
+        yield _finding("contract-no-heading", WARNING, f"`{_HEADING}` is missing", "S0-95")
+    if not given.pledged:
+        yield _finding("contract-not-pledged", WARNING, "the closing sentence is missing", "S0-100")
+    if timestamps.read(given.date) is None and timestamps.read(f"{given.date}T00:00:00Z") is None:
+        yield _finding("contract-date", WARNING, f"{given.date!r} is not an ISO 8601 date", "S0-97")
+
+
+def _check_checksum(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:
+    fields = given.checksum.lower()
+    if fields == checksum(spec):
+        return
+    if fields == ORIGINAL_SHA256 and spec == shipped():
+        message = "the original specification was acknowledged, which this contract restates"
+        yield _finding("contract-original", INFO, message, "S0-99")
+        return
+    yield _finding("contract-changed", ERROR, f"{CHANGED}. {AGAIN}", "S0-99")
+
+
+def summary(text: str | None, spec: bytes) -> str:
+    """Return a text with one line on the contract and one line per agent."""
+    lines = [f"Session state contract {version_of(spec)}, sha256 {checksum(spec)}"]
+    verdicts = verify_all(text, spec)
+    for each in parse(text or ""):
+        state = "current" if verdicts[each.agent].ok else AGAIN
+        lines.append(f"{each.agent}: version {each.version}, {each.date}: {state}")
+    return "\n".join(lines if len(lines) > 1 else [*lines, "acknowledged by nobody"]) + "\n"

@@ -1,0 +1,326 @@
+"""The `ai-session` format: a folder `.ai-session/` as the session-state contract describes it.
+
+    read      files → facts, and the names of the files     write     facts → files
+    schema    deviations from the contract                  salvage   facts in damaged files
+    history_log    which lines the log lacks
+
+This module combines them into a `Format`, with what only this format has: the status report and
+the folder's README.
+
+The index, `active-features.yaml`, belongs to all sessions of the folder. A caller that cannot
+parse it must not write the tree it gets from `put`: a new index would hide the other sessions.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+
+from forestay.formats.ai_session import read
+from forestay.formats.ai_session.history_log import without_news
+from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE, listed_as
+from forestay.formats.ai_session.salvage import conflicts, salvage, salvage_index
+from forestay.formats.ai_session.schema import LINE_KEYS, check_files
+from forestay.formats.ai_session.write import (
+    ensured_entry,
+    list_files,
+    recreate,
+    refuses,
+    write_facts,
+)
+from forestay.formats.coerce import copied, mapping, sequence
+from forestay.formats.facts import CommandFact, Facts
+from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.required_keys import whole
+from forestay.formats.status_words import session_status
+
+__all__ = [
+    "FORMAT",
+    "AiSession",
+    "Report",
+    "conflicts",
+    "display",
+    "ensured_entry",
+    "health",
+    "listed_as",
+    "readme",
+    "recreate",
+    "refuses",
+    "report",
+    "salvage_index",
+    "without_news",
+]
+
+
+class AiSession(Format):
+    """Document S0. The keys of its trees are paths relative to `.ai-session/`."""
+
+    id = read.ID
+    document = "S0"
+    says = frozenset({"pending", "running", "done"})
+
+    def recognise(self, name: str, value: Any) -> float:
+        """Recognise a file by its shape; its name does not count, as files get renamed."""
+        if isinstance(value, list):
+            return _score_log(value)
+        node = mapping(value)
+        current = mapping(node.get("current_state"))
+        if "active_features" in node:
+            return 1.0
+        if current:
+            return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
+        if "feature_id" in node and ("version" in node or "current_state" in node):
+            return 0.5  # a state that breaks off
+        return _score_plan(node)
+
+    def files(self, native_id: str) -> list[str]:
+        return list_files(native_id)
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        began = where.now if facts.began_at is None else facts.began_at
+        return read.new_id(facts.goal, began, taken)
+
+    def valid_id(self, native_id: str) -> str:
+        return read.why_not_id(native_id)
+
+    unkept_id = valid_id
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return read.read_facts(tree, where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        return write_facts(old, facts, where)
+
+    def renewed(self, tree: Tree, where: Where) -> Tree:
+        """Return a session of any version in our version, to be written next to the original."""
+        key, state = read.key_of(tree, STATE), read.part(tree, STATE)
+        first = {} if "version" in state else {"version": read.VERSION}
+        return {**tree, key: first | state | {"version": read.VERSION}} if state else tree
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        """Restore required keys, but change no line of the log and no entry of another session."""
+        tree, notes = _restore_entry(_spread_status(tree, before), before)
+        mine = {f"active_features[{at}]" for at, _ in _own_entries(tree, read.identity(before))}
+        made, more = whole(self, tree, before, where, lambda lack: _is_of_session(lack, mine))
+        return made, notes + more
+
+    def torn(self, data: bytes, value: Any) -> str:
+        return read.torn(data, mapping(value))
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        has_own = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
+        status = read.status_of(tree, read.identity(tree)) or "active" if has_own else ""
+        return Reading(
+            layout=self.id,
+            generation=_generation(tree),
+            version=read.version_of(tree) if has_own else "",
+            complete=status == "completed" if status else None,
+            status=status,
+            progress=read.progress_of(tree),
+            writable=read.writable(tree),
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        return check_files(tree, where, strict=strict)
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        return salvage(bundle, where)
+
+
+def _own_entries(tree: Tree, id: str) -> list[tuple[int, Any]]:
+    entries = enumerate(sequence(read.part(tree, INDEX).get("active_features")))
+    return [(at, entry) for at, entry in entries if mapping(entry).get("feature_id") == id]
+
+
+def _restore_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
+    """Restore the session's entry in the index; perhaps only its id was removed."""
+    id = read.identity(before)
+    key, was = read.key_of(tree, INDEX), read.entry_of(before, id)
+    if not was or not isinstance(tree.get(key), dict) or _own_entries(tree, id):
+        return tree, []
+    entries = sequence(tree[key].get("active_features"))
+    rest = {name: value for name, value in was.items() if name != "feature_id"}
+    others = [entry for entry in entries if entry != rest]
+    index = {**tree[key], "active_features": [*others, was]}
+    return {**tree, key: index}, [f"{id} in {INDEX} was taken out"]
+
+
+def _spread_status(tree: Tree, before: Tree) -> Tree:
+    """Copy a status that was edited in one place to the other places that have one."""
+    id = read.identity(before)
+    words, were = read.status_words(tree, id), read.status_words(before, id)
+    new = [word for word, was in zip(words, were, strict=True) if word not in ("", was)]
+    if not new or not session_status(read.ID, new[0]) or words.count("") > 1:
+        return tree
+    tree = copied(tree)
+    for place in filter(lambda place: "status" in place, read.status_places(tree, id)):
+        place["status"] = new[0]
+    return tree
+
+
+def _is_of_session(lack: Finding, entries: set[str]) -> bool:
+    file = lack.file.rpartition("/")[2]
+    return file in (STATE, PLAN) or (file == INDEX and lack.where.rpartition(".")[0] in entries)
+
+
+def _score_plan(node: dict[Any, Any]) -> float:
+    """Recognise a plan, even half of one: `check` reports what is missing."""
+    feature, phases = mapping(node.get("feature")), sequence(node.get("phases"))
+    by_feature = feature and ("phases" in node or {"id", "created_at"} <= feature.keys())
+    by_phases = any("phase_id" in mapping(phase) for phase in phases)
+    return 0.9 if by_feature or by_phases else 0.0
+
+
+def _score_log(lines: list[Any]) -> float:
+    nodes = [mapping(line) for line in lines[:20]]
+    fits = [node for node in nodes if _is_line(node)]
+    return 0.8 * len(fits) / len(nodes) if nodes else 0.0
+
+
+def _is_line(node: dict[Any, Any]) -> bool:
+    most = len(node.keys() & LINE_KEYS) > len(LINE_KEYS) - 3
+    return most or ("timestamp" in node and bool({"command", "event"} & node.keys()))
+
+
+def _generation(tree: Tree) -> str:
+    """Return `contract`, or `companion` for files with keys that only companion programs write."""
+    stray = "status" in read.current_of(tree) or "status" in read.part(tree, STATE)
+    lines = (mapping(line) for line in read.log_of(tree))
+    events = any("event" in line and not read.is_update(line) for line in lines)
+    return "companion" if stray or events else "contract"
+
+
+# --- the status report -------------------------------------------------------------------------
+
+_HOUR = 3_600_000
+_HEALTH = ((_HOUR, "Active"), (24 * _HOUR, "Idle"))
+_LAST = 5
+
+
+class Report(Struct):
+    """The status of a session, in figures."""
+
+    feature_id: str
+    status: str
+    health: str
+    active_task: str
+    model: str
+    started_at: int | None
+    last_updated: int | None
+    tasks_done: int
+    tasks_total: int
+    percent: int
+    commands: dict[str, int]
+    models: dict[str, int]
+    failures: int
+    average_ms: int
+    total_ms: int
+    last: list[CommandFact]
+    artifacts: dict[str, int]
+
+
+def report(tree: Tree, where: Where, clean: Callable[[str], str] = str) -> Report:
+    """Return the status report of one session at `where.now`; `clean` removes secrets from its
+    texts."""
+    facts = read.read_facts(tree, where)
+    for command in facts.commands:
+        command.name = clean(command.name)
+    tasks = [step for step in facts.steps if step.unit == "task"]
+    done = sum(task.status == "done" for task in tasks)
+    lasted = [command.duration_ms for command in facts.commands if command.duration_ms is not None]
+    return Report(
+        feature_id=facts.native_id,
+        status=facts.status,
+        health=health(facts.updated_at, where.now),
+        active_task=clean(facts.position) or "none",
+        model=facts.model,
+        started_at=facts.began_at,
+        last_updated=facts.updated_at,
+        tasks_done=done,
+        tasks_total=len(tasks),
+        percent=100 * done // len(tasks) if tasks else 0,
+        commands=_count(command.name for command in facts.commands),
+        models=_count(command.model or "none" for command in facts.commands),
+        failures=sum(command.status == "failure" for command in facts.commands),
+        average_ms=round(sum(lasted) / len(lasted)) if lasted else 0,
+        total_ms=sum(lasted),
+        last=facts.commands[-_LAST:],
+        artifacts=_count(_extension(path) for path in facts.artifacts),
+    )
+
+
+def _count(names: Any) -> dict[str, int]:
+    return dict(sorted(Counter(names).items(), key=lambda item: (-item[1], item[0])))
+
+
+def _extension(path: str) -> str:
+    stem, dot, extension = path.rpartition("/")[2].rpartition(".")
+    return extension.lower() if stem and dot and extension else "none"
+
+
+def health(last_updated: int | None, now: int) -> str:
+    """Return `Active` within an hour of the last change, `Idle` within a day, then `Stale`."""
+    if last_updated is None:
+        return "Stale"
+    return next((word for limit, word in _HEALTH if now - last_updated < limit), "Stale")
+
+
+def display(shown: Report) -> str:
+    """Return a report as text for people."""
+    is_over = shown.status == "completed"
+    status = shown.status if is_over else f"{shown.status} ({shown.health})"
+    rows = [
+        ("Feature", shown.feature_id),
+        ("Status", status),
+        ("Active task", shown.active_task),
+        ("Model", shown.model or "none"),
+        ("Tasks", f"{shown.tasks_done}/{shown.tasks_total} ({shown.percent}%)"),
+        ("Commands", _format_counts(shown.commands)),
+        ("Models", _format_counts(shown.models)),
+        ("Failures", str(shown.failures)),
+        ("Duration", f"{shown.average_ms} ms on average, {shown.total_ms} ms in total"),
+        ("Artifacts", _format_counts(shown.artifacts)),
+    ]
+    lines = [f"{label + ':':<13}{value}" for label, value in rows]
+    lines += ["Last commands:"] if shown.last else []
+    lines += [f"  {command.name} ({command.status})" for command in shown.last]
+    return "\n".join(lines) + "\n"
+
+
+def _format_counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+# --- the folder's README -----------------------------------------------------------------------
+
+
+def readme() -> str:
+    """Return the text of `.ai-session/README.md`."""
+    return _README
+
+
+_README = f"""# Sessions of AI agents
+
+This folder holds the state of the sessions in this project, one folder per session. Agents and
+programs that follow the session-state contract read and write it.
+
+| file | what it holds |
+|---|---|
+| `{INDEX}` | all sessions: when each began and was last active, and its status |
+| `{{feature-id}}/{STATE}` | where the session stands: active task, model, times |
+| `{{feature-id}}/{PLAN}` | the feature, its phases and their tasks |
+| `{{feature-id}}/{LOG}` | what ran and what was recorded, one JSON object per line |
+| `{{feature-id}}/artifacts/` | what the session generated |
+| `contract-acknowledgment.md` | who has read the contract, and which version of it |
+
+A feature id is a slug and a date: `ai-orchestrator-2025-01-09`.
+
+Lines of `{LOG}` are only ever added. Merge conflicts in `{INDEX}` are settled by hand.
+`forestay files check .ai-session` reports what is wrong here, and `forestay doctor` what can be
+restored.
+"""
+
+FORMAT = AiSession()

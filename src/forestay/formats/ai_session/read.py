@@ -1,0 +1,475 @@
+"""Read the `ai-session` files: their names, their ids, and the facts in them.
+
+The keys of a tree are paths relative to the format's root folder, `.ai-session/`:
+
+    {id}/state.yaml                 where the session stands; the main file
+    {id}/implementation-plan.yaml   the feature, its phases and their tasks
+    {id}/history.jsonl              one value per line: commands, updates, other programs' events
+    active-features.yaml            the *index*, shared by all sessions of the folder
+
+Any key may be missing; the value None is a file without content. A single file may have its bare
+name (`state.yaml`). Several files contain the same value; the first one that does is used: the id
+from state, folder, plan; the status from the index, then the state (some programs write a `status`
+there and never change the index, so it counts while the index says "active"); the times from
+state, index, plan.
+
+Tasks that belong to no phase are in a phase of their own, `LOOSE`, which is not a step.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Set
+from datetime import UTC, date, datetime
+from typing import Any, NamedTuple
+
+from msgspec.structs import replace
+
+from forestay.formats import timestamps
+from forestay.formats.coerce import mapping, sequence, text
+from forestay.formats.facts import CommandFact, Facts, StepFact
+from forestay.formats.fields import NAMES, SECONDS, TEXT, Field, Text, get_fields
+from forestay.formats.port import Tree, Where
+from forestay.formats.status_words import session_status, unit_status
+from forestay.formats.text.salvage_json import ends_within_a_line
+
+ID = "ai-session"
+ROOT = ".ai-session"
+STATE, PLAN = "state.yaml", "implementation-plan.yaml"
+LOG, INDEX = "history.jsonl", "active-features.yaml"
+OWN = (STATE, PLAN, LOG)
+"""The files in a session's own folder."""
+VERSION = "1.0"
+MODELS = ("gemini", "opus", "sonnet")
+DEFAULT_MODEL = "sonnet"
+DEFAULT_DESCRIPTION = "AI Orchestrator Feature"
+DESCRIPTION = f"{ID}.description"
+"""The attribute that carries a plan's description, unless it is the default."""
+LOOSE = "unphased"
+NOBODY = "unknown"
+"""How the log names an agent that is not known."""
+
+Node = dict[Any, Any]
+
+
+# --- ids ---------------------------------------------------------------------------------------
+
+_SHAPE = re.compile(r"([a-z0-9]+(?:-[a-z0-9]+)*)-(\d{4}-\d\d-\d\d)", re.ASCII)
+_DATED = re.compile(r"-\d{4}-\d\d-\d\d\Z", re.ASCII)
+_LONGEST_SLUG, _LONGEST_ID = 40, 200
+_UNFOLDED = str.maketrans(
+    {"æ": "ae", "ø": "o", "œ": "oe", "đ": "d", "ð": "d", "ł": "l", "þ": "th", "ı": "i", "'": None}
+    | {"’": None, "ħ": "h"}
+)
+
+
+def slug(words: str) -> str:
+    """Return words in lowercase ASCII, joined by hyphens, cut at a word within 40 characters."""
+    folded = unicodedata.normalize("NFKD", words.casefold().translate(_UNFOLDED))
+    plain = folded.encode("ascii", "ignore").decode()
+    joined = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")
+    if len(joined) <= _LONGEST_SLUG:
+        return joined
+    cut = joined.rfind("-", 1, _LONGEST_SLUG + 1)
+    return joined[: cut if cut > 0 else _LONGEST_SLUG]
+
+
+def new_id(goal: str, moment: int, taken: frozenset[str]) -> str:
+    """Return a feature id that is not in use: the goal's slug, a number if needed, and the day."""
+    stem, number = slug(goal) or "session", 1
+    day = datetime.fromtimestamp(max(0, min(moment, 253_402_300_799_999)) / 1000, UTC).date()
+    made = f"{stem}-{day}"
+    while made in taken:
+        number += 1
+        made = f"{stem}-{number}-{day}"
+    return made
+
+
+def why_not_id(native_id: str) -> str:
+    """Return why a feature id is invalid, or an empty string."""
+    return fault_of_id(native_id)[0]
+
+
+def fault_of_id(native_id: str) -> tuple[str, str]:
+    """Return why a feature id is invalid and the requirement it breaks; both empty if valid."""
+    match = _SHAPE.fullmatch(native_id)
+    if match is None:
+        why = "a lowercase, hyphen-separated slug and a date are needed: {slug}-{YYYY-MM-DD}"
+        return why, "S0-20" if _DATED.search(native_id) else "S0-18"
+    if len(native_id) > _LONGEST_ID:
+        return f"it is longer than {_LONGEST_ID} characters", "S0-18"
+    try:
+        date.fromisoformat(match[2])
+    except ValueError:
+        return f"{match[2]} is not a day of the calendar", "S0-21"
+    return "", ""
+
+
+def is_safe(native_id: str) -> bool:
+    """Return whether an id, even an invalid one of another program, can name a folder."""
+    plain = native_id.isprintable() and not set(native_id) & set("/\\")
+    return plain and native_id.strip(". ") != "" and len(native_id) <= _LONGEST_ID
+
+
+# --- parts of a tree ---------------------------------------------------------------------------
+
+
+def name(value: Any) -> str:
+    """Return an id as text; YAML without quotes turns ids such as 7 and 1.2 into numbers."""
+    if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 10**15:
+        return str(value)
+    return text(value)
+
+
+def key_of(tree: Tree, file: str) -> str:
+    """Return the key of one of the format's files in a tree, or an empty string."""
+    ending = "/" + file
+    for key in tree:
+        if key == file or key.endswith(ending):
+            return key
+    return ""
+
+
+def part(tree: Tree, file: str) -> Node:
+    return mapping(_value(tree, file))
+
+
+def log_of(tree: Tree) -> list[Any]:
+    return sequence(_value(tree, LOG))
+
+
+def _value(tree: Tree, file: str) -> Any:
+    key = key_of(tree, file)
+    return tree[key] if key else None
+
+
+def has_session(tree: Tree) -> bool:
+    """Return whether a tree contains a file of the session itself, not only the index."""
+    return any(key_of(tree, file) for file in OWN)
+
+
+def folder(tree: Tree) -> str:
+    """Return the name of the session's folder, from the keys of the tree."""
+    paths = (key_of(tree, file).split("/") for file in OWN)
+    return next((path[-2] for path in paths if len(path) > 1), "")
+
+
+def identity(tree: Tree) -> str:
+    """Return the feature id: from the state, else the folder, the plan, a sole index entry."""
+    if id := text(part(tree, STATE).get("feature_id")) or folder(tree):
+        return id
+    id = text(mapping(part(tree, PLAN).get("feature")).get("id"))
+    entries = list(entries_of(tree))
+    if id or has_session(tree) or len(entries) != 1:
+        return id
+    return text(entries[0].get("feature_id"))
+
+
+def entries_of(tree: Tree) -> Iterator[Node]:
+    """Yield the entries of the index that are mappings."""
+    for entry in sequence(part(tree, INDEX).get("active_features")):
+        if isinstance(entry, dict):
+            yield entry
+
+
+def entry_of(tree: Tree, native_id: str) -> Node:
+    """Return the index's first entry of a session, or an empty mapping."""
+    for entry in entries_of(tree) if native_id else ():
+        if entry.get("feature_id") == native_id:
+            return entry
+    return {}
+
+
+def listed_as(found: Node, index: Node, those: Set[str]) -> Node:
+    """Return `index` with the entries of `those` sessions replaced by the ones in `found`.
+
+    A session that `found` does not list is removed.
+    """
+    there = {text(entry.get("feature_id")): entry for entry in entries_of({INDEX: found})}
+    kept = []
+    for entry in sequence(index.get("active_features")):
+        id = text(mapping(entry).get("feature_id"))
+        if id not in those or id in there:
+            kept.append(there[id] if id in those else entry)
+    return {**index, "active_features": kept}
+
+
+def current_of(tree: Tree) -> Node:
+    return mapping(part(tree, STATE).get("current_state"))
+
+
+def version_of(tree: Tree) -> str:
+    """Return the version of the state file; by the contract a missing one is 1.0."""
+    version = part(tree, STATE).get("version", VERSION)
+    if isinstance(version, str):
+        return version
+    if isinstance(version, bool) or not isinstance(version, int | float):
+        return "?"
+    return VERSION if version == 1 else str(version) if abs(version) < 10**6 else "?"
+
+
+def writable(tree: Tree) -> bool:
+    """Return whether the version is known; files of other versions are shown, never written."""
+    return version_of(tree) in (VERSION, "1")
+
+
+_KEYS = ("feature_id", "current_state")
+_CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated")
+
+
+def torn(data: bytes, state: Node) -> str:
+    """Return why a state is only the beginning of one, or an empty string.
+
+    It ends within a line and lacks the keys that the contract has last. Its last value cannot be
+    trusted: `t1` may have been `t12`.
+    """
+    if not ends_within_a_line(data) or not state.keys() & set(_KEYS):
+        return ""
+    current = mapping(state.get("current_state"))
+    there = [key in state for key in _KEYS] + [key in current for key in _CURRENT_KEYS]
+    lacks_end = not all(there) and there == sorted(there, reverse=True)
+    lacking = (*_KEYS, *_CURRENT_KEYS)[there.index(False)] if lacks_end else ""
+    return f"it breaks off before `{lacking}`" if lacking else ""
+
+
+# --- the plan ----------------------------------------------------------------------------------
+
+
+class Placed(NamedTuple):
+    """A step with its own mapping and that of the phase around it."""
+
+    step: StepFact
+    node: Node
+    phase: Node
+
+
+def walk(plan: Node, where: Where) -> Iterator[Placed]:
+    """Yield the steps of a plan in order: each phase, then its tasks.
+
+    A task whose id another step has too is identified by its title alone.
+    """
+    phases = list(phases_of(sequence(plan.get("phases"))))
+    taken = {"", *(id for id, _ in phases)}
+    for id, phase in phases:
+        parent = own = "" if id == LOOSE else id
+        if own:
+            yield Placed(_phase_fact(phase, id), phase, {})
+        for task in _tasks_in(phase):
+            step = _task_fact(task, parent, where)
+            if (step.id, step.title) == (own, text(phase.get("name")) or id):
+                own = ""  # it stands for the phase itself, see `_merged`
+            elif step.id in taken:
+                step.id = ""
+            taken.add(step.id)
+            yield Placed(step, task, phase)
+
+
+def phases_of(listed: list[Any]) -> Iterator[tuple[str, Node]]:
+    """Yield the phases of a list, each with an id that no other has."""
+    taken: set[str] = set()
+    for number, phase in enumerate(listed, 1):
+        if isinstance(phase, dict):
+            id = phase_id(phase, number)
+            while id in taken and id != LOOSE:
+                id = f"{id}-{number}"
+            taken.add(id)
+            yield id, phase
+
+
+def tasks_of(plan: Node) -> Iterator[Node]:
+    """Yield the tasks of a plan as they are in the file."""
+    for phase in sequence(plan.get("phases")):
+        yield from _tasks_in(mapping(phase))
+
+
+def _tasks_in(phase: Node) -> Iterator[Node]:
+    for task in sequence(phase.get("tasks")):
+        if isinstance(task, dict) and (name(task.get("task_id")) or _title(task)):
+            yield task
+
+
+def has_own_task(phase: Node, id: str) -> bool:
+    """Return whether a phase has a task that stands for the phase itself, see `_merged`."""
+    return any(name(task.get("task_id")) == id for task in _tasks_in(phase))
+
+
+def phase_id(phase: Node, number: int) -> str:
+    """Return a phase's id; without one it is identified by its name, or else by its place."""
+    return name(phase.get("phase_id")) or slug(text(phase.get("name"))) or f"phase-{number}"
+
+
+def _phase_fact(phase: Node, id: str) -> StepFact:
+    status = unit_status(ID, text(phase.get("status"))) or "pending"
+    return StepFact(title=text(phase.get("name")) or id, id=id, unit="phase", status=status)
+
+
+def _title(task: Node) -> str:
+    return text(task.get("description")) or text(task.get("name"))
+
+
+TASK_FIELDS = (
+    Field("agent", ("agent",), TEXT, ""),
+    Field("started_at", ("started_at",), SECONDS),
+    Field("ended_at", ("completed_at",), SECONDS),
+    Field("files", ("artifacts",), NAMES, []),
+)
+
+
+def _task_fact(task: Node, parent: str, where: Where) -> StepFact:
+    id = name(task.get("task_id"))
+    return StepFact(
+        title=_title(task) or id,
+        id=id,
+        parent=parent,
+        status=unit_status(ID, text(task.get("status"))) or "pending",
+        **get_fields(task, TASK_FIELDS, where),
+    )
+
+
+def _merged(placed: list[Placed]) -> list[StepFact]:
+    """Return the steps; a phase and the task that only repeats its name become one step.
+
+    A phase has no status and no times in the contract, so one without tasks gets a task of the
+    same name for them. They remain the phase's when that task is renamed.
+    """
+    own = {each.step.parent: each.step for each in placed if _is_own(each)}
+    return [
+        replace(own[step.id], id=step.id, title=step.title, unit="phase", parent="")
+        if step.unit == "phase" and step.id in own
+        else step
+        for step in (each.step for each in placed)
+        if step.unit == "phase" or not step.id or own.get(step.id) is not step
+    ]
+
+
+def _is_own(placed: Placed) -> bool:
+    """Return whether a task stands for its phase."""
+    step = placed.step
+    if step.id:
+        return step.id == step.parent
+    is_named_so = name(placed.node.get("task_id")) == step.parent != ""
+    return is_named_so and len(placed.phase["tasks"]) == 1
+
+
+# --- the log -----------------------------------------------------------------------------------
+
+_FAILURE = ("failure", "failed", "error")
+_COMMAND_FIELDS = (
+    Field("arguments", ("arguments",), TEXT),
+    Field("error", ("error",), TEXT),
+    Field("agent", ("agent",), Text(NOBODY)),
+    Field("model", ("model",), TEXT),
+    Field("at", ("timestamp",), SECONDS),
+)
+
+
+def command_of(line: Any, where: Where) -> CommandFact | None:
+    """Return the command in a line of the log; None for events and anything else."""
+    line = mapping(line)
+    if not text(line.get("command")) or is_update(line):
+        return None
+    command = CommandFact(
+        name=line["command"],
+        duration_ms=milliseconds(line.get("duration_ms")),
+        task=name(line.get("task_id")),
+        **get_fields(line, _COMMAND_FIELDS, where),
+    )
+    failed = text(line.get("status")) in _FAILURE or ("status" not in line and bool(command.error))
+    command.status = "failure" if failed else "success"
+    return command
+
+
+def commands_of(tree: Tree, where: Where) -> list[CommandFact]:
+    found = (command_of(line, where) for line in log_of(tree))
+    return [command for command in found if command]
+
+
+def is_update(line: Any) -> bool:
+    """Return whether a line is an update: its command is the kind of the recorded event."""
+    line = mapping(line)
+    return bool(text(line.get("event"))) and line["event"] == line.get("command")
+
+
+def milliseconds(value: Any) -> int | None:
+    """Return a whole number of milliseconds that fits a 64-bit field, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return round(value) if 0 <= value < 2**63 else None
+
+
+# --- facts ------------------------------------------------------------------------------------
+
+
+def read_facts(tree: Tree, where: Where) -> Facts:
+    """Return the facts in the files; values of a wrong type are ignored, nothing raises."""
+    plan, current, native_id = part(tree, PLAN), current_of(tree), identity(tree)
+    began, updated = times_of(tree, native_id, where)
+    return Facts(
+        native_id=native_id,
+        goal=goal_of(plan),
+        status=status_of(tree, native_id) or "active",
+        model=text(current.get("model_in_use")),
+        began_at=began,
+        updated_at=updated,
+        position=name(current.get("active_task")),
+        steps=_merged(list(walk(plan, where))),
+        commands=commands_of(tree, where),
+        artifacts=artifacts_of(where),
+        attributes=_attributes(plan),
+    )
+
+
+def goal_of(plan: Node) -> str:
+    """Return the feature's name, or its description if there is no name."""
+    feature = mapping(plan.get("feature"))
+    description = text(feature.get("description"))
+    return text(feature.get("name")) or ("" if description == DEFAULT_DESCRIPTION else description)
+
+
+def _attributes(plan: Node) -> dict[str, Any]:
+    description = text(mapping(plan.get("feature")).get("description"))
+    return {DESCRIPTION: description} if description not in ("", DEFAULT_DESCRIPTION) else {}
+
+
+def status_places(tree: Tree, native_id: str) -> tuple[Node, Node, Node]:
+    """Return the places where a status can be, the most trusted one first."""
+    return entry_of(tree, native_id), current_of(tree), part(tree, STATE)
+
+
+def status_words(tree: Tree, native_id: str) -> list[str]:
+    return [text(place.get("status")) for place in status_places(tree, native_id)]
+
+
+def status_of(tree: Tree, native_id: str) -> str:
+    """Return the canonical status, or an empty string when no file has one."""
+    words = (session_status(ID, word) for word in status_words(tree, native_id) if word)
+    read = [status for status in words if status]
+    return next((status for status in read if status != "active"), "active" if read else "")
+
+
+def times_of(tree: Tree, native_id: str, where: Where) -> tuple[int | None, int | None]:
+    """Return when the session began and when it last changed."""
+    current, entry = current_of(tree), entry_of(tree, native_id)
+    feature = mapping(part(tree, PLAN).get("feature"))
+    began = (current.get("started_at"), entry.get("started_at"), feature.get("created_at"))
+    updated = (current.get("last_updated"), entry.get("last_active"))
+    return first_moment(began, where), first_moment(updated, where)
+
+
+def first_moment(values: tuple[Any, ...], where: Where) -> int | None:
+    """Return the first of some values that is a timestamp."""
+    read = (timestamps.read(value, where.naive) for value in values)
+    return next((moment for moment in read if moment is not None), None)
+
+
+def artifacts_of(where: Where) -> list[str]:
+    """Return the generated files in the session's folder."""
+    return sorted(path for path in where.names if path.startswith("artifacts/"))
+
+
+def progress_of(tree: Tree) -> float | None:
+    """Return the share of tasks that are done; None without tasks."""
+    words = [text(task.get("status")) for task in tasks_of(part(tree, PLAN))]
+    done = sum(unit_status(ID, word) == "done" for word in words)
+    return done / len(words) if words else None

@@ -1,0 +1,1 @@
+"""The craft format: one JSON file per session. Main modules: `format`, `schema`."""

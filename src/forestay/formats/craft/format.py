@@ -1,0 +1,612 @@
+"""The `craft` layout: one JSON file per session, `{session_id}.json`, with all that happened in it.
+
+    agents            every agent spawned, with status, times, error and the files it touched
+    completed_work    sentences: steps that are done
+    pending_tasks     sentences: all other steps
+    decisions_made, files_modified      logs: entries are added and filled in, and go if taken back
+    context_usage     tokens, in all and by agent
+    teleportation     what is known of other devices: the truth, where this machine has remotes;
+                      else attributes `craft.teleportation.*`
+    metadata          free; attributes `craft.craft_version`, `craft.tags`, `craft.notes`
+
+An attribute that stands for a list holds its elements as lines.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from forestay.formats import fields as form
+from forestay.formats import timestamps
+from forestay.formats.coerce import Node, mapping, text
+from forestay.formats.craft.schema import (
+    ACTIONS,
+    AGENT_ORDER,
+    ARTIFACTS,
+    CATEGORIES,
+    CONTEXT,
+    DECISION_ORDER,
+    ERROR_ORDER,
+    FILE_ORDER,
+    ID,
+    METADATA,
+    MODES,
+    NOBODY,
+    RESULT_OF,
+    ROOT,
+    RULES,
+    SCHEMA,
+    TELEPORTATION,
+    UUID4,
+    VERSION,
+    by_agent,
+    duration,
+    look_closer,
+    times,
+)
+from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
+from forestay.formats.fields import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
+from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Travel, Tree, Where
+from forestay.formats.required_keys import whole
+from forestay.formats.salvage import salvage_json
+from forestay.formats.schema import look
+from forestay.formats.status_words import session_status, session_word, unit_status, unit_word
+
+REGISTRY_FILE = "index.json"
+ORDINARY = "logical"
+"""The category of an error of which nothing more is known."""
+
+
+# --- fields ------------------------------------------------------------------------------------
+
+_GOAL = Field("goal", ("goal",), Text("No goal given"), sticky=True)
+_CREATED = Field("began_at", ("created_at",), MILLISECONDS, sticky=True)
+_UPDATED = Field("updated_at", ("updated_at",), MILLISECONDS, sticky=True)
+_DEVICE = Field("device", ("device",), Text("unknown"), sticky=True)
+_PROJECT = Field("project_path", ("project",), Text("/"), sticky=True)
+_MODE = Field("mode", ("mode",), TEXT, sticky=True)
+_PROGRESS = Field("progress", ("progress",), FRACTION, sticky=True)
+_SESSION = (_GOAL, _CREATED, _UPDATED, _DEVICE, _PROJECT, _MODE, _PROGRESS)
+_USAGE = (
+    Field("tokens", ("estimated_tokens",), COUNT, sticky=True),
+    Field("compressions", ("compression_count",), COUNT, sticky=True),
+    Field("compressed_at", ("last_compression",), MILLISECONDS, sticky=True),
+)
+_GIT = (
+    Field("git_branch", ("git_branch",), TEXT, sticky=True),
+    Field("git_commit", ("git_commit",), TEXT, sticky=True),
+)
+_RUN = (
+    Field("type", ("type",), Text("custom"), "custom"),
+    Field("started_at", ("started_at",), MILLISECONDS),
+    Field("ended_at", ("completed_at",), MILLISECONDS),
+    Field("fraction", ("progress",), FRACTION),
+    Field("blocking_on", ("blocking_on",), TEXT),
+    Field("result", ("output_summary",), TEXT),
+)
+_MADE = (
+    Field("created", ("files_created",), NAMES, []),
+    Field("modified", ("files_modified",), NAMES, []),
+    Field("deleted", ("files_deleted",), NAMES, []),
+)
+_PROBLEM = (
+    Field("error", ("message",), TEXT, ""),
+    Field("retries", ("retry_count",), COUNT, 0),
+    Field("retried_at", ("last_retry_at",), MILLISECONDS),
+)
+_CHANGE = (
+    Field("at", ("timestamp",), MILLISECONDS, sticky=True),
+    Field("added", ("lines_added",), COUNT, sticky=True),
+    Field("removed", ("lines_removed",), COUNT, sticky=True),
+    Field("before", ("hash_before",), TEXT, sticky=True),
+    Field("after", ("hash_after",), TEXT, sticky=True),
+    Field("agent", ("agent_id",), Text(NOBODY), NOBODY, sticky=True),
+)
+_CHOICE = (
+    Field("at", ("timestamp",), MILLISECONDS, sticky=True),
+    Field("because", ("reasoning",), TEXT),
+)
+
+
+_ATTRIBUTES = {
+    "teleportation": {f"craft.teleportation.{key}": key for key in TELEPORTATION.keys},
+    "metadata": {f"craft.{key}": key for key in ("craft_version", "tags", "notes")},
+}
+"""Section → attribute → its key there."""
+_PLAIN: dict[str, type[bool | str]] = {"boolean": bool, "string": str}
+
+
+def _get_attribute(value: Any, kind: str) -> Scalar:
+    if kind == "array":
+        return "\n".join(NAMES.read(value, Where())) if isinstance(value, list) else None
+    return value if isinstance(value, _PLAIN[kind]) else None
+
+
+def _native(fact: Scalar, kind: str) -> Any:
+    """An attribute as the document has it; None for one that is of another kind."""
+    if kind == "array":
+        return [line for line in fact.split("\n") if line] if isinstance(fact, str) else None
+    return fact if isinstance(fact, _PLAIN[kind]) else None
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def _agent_status(of: Node) -> str:
+    """One that is pending and waits for another is blocked, one that aborted was skipped."""
+    status = unit_status(ID, text(of.get("status"))) or "pending"
+    if status == "pending" and text(of.get("blocking_on")):
+        return "blocked"
+    return "skipped" if status == "done" and of.get("result") == "aborted" else status
+
+
+def _category(of: Node) -> str:
+    return text(of.get("category")) if of.get("category") in CATEGORIES else ""
+
+
+def _get_agent(value: Any, where: Where) -> AgentFact | None:
+    of = mapping(value)
+    if not text(of.get("id")):
+        return None
+    error = mapping(of.get("error"))
+    agent = AgentFact(
+        id=of["id"],
+        status=_agent_status(of),
+        category=_category(error),
+        **form.get_fields(of, _RUN, where),
+        **form.get_fields(mapping(of.get("artifacts")), _MADE, where),
+        **form.get_fields(error, _PROBLEM, where),
+    )
+    agent.retries = agent.retries or 0
+    return agent
+
+
+def _get_decision(value: Any, where: Where) -> DecisionFact | None:
+    of = mapping(value) if isinstance(value, dict) else {"context": value}
+    what, chosen = text(of.get("context")), text(of.get("chosen"))
+    options = NAMES.read(of.get("options"), where)
+    if chosen == what and options in ([], [what]):
+        chosen, options = "", []  # a bare statement, as other documents have it
+    elif chosen and options and chosen not in options:
+        options = [*options, chosen]  # whoever chose it had it to choose from
+    if not what and not chosen:
+        return None
+    said = form.get_fields(of, _CHOICE, where)
+    return DecisionFact(what or chosen, options=options, chosen=chosen, **said)
+
+
+def _get_file(value: Any, where: Where) -> FileFact | None:
+    of = mapping(value) if isinstance(value, dict) else {"path": value}
+    if not text(of.get("path")):
+        return None
+    action = of.get("action") if of.get("action") in ACTIONS else "modified"
+    return FileFact(of["path"], text(action), **form.get_fields(of, _CHANGE, where))
+
+
+def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
+    # What is true of one machine is no part of what the session says.
+    sections = ("metadata",) if where.travel else ("teleportation", "metadata")
+    return {
+        name: said
+        for section in sections
+        for name, key in _ATTRIBUTES[section].items()
+        for kind in [RULES.keys[section].keys[key].type]
+        if (said := _get_attribute(mapping(root.get(section)).get(key), kind)) is not None
+    }
+
+
+def _get(name: str, root: Node, where: Where) -> Facts:
+    spent = by_agent(root)
+    listed = root.get("agents")
+    agents = form.seen(listed, form.last_of_each(listed, partial(_get_agent, where=where)))
+    return Facts(
+        native_id=text(root.get("session_id")) or name.removesuffix(".json"),
+        status=session_status(ID, text(root.get("status"))) or "active",
+        steps=[
+            *form.seen(root.get("completed_work"), partial(form.get_task, status="done")),
+            *form.seen(root.get("pending_tasks"), form.get_task),
+        ],
+        agents=[replace(agent, tokens=spent.get(agent.id)) for agent in agents],
+        decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
+        files=form.seen(root.get("files_modified"), partial(_get_file, where=where)),
+        tokens_by_agent=spent,
+        attributes=_get_attributes(root, where),
+        **form.get_fields(root, _SESSION, where),
+        **form.get_fields(mapping(root.get("context_usage")), _USAGE, where),
+        **form.get_fields(mapping(root.get("metadata")), _GIT, where),
+    )
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
+    """A new file: every key of the document, in its order."""
+    now = facts.updated_at or facts.began_at or where.now
+    device = facts.device or where.device or _DEVICE.kind.write("", None, where)
+    spent = sum(_spent(facts).values())
+    return {
+        "$schema": SCHEMA,
+        "schema_version": VERSION,
+        "session_id": native_id,
+        "created_at": timestamps.write(facts.began_at or now, milliseconds=True),
+        "updated_at": timestamps.write(now, milliseconds=True),
+        "device": device,
+        "project": facts.project_path or where.project_path or _PROJECT.kind.write("", None, where),
+        "goal": _GOAL.kind.write(facts.goal if facts.goal.strip() else "", None, where),
+        "mode": facts.mode if facts.mode in MODES else "default",
+        "status": session_word(ID, facts.status),
+        "progress": FRACTION.write(form.progress_of(facts), None, where),
+        "agents": [],
+        "completed_work": [],
+        "pending_tasks": [],
+        "decisions_made": [],
+        "files_modified": [],
+        "context_usage": {
+            "estimated_tokens": spent,
+            "compression_count": 0,
+            "last_compression": None,
+            "by_agent": {},
+        },
+        "teleportation": _told_of(Travel(devices=(device,))),
+        "metadata": {"git_branch": None, "git_commit": None, "tags": [], "notes": None},
+    }
+
+
+def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    device = root.get("device")
+    if not form.unchanged(was, facts, *_OF_SESSION):
+        _put_session(root, facts, where)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    if not form.unchanged(was, facts, "progress", "steps", "agents", "status"):
+        _put_progress(root, facts, where)
+    _put_work(root, facts, where, was)
+    if facts.files or not form.unchanged(was, facts, "decisions"):
+        _put_logs(root, facts, where, was)
+    if not form.unchanged(was, facts, *_SPENT, *_FREE, *_OF_GIT):
+        _put_parts(root, facts, where, was)
+    if where.travel is not None:
+        form.put_section(root, "teleportation", partial(_put_travel, travel=where.travel), ROOT)
+    elif root.get("device") != device:
+        _add_device(root)
+
+
+def _put_parts(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    parts: dict[str, tuple[tuple[str, ...], Callable[[Node], None]]] = {
+        "context_usage": (_SPENT, partial(_put_usage, facts=facts, where=where)),
+        "teleportation": (_FREE, partial(_put_attributes, of="teleportation", facts=facts)),
+        "metadata": ((*_FREE, *_OF_GIT), partial(_put_metadata, facts=facts, where=where)),
+    }
+    for section, (names, put) in parts.items():
+        if not form.unchanged(was, facts, *names):
+            form.put_section(root, section, put, ROOT)
+
+
+def _put_session(root: Node, facts: Facts, where: Where) -> None:
+    form.put_field(root, _GOAL, facts.goal if facts.goal.strip() else "", where, ROOT)
+    form.put_field(root, _CREATED, facts.began_at, where, ROOT)
+    form.put_place(root, _DEVICE, facts.device, where.device, where, ROOT)
+    form.put_place(root, _PROJECT, facts.project_path, where.project_path, where, ROOT)
+    if facts.mode in MODES:
+        form.put_field(root, _MODE, facts.mode, where, ROOT)
+    form.put_status(root, ID, facts.status, ROOT)
+
+
+def _put_progress(root: Node, facts: Facts, where: Where) -> None:
+    said = FRACTION.read(root.get("progress"), where)
+    figure = facts.progress if said is None else form.progress_of(facts)
+    form.put_field(root, _PROGRESS, figure, where, ROOT)
+
+
+_OF_SESSION = ("goal", "began_at", "device", "project_path", "mode", "status")
+_SPENT = ("tokens", "compressions", "compressed_at", "tokens_by_agent", "agents")
+_FREE = ("attributes",)
+_OF_GIT = ("git_branch", "git_commit")
+
+
+def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    if not form.unchanged(was, facts, "steps"):
+        _put_steps(root, facts, was)
+    if not form.unchanged(was, facts, "agents"):
+        read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
+        last = form.last_of_each(root.get("agents"), read, facts.agents)
+        entry = form.Entry(last, write, form.by_name("id"))
+        form.put_list(root, "agents", ROOT, facts.agents, entry)
+
+
+def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
+    now, last = form.steps_apart(was, facts)
+    for key, are_done in (("completed_work", True), ("pending_tasks", False)):
+        steps = _titled(now, are_done)
+        before = None if last is None else _titled(last, are_done)
+        form.put_list(root, key, ROOT, steps, form.TASK, was=before)
+
+
+def _titled(steps: list[StepFact], are_done: bool) -> list[StepFact]:
+    return form.titled([s for s in steps if (s.status in form.DONE) is are_done])
+
+
+def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    moment = facts.updated_at or facts.began_at or where.now
+    taken = where.withdrawn or Facts()
+    same = form.unchanged(was, facts, "decisions") and where.withdrawn is None
+    if not same:
+        told = [*form.by_moment(lambda each: each.what), *form.reworded()]
+        choice = form.log(_get_decision, _put_decision, told, where, moment)
+        form.put_list(root, "decisions_made", ROOT, facts.decisions, choice, gone=taken.decisions)
+    files = [f for f in facts.files if f.path]
+    if files or not same:
+        told = form.by_moment(lambda each: (each.path, each.action))
+        change = form.log(_get_file, _put_change, told, where, moment)
+        form.put_list(root, "files_modified", ROOT, files, change, gone=taken.files)
+
+
+def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
+    if old is not None and _get_decision(old, where) == fact:
+        return old
+    chosen = fact.chosen or fact.what
+    if old is None:
+        stamp = timestamps.write(moment if fact.at is None else fact.at, milliseconds=True)
+        made: Node = {"timestamp": stamp, "context": fact.what}
+        made |= {"options": fact.options or [chosen], "chosen": chosen, "reasoning": None}
+    else:
+        made = dict(old) if isinstance(old, dict) else {"context": fact.what}
+        said = _get_decision(old, where) or fact
+        if is_reworded := said.what != fact.what:
+            made["context"] = fact.what
+        is_bare = is_reworded and not said.chosen and "chosen" in made
+        if is_bare or (said.options, said.chosen) != (fact.options, fact.chosen):
+            form.insert(made, "options", fact.options or [chosen], DECISION_ORDER)
+            form.insert(made, "chosen", chosen, DECISION_ORDER)
+    form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
+    return made
+
+
+def _put_change(old: Any, fact: FileFact, where: Where, moment: int) -> Any:
+    if old is not None and not isinstance(old, dict):
+        return old  # a path alone stays one: whoever wrote it reads it so
+    made = dict(old) if old is not None else _fresh_change(fact, moment)
+    fact = replace(fact, before=_sha256(fact.before), after=_sha256(fact.after))
+    form.put_fields(made, fact, _CHANGE, where, FILE_ORDER)
+    return made
+
+
+def _fresh_change(fact: FileFact, moment: int) -> Node:
+    made: Node = {"path": fact.path, "action": fact.action, "agent_id": NOBODY}
+    made["timestamp"] = timestamps.write(moment, milliseconds=True)
+    return made | dict.fromkeys(("lines_added", "lines_removed", "hash_before", "hash_after"))
+
+
+def _sha256(digest: str) -> str:
+    return digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
+
+
+def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
+    made = dict(old) if old is not None else _fresh_agent(fact)
+    before = times(made, where)
+    fact = form.as_far(fact, _get_agent(old, where))
+    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    if _agent_status(made) not in (fact.status, _written_status(fact)):
+        form.insert(made, "status", unit_word(ID, fact.status), AGENT_ORDER)
+        form.insert(made, "result", RESULT_OF.get(fact.status), AGENT_ORDER)
+    if times(made, where) != before:
+        form.insert(made, "duration_seconds", duration(times(made, where)), AGENT_ORDER)
+    artifacts = dict(mapping(made.get("artifacts")))
+    form.put_fields(artifacts, fact, _MADE, where, tuple(ARTIFACTS))
+    if artifacts != mapping(made.get("artifacts")):
+        form.insert(made, "artifacts", artifacts, AGENT_ORDER)
+    _put_error(made, fact, where)
+    return made
+
+
+def _fresh_agent(fact: AgentFact) -> Node:
+    made: Node = dict.fromkeys(AGENT_ORDER)
+    made |= {"id": fact.id, "type": "custom", "status": unit_word(ID, fact.status)}
+    made |= {"result": RESULT_OF.get(fact.status)}
+    return made | {"artifacts": {key: [] for key in ARTIFACTS}}
+
+
+def _written_status(fact: AgentFact) -> str:
+    """What reading will make of a status that is written here."""
+    word = {"status": unit_word(ID, fact.status), "result": RESULT_OF.get(fact.status)}
+    return _agent_status({**word, "blocking_on": fact.blocking_on})
+
+
+def _put_error(made: Node, fact: AgentFact, where: Where) -> None:
+    error = mapping(made.get("error"))
+    said = form.get_fields(error, _PROBLEM, where) | {"category": _category(error)}
+    said["retries"] = said["retries"] or 0
+    if said == {name: getattr(fact, name) for name in said}:
+        return
+    new: Node | None = None
+    if fact.error:
+        new = dict(error) or _fresh_error()
+        form.put_fields(new, fact, _PROBLEM, where, ERROR_ORDER)
+        if fact.category in CATEGORIES:
+            form.insert(new, "category", fact.category, ERROR_ORDER)
+    if error or new:
+        form.insert(made, "error", new, AGENT_ORDER)
+
+
+def _fresh_error() -> Node:
+    return {"category": ORDINARY, "message": "", "retry_count": 0, "last_retry_at": None}
+
+
+def _spent(facts: Facts) -> dict[str, int]:
+    own = {agent.id: agent.tokens for agent in facts.agents if agent.tokens is not None}
+    return own | facts.tokens_by_agent
+
+
+def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
+    form.put_fields(usage, facts, _USAGE, where, tuple(CONTEXT.keys))
+    form.put_no_compression(usage, facts, where)
+    spent = dict(mapping(usage.get("by_agent")))
+    for agent, tokens in _spent(facts).items():
+        if COUNT.read(spent.get(agent), where) != tokens:
+            spent[agent] = tokens
+    if spent:
+        form.insert(usage, "by_agent", spent, tuple(CONTEXT.keys))
+
+
+def _put_metadata(metadata: Node, facts: Facts, where: Where) -> None:
+    form.put_fields(metadata, facts, _GIT, where, tuple(METADATA.keys))
+    _put_attributes(metadata, "metadata", facts)
+
+
+def _put_attributes(section: Node, of: str, facts: Facts) -> None:
+    rules = RULES.keys[of].keys
+    for name, key in _ATTRIBUTES[of].items():
+        rule, fact = rules[key], facts.attributes.get(name)
+        if name not in facts.attributes or _get_attribute(section.get(key), rule.type) == fact:
+            continue
+        new = _native(fact, rule.type)
+        # Anything can be said of a session; what we write is what the document has.
+        if (new is not None or fact is None) and not any(look(rule, new, strict=True)):
+            form.insert(section, key, new, tuple(rules))
+
+
+def _put_travel(section: Node, travel: Travel) -> None:
+    """The truth about other devices; a session's own words on that are out of date."""
+    for key, value in _told_of(travel).items():
+        if key not in section or not form.alike(section[key], value):
+            form.insert(section, key, value, tuple(TELEPORTATION.keys))
+
+
+def _told_of(travel: Travel) -> Node:
+    synced = timestamps.write(travel.last_sync, milliseconds=True) if travel.last_sync else None
+    return {
+        "enabled": travel.enabled,
+        "last_sync": synced,
+        "sync_status": travel.status or None,
+        "sync_error": travel.error or None,
+        "devices": list(travel.devices),
+        "storage_backend": travel.backend,
+        "encrypted": travel.encrypted,
+        "shared_with": list(travel.shared_with) or None,
+    }
+
+
+def _add_device(root: Node) -> None:
+    """The device that wrote last is one of those that know the session."""
+    known = mapping(root.get("teleportation"))
+    devices = known.get("devices")
+    if isinstance(devices, list) and root["device"] not in devices:
+        root["teleportation"] = {**known, "devices": [*devices, root["device"]]}
+
+
+# --- the layout --------------------------------------------------------------------------------
+
+
+def _signs(value: Node) -> int:
+    """How many things are as only this layout has them, less those that speak against it."""
+    version = text(value.get("schema_version"))
+    three = re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None
+    ours = (
+        "session-state" in text(value.get("$schema")),
+        three,
+        three and all(key in value for key in ("session_id", "goal", "status")),
+        isinstance(value.get("project"), str),
+        "created_at" in value and "updated_at" in value,
+        isinstance(value.get("device"), str),
+        form.number(value.get("progress")) is not None,
+        isinstance(value.get("teleportation"), dict),
+        "by_agent" in mapping(value.get("context_usage")),
+    )
+    theirs = (
+        re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), dict),
+        "created" in value and "created_at" not in value,
+        "updated" in value and "updated_at" not in value,
+        "percentage" in mapping(value.get("context_usage")),
+        isinstance(value.get("errors"), list),
+    )
+    return sum(ours) - sum(theirs)
+
+
+class Craft(Format):
+    id = ID
+    document = "S2"
+    says = frozenset({"pending", "done"})
+
+    def recognise(self, name: str, value: Any) -> float:
+        of = mapping(value)
+        if "workflow_type" in of or "current_phase" in of or len(of.keys() & {*form.COMMON}) < 2:
+            return 0.0
+        signs = _signs(of)
+        return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 else 0.0
+
+    def files(self, native_id: str) -> list[str]:
+        return [f"{native_id}.json"]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        made = map(_uuid, form.digests(facts, where))
+        return next(id for id in made if id not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        if re.search(UUID4, native_id):
+            return ""
+        return "a UUID of version 4 is needed: xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx"
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        name, value = self._main(tree)
+        return _get(name, mapping(value), where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        made: Tree = dict(old or {})
+        name, value = self._main(made)
+        if not isinstance(value, dict):
+            native_id = facts.native_id or self.new_id(facts, where, frozenset())
+            name = name or f"{native_id}.json"
+            value = _fresh(facts, where, native_id)
+        made[name] = value = dict(value)
+        _put_root(value, facts, where, was)
+        return made
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return whole(self, tree, before, where, lambda _: True)
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        root = mapping(self._main(tree)[1])
+        facts = self.get(tree, where)
+        version = text(root.get("schema_version"))
+        known = "schema_version" not in root or re.fullmatch(r"1\.0\.[0-9]{1,9}", version)
+        return Reading(
+            layout=ID,
+            generation="document" if version else "companion",
+            version=version,
+            complete=facts.status == "completed",
+            status=facts.status,
+            progress=facts.progress,
+            writable=bool(known),
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        name, value = self._main(tree)
+        found = list(look(RULES, value, strict=strict))
+        if isinstance(value, dict):
+            found += look_closer(value, where)
+        return [replace(finding, file=name) for finding in found]
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        name, data = self._main(bundle)
+        read = partial(_get, name, where=where)
+        return salvage_json(data, read, is_session=form.is_session, wanted=RULES.need)
+
+    def _main(self, tree: Any) -> tuple[str, Any]:
+        wanted = [name for name in tree if name != REGISTRY_FILE and "/" not in name]
+        return form.main(tree, *wanted)
+
+
+def _uuid(digits: str) -> str:
+    """A UUID of version 4 from the digits of a digest."""
+    variant = "89ab"[int(digits[16], 16) % 4]
+    parts = (digits[:8], digits[8:12], f"4{digits[13:16]}", f"{variant}{digits[17:20]}")
+    return "-".join((*parts, digits[20:32]))
+
+
+FORMAT = Craft()

@@ -1,0 +1,400 @@
+"""The document of the `craft` layout as rules: its words, its schema, and what no schema can say.
+
+`RULES` is checked by `look` and published as JSON Schema: `schema/session-state-v1.json` is what a
+reader may expect, `schema/session-state-v1.strict.json` what we write. `look_closer` finds what is
+odd between values that are each allowed; none of that is ever an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+
+from forestay.formats import timestamps
+from forestay.formats.coerce import Node, mapping, sequence, text
+from forestay.formats.fields import COUNT, LARGEST, NAMES
+from forestay.formats.port import INFO, Finding, Where
+from forestay.formats.schema import (
+    DIALECT,
+    END,
+    EXTRA_RULE,
+    MILLISECOND,
+    MOMENT,
+    Rule,
+    look_at_names,
+    look_at_order,
+    nodes,
+    schema,
+    warn,
+)
+from forestay.formats.status_words import unit_status
+
+ID = "craft"
+SCHEMA = "https://data-wise.github.io/craft/schemas/session-state-v1.json"
+STRICT_SCHEMA = "urn:forestay:session-state-v1.strict"
+VERSIONS = (("1.0.0", "2026-01-17", "Initial schema definition"),)
+"""The document's versions: number, day, what changed."""
+VERSION = VERSIONS[-1][0]
+
+MODES = ("debug", "default", "optimize", "release")
+STATUSES = ("in_progress", "paused", "completed", "error", "aborted")
+AGENT_STATUSES = ("pending", "running", "completed", "error", "timeout")
+RESULTS = ("success", "failure", "timeout", "aborted")
+CATEGORIES = ("transient", "resource", "configuration", "logical", "permanent")
+ACTIONS = ("created", "modified", "deleted")
+SYNC_STATUSES = ("success", "pending", "error")
+BACKENDS = ("claude-desktop", "local", "s3")
+
+NOBODY = "unknown"
+"""How a change names an agent that is not known."""
+
+
+def _numbered(req: str, keys: str) -> dict[str, str]:
+    return dict.fromkeys(keys.split(), req)
+
+
+def _text(req: str, **more: Any) -> Rule:
+    return Rule(type="string", req=req, **more)
+
+
+def _word(req: str, words: tuple[str, ...], **more: Any) -> Rule:
+    return _text(req, words=words, **more)
+
+
+def _list(req: str, each: Rule, **more: Any) -> Rule:
+    return Rule(type="array", req=req, each=each, **more)
+
+
+def _count(req: str, **more: Any) -> Rule:
+    return Rule(type="integer", req=req, low=0, high=LARGEST, **more)
+
+
+def _share(req: str, **more: Any) -> Rule:
+    return Rule(type="number", req=req, low=0, high=1, **more)
+
+
+def _stamp(req: str, **more: Any) -> Rule:
+    says = "a time, YYYY-MM-DDTHH:mm:ss.sssZ"
+    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
+    return _text(req, shape=MOMENT, fine=MILLISECOND, **more)
+
+
+def _filled(req: str, says: str) -> Rule:
+    return _text(req, shape=r"\S", code="empty-text", says=says)
+
+
+def _hash(req: str) -> Rule:
+    sha256 = rf"^[0-9a-f]{{64}}{END}"
+    return _text(req, null=True, fine=sha256, style="not-sha256", says="SHA-256, 64 digits")
+
+
+_GROUPS = "-".join(f"[0-9A-Za-z]{{{n}}}" for n in (8, 4, 4, 4, 12))
+UUID4 = rf"^[0-9a-f]{{8}}-[0-9a-f]{{4}}-4[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}{END}"
+_ABSOLUTE = r"^(/|\\\\|[A-Za-z]:[\\/])"
+
+_ERROR = Rule(
+    type="object",
+    req="S2-30",
+    null=True,
+    need={"message": "S2-32"},
+    want={"category": "S2-31", "retry_count": "S2-33", "last_retry_at": "S2-34"},
+    keys={
+        "category": _word("S2-31", CATEGORIES),
+        "message": _text("S2-32"),
+        "retry_count": _count("S2-33"),
+        "last_retry_at": _stamp("S2-34", null=True),
+    },
+)
+ARTIFACTS = {"files_created": "S2-36", "files_modified": "S2-37", "files_deleted": "S2-38"}
+_AGENT_KEYS = {
+    "id": _filled("S2-21", "an agent's id"),
+    "type": _filled("S2-22", "an agent's type"),
+    "status": _word("S2-23", AGENT_STATUSES),
+    "started_at": _stamp("S2-24", null=True),
+    "completed_at": _stamp("S2-25", null=True),
+    "duration_seconds": _count("S2-26", null=True),
+    "progress": _share("S2-27", null=True),
+    "result": _word("S2-28", RESULTS, null=True),
+    "blocking_on": _text("S2-29", null=True),
+    "error": _ERROR,
+    "output_summary": _text("S2-35", null=True),
+    "artifacts": Rule(
+        type="object",
+        req="S2-36",
+        want=ARTIFACTS,
+        keys={key: _list(req, _text(req)) for key, req in ARTIFACTS.items()},
+    ),
+}
+_AGENT = Rule(
+    type="object",
+    req="S2-20",
+    need={key: _AGENT_KEYS[key].req for key in ("id", "type", "status")},
+    want={key: rule.req for key, rule in list(_AGENT_KEYS.items())[3:]},
+    keys=_AGENT_KEYS,
+)
+_DECISION = Rule(
+    type="object",
+    req="S2-47",
+    bare="bare-decision",
+    need={"context": "S2-49", "chosen": "S2-51"},
+    want={"timestamp": "S2-48", "options": "S2-50", "reasoning": "S2-52"},
+    keys={
+        "timestamp": _stamp("S2-48"),
+        "context": _text("S2-49"),
+        "options": _list("S2-50", _text("S2-50")),
+        "chosen": _text("S2-51"),
+        "reasoning": _text("S2-52", null=True),
+    },
+)
+_FILE_KEYS = {
+    "path": _filled("S2-54", "a path in the project"),
+    "action": _word("S2-55", ACTIONS),
+    "agent_id": _text("S2-56"),
+    "timestamp": _stamp("S2-57"),
+    "lines_added": _count("S2-58", null=True),
+    "lines_removed": _count("S2-59", null=True),
+    "hash_before": _hash("S2-60"),
+    "hash_after": _hash("S2-61"),
+}
+_FILE = Rule(
+    type="object",
+    req="S2-53",
+    bare="bare-path",
+    need={"path": "S2-54", "action": "S2-55"},
+    want={key: rule.req for key, rule in list(_FILE_KEYS.items())[2:]},
+    keys=_FILE_KEYS,
+)
+CONTEXT = Rule(
+    type="object",
+    req="S2-62",
+    need={"estimated_tokens": "S2-63"},
+    want={"compression_count": "S2-64", "last_compression": "S2-65", "by_agent": "S2-66"},
+    keys={
+        "estimated_tokens": _count("S2-63"),
+        "compression_count": _count("S2-64"),
+        "last_compression": _stamp("S2-65", null=True),
+        "by_agent": Rule(type="object", req="S2-66", each=_count("S2-66")),
+    },
+)
+_TELEPORT_KEYS = {
+    "enabled": Rule(type="boolean", req="S2-68"),
+    "last_sync": _stamp("S2-69", null=True),
+    "sync_status": _word("S2-70", SYNC_STATUSES, null=True),
+    "sync_error": _text("S2-71", null=True),
+    "devices": _list("S2-72", _text("S2-72")),
+    "storage_backend": _word("S2-73", BACKENDS),
+    "encrypted": Rule(type="boolean", req="S2-74"),
+    "shared_with": _list("S2-75", _text("S2-75"), null=True),
+}
+TELEPORTATION = Rule(
+    type="object",
+    req="S2-67",
+    need={"enabled": "S2-68"},
+    want={key: rule.req for key, rule in list(_TELEPORT_KEYS.items())[1:]},
+    keys=_TELEPORT_KEYS,
+)
+METADATA = Rule(
+    type="object",
+    req="S2-76",
+    free=True,
+    keys={
+        "git_branch": _text("S2-77", null=True),
+        "git_commit": _text("S2-78", null=True),
+        "craft_version": _text("S2-79"),
+        "tags": _list("S2-80", _text("S2-80")),
+        "notes": _text("S2-81", null=True),
+    },
+)
+RULES = Rule(
+    type="object",
+    req="S2-7",
+    need={
+        **_numbered("S2-86", "schema_version"),
+        **_numbered("S2-87", "session_id"),
+        **_numbered("S2-88", "created_at updated_at"),
+        **_numbered("S2-89", "device project goal"),
+        **_numbered("S2-90", "mode status progress"),
+        **_numbered("S2-91", "agents completed_work pending_tasks"),
+        **_numbered("S2-92", "files_modified context_usage"),
+        **_numbered("S2-93", "teleportation"),
+    },
+    want={"$schema": "S2-6", "decisions_made": "S2-47"},
+    keys={
+        "$schema": _text(
+            "S2-6",
+            fine=rf"^{SCHEMA.replace('.', '[.]')}{END}",
+            style="other-schema",
+            says="the address of the schema",
+        ),
+        "schema_version": _text(
+            "S2-10",
+            shape=rf"^1\.(0|[1-9][0-9]{{0,8}})\.(0|[1-9][0-9]{{0,8}}){END}",
+            code="unknown-version",
+            fine=rf"^1\.0\.0{END}",
+            style="newer-version",
+            says="version 1.0.0 of the schema",
+        ),
+        "session_id": _text(
+            "S2-9",
+            shape=f"^{_GROUPS}{END}",
+            code="bad-session-id",
+            fine=UUID4,
+            style="not-uuid",
+            says="a UUID of version 4",
+        ),
+        "created_at": _stamp("S2-12"),
+        "updated_at": _stamp("S2-13"),
+        "device": _filled("S2-14", "the name of a device"),
+        "project": _text(
+            "S2-15",
+            shape=r"\S",
+            code="empty-text",
+            fine=_ABSOLUTE,
+            style="relative-project",
+            says="the absolute path of the project",
+        ),
+        "goal": _filled("S2-16", "what is to be done"),
+        "mode": _word("S2-17", MODES),
+        "status": _word("S2-18", STATUSES),
+        "progress": _share("S2-19"),
+        "agents": _list("S2-20", _AGENT),
+        "completed_work": _list("S2-45", _text("S2-45")),
+        "pending_tasks": _list("S2-46", _text("S2-46")),
+        "decisions_made": _list("S2-47", _DECISION),
+        "files_modified": _list("S2-53", _FILE),
+        "context_usage": CONTEXT,
+        "teleportation": TELEPORTATION,
+        "metadata": METADATA,
+        **EXTRA_RULE,
+    },
+)
+ROOT = tuple(RULES.keys)
+AGENT_ORDER, FILE_ORDER = tuple(_AGENT_KEYS), tuple(_FILE_KEYS)
+DECISION_ORDER, ERROR_ORDER = tuple(_DECISION.keys), tuple(_ERROR.keys)
+
+
+def published(*, strict: bool = False) -> dict[str, Any]:
+    """The JSON Schema 2020-12 of the document, or of what we write."""
+    history = "; ".join(" ".join(version) for version in VERSIONS)
+    return {
+        "$schema": DIALECT,
+        "$id": STRICT_SCHEMA if strict else SCHEMA,
+        "title": f"Session state, version {VERSION}{', as written by Forestay' if strict else ''}",
+        "$comment": f"Versions: {history}",
+        **schema(RULES, strict=strict),
+    }
+
+
+# --- what values mean together ------------------------------------------------------------------
+
+RESULT_OF = {"done": "success", "failed": "failure", "timed_out": "timeout", "skipped": "aborted"}
+
+
+def by_agent(root: Node) -> dict[str, int]:
+    found = mapping(mapping(root.get("context_usage")).get("by_agent"))
+    read = {agent: COUNT.read(tokens, Where()) for agent, tokens in found.items()}
+    return {agent: tokens for agent, tokens in read.items() if agent and tokens is not None}
+
+
+def times(of: Node, where: Where) -> tuple[int | None, int | None]:
+    read = partial(timestamps.read, naive=where.naive)
+    return read(of.get("started_at")), read(of.get("completed_at"))
+
+
+def duration(times: tuple[int | None, int | None]) -> int | None:
+    start, end = times
+    return None if start is None or end is None else max(0, round((end - start) / 1000))
+
+
+# --- checking ----------------------------------------------------------------------------------
+
+
+def look_closer(root: Node, where: Where) -> Iterator[Finding]:
+    """What no schema can say; never an error, since every reader copes with it."""
+    yield from look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
+    for at, agent in nodes(root, "agents"):
+        yield from _look_at_agent(agent, at, where)
+    yield from _look_at_ids(root)
+    for at, choice in nodes(root, "decisions_made"):
+        offered = NAMES.read(choice.get("options"), where)
+        if text(choice.get("chosen")) and offered and choice["chosen"] not in offered:
+            says = f"{at}.chosen is none of the options"
+            yield warn("chosen-not-offered", says, f"{at}.chosen", "S2-51")
+    for at, change in nodes(root, "files_modified"):
+        yield from _look_at_change(change, at)
+    yield from _look_at_tokens(root)
+    yield from _look_at_rest(root)
+
+
+def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
+    yield from look_at_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
+    lasted, said = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
+    if lasted is not None and said is not None and abs(lasted - said) > 1:
+        says = f"{at}.duration_seconds is {said}, but completed − started is {lasted}"
+        yield warn("wrong-duration", says, f"{at}.duration_seconds", "S2-44")
+    if unit_status(ID, text(agent.get("status"))) == "running":
+        ends = ("completed_at", "duration_seconds", "result", "output_summary")
+        for key in ends:
+            if agent.get(key) is not None:
+                says = f"{at} is running, but has {key} already"
+                yield warn("running-has-end", says, f"{at}.{key}", "S2-83")
+    expected = RESULT_OF.get(unit_status(ID, text(agent.get("status"))) or "")
+    if expected and agent.get("result") not in (expected, None, "aborted"):
+        says = f"{at}.result does not fit the status {agent['status']}"
+        yield warn("result-differs", says, f"{at}.result", "S2-28")
+
+
+def _look_at_ids(root: Node) -> Iterator[Finding]:
+    agents = nodes(root, "agents")
+    yield from look_at_names(agents, "S2-21")
+    known = {*(text(agent.get("id")) for _, agent in agents), "", NOBODY}
+    for at, id in _named_agents(root):
+        if id not in known:
+            yield warn("unknown-agent", f"{at} names {id[:60]!r}, which is no agent", at, "S2-21")
+
+
+def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
+    for at, agent in nodes(root, "agents"):
+        yield f"{at}.blocking_on", text(agent.get("blocking_on"))
+    for at, change in nodes(root, "files_modified"):
+        yield f"{at}.agent_id", text(change.get("agent_id"))
+    for id in mapping(mapping(root.get("context_usage")).get("by_agent")):
+        yield f"context_usage.by_agent.{id}", id
+
+
+def _look_at_change(change: Node, at: str) -> Iterator[Finding]:
+    if re.match(_ABSOLUTE, text(change.get("path"))):
+        says = f"{at}.path is not relative to the project"
+        yield warn("absolute-path", says, f"{at}.path", "S2-54")
+    if change.get("action") == "created" and isinstance(change.get("hash_before"), str):
+        says = f"{at} was created, but has a hash from before"
+        yield warn("hash-before-creation", says, f"{at}.hash_before", "S2-60")
+
+
+def _look_at_tokens(root: Node) -> Iterator[Finding]:
+    total = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), Where())
+    spent = sum(by_agent(root).values())
+    if spent and total is not None and spent != total:
+        says = f"the agents' tokens add up to {spent}, not to {total}"
+        yield warn("tokens-differ", says, "context_usage.by_agent", "S2-66", INFO)
+
+
+def _look_at_rest(root: Node) -> Iterator[Finding]:
+    shared = sequence(mapping(root.get("teleportation")).get("shared_with"))
+    for place, each in enumerate(shared):
+        if isinstance(each, str) and not re.fullmatch(r"[^@\s]+@[^@\s]+", each):
+            at = f"teleportation.shared_with[{place}]"
+            yield warn("not-an-address", f"{at} is no e-mail address", at, "S2-75")
+    metadata = mapping(root.get("metadata"))
+    for key, (shape, code, req) in _METADATA_SHAPES.items():
+        if isinstance(metadata.get(key), str) and not re.fullmatch(shape, metadata[key]):
+            at = f"metadata.{key}"
+            yield warn(code, f"{at} is not what it should be: {metadata[key][:60]!r}", at, req)
+
+
+_METADATA_SHAPES = {
+    "git_commit": (r"[0-9a-f]{40}|[0-9a-f]{64}", "not-a-commit", "S2-78"),
+    "craft_version": (r"[0-9]+\.[0-9]+\.[0-9]+([-+].*)?", "not-a-version", "S2-79"),
+}

@@ -1,0 +1,722 @@
+"""Plain values compared: which elements of two lists are one, what differs, what two changes make.
+
+A *delta* is a sparse patch that remembers, for each place it touches, what stood there: applied to
+a value in which someone changed that place since, it leaves the place alone. Its form, JSON-able:
+
+    {}                          nothing differs
+    {"was": b, "now": t}        a replaced value; `sum`, a digest, stands for a `was` that is long;
+                                without `now` the place was removed
+    {"add": {…}, "in": {key: delta}, "order": [keys]}      a map
+    {"by": key, "n": length, "at": [[index, mark, delta]], "new": [[after, mark, value]],
+     "order": [[index, mark]]}                             a list
+
+Many programs sort the keys of what they write, deltas too. So a value whose keys are not sorted
+has a delta that brings them into order: in `in` beside `add`, behind a value in `new`, or `then`.
+
+An element of a list is found again by its *mark*: a digest of the value under the key `by` (or of
+the whole element), and failing that by its place between elements that were found.
+
+All functions are pure, never change their arguments, and treat `1`, `1.0` and `True` as different;
+only where a delta was made from one of the first two, the other is what it was made from.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+from bisect import bisect_left, bisect_right
+from collections import defaultdict, deque
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from difflib import SequenceMatcher
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import msgspec
+
+from forestay.base.hashing import digest_of
+
+Path = tuple[str | int, ...]
+_Any = TypeVar("_Any")
+Delta = dict[str, Any]
+
+STRONG = (
+    "id",
+    "task_id",
+    "phase_id",
+    "feature_id",
+    "session_id",
+    "section_index",
+    "phase_number",
+    "agent",
+)
+WEAK = ("title", "task", "what", "decision", "path", "name")
+"""Keys that tell elements of a list apart; a weak one may be changed without being another."""
+
+_ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_LETTERS = str.maketrans("0123456789", "ghijklmnop")
+_SHORT = 48
+_SMALL_GAP = 4096
+_RIVALS = 16
+
+
+def text_of(value: Any) -> str:
+    """A text that is equal exactly for values that are the same."""
+    return _ENCODER.encode(value)
+
+
+def spelled(value: Any) -> bytes:
+    """JSON that is equal only for values that are the same, and often for those; quickly."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError):  # odd keys and numbers
+        return text_of(value).encode()
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are alike in every type; the order of keys does not matter."""
+    return one is other or (bool(one == other) and _is_spelled_alike(one, other))
+
+
+def _is_spelled_alike(one: Any, other: Any) -> bool:
+    """Whether values that are equal are of the same types too."""
+    # Most have their keys in one order, and need not have them sorted.
+    return spelled(one) == spelled(other) or text_of(one) == text_of(other)
+
+
+def identical(one: Any, other: Any) -> bool:
+    """Whether two values are alike even in the order of their keys."""
+    return one is other or (bool(one == other) and json.dumps(one) == json.dumps(other))
+
+
+def shared(old: Any, new: Any) -> Any:
+    """The new value, in which whatever is as it was is the very part of the old one."""
+    if old is new:
+        return old
+    if isinstance(old, dict) and isinstance(new, dict):
+        made = {
+            key: each if old.get(key) is each else shared(old.get(key), each)
+            for key, each in new.items()
+        }
+        # The values first: they tell at once in most cases, and keys may have changed places.
+        is_same = len(old) == len(new) and all(map(operator.is_, old.values(), made.values()))
+        return old if is_same and list(old) == list(made) else made
+    if isinstance(old, list) and isinstance(new, list):
+        if len(old) < len(new) and all(map(operator.is_, old, new)):
+            return new  # one that only grew, as most do
+        start = [
+            one if one is other else shared(one, other)
+            for one, other in zip(old, new, strict=False)
+        ]
+        is_same = len(old) == len(new) and all(map(operator.is_, old, start))
+        return old if is_same else start + new[len(old) :]
+    return old if type(old) is type(new) and old == new else new
+
+
+def digest(value: Any, length: int = 12) -> str:
+    """What a value is known by, in letters alone: by `1234e567` one program means a number, and
+    another writes that for a text."""
+    return digest_of(text_of(value).encode())[:length].translate(_LETTERS)
+
+
+def identity(*lists: Sequence[Any]) -> str:
+    """The first key that tells the maps in each of the lists apart, or an empty string."""
+    maps = [[each for each in elements if isinstance(each, dict)] for elements in lists]
+    for key in STRONG + WEAK if all(maps) else ():
+        if all(_tells_apart(key, each) for each in maps):
+            return key
+    return ""
+
+
+def _tells_apart(key: str, maps: Sequence[dict[str, Any]]) -> bool:
+    seen: set[Hashable] = set()
+    for each in maps:
+        value = each.get(key)
+        if not isinstance(value, (str, int)) or value in ("", None) or value in seen:
+            return False
+        seen.add(value)
+    return True
+
+
+Key = Callable[[Any], Hashable]
+"""What an element is known by; None when it is not known that way."""
+Pass = tuple[Key, Key]
+"""What the elements of two lists are known by."""
+
+
+def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict[int, int]:
+    """Place in `old` → place in `new`, by the keys of each pass in turn, equals in their order."""
+    found: dict[int, int] = {}
+    for of_old, of_new in passes:
+        taken, free = set(found.values()), defaultdict[Hashable, deque[int]](deque)
+        if len(taken) == len(new):
+            break
+        for at, element in enumerate(old):
+            if at not in found and element is not None:
+                free[of_old(element)].append(at)
+        for at, element in enumerate(new):
+            key = None if at in taken else of_new(element)
+            if key is not None and free[key]:
+                found[free[key].popleft()] = at
+    return found
+
+
+def both(*keys: Key) -> list[Pass]:
+    """Passes for which an element of either list is known by the same."""
+    return [(key, key) for key in keys]
+
+
+def by_halves(
+    groups: list[list[_Any]], holds: Callable[[list[_Any]], bool], tries: int = 0
+) -> list[_Any]:
+    """The elements of which something holds: whole groups are tried first, then their halves.
+
+    What is left after so many `tries` (0: as many as it takes) counts as well.
+    """
+    found: list[_Any] = []
+    todo, count = list(filter(None, groups)), 0
+    while todo:
+        some = todo.pop()
+        count += 1
+        if (tries and count > tries) or holds(some):
+            found += some
+        elif len(some) > 1:
+            half = len(some) // 2
+            todo += [some[half:], some[:half]]
+    return found
+
+
+def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
+    """Which element of the old list each of the new is, as (old, new) in the order of the new.
+
+    Maps are known by their identity (then pairs may cross), everything else by equality; what is
+    left over between two neighbours is paired by position when it looks like an edit.
+    """
+    key = identity(old, new)
+    here, there = [_name(each, key) for each in old], [_name(each, key) for each in new]
+    if key:
+        pairs = _by_name(here, there)
+    else:
+        pairs = _in_order(here, there)
+        pairs += _namesakes(old, new, pairs)
+    return sorted(pairs + _edits(old, new, pairs, key), key=lambda places: places[1])
+
+
+def _name(element: Any, key: str) -> Hashable:
+    if key and isinstance(element, dict):
+        return (key, element[key])
+    return text_of(element)
+
+
+def _by_name(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
+    return [*pair(old, new, both(lambda name: name)).items()]
+
+
+def _namesakes(
+    old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Among maps that only share a name: each with the one of that name that is most like it."""
+    here, there = _others(old, [i for i, _ in pairs]), _others(new, [j for _, j in pairs])
+    key = _common_key([*(old[i] for i in here), *(new[j] for j in there)])
+    groups: dict[Hashable, list[int]] = {}
+    for place in here if key else ():
+        groups.setdefault(old[place][key], []).append(place)
+    found = []
+    for place in there if key else ():
+        rivals = groups.get(new[place][key], [])[:_RIVALS]
+        if rivals:
+            best = max(rivals, key=lambda i: _likeness(old[i], new[place]))
+            groups[new[place][key]].remove(best)
+            found.append((best, place))
+    return found
+
+
+def _others(elements: Sequence[Any], known: list[int]) -> list[int]:
+    seen = set(known)
+    return [i for i, each in enumerate(elements) if i not in seen and isinstance(each, dict)]
+
+
+def _common_key(elements: list[Any]) -> str:
+    """The first key under which all of some maps have a name, though not each its own."""
+    for key in STRONG + WEAK:
+        if elements and all(isinstance(each.get(key), (str, int)) for each in elements):
+            return key
+    return ""
+
+
+def _likeness(one: dict[str, Any], other: dict[str, Any]) -> int:
+    return sum(1 if same(one[key], other[key]) else -1 for key in one if key in other)
+
+
+def _in_order(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
+    """A long common subsequence: ends first, then what is unique, then what is left if little."""
+    pairs: list[tuple[int, int]] = []
+    todo = [(0, len(old), 0, len(new))]
+    while todo:
+        a, b, c, d = todo.pop()
+        while a < b and c < d and old[a] == new[c]:
+            pairs.append((a, c))
+            a, c = a + 1, c + 1
+        while a < b and c < d and old[b - 1] == new[d - 1]:
+            b, d = b - 1, d - 1
+            pairs.append((b, d))
+        if a < b and c < d:
+            anchors = _anchors(old, new, (a, b, c, d))
+            pairs += anchors
+            if anchors:
+                fences = [(a - 1, c - 1), *anchors, (b, d)]
+                todo += [(i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(fences)]
+    return pairs
+
+
+def _anchors(
+    old: list[Hashable], new: list[Hashable], span: tuple[int, int, int, int]
+) -> list[tuple[int, int]]:
+    a, b, c, d = span
+    once, twice = _unique(old, a, b), _unique(new, c, d)
+    common = [(once[name], twice[name]) for name in once if name in twice]
+    if common:
+        return rising(common)
+    if (b - a) * (d - c) > _SMALL_GAP:
+        return []
+    blocks = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False).get_matching_blocks()
+    return [(a + m.a + i, c + m.b + i) for m in blocks for i in range(m.size)]
+
+
+def _unique(names: list[Hashable], start: int, stop: int) -> dict[Hashable, int]:
+    seen: dict[Hashable, int] = {}
+    for index in range(start, stop):
+        seen[names[index]] = -1 if names[index] in seen else index
+    return {name: index for name, index in seen.items() if index >= 0}
+
+
+def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The longest part of the pairs that rises on both sides."""
+    tails: list[int] = []
+    ends: list[int] = []
+    before: list[int] = []
+    for at, (_, new) in enumerate(pairs):
+        length = bisect_left(tails, new)
+        before.append(ends[length - 1] if length else -1)
+        tails[length : length + 1] = [new]
+        ends[length : length + 1] = [at]
+    chosen, at = [], ends[-1] if ends else -1
+    while at >= 0:
+        chosen.append(pairs[at])
+        at = before[at]
+    return chosen[::-1]
+
+
+def _edits(
+    old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]], key: str
+) -> list[tuple[int, int]]:
+    fences = sorted([(-1, -1), *pairs, (len(old), len(new))], key=lambda places: places[1])
+    if any(one[0] >= two[0] for one, two in pairwise(fences)):
+        return []
+    found: list[tuple[int, int]] = []
+    for (i, j), (k, m) in pairwise(fences):
+        if k - i == m - j:
+            found += zip(range(i + 1, k), range(j + 1, m), strict=True)
+        else:
+            found += _alike(old, new, (i + 1, k, j + 1, m))
+    return [(i, j) for i, j in found if is_edit(old[i], new[j], key)]
+
+
+def _alike(
+    old: Sequence[Any], new: Sequence[Any], span: tuple[int, int, int, int]
+) -> list[tuple[int, int]]:
+    """Pairs within a gap of unequal sides: each in turn with the next that shares a field."""
+    a, b, c, d = span
+    found = []
+    for index in range(a, b):
+        if c < d and _shares(old[index], new[c]):
+            found.append((index, c))
+            c += 1
+    return found
+
+
+def _shares(one: Any, other: Any) -> bool:
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return False
+    alike = sum(1 for key in one if key in other and same(one[key], other[key]))
+    return alike * 2 >= max(len(one), len(other)) > 0
+
+
+def is_edit(one: Any, other: Any, key: str) -> bool:
+    """Whether an element may be a changed form of another rather than another one."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return _shares(one, other) if key in STRONG else bool(one.keys() & other.keys())
+    if isinstance(one, (dict, list)) or isinstance(other, (dict, list)):
+        return type(one) is type(other)
+    return True
+
+
+# Deltas
+
+
+def delta(base: Any, target: Any, *, ordered: bool = True) -> Delta:
+    """The sparse patch from one value to another; empty when they are identical.
+
+    Unless `ordered`, the order of keys is left out of account.
+    """
+    if identical(base, target) or (not ordered and same(base, target)):
+        return {}
+    if isinstance(base, dict) and isinstance(target, dict):
+        return _map_delta(base, target, ordered)
+    if isinstance(base, list) and isinstance(target, list):
+        return list_delta(base, target, align(base, target), ordered=ordered)
+    order = _order_in(target) if ordered else {}
+    return {**_was(base), "now": target} | ({"then": order} if order else {})
+
+
+def _order_in(value: Any) -> Delta:
+    """From a value with its keys sorted to the same with them as they are."""
+    return delta(_sorted(value), value)
+
+
+def _sorted(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _sorted(value[key]) for key in sorted(value)}
+    return [_sorted(each) for each in value] if isinstance(value, list) else value
+
+
+def _was(value: Any) -> Delta:
+    """What stood at a place, or its digest when it is long."""
+    if isinstance(value, (dict, list)) or len(text_of(value)) > _SHORT:
+        return {"sum": digest(value)}
+    return {"was": value}
+
+
+def _map_delta(base: dict[str, Any], target: dict[str, Any], ordered: bool) -> Delta:
+    add = {key: target[key] for key in target if key not in base}
+    inner = {key: delta(base[key], target[key], ordered=ordered) for key in base if key in target}
+    inner |= {key: _was(base[key]) for key in base if key not in target}
+    inner |= {key: _order_in(value) for key, value in add.items() if ordered}
+    made: Delta = {}
+    if add:
+        made["add"] = add
+    if changed := {key: value for key, value in inner.items() if value}:
+        made["in"] = changed
+    if ordered and [*(key for key in base if key in target), *sorted(add)] != list(target):
+        made["order"] = list(target)
+    return made
+
+
+def list_delta(
+    base: list[Any],
+    target: list[Any],
+    pairs: list[tuple[int, int]],
+    *,
+    ordered: bool = True,
+    by: str = "",
+) -> Delta:
+    """The patch from one list to another whose elements were paired already; `by` is what they are
+    to be found by again, if nothing tells them apart."""
+    if identical(base, target) or (not ordered and same(base, target)):
+        return {}
+    by = identity(base) or by
+    kept = {new: old for old, new in pairs}
+    stay = {old for old, _ in pairs}
+    changes = {old: delta(base[old], target[new], ordered=ordered) for old, new in pairs}
+    changes |= {old: _was(base[old]) for old in range(len(base)) if old not in stay}
+    order = [[old, _mark(base[old], by)] for old, _ in pairs]
+    made: Delta = {"by": by} if by else {}
+    made["n"] = len(base)
+    at = [[i, _mark(base[i], by), change] for i, change in sorted(changes.items()) if change]
+    new = _new_elements(base, target, kept, by, ordered)
+    parts = {"at": at, "new": new, "order": order if order != sorted(order) else []}
+    return made | {name: part for name, part in parts.items() if part}
+
+
+def _new_elements(
+    base: list[Any], target: list[Any], kept: dict[int, int], by: str, ordered: bool
+) -> list[Any]:
+    made, after = [], -1
+    for place, element in enumerate(target):
+        if place in kept:
+            after = kept[place]
+        else:
+            made.append([after, _mark(base[after], by) if after >= 0 else "", element])
+    known = {text_of(each) for each in base if not isinstance(each, (dict, list))}
+    for entry in made:
+        if not isinstance(entry[2], (dict, list)) and text_of(entry[2]) in known:
+            entry.append(True)  # it is meant to be there once more, or elsewhere
+        elif ordered and (order := _order_in(entry[2])):
+            entry.append(order)
+    return made
+
+
+def marks(elements: list[Any], by: str = "") -> list[str]:
+    """The marks by which a delta finds the elements of a list again."""
+    by = identity(elements) or by
+    return [_mark(element, by) for element in elements]
+
+
+def _mark(element: Any, by: str) -> str:
+    if by and isinstance(element, dict) and by in element:
+        return digest(element[by], 8)
+    return digest(element, 8)
+
+
+def patch(change: Any, current: Any) -> Any:
+    """The current value with the delta applied wherever it still is what the delta was made from.
+
+    A delta that is malformed (it travelled through other people's files) changes nothing.
+    """
+    try:
+        return _patch(change, current)
+    except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError):
+        return current
+
+
+def _patch(change: Delta, current: Any) -> Any:
+    if "was" in change or "sum" in change:
+        is_taken = "now" in change and _still(change, current)
+        return _patch(change.get("then", {}), change["now"]) if is_taken else current
+    if isinstance(current, dict) and ("add" in change or "in" in change or "order" in change):
+        return _patch_map(change, current)
+    if isinstance(current, list) and "n" in change:
+        return _patch_list(change, current)
+    return current
+
+
+def _still(change: Delta, current: Any) -> bool:
+    if "sum" in change:
+        return bool(digest(current) == change["sum"])
+    was = change["was"]
+    # Many programs write 1 for 1.0, wherever it stands.
+    is_number = {type(current), type(was)} == {int, float}
+    return bool(current == was) if is_number else same(current, was)
+
+
+def is_removal(change: Delta) -> bool:
+    """Whether a delta takes its place away."""
+    return "now" not in change and ("was" in change or "sum" in change)
+
+
+def _patch_map(change: Delta, current: dict[str, Any]) -> dict[str, Any]:
+    made = dict(current)
+    for key, value in change.get("add", {}).items():
+        made.setdefault(key, value)
+    for key, inner in change.get("in", {}).items():
+        if key in made and is_removal(inner):
+            if _still(inner, made[key]):
+                del made[key]
+        elif key in made:
+            made[key] = _patch(inner, made[key])
+    return _ordered(made, change["order"]) if "order" in change else made
+
+
+def _ordered(made: dict[str, Any], order: list[str]) -> dict[str, Any]:
+    """The keys in the given order; those it does not name stay behind the one they followed."""
+    known = set(order)
+    followers: dict[str | None, list[str]] = {None: []}
+    before = None
+    for key in made:
+        if key in known:
+            before = key
+        else:
+            followers.setdefault(before, []).append(key)
+    keys = followers[None]
+    for key in dict.fromkeys(order):  # one that is named twice does not bring its followers twice
+        keys += ([key] if key in made else []) + followers.get(key, [])
+    return {key: made[key] for key in [*keys, *made]}
+
+
+def _patch_list(change: Delta, current: list[Any]) -> list[Any]:
+    at, new, order = (change.get(name, []) for name in ("at", "new", "order"))
+    wanted = {i: mark for i, mark, *_ in [*at, *new, *order] if i >= 0}
+    found = _find(wanted, current, change.get("by", ""), change["n"])
+    slots: list[list[Any]] = [[element] for element in current]
+    for index, _, inner in at:
+        if index in found:
+            _change_slot(slots[found[index]], inner)
+    known = _said_once(current) if new else set()
+    missing = [each for each in new if len(each) > 3 or not _is_there(each[2], known)]
+    head = _insert(slots, missing, found)
+    if order:
+        slots = _reorder(slots, [found[i] for i, *_ in order if i in found])
+    return head + [element for slot in slots for element in slot]
+
+
+def _said_once(elements: list[Any]) -> set[str]:
+    """The elements as text; none where one is there twice, as it may then be wanted once more."""
+    texts = set(map(text_of, elements))
+    return texts if len(texts) == len(elements) else set()
+
+
+def _is_there(value: Any, known: set[str]) -> bool:
+    """Whether a word or number that is to be added was added by someone else meanwhile."""
+    return not isinstance(value, (dict, list)) and text_of(value) in known
+
+
+def _change_slot(slot: list[Any], inner: Delta) -> None:
+    if not is_removal(inner):
+        slot[0] = _patch(inner, slot[0])
+    elif _still(inner, slot[0]):
+        slot.clear()
+
+
+def _insert(slots: list[list[Any]], new: list[Any], found: dict[int, int]) -> list[Any]:
+    """Puts new elements behind the one they followed; what was first stays first."""
+    head: list[Any] = []
+    known = sorted(found)
+    for after, _, value, *order in new:
+        value = _patch(order[0], value) if order and order[0] is not True else value
+        rank = bisect_right(known, after)
+        near = known[rank - 1] if rank else 0
+        place = found.get(near, 0) + after - near
+        if after < 0 or not slots:
+            head.append(value)
+        else:
+            slots[max(0, min(place, len(slots) - 1))].append(value)
+    return head
+
+
+def _reorder(slots: list[list[Any]], wanted: list[int]) -> list[list[Any]]:
+    """The slots that were found, in the order wanted, among the others."""
+    moved = dict(zip(sorted(wanted), wanted, strict=True))
+    return [slots[moved.get(index, index)] for index in range(len(slots))]
+
+
+def found(change: Delta, current: list[Any]) -> dict[int, int]:
+    """Where the elements that a delta lists in order stand now: place in the base → place."""
+    marks = {index: mark for index, mark, *_ in change["order"]}
+    return _find(marks, current, change.get("by", ""), change["n"])
+
+
+def _find(marks: dict[int, str], current: list[Any], by: str, length: int) -> dict[int, int]:
+    """Where the marked elements of the base stand now: by mark, else between found neighbours."""
+    places: dict[str, list[int]] = {}
+    for index, element in enumerate(current):
+        places.setdefault(_mark(element, by), []).append(index)
+    found: dict[int, int] = {}
+    for index in sorted(marks):
+        if spots := places.get(marks[index]):
+            rank = bisect_left(spots, index)
+            near = [k for k in (rank - 1, rank) if 0 <= k < len(spots)]
+            found[index] = spots.pop(min(near, key=lambda k: abs(spots[k] - index)))
+    return found | _between(marks, found, length, len(current))
+
+
+def _between(marks: dict[int, str], found: dict[int, int], length: int, now: int) -> dict[int, int]:
+    taken, made = set(found.values()), {}
+    fences = sorted([(-1, -1), *found.items(), (length, now)])
+    # Only what is looked for is counted: how long the list was is what a file of others says.
+    for index in sorted(marks.keys() - found.keys()):
+        rank = bisect_left(fences, (index,))
+        if 0 < rank < len(fences) and fences[rank][0] != index:
+            (i, a), (j, b) = fences[rank - 1], fences[rank]
+            # Where some came or went, what stands there now may be another.
+            spot = a + index - i if j - i == b - a else -1
+            if spot >= 0 and spot not in taken:
+                made[index] = spot
+    return made
+
+
+# Merging
+
+
+class _Missing:
+    """Marks a place that is not there."""
+
+
+_MISSING = _Missing()
+
+
+def merge(base: Any, ours: Any, theirs: Any) -> tuple[Any, list[Path]]:
+    """Both changes to a base in one value, ours where they contradict; and where they do."""
+    conflicts: list[Path] = []
+    value = _merge(base, ours, theirs, (), conflicts)
+    return value, conflicts
+
+
+def _alike_or_missing(one: Any, other: Any) -> bool:
+    if one is _MISSING or other is _MISSING:
+        return one is other
+    return same(one, other)
+
+
+def _merge(base: Any, ours: Any, theirs: Any, path: Path, conflicts: list[Path]) -> Any:
+    if _alike_or_missing(ours, theirs) or _alike_or_missing(base, theirs):
+        return ours
+    if _alike_or_missing(base, ours):
+        return theirs
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        return _merge_maps(base if isinstance(base, dict) else {}, ours, theirs, path, conflicts)
+    if isinstance(ours, list) and isinstance(theirs, list):
+        return _merge_lists(base if isinstance(base, list) else [], ours, theirs, path, conflicts)
+    conflicts.append(path)
+    return theirs if ours is _MISSING else ours
+
+
+def _merge_maps(
+    base: dict[str, Any],
+    ours: dict[str, Any],
+    theirs: dict[str, Any],
+    path: Path,
+    conflicts: list[Path],
+) -> dict[str, Any]:
+    made = {}
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        old, mine, other = (side.get(key, _MISSING) for side in (base, ours, theirs))
+        value = _merge(old, mine, other, (*path, key), conflicts)
+        if value is not _MISSING:
+            made[key] = value
+    return made
+
+
+def _merge_lists(
+    base: list[Any], ours: list[Any], theirs: list[Any], path: Path, conflicts: list[Path]
+) -> list[Any]:
+    """Our list, with their version of each element, and their new ones behind their neighbours."""
+    to_ours, to_theirs = (dict(align(base, side)) for side in (ours, theirs))
+    to_ours, to_theirs = (
+        _less_taken(base, ours, to_ours, theirs, to_theirs),
+        _less_taken(base, theirs, to_theirs, ours, to_ours),
+    )
+    of_theirs = {new: old for old, new in to_theirs.items()}
+    partner = _partners(ours, theirs, to_ours, of_theirs)
+    origin = {new: old for old, new in to_ours.items()}
+    back = {mine: other for other, mine in partner.items()}
+    slots: list[list[Any]] = []
+    for place, element in enumerate(ours):
+        old = base[origin[place]] if place in origin else _MISSING
+        other = theirs[back[place]] if place in back else _MISSING
+        value = _merge(old, element, other, (*path, place), conflicts)
+        slots.append([] if value is _MISSING else [value])
+    head: list[Any] = []
+    last = head
+    for place, element in enumerate(theirs):
+        if place in partner:
+            last = slots[partner[place]]
+            continue
+        old = base[of_theirs[place]] if place in of_theirs else _MISSING
+        value = _merge(old, _MISSING, element, (*path, len(ours)), conflicts)
+        last += [] if value is _MISSING else [value]
+    return head + [element for slot in slots for element in slot]
+
+
+def _less_taken(
+    base: list[Any], side: list[Any], known: dict[int, int], other: list[Any], there: dict[int, int]
+) -> dict[int, int]:
+    """Which element of a side each of the base is; none that the other side has added just so: it
+    is no edit then, and what was in its place is taken out."""
+    added = {text_of(other[i]) for i in set(range(len(other))).difference(there.values())}
+    return {
+        old: new
+        for old, new in known.items()
+        if same(base[old], side[new]) or text_of(side[new]) not in added
+    }
+
+
+def _partners(
+    ours: list[Any], theirs: list[Any], to_ours: dict[int, int], of_theirs: dict[int, int]
+) -> dict[int, int]:
+    """Which of our elements each of theirs is: through the base, or added alike on both sides."""
+    partner = {place: to_ours[old] for place, old in of_theirs.items() if old in to_ours}
+    mine = [i for i in range(len(ours)) if i not in set(to_ours.values())]
+    other = [i for i in range(len(theirs)) if i not in of_theirs]
+    key = identity(ours, theirs)
+    here, there = [_name(ours[i], key) for i in mine], [_name(theirs[i], key) for i in other]
+    partner |= {other[b]: mine[a] for a, b in _by_name(here, there)}
+    return partner

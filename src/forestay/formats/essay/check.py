@@ -1,0 +1,206 @@
+"""Check an essay's session file: the table `RULES` first, then the document's rules on loading.
+
+Those want that completed stages and sections have their files, that positions are in range, and
+that no stage is completed over one that was not started. Whether files exist is checked only
+where the names in the session's folder are known, and only for paths that lie in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from forestay.formats.coerce import mapping, sequence
+from forestay.formats.essay import stage_files
+from forestay.formats.essay.fields import (
+    FIELDS,
+    RULES,
+    SECTIONED,
+    STAGES,
+    TEMPORARY,
+    folders,
+    inside,
+    is_count,
+    read_session_status,
+    read_unit_status,
+    read_value,
+    sections,
+    state_name,
+    state_of,
+    value_at,
+)
+from forestay.formats.port import ERROR, INFO, Finding, Tree, Where
+from forestay.formats.schema import look, look_at_order, warn
+
+
+def find_faults(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+    name, doc = state_name(tree), state_of(tree)
+    if not doc:
+        return [Finding("no-state", ERROR, "the file holds no session state", name, "", "S3-1")]
+    found = [
+        replace(finding, severity=INFO) if finding.code == "not-set" else finding
+        for finding in look(RULES, doc, strict=strict)
+        if strict or finding.code != "stamp-style"
+    ]
+    found += [finding for look in _LOOKS for finding in look(doc, where)]
+    return [replace(finding, file=name) for finding in found]
+
+
+def _error(code: str, message: str, at: str, req: str) -> Finding:
+    return warn(code, message, at, req, ERROR)
+
+
+# -- values against each other -------------------------------------------------------------------
+
+
+def _look_at_stage(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    number, name = doc.get("current_stage"), doc.get("current_stage_name")
+    names = [stage.name for stage in STAGES.values()]
+    if is_count(number) and number in STAGES and name in names and STAGES[number].name != name:
+        says = f"stage {number} is called `{STAGES[number].name}`, not `{name}`"
+        yield _error("stage-name-differs", says, "current_stage_name", "S3-11")
+
+
+def _look_at_numbers(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    for stage, req in ((3, "S3-27"), (4, "S3-41")):
+        first = sections(doc, stage)
+        path = f"stages.stage_{stage}.sections"
+        for place, entry in enumerate(sequence(value_at(doc, path))):
+            index = mapping(entry).get("section_index")
+            if is_count(index, 1) and first.get(index, entry) is not entry:
+                says = f"section {index} stands twice in the list"
+                yield _error("duplicate-section", says, f"{path}[{place}]", req)
+
+
+def _look_at_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    totals = [value_at(doc, f"stages.stage_{n}.total_sections") for n in (3, 2)]
+    for stage in SECTIONED:
+        path = f"stages.stage_{stage}.current_section"
+        section, known = value_at(doc, path), max(sections(doc, stage), default=None)
+        total = next((count for count in totals if is_count(count)), known)
+        if is_count(section, 1) and total is not None and section > total:
+            says = f"section {section} is current, but there are {total}"
+            yield _error("section-out-of-range", says, path, "S3-111")
+    path = "stages.stage_4.current_paragraph"
+    paragraph, current = value_at(doc, path), value_at(doc, "stages.stage_4.current_section")
+    total = sections(doc, 4).get(current, {}).get("total_paragraphs") if is_count(current) else None
+    last = total + 1 if is_count(total) else None
+    if is_count(paragraph) and not 1 <= paragraph <= (paragraph if last is None else last):
+        says = f"paragraph {paragraph} is current, but the last possible one is {last}"
+        says = says if last is not None else "paragraphs are counted from 1"
+        yield _error("paragraph-out-of-range", says, path, "S3-112")
+
+
+def _look_at_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    """Compare numbers of the same things in several places; readers cope with differences."""
+    outlined, argued = (value_at(doc, f"stages.stage_{n}.total_sections") for n in (2, 3))
+    if is_count(outlined) and is_count(argued) and outlined != argued:
+        says = f"{argued} sections are to be argued, but the outline has {outlined}"
+        yield warn("count-differs", says, "stages.stage_3.total_sections", "S3-24")
+    path = "stages.stage_4.sections"
+    for place, entry in enumerate(sequence(value_at(doc, path))):
+        total, done = (mapping(entry).get(f"{k}_paragraphs") for k in ("total", "completed"))
+        if is_count(total) and is_count(done) and done > total:
+            says = f"{done} paragraphs are completed, but there are {total}"
+            yield warn("count-differs", says, f"{path}[{place}].completed_paragraphs", "S3-43")
+
+
+def _look_at_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    statuses = {n: read_unit_status(value_at(doc, f"stages.stage_{n}.status")) for n in STAGES}
+    for number, status in statuses.items():
+        pending = [n for n in STAGES if n < number and statuses[n] == "pending"]
+        if status == "done" and pending:
+            says = f"stage {number} is completed, but stage {pending[0]} was not started"
+            path = f"stages.stage_{number}.status"
+            yield _error("prerequisite-not-started", says, path, "S3-114")
+    unfinished = [n for n, status in statuses.items() if status in ("pending", "running")]
+    if read_session_status(doc.get("status")) == "completed" and unfinished:
+        says = f"the session is completed, but stage {unfinished[0]} is not"
+        yield warn("completed-too-early", says, "status", "S3-5")
+    yield from look_at_order(doc, ("started_at", "last_activity"), "", "S3-4", where)
+
+
+# -- completed units and files -------------------------------------------------------------------
+
+
+def _units(doc: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, str, str]]:
+    """Yield path and value of stages and argued sections, the key of their result, and the
+    requirements for their end and their file."""
+    ends = {1: "S3-16", 2: "S3-22", 3: "S3-34", 4: "S3-46"}
+    for number, stage in STAGES.items():
+        path = f"stages.stage_{number}"
+        yield path, mapping(value_at(doc, path)), stage.file, ends[number], "S3-109"
+    path, first = "stages.stage_3.sections", {id(each) for each in sections(doc, 3).values()}
+    for place, entry in enumerate(sequence(value_at(doc, path))):
+        if id(entry) in first:
+            yield f"{path}[{place}]", entry, "argument_map_file", "S3-32", "S3-110"
+
+
+def _look_at_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    """Check that what is completed has its time and its result."""
+    for path, unit, key, ended, result in _units(doc):
+        if read_unit_status(unit.get("status")) != "done":
+            continue
+        if unit.get("completed_at", "") is None:
+            says = f"`{path}` is completed, but not when"
+            yield warn("completed-without-time", says, f"{path}.completed_at", ended)
+        if key and unit.get(key) in (None, ""):
+            says = f"marked completed, but `{path}.{key}` names no file"
+            yield _error("completed-without-file", says, f"{path}.{key}", result)
+
+
+def _look_at_files(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    around = folders(doc, where)
+    for at, value, req in _references(doc):
+        name = inside(value, around)
+        if not stage_files.is_current(name) and stage_files.is_version(name):
+            says = f"{name} is an archived version; only the unversioned file is current"
+            yield warn("archived-as-current", says, at, "S3-133")
+        if _is_absent(name, where):
+            yield _error("file-missing", f"{name} does not exist in the session's folder", at, req)
+    for number, entry in enumerate(sequence(doc.get("revision_history"))):
+        for name in sequence(mapping(entry).get("downstream_archived")):
+            if isinstance(name, str) and _is_absent(inside(name, around), where):
+                says = f"the archived {name} does not exist in the session's folder"
+                path = f"revision_history[{number}].downstream_archived"
+                yield warn("archived-file-missing", says, path, "S3-113")
+
+
+def _is_absent(name: str, where: Where) -> bool:
+    lies_here = name != "" and not name.startswith(("/", "~", "../"))
+    return bool(where.names) and lies_here and name not in where.names
+
+
+def _references(doc: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Yield every path that the file names: where, what, and the rule that wants it to exist."""
+    results: dict[str, str] = {}
+    for path, unit, key, _, req in _units(doc):
+        is_done = read_unit_status(unit.get("status")) == "done"
+        results[f"{path}.{key}"] = req if is_done else "S3-113"
+        if "[" in path and isinstance(name := unit.get(key), str) and name.strip():
+            yield f"{path}.{key}", name, results[f"{path}.{key}"]
+    for field in FIELDS:
+        name = read_value(field, value_at(doc, field.path)) if field.kind == "path" else None
+        if name is not None:
+            yield field.path, name, results.get(field.path, "S3-113")
+
+
+def _look_at_folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+    named, root = next(iter(folders(doc, Where())), ""), where.root.rstrip("/")
+    if named and root and named != root:
+        says = f"the file says that its folder is {named}, but it lies in {root}"
+        yield warn("folder-differs", says, "session_dir", "S3-9")
+    if (root or named).startswith("/tmp/"):
+        says = "the session lies in /tmp, which is emptied when the machine restarts"
+        yield warn("folder-is-temporary", says, "session_dir", "S3-120")
+    if TEMPORARY in where.names:
+        says = f"{TEMPORARY} was left by a write that did not finish"
+        yield warn("write-unfinished", says, "", "S3-76", INFO)
+
+
+_LOOKS = (
+    *(_look_at_stage, _look_at_numbers, _look_at_position, _look_at_counts, _look_at_order),
+    *(_look_at_results, _look_at_files, _look_at_folder),
+)

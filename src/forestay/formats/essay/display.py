@@ -1,0 +1,135 @@
+"""What a user is shown of an essay's session: the pause, the list of sessions, the resume.
+
+The document puts brackets around the parts of its messages that are filled in; they are not
+printed, and parts that do not apply are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from forestay.formats import timestamps
+from forestay.formats.coerce import mapping, sequence
+from forestay.formats.essay.fields import (
+    STAGES,
+    is_count,
+    read_session_status,
+    read_unit_status,
+    section_of,
+    sections,
+    stage_of,
+    value_at,
+)
+from forestay.formats.port import Where
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+PAUSE_AFTER = DAY
+ABANDONED_AFTER = 7 * DAY
+
+_UNITS = ((DAY, "day"), (HOUR, "hour"), (60_000, "minute"))
+
+
+def place(doc: dict[str, Any], *, paragraphs: bool = True) -> str:
+    """Where the work stands: `Stage 4, Section 2, Paragraph 3`."""
+    stage = stage_of(doc) or 1
+    section = section_of(doc, stage)
+    paragraph = value_at(doc, "stages.stage_4.current_paragraph") if stage == 4 else None
+    parts = [f"Stage {stage}"]
+    parts += [f"Section {section}"] if section else []
+    parts += [f"Paragraph {paragraph}"] if paragraphs and section and is_count(paragraph, 1) else []
+    return ", ".join(parts)
+
+
+def pause_message(doc: dict[str, Any]) -> str:
+    return (
+        f"Session paused at {place(doc)}. To resume, invoke essay-pipeline and select this session."
+    )
+
+
+def ago(moment: int, now: int) -> str:
+    """How long ago, in the largest unit that fits: `2 hours ago`."""
+    for length, unit in _UNITS:
+        if (count := (now - moment) // length) > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
+def session_list(found: Iterable[tuple[str, dict[str, Any] | None]], where: Where) -> str:
+    """The sessions found, by folder name; None stands for a file that cannot be read."""
+    lines = [
+        f"{number}. {name} -- {_standing(doc)} -- Last active: {_activity(doc, where)}"
+        for number, (name, doc) in enumerate(found, 1)
+    ]
+    return "\n".join(["Sessions found:", *lines]) if lines else "No sessions found."
+
+
+def _standing(doc: dict[str, Any] | None) -> str:
+    if doc is None:
+        return "State unreadable"
+    # One that is over is nowhere: nobody can go on with it by its number.
+    status = read_session_status(doc.get("status"))
+    is_over = status in ("completed", "abandoned")
+    return str(status).title() if is_over else place(doc, paragraphs=False)
+
+
+def _activity(doc: dict[str, Any] | None, where: Where) -> str:
+    moment = timestamps.read(mapping(doc).get("last_activity"), where.naive)
+    return "unknown" if moment is None else ago(moment, where.now)
+
+
+def resume_summary(doc: dict[str, Any]) -> str:
+    stage = stage_of(doc) or 1
+    return f"Resuming at Stage {stage}. Here's where you left off: {_left_off(doc, stage)}"
+
+
+def _left_off(doc: dict[str, Any], stage: int) -> str:
+    """One sentence of what is known."""
+    status = read_unit_status(value_at(doc, f"stages.stage_{stage}.status")) or "pending"
+    parts = [f"{STAGES[stage].title} {_STANDS[status]}", *_section_parts(doc, stage)]
+    waiting = [
+        entry
+        for entry in sequence(doc.get("deferred_verifications"))
+        if not mapping(entry).get("resolved")
+    ]
+    parts += [f"{counted(len(waiting), 'claim')} to verify"] if waiting else []
+    return ", ".join(parts) + "."
+
+
+_STANDS = {
+    "pending": "not started",
+    "running": "in progress",
+    "done": "completed",
+    "needs_review": "needs review",
+    "blocked": "blocked",
+    "failed": "failed",
+    "timed_out": "timed out",
+    "skipped": "skipped",
+}
+
+
+def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:
+    found = sections(doc, stage)
+    current, total = section_of(doc, stage), value_at(doc, "stages.stage_3.total_sections")
+    total = total if is_count(total, 1) else len(found)
+    done = sum(read_unit_status(section.get("status")) == "done" for section in found.values())
+    parts = [f"Section {current}" + (f" of {total}" if total else "")] if current else []
+    paragraph = value_at(doc, "stages.stage_4.current_paragraph")
+    if stage == 4 and current and is_count(paragraph, 1):
+        parts.append(f"Paragraph {paragraph}")
+    return [*parts, f"{counted(done, 'section')} completed"] if done else parts
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def abandoned_for(doc: dict[str, Any] | None, where: Where) -> int:
+    """For how many days nobody worked on an open essay, once that means it was given up; else 0."""
+    said = mapping(doc)
+    moment = timestamps.read(said.get("last_activity"), where.naive)
+    if moment is None or read_session_status(said.get("status")) not in ("active", "paused"):
+        return 0
+    idle = where.now - moment
+    return idle // DAY if idle >= ABANDONED_AFTER else 0

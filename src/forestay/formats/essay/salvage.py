@@ -1,0 +1,443 @@
+"""The recovery ladder of an essay whose session file cannot be read.
+
+    whole        only the bytes are odd (a byte order mark, UTF-16, zeros): the text is valid
+    backup       `session-state.yaml.bak` is valid: it becomes the state again
+    artifacts    the results of the stages show how far the work has come
+    manual       neither: the user chooses where to resume (`Question`, then `begin_at`)
+
+On the last two rungs, what can still be read of the damaged files (`remains`: topmost keys whose
+own lines are whole) gives identity, configuration and the logs. Progress comes from the artifacts
+alone, as the document has it: a half-read list of stages would say too little.
+
+Nothing here writes, asks, or discards bytes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.formats import timestamps
+from forestay.formats.coerce import mapping
+from forestay.formats.essay import stage_files
+from forestay.formats.essay.display import counted
+from forestay.formats.essay.fields import (
+    ARGUMENTS,
+    BACKUP,
+    DRAFT,
+    DRAFT_LOG,
+    FIELDS,
+    FINAL,
+    OUTLINE,
+    STAGES,
+    STATE,
+    THESIS,
+    THESIS_LOG,
+    blank,
+    blank_section,
+    is_placeholder,
+    make_id,
+    outside,
+    read_session_status,
+    stage_id,
+    value_at,
+)
+from forestay.formats.port import Bundle, Where
+from forestay.formats.text import safe_parse
+from forestay.formats.text.salvage_json import decoded, ends_within_a_line
+
+FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
+FROM_ARTIFACTS = (
+    "Session state reconstructed from artifact files. Some metadata may be approximate."
+)
+NOT_RECOVERED = "Session state could not be automatically recovered."
+
+_MOST = 256 * 1024
+_LOST = (
+    *("style_profile_path", "samples_dir_path", "pushback_level", "voice_calibration"),
+    *("deferred_verifications", "user_overrides", "revision_history"),
+)
+"""What nothing but the session file can tell."""
+_KEPT = ("pipeline_id", "started_at", "last_activity", "status", "session_dir", *_LOST, "output")
+_FIELD = {field.path: field for field in FIELDS}
+
+
+class Choice(Struct):
+    id: str
+    text: str
+    files: list[str] = []
+
+
+class Question(Struct):
+    """A question to the user, as data."""
+
+    message: str
+    text: str
+    choices: list[Choice]
+    recommended: str
+    files: list[str] = []
+
+
+class Recovery(Struct):
+    level: str
+    """`none` (nothing is wrong with the file), `whole`, `backup`, `artifacts` or `manual`."""
+    message: str
+    state: dict[str, Any]
+    """What to write as the session file; on the last rung, the beginning of it."""
+    data: bytes | None = None
+    """The bytes that say so, where there are such: those of the text, or of the backup."""
+    question: Question | None = None
+    goal: str = ""
+    titles: dict[int, str] = {}
+    """What the sections are called."""
+    inferred: list[str] = []
+    lost: list[str] = []
+
+
+def recover(bundle: Bundle, where: Where) -> Recovery | None:
+    """Return the first rung that holds, with the state to write; None if no file is an essay's."""
+    state, backup = (_parse_state(bundle.get(name)) for name in (STATE, BACKUP))
+    if state is not None:
+        return Recovery("none", "", state, bundle[STATE])
+    text, remarks = decoded(bundle.get(STATE, b""))
+    if (state := _parse_state(text.encode())) is not None:
+        message = "; ".join(remarks) or "the file was read in spite of its faults"
+        return Recovery("whole", message, state, text.encode())
+    if backup is not None:
+        lost = "what changed after the backup was made"
+        return Recovery("backup", FROM_BACKUP, backup, bundle[BACKUP], lost=[lost])
+    if not (stage_files.current(bundle) or STATE in bundle or BACKUP in bundle):
+        return None
+    made = _Rebuild(bundle, where).recovery
+    if any(_results(bundle, stage) for stage in STAGES):
+        return made
+    return replace(made, level="manual", message=NOT_RECOVERED, question=ask(bundle))
+
+
+def ask(bundle: Bundle) -> Question:
+    """Return the question where to resume, for files that do not tell."""
+    choices = [
+        Choice(stage_id(n), f"Stage {n}: {stage.title}", _results(bundle, n))
+        for n, stage in STAGES.items()
+    ]
+    first = next((n for n in STAGES if not _results(bundle, n)), max(STAGES))
+    return Question(
+        message=NOT_RECOVERED,
+        text="Where do you want to resume?",
+        choices=choices,
+        recommended=stage_id(first),
+        files=sorted(name for name in bundle if name not in (STATE, BACKUP)),
+    )
+
+
+def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:
+    """Return a fresh state that resumes at the stage the user chose.
+
+    Earlier stages are completed where their result exists, else to be reviewed; later ones have
+    not begun.
+    """
+    made, fresh = _Rebuild(bundle, where).recovery.state, blank()["stages"]
+    for number in STAGES:
+        part = made["stages"][f"stage_{number}"]
+        if number > stage:
+            made["stages"][f"stage_{number}"] = fresh[f"stage_{number}"]
+        elif number == stage:
+            part.update(status="in_progress", completed_at=None)
+        else:
+            part["status"] = "completed" if _results(bundle, number) else "needs_review"
+    made.update(status="in_progress", current_stage=stage, current_stage_name=STAGES[stage].name)
+    return made
+
+
+def _results(bundle: Bundle, stage: int) -> list[str]:
+    """Return the results of a stage that exist."""
+    if stage == 3:
+        return [name for name in stage_files.current(bundle) if stage_files.section_in(name)]
+    names = (STAGES[stage].default, FINAL) if stage == 4 else (STAGES[stage].default,)
+    return [name for name in names if name in bundle]
+
+
+# -- what the damaged files still say ------------------------------------------------------------
+
+
+def _parse_state(data: bytes | None) -> dict[str, Any] | None:
+    """Return a valid session state, or None."""
+    try:
+        value = safe_parse.read_yaml(safe_parse.decode(data or b""))[0].value
+    except safe_parse.Unreadable:
+        return None
+    return value if likeness(value) >= 0.5 and not find_truncation(data or b"", value) else None
+
+
+def likeness(value: Any) -> float:
+    """Return how surely a value is an essay's session state, by its shape."""
+    stages = mapping(mapping(value).get("stages"))
+    known = sum(f"stage_{number}" in stages for number in STAGES)
+    marks = ("pipeline_id", "current_stage", "current_stage_name", "pushback_level")
+    share = sum(mark in mapping(value) for mark in marks) / len(marks)
+    return round(0.5 * known / len(STAGES) + 0.5 * share, 2) if known else 0.2 * share
+
+
+def find_truncation(data: bytes, doc: Any) -> str:
+    """Return why a file that can be parsed is only the beginning of one, or an empty string.
+
+    Such a file ends within a line and lacks the end of the template. Its last value is not to be
+    believed: 15 may have been 1500.
+    """
+    order = [field.path for field in FIELDS]
+    if list(mapping(doc)) == sorted(mapping(doc)):
+        order.sort(key=lambda path: path.split("."))  # as many programs write them
+
+    def has(path: str) -> bool:
+        above, _, key = path.rpartition(".")
+        return key in mapping(value_at(doc, above))
+
+    lacking = [path for path in order if not has(path)]
+    is_end = lacking != [] and lacking == order[-len(lacking) :]
+    return f"it breaks off before `{lacking[0]}`" if is_end and ends_within_a_line(data) else ""
+
+
+_KEY = re.compile(r"^([a-z_]{1,40}):", re.MULTILINE)
+
+
+def remains(bundle: Bundle) -> dict[str, Any]:
+    """Return the topmost keys whose own lines can still be read, of the state or its backup."""
+    found: dict[str, Any] = {}
+    for name in (STATE, BACKUP):
+        text = bundle.get(name, b"")[:_MOST].decode("utf-8-sig", "replace").replace("\0", "")
+        starts = list(_KEY.finditer(text))
+        ends = [*(start.start() for start in starts[1:]), len(text)]
+        mine: dict[str, Any] = {}
+        for start, end in zip(starts, ends, strict=False):
+            if start[1] in _KEPT and start[1] not in mine:
+                try:
+                    mine |= mapping(safe_parse.read_yaml(text[start.start() : end])[0].value)
+                except safe_parse.Unreadable:
+                    mine[start[1]] = None
+        found = {key: value for key, value in mine.items() if value is not None} | found
+    return found
+
+
+# -- the state that the artifacts tell -----------------------------------------------------------
+
+
+class _Rebuild:
+    """Makes a state of the files of a folder; `recovery` is the result."""
+
+    def __init__(self, bundle: Bundle, where: Where) -> None:
+        self.bundle, self.where = bundle, where
+        self.outline = stage_files.Outline(stage_files.Approval())
+        self.recovery = Recovery("artifacts", FROM_ARTIFACTS, blank())
+        self.state, self.inferred = self.recovery.state, self.recovery.inferred
+        self.lost = self.recovery.lost
+        self._read_remains()
+        self._infer_times()
+        self._read_thesis()
+        self._read_outline()
+        self._read_arguments()
+        self._read_draft()
+        self._mark_gaps()
+        self._read_output()
+        self._set_position()
+        self.recovery.titles = self.outline.titles
+
+    def part(self, stage: int) -> dict[str, Any]:
+        made: dict[str, Any] = self.state["stages"][f"stage_{stage}"]
+        return made
+
+    def path(self, name: str) -> str | None:
+        return outside(name, self.around) if name in self.bundle else None
+
+    def _read_remains(self) -> None:
+        """Set the identity from the damaged files, the folder's name and the clock."""
+        kept = remains(self.bundle)
+        state, kept = self.state, {key: kept[key] for key in _KEPT if self._usable(key, kept)}
+        for key, value in kept.items():
+            state[key] = {**state[key], **value} if isinstance(value, dict) else value
+        self.inferred += [f"{key}: from what is left of the file" for key in kept]
+        self.lost += [key for key in _LOST if key not in kept]
+        # Made of the folder, so that a second attempt finds the same id.
+        state["pipeline_id"] = state["pipeline_id"] or make_id(self.where.root)
+        state["session_dir"] = self.where.root or state["session_dir"]
+        self.around = [state["session_dir"].rstrip("/")] if state["session_dir"] else []
+
+    def _usable(self, key: str, kept: dict[str, Any]) -> bool:
+        value = kept.get(key)
+        if type(value) is not type(self.state[key]) or (
+            key in _FIELD and is_placeholder(_FIELD[key], value)
+        ):
+            return False
+        return key != "status" or read_session_status(value) in ("paused", "abandoned")
+
+    def _infer_times(self) -> None:
+        naive, state = self.where.naive, self.state
+        folder = self.where.root.rstrip("/").rpartition("/")[2]
+        made = stage_files.folder_moment(folder, naive)
+        if timestamps.read(state["started_at"], naive) is None:
+            began = self.where.now if made is None else made
+            state["started_at"] = timestamps.write(began)
+            source = "now" if made is None else "the folder's name"
+            self.inferred.append(f"started_at: {source}")
+        if timestamps.read(state["last_activity"], naive) is None:
+            state["last_activity"] = timestamps.write(self.where.now)
+            self.inferred.append("last_activity: now")
+
+    def _read_thesis(self) -> None:
+        if THESIS not in self.bundle:
+            return
+        told = stage_files.thesis(self.bundle[THESIS], self.where.naive)
+        self._done(1, THESIS, told.approval)
+        self.recovery.goal = told.statement
+        self.part(1).update(
+            thesis_file=self.path(THESIS),
+            development_log=self.path(THESIS_LOG),
+            claim_type=told.claim_type,
+        )
+
+    def _read_outline(self) -> None:
+        if OUTLINE not in self.bundle:
+            return
+        told = self.outline = stage_files.outline(self.bundle[OUTLINE], self.where.naive)
+        self._done(2, OUTLINE, told.approval)
+        self.part(2).update(
+            outline_file=self.path(OUTLINE),
+            total_sections=told.total,
+            target_word_count=told.words,
+            audience=told.audience,
+        )
+
+    def _done(self, stage: int, name: str, approval: stage_files.Approval) -> None:
+        self.part(stage)["status"] = "completed"
+        self.part(stage)["completed_at"] = _stamp(approval.at)
+        doubt = "" if approval.given else ", though it does not say that the user approved it"
+        self.inferred.append(f"stage {stage} is completed: {name} exists{doubt}")
+
+    def _read_arguments(self) -> None:
+        maps = {n: name for name in self.bundle if (n := stage_files.section_in(name))}
+        known = {*range(1, (self.outline.total or 0) + 1), *maps}
+        if not known:
+            return
+        made = [self._argued(index, maps.get(index)) for index in sorted(known)]
+        todo = [s["section_index"] for s in made if s["status"] != "completed"]
+        self.part(3).update(
+            status="in_progress",
+            total_sections=max(known),
+            current_section=todo[0] if todo else max(known),
+            sections=made,
+        )
+        if not todo and DRAFT in self.bundle:
+            self.part(3)["status"] = "completed"
+        self.inferred.append(f"stage 3: {len(made) - len(todo)} of {len(made)} sections completed")
+        self.lost.append("stages.stage_3.birds_eye_approved")
+
+    def _argued(self, index: int, name: str | None) -> dict[str, Any]:
+        section = blank_section(3, index)
+        if name is not None:
+            told = stage_files.arguments(self.bundle[name], self.where.naive)
+            section.update(
+                status="completed" if told.approval.given else "in_progress",
+                argument_map_file=self.path(ARGUMENTS.format(index)),
+                verified_claims=told.verified,
+                deferred_claims=told.deferred,
+                completed_at=_stamp(told.approval.at),
+            )
+        return section
+
+    def _read_draft(self) -> None:
+        finished = FINAL in self.bundle
+        if DRAFT not in self.bundle and not finished:
+            return
+        drafted = self._drafted()
+        known = {*range(1, (self.outline.total or 0) + 1), *drafted}
+        made = [self._written(index, drafted.get(index), finished) for index in sorted(known)]
+        todo = [s["section_index"] for s in made if s["status"] != "completed"]
+        current = todo[0] if todo else max(known, default=None)
+        done = drafted[current].paragraphs if current in drafted else 0
+        self.part(4).update(
+            status="completed" if finished else "in_progress",
+            current_section=current,
+            current_paragraph=done + 1 if current else None,
+            draft_file=self.path(DRAFT),
+            paragraph_log=self.path(DRAFT_LOG),
+            sections=made,
+        )
+        told = counted(sum(section.paragraphs for section in drafted.values()), "paragraph")
+        self.inferred.append(f"stage 4: {told} in {counted(len(drafted), 'section')}")
+        self.lost += ["voice_check_score of the sections"]
+        self.lost += ["total_paragraphs of the sections"] if todo else []
+
+    def _drafted(self) -> dict[int, stage_files.Drafted]:
+        """The draft's sections by the outline's numbers; others by their order, if that is free."""
+        drafted = stage_files.draft(self.bundle.get(DRAFT, b""))
+        named = [stage_files.place_in(self.outline, section.title) for section in drafted]
+        found: dict[int, stage_files.Drafted] = {}
+        for place, section in zip(named, drafted, strict=True):
+            if place is not None:
+                found.setdefault(place, section)
+        last = 0
+        for place, section in zip(named, drafted, strict=True):
+            if place is not None and found[place] is section:
+                last = place
+            elif last + 1 not in found:
+                last += 1
+                found[last] = section
+            elif section.title:
+                last = max(*found, self.outline.total or 0) + 1
+                found[last] = section
+            elif last:
+                # A line parts a section in two; what stands before the first one is of none.
+                found[last].paragraphs += section.paragraphs
+                found[last].closed = section.closed
+        return found
+
+    def _written(
+        self, index: int, told: stage_files.Drafted | None, finished: bool
+    ) -> dict[str, Any]:
+        section = blank_section(4, index)
+        if finished:
+            section["status"] = "completed"
+        elif told is not None:
+            section["status"] = "completed" if told.closed else "in_progress"
+        section["completed_paragraphs"] = told.paragraphs if told else 0
+        if told and section["status"] == "completed":
+            section["total_paragraphs"] = told.paragraphs
+        return section
+
+    def _mark_gaps(self) -> None:
+        """A stage whose result is gone, but that later ones were built on, is to be reviewed."""
+        reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
+        for number in STAGES:
+            part = self.part(number)
+            if number < max(reached, default=0) and part["status"] == "not_started":
+                part["status"] = "needs_review"
+                self.inferred.append(f"stage {number} needs review: its result is missing")
+
+    def _read_output(self) -> None:
+        """What the final essay itself tells, and which of the rest the damaged file does not."""
+        part = self.state["output"]
+        named = str(part["final_essay_file"]).rpartition("/")[2]
+        part["final_essay_file"] = self.path(named) or self.path(FINAL)
+        if FINAL not in self.bundle:
+            return
+        if part["total_word_count"] is None:
+            part["total_word_count"] = stage_files.words(self.bundle[FINAL])
+            self.inferred.append(f"output.total_word_count: counted in {FINAL}")
+        self.lost += [f"output.{key}" for key, value in part.items() if value is None]
+
+    def _set_position(self) -> None:
+        state = self.state
+        if FINAL in self.bundle:
+            state["status"] = "completed"
+            self.inferred.append(f"the session is completed: {FINAL} exists")
+        reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
+        stage = max(reached, default=1)
+        if stage < 3 and self.part(stage)["status"] == "completed":
+            stage += 1
+        state.update(current_stage=stage, current_stage_name=STAGES[stage].name)
+
+
+def _stamp(moment: int | None) -> str | None:
+    return None if moment is None else timestamps.write(moment)

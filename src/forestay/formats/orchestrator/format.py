@@ -1,0 +1,603 @@
+"""The `orchestrator` layout: the one current session of a project, `orchestrator-session.json`.
+
+    agents            running and finished ones; a pending agent is an entry of `pending_tasks`
+    completed_work    objects: steps that are done, with outcome and files
+    pending_tasks     sentences: all other steps
+    decisions_made, errors      logs; `errors` holds our record: message, category, agent, timestamp
+    context_usage     tokens, and their share of the context window in percent
+
+The last error that names a failed agent is that agent's error; all others are the session's.
+
+Real files depart from the document: other names for times (`started_at`, `completed_at` …), a
+`project_path`, bare sentences in `completed_work`. They are read by shape, and written as found.
+Only version "1.0" is written at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable, Mapping
+from datetime import UTC, datetime
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.formats import fields as form
+from forestay.formats import timestamps
+from forestay.formats.coerce import Node, mapping, sequence, text
+from forestay.formats.facts import (
+    AgentFact,
+    DecisionFact,
+    ErrorFact,
+    Facts,
+    FileFact,
+    StepFact,
+    in_one_text,
+)
+from forestay.formats.fields import COUNT, DROP, NAMES, PERCENT, SECONDS, TEXT, Field, Text
+from forestay.formats.orchestrator.schema import (
+    AGENT_ORDER,
+    DECISION_ORDER,
+    ERROR_ORDER,
+    ID,
+    PROJECT_ORDER,
+    ROOT,
+    RULES,
+    USAGE_ORDER,
+    VERSION,
+    WORK_ORDER,
+    known_as,
+    look_closer,
+    percentage,
+    wrong_id,
+)
+from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.required_keys import whole
+from forestay.formats.salvage import salvage_json
+from forestay.formats.schema import look
+from forestay.formats.status_words import session_status, session_word, unit_status, unit_word
+
+CURRENT = "orchestrator-session.json"
+HISTORY = "orchestrator-history"
+
+
+# --- history and recovery ----------------------------------------------------------------------
+
+
+def archive_name(native_id: str) -> str:
+    """Where a session is archived, relative to the layout's folder."""
+    return f"{HISTORY}/{native_id}.json"
+
+
+def list_history(archived: Mapping[str, Any], limit: int = 10) -> list[dict[str, str]]:
+    """A row per archived session, newest first by file name; unreadable ones have theirs too."""
+    names = sorted((name for name in archived if name.endswith(".json")), reverse=True)
+    return [_row(name, mapping(archived[name])) for name in names[: max(0, limit)]]
+
+
+def _row(name: str, value: Node) -> dict[str, str]:
+    stem = name.rpartition("/")[2].removesuffix(".json")
+    row = {"id": text(value.get("session_id")) or stem}
+    return row | {key: text(value.get(key)) for key in ("goal", "status", "created")}
+
+
+class Choice(Struct, frozen=True):
+    name: str
+    title: str
+    says: str
+
+
+class Menu(Struct, frozen=True):
+    """What may be done about a current file that cannot be read."""
+
+    heading: str
+    message: str
+    choices: tuple[Choice, ...]
+    question: str
+
+
+def recovery(kept_as: str) -> Menu:
+    """The choices for a corrupted file, whose bytes are kept under the given name."""
+    fresh = f"Begin new session (old file kept as {kept_as})"
+    return Menu(
+        "## ⚠️ SESSION RECOVERY",
+        "The previous session file appears corrupted.",
+        (
+            Choice("fresh", "Start fresh", fresh),
+            Choice("history", "View history", "Check archived sessions"),
+            Choice("manual", "Manual recovery", "I'll try to extract what I can"),
+        ),
+        "Which would you prefer?",
+    )
+
+
+def recovery_text(menu: Menu) -> str:
+    """The menu as the document shows it."""
+    rows = enumerate(menu.choices, 1)
+    lines = [f"{n}. **{choice.title}**: {choice.says}" for n, choice in rows]
+    parts = (menu.heading, menu.message, "\n".join(("**Options**:", *lines)), menu.question)
+    return "\n\n".join(parts) + "\n"
+
+
+# --- fields ------------------------------------------------------------------------------------
+
+_GOAL = Field("goal", ("goal",), TEXT, sticky=True)
+_CREATED = Field("began_at", ("created", "created_at", "started_at"), SECONDS, sticky=True)
+_UPDATED = Field("updated_at", ("updated", "updated_at"), SECONDS, sticky=True)
+_MODE = Field("mode", ("mode",), TEXT, sticky=True)
+_OTHER = (
+    Field("ended_at", ("completed_at", "completed"), SECONDS, sticky=True, own=False),
+    Field("paused_at", ("paused_at",), SECONDS, sticky=True, own=False),
+    Field("resumed_at", ("resumed_at",), SECONDS, sticky=True, own=False),
+)
+_SESSION = (_GOAL, _CREATED, _UPDATED, _MODE, *_OTHER)
+_LOOSE_PATH = Field("project_path", ("project_path",), TEXT, sticky=True, own=False)
+_NAME = Field("project", ("name",), TEXT, sticky=True)
+_PATH = Field("project_path", ("path",), TEXT, sticky=True)
+_BRANCH = Field("git_branch", ("git_branch",), TEXT, sticky=True)
+_PROJECT = (_NAME, _PATH, _BRANCH)
+_USAGE = (
+    Field("tokens", ("estimated_tokens",), COUNT, sticky=True),
+    Field("compressed_at", ("last_compression",), SECONDS, sticky=True),
+)
+_RUN = (
+    Field("type", ("type",), Text("custom"), "custom"),
+    Field("task", ("task",), TEXT, ""),
+    Field("started_at", ("started", "started_at"), SECONDS, DROP),
+    Field("ended_at", ("completed", "completed_at"), SECONDS, DROP),
+    Field("result", ("result_summary",), TEXT, DROP),
+    Field("fraction", ("progress",), PERCENT, DROP),
+    Field("tokens", ("context_tokens",), COUNT, sticky=True),
+)
+_WORK = (
+    Field("outcome", ("outcome",), TEXT, ""),
+    Field("files", ("files",), NAMES, []),
+)
+_CHOICE = (
+    Field("because", ("rationale",), TEXT, ""),
+    Field("at", ("timestamp",), SECONDS, sticky=True),
+)
+_FAULT = (
+    Field("category", ("category",), TEXT, "", sticky=True),
+    Field("agent", ("agent", "agent_id"), TEXT, "", sticky=True),
+    Field("at", ("timestamp", "at"), SECONDS, sticky=True),
+)
+
+
+# --- reading -----------------------------------------------------------------------------------
+
+
+def _agent_status(of: Node) -> str:
+    return unit_status(ID, text(of.get("status"))) or "running"
+
+
+def _get_agent(value: Any, where: Where) -> AgentFact | None:
+    of = mapping(value)
+    if not text(of.get("id")):
+        return None
+    fact = AgentFact(id=of["id"], status=_agent_status(of), **form.get_fields(of, _RUN, where))
+    return replace(fact, fraction=1.0) if _is_whole(fact) else fact
+
+
+def _is_whole(fact: AgentFact) -> bool:
+    """Only running agents have a progress in the document: one that is complete has done all."""
+    return unit_word(ID, fact.status) == "complete" and fact.fraction in (None, 1.0)
+
+
+def _get_done(value: Any, where: Where) -> StepFact | None:
+    of = value if isinstance(value, dict) else {"task": value}
+    title = text(of.get("task"))
+    return StepFact(title, status="done", **form.get_fields(of, _WORK, where)) if title else None
+
+
+def _get_decision(value: Any, where: Where) -> DecisionFact | None:
+    of = value if isinstance(value, dict) else {"decision": value}
+    what = text(of.get("decision"))
+    return DecisionFact(what, **form.get_fields(of, _CHOICE, where)) if what else None
+
+
+def _get_error(value: Any, where: Where) -> ErrorFact | None:
+    of = value if isinstance(value, dict) else {"message": value}
+    message = text(of.get("message")) or text(of.get("error"))
+    return ErrorFact(message, **form.get_fields(of, _FAULT, where)) if message else None
+
+
+def _get_file(value: Any) -> FileFact | None:
+    path = text(mapping(value).get("path")) if isinstance(value, dict) else text(value)
+    return FileFact(path) if path else None
+
+
+def _get(root: Node, where: Where) -> Facts:
+    listed = root.get("agents")
+    agents = form.seen(listed, form.last_of_each(listed, partial(_get_agent, where=where)))
+    errors = form.seen(root.get("errors"), partial(_get_error, where=where))
+    project = form.get_fields(mapping(root.get("project")), _PROJECT, where)
+    project["project_path"] = project["project_path"] or text(root.get("project_path"))
+    usage = form.get_fields(mapping(root.get("context_usage")), _USAGE, where)
+    return Facts(
+        native_id=text(root.get("session_id")),
+        status=session_status(ID, text(root.get("status"))) or "active",
+        steps=[
+            *form.seen(root.get("completed_work"), partial(_get_done, where=where)),
+            *form.seen(root.get("pending_tasks"), form.get_task),
+        ],
+        agents=_with_errors(agents, errors),
+        errors=errors,
+        decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
+        files=form.seen(root.get("files_modified"), _get_file),
+        compressions=1 if usage["compressed_at"] is not None else None,
+        tokens_by_agent={a.id: a.tokens for a in agents if a.tokens is not None},
+        **form.get_fields(root, _SESSION, where),
+        **project,
+        **usage,
+    )
+
+
+def _with_errors(agents: list[AgentFact], errors: list[ErrorFact]) -> list[AgentFact]:
+    """The agents, failed ones with the last error that names them; it leaves the session's list."""
+    failed = {agent.id for agent in agents if agent.status in ("failed", "timed_out")}
+    last = {error.agent: error for error in errors if error.agent in failed}
+    errors[:] = [error for error in errors if last.get(error.agent) is not error]
+    return [
+        replace(agent, error=last[agent.id].message, category=last[agent.id].category)
+        if agent.id in last
+        else agent
+        for agent in agents
+    ]
+
+
+# --- writing -----------------------------------------------------------------------------------
+
+
+def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
+    """A new file: every key of the document, in its order."""
+    now = facts.updated_at or facts.began_at or where.now
+    path = facts.project_path or where.project_path
+    name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
+    return {
+        "schema_version": VERSION,
+        "session_id": native_id,
+        "created": timestamps.write(facts.began_at or now),
+        "updated": timestamps.write(now),
+        "project": {"name": name, "path": path, "git_branch": facts.git_branch or None},
+        "goal": facts.goal,
+        "mode": facts.mode or "default",
+        "status": session_word(ID, facts.status),
+        "agents": [],
+        "completed_work": [],
+        "pending_tasks": [],
+        "decisions_made": [],
+        "context_usage": {"estimated_tokens": 0, "percentage": 0, "last_compression": None},
+        "errors": [],
+    }
+
+
+def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    if not form.unchanged(was, facts, *_OF_SESSION):
+        form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
+        form.put_status(root, ID, facts.status, ROOT)
+        _put_project(root, facts, where)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    if not form.unchanged(was, facts, "agents", "tokens_by_agent"):
+        _put_agents(root, facts, where)
+    if not form.unchanged(was, facts, "agents", "steps"):
+        _put_work(root, facts, where, was)
+    if facts.files or not form.unchanged(was, facts, "decisions", *_OF_ERRORS):
+        _put_logs(root, facts, where, was)
+    if not form.unchanged(was, facts, "tokens", "compressions", "compressed_at"):
+        usage = partial(_put_usage, facts=facts, where=where)
+        form.put_section(root, "context_usage", usage, ROOT)
+
+
+def _put_project(root: Node, facts: Facts, where: Where) -> None:
+    here = where.project_path
+    if "project_path" in root and not text(mapping(root.get("project")).get("path")):
+        form.put_place(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
+        facts = replace(facts, project_path="")
+    elif isinstance(root.get("project"), dict):
+        root["project"] = dict(root["project"])
+        form.put_place(root["project"], _PATH, facts.project_path, here, where, PROJECT_ORDER)
+        facts = replace(facts, project_path="")
+
+    def put(project: Node) -> None:
+        form.put_fields(project, facts, _PROJECT, where, PROJECT_ORDER)
+
+    form.put_section(root, "project", put, ROOT)
+
+
+def _put_agents(root: Node, facts: Facts, where: Where) -> None:
+    """Pending agents stay where another program put them; we name them in `pending_tasks`."""
+    known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
+    spent = facts.tokens_by_agent
+    agents = [
+        replace(a, tokens=spent.get(a.id) if a.tokens is None else a.tokens)
+        for a in facts.agents
+        if a.status != "pending" or a.id in known
+    ]
+    read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
+    last = form.last_of_each(root.get("agents"), read, agents)
+    form.put_list(root, "agents", ROOT, agents, form.Entry(last, write, form.by_name("id")))
+
+
+def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
+    made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
+    fact = form.as_far(fact, _get_agent(old, where))
+    said, word = _agent_status(made), unit_word(ID, fact.status)
+    turns = old is None or (fact.status != said and unit_status(ID, word) != said)
+    if _is_whole(fact):
+        fact = replace(fact, fraction=None if turns else PERCENT.read(made.get("progress"), where))
+    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    if turns:
+        form.insert(made, "status", word, AGENT_ORDER)
+    if turns and word == "complete":
+        form.insert(made, "result_summary", made.get("result_summary", ""), AGENT_ORDER)
+    return made
+
+
+def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    # Agents that wait stand behind all steps: with them, those that came are not put alone.
+    waits = any(agent.status == "pending" for agent in facts.agents)
+    last = was if not waits and form.unchanged(was, facts, "agents") else None
+    steps, known = form.steps_apart(last, facts)
+    done, rest = _work(root, steps, facts.agents)
+    before = (None, None) if known is None else _work(root, known, facts.agents)
+    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
+    work = form.Entry(read, write, form.by_name("title"))
+    form.put_list(root, "completed_work", ROOT, done, work, was=before[0])
+    form.put_list(root, "pending_tasks", ROOT, rest, form.TASK, was=before[1])
+
+
+def _work(
+    root: Node, steps: list[StepFact], agents: list[AgentFact]
+) -> tuple[list[StepFact], list[StepFact]]:
+    """The steps that are done, and what is still to do."""
+    steps = form.titled(steps)
+    done = [step for step in steps if step.status in form.DONE]
+    rest = [step for step in steps if step.status not in form.DONE]
+    return done, rest + _waiting(root, agents, {step.title for step in steps})
+
+
+def _waiting(root: Node, agents: list[AgentFact], titles: set[str]) -> list[StepFact]:
+    """Pending agents as tasks, unless a step or the list of agents speaks of them already."""
+    known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
+    agents = [a for a in agents if a.status == "pending" and a.id not in known]
+    return [StepFact(a.task or a.id) for a in agents if (a.task or a.id) not in titles]
+
+
+def _put_done(old: Any, step: StepFact, where: Where) -> Any:
+    if isinstance(old, str) and not step.outcome and not step.files:
+        return old
+    if isinstance(old, dict):
+        made = dict(old)
+    else:
+        made = {"task": step.title, "outcome": "", "files": []}
+    form.put_fields(made, step, _WORK, where, WORK_ORDER)
+    return made
+
+
+_OF_SESSION = (
+    *("goal", "began_at", "mode", "ended_at", "paused_at", "resumed_at", "status"),
+    *("project", "project_path", "git_branch"),
+)
+_OF_ERRORS = ("errors", "agents", "status", "because")
+_MESSAGE = attrgetter("message", "agent")
+"""What errors are known by."""
+
+
+def _of_agent(error: ErrorFact) -> Hashable:
+    """What is known of an agent's error whenever it was noted."""
+    return _MESSAGE(error) if error.agent else None
+
+
+def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+    moment = facts.updated_at or facts.began_at or where.now
+    taken = where.withdrawn or Facts()
+    if not form.unchanged(was, facts, "decisions"):
+        told = [*form.by_moment(lambda each: each.what), *form.reworded()]
+        choice, gone = form.log(_get_decision, _put_decision, told, where, moment), _choices(taken)
+        form.put_list(root, "decisions_made", ROOT, _choices(facts), choice, gone=gone)
+    if not form.unchanged(was, facts, *_OF_ERRORS):
+        told = [*form.by_moment(_MESSAGE), (_of_agent, _of_agent)]
+        error = form.log(_get_error, _put_error, told, where, moment)
+        form.put_list(root, "errors", ROOT, _errors(facts), error, gone=taken.errors)
+    if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
+        paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
+        entry = form.Entry(_get_file, _put_path, form.by_name("path"), log=True)
+        form.put_list(root, "files_modified", ROOT, paths, entry, gone=taken.files)
+
+
+def _choices(facts: Facts) -> list[DecisionFact]:
+    return [replace(d, what=in_one_text(d.what, d.chosen)) for d in facts.decisions if d.what]
+
+
+def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
+    if old is not None and _get_decision(old, where) == replace(fact, options=[], chosen=""):
+        return old
+    made = dict(old) if isinstance(old, dict) else {"decision": "", "rationale": ""}
+    made["decision"] = fact.what
+    if old is None and fact.at is None:
+        fact = replace(fact, at=moment)
+    form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
+    return made
+
+
+def _errors(facts: Facts) -> list[ErrorFact]:
+    """All that goes into `errors`: the session's, why it failed, and last those of its agents."""
+    failed = {
+        (a.id, a.error): ErrorFact(a.error, a.category, a.id, a.ended_at)
+        for a in facts.agents
+        if a.status in ("failed", "timed_out") and a.error
+    }
+    own = [e for e in facts.errors if e.message]
+    told = {error.message for error in [*own, *failed.values()]}
+    if facts.status == "failed" and facts.because and facts.because not in told:
+        own += [ErrorFact(facts.because)]
+    known = {(e.agent, e.message) for e in own}
+    return [*own, *(error for key, error in failed.items() if key not in known)]
+
+
+def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
+    if old is not None and not isinstance(old, dict):
+        return old
+    made = dict(old) if old is not None else {"message": fact.message, "category": "", "agent": ""}
+    if old is None and fact.at is None:
+        fact = replace(fact, at=moment)
+    if old is not None and "category" not in old:
+        fact = replace(fact, category="")
+    # Of an agent's it is known when it failed, not when its program noted that.
+    if old is not None and (was := _get_error(old, where)) and (was.agent or was.at is not None):
+        fact = replace(fact, at=was.at)
+    form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
+    return made
+
+
+def _put_path(old: Any, fact: FileFact) -> Any:
+    return fact.path if old is None else old
+
+
+def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
+    before = COUNT.read(usage.get("estimated_tokens"), where)
+    form.put_fields(usage, facts, _USAGE, where, USAGE_ORDER)
+    form.put_no_compression(usage, facts, where)
+    tokens = COUNT.read(usage.get("estimated_tokens"), where)
+    if tokens is not None and tokens != before:
+        form.insert(usage, "percentage", percentage(tokens, where.window), USAGE_ORDER)
+
+
+# --- the layout --------------------------------------------------------------------------------
+
+_LOOSE_TIMES = frozenset(("started_at", "paused_at", "resumed_at", "completed_at"))
+_STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
+
+
+def _signs(value: Node) -> int:
+    """How many things are as only this layout has them, less those that speak against it."""
+    version, work = text(value.get("schema_version")), sequence(value.get("completed_work"))
+    ours = (
+        re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), dict),
+        "created" in value and "updated" in value,
+        _STAMPED.fullmatch(text(value.get("session_id"))) is not None,
+        bool(work) and isinstance(work[0], dict),
+        "percentage" in mapping(value.get("context_usage")),
+        isinstance(value.get("errors"), list),
+        "completed_work" in value and "pending_tasks" in value,
+        isinstance(value.get("project_path"), str),
+        # Times that only real files have: no other document with a goal calls them so.
+        "goal" in value and "started_at" in value,
+        "completed_work" in value and not _LOOSE_TIMES.isdisjoint(value),
+    )
+    theirs = (
+        "$schema" in value,
+        re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None,
+        isinstance(value.get("project"), str),
+        "created_at" in value and "updated_at" in value,
+        "device" in value,
+        "progress" in value,
+        "teleportation" in value,
+    )
+    return sum(ours) - sum(theirs)
+
+
+_DAY = 86_400
+_PER_SECOND = 36**6 // _DAY
+
+
+def _suffix(second: int, digest: str) -> str:
+    """Six letters and digits that sort by the second of the day: archives are listed by name."""
+    rest = second * _PER_SECOND + int(digest[:8], 16) % _PER_SECOND
+    made = ""
+    for _ in range(6):
+        rest, digit = divmod(rest, 36)
+        made = "0123456789abcdefghijklmnopqrstuvwxyz"[digit] + made
+    return made
+
+
+class Orchestrator(Format):
+    id = ID
+    document = "S4"
+    says = frozenset({"pending", "done"})
+
+    def recognise(self, name: str, value: Any) -> float:
+        of = mapping(value)
+        if "workflow_type" in of or "current_phase" in of:
+            return 0.0
+        signs, common = _signs(of), len(of.keys() & {*form.COMMON})
+        is_told = "schema_version" in of or {"session_id", "goal"} <= of.keys()
+        if name.rpartition("/")[2] == CURRENT and signs >= 0 and is_told:
+            return min(1.0, 0.5 + 0.1 * signs)
+        return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 and common >= 2 else 0.0
+
+    def files(self, native_id: str) -> list[str]:
+        return [CURRENT]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        moment = min(max(facts.began_at or where.now, 0), 253_402_300_799_999)
+        day = datetime.fromtimestamp(moment / 1000, UTC).date()
+        second = moment // 1000 % _DAY
+        made = (f"{day}-{_suffix(second, each)}" for each in form.digests(facts, where))
+        return next(id for id in made if id not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        return wrong_id(native_id)
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return _get(mapping(form.main(tree, CURRENT)[1]), where)
+
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        made: Tree = dict(old or {})
+        name, value = form.main(made, CURRENT)
+        if not isinstance(value, dict):
+            native_id = facts.native_id or self.new_id(facts, where, frozenset())
+            value = _fresh(facts, where, native_id)
+        made[name or CURRENT] = value = dict(value)
+        _put_root(value, facts, where, was)
+        return made
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return whole(self, tree, before, where, lambda _: True)
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        root = mapping(form.main(tree, CURRENT)[1])
+        facts = self.get(tree, where)
+        version = root.get("schema_version")
+        return Reading(
+            layout=ID,
+            generation=_generation(root),
+            version=text(version),
+            complete=facts.status == "completed",
+            status=facts.status,
+            progress=shown_progress(facts),
+            writable=version == VERSION,
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        name, value = form.main(tree, CURRENT)
+        found = [known_as(finding) for finding in look(RULES, value, strict=strict)]
+        if isinstance(value, dict):
+            found += look_closer(value, where)
+        return [replace(finding, file=name) for finding in found]
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        _, data = form.main(bundle, CURRENT)
+        read, wanted = partial(_get, where=where), (*RULES.need, *RULES.want)
+        return salvage_json(data, read, is_session=form.is_session, wanted=wanted)
+
+
+def _generation(root: Node) -> str:
+    """Of the document is what says so, however little of it is there."""
+    is_told = "schema_version" in root or isinstance(root.get("project"), dict)
+    return "document" if is_told else "aiterm"
+
+
+def shown_progress(facts: Facts) -> float:
+    """What the display calls progress: the running agent's, else that of the session."""
+    running = (a.fraction for a in facts.agents if a.status == "running" and a.fraction is not None)
+    first = next(running, None)
+    return form.progress_of(facts) if first is None else first
+
+
+FORMAT = Orchestrator()

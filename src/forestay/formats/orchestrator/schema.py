@@ -1,0 +1,360 @@
+"""The document of the `orchestrator` layout as rules: its words, its figures, and what it demands.
+
+`RULES` is checked by `look`. `look_closer` finds what is odd between values that are each allowed,
+and signs that another program misread; none of that is ever an error.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.formats.coerce import Node, mapping, sequence, text
+from forestay.formats.fields import COUNT, LARGEST
+from forestay.formats.port import INFO, WARNING, Finding, Where
+from forestay.formats.schema import (
+    END,
+    EXTRA_RULE,
+    MOMENT,
+    SECOND,
+    Rule,
+    look_at_names,
+    look_at_order,
+    nodes,
+    warn,
+)
+from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, unit_status
+
+ID = "orchestrator"
+VERSION = "1.0"
+
+STATUSES = ("created", "in_progress", "paused", "complete", "aborted")
+AGENT_STATUSES = ("in_progress", "complete", "failure")
+LIFECYCLE: dict[str, tuple[str, ...]] = {
+    "created": ("in_progress", "aborted"),
+    "in_progress": ("paused", "complete", "aborted"),
+    "paused": ("in_progress", "aborted"),
+    "complete": (),
+    "aborted": (),
+}
+"""Word → the words that may follow it. A session that is complete or aborted is archived."""
+
+
+class Mode(Struct, frozen=True):
+    """How many agents run at once, and at which share of the window context is compressed."""
+
+    agents: int
+    compress_at: int
+
+
+MODES = {
+    "default": Mode(2, 70),
+    "debug": Mode(1, 90),
+    "optimize": Mode(4, 60),
+    "release": Mode(4, 85),
+}
+WARN_ABOVE, COMPRESS_ABOVE = 70_000, 100_000
+
+
+def percentage(tokens: int, window: int) -> int:
+    """How much of the context window is used, in whole percents."""
+    return round(100 * tokens / window) if window > 0 else 0
+
+
+def pressure(tokens: int) -> str:
+    """What the number of tokens asks for: nothing, a warning, or compressing."""
+    if tokens > COMPRESS_ABOVE:
+        return "compress"
+    return "warn" if tokens > WARN_ABOVE else ""
+
+
+def may_become(word: str, next_word: str) -> bool:
+    """Whether one status of the document may follow another."""
+    return next_word in LIFECYCLE.get(word, ())
+
+
+# --- signs that were misread -------------------------------------------------------------------
+
+SIGNS = ("└──", "🔄", "✅", "⚠️")
+
+
+def _misread_as(sign: str, encoding: str) -> str:
+    """How the UTF-8 of a sign looks to a program that takes it for an older encoding."""
+    return "".join(bytes((byte,)).decode(encoding, "ignore") or chr(byte) for byte in sign.encode())
+
+
+_MISREAD = {
+    _misread_as(sign, encoding): sign
+    for sign in (*SIGNS, "└", "─", "⚠")
+    for encoding in ("cp1254", "cp1252")
+}
+_MISREAD |= {bad.replace("\xa0", " "): sign for bad, sign in _MISREAD.items()}
+_BAD_SIGN = re.compile("|".join(map(re.escape, sorted(_MISREAD, key=len, reverse=True))))
+
+
+def misread(words: str) -> list[str]:
+    """The signs in a text that are UTF-8 misread as Windows-1254 (or 1252), in their order."""
+    return [_MISREAD[match[0]] for match in _BAD_SIGN.finditer(words)]
+
+
+# --- what each value must be -------------------------------------------------------------------
+
+
+def _text(req: str, **more: Any) -> Rule:
+    return Rule(type="string", req=req, **more)
+
+
+def _list(req: str, each: Rule) -> Rule:
+    return Rule(type="array", req=req, each=each)
+
+
+def _count(req: str, high: int = LARGEST) -> Rule:
+    return Rule(type="integer", req=req, low=0, high=high)
+
+
+def _stamp(req: str, **more: Any) -> Rule:
+    says = "a time, YYYY-MM-DDTHH:MM:SSZ"
+    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
+    return _text(req, shape=MOMENT, fine=SECOND, **more)
+
+
+def _object(req: str, keys: dict[str, Rule], need: str, **more: Any) -> Rule:
+    """An object with keys that must be there, and others that should."""
+    needed = {key: keys[key].req for key in need.split()}
+    optional = more.pop("optional", ())
+    want = {k: rule.req for k, rule in keys.items() if k not in needed and k not in optional}
+    return Rule(type="object", req=req, keys=keys, need=needed, want=want, **more)
+
+
+_SESSION_ID = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}-[0-9A-Za-z]{{1,32}}{END}"
+_AGENT = _object(
+    "S4-17",
+    {
+        "id": _text("S4-17", shape=r"\S", code="empty-text", says="an agent's id"),
+        "type": _text("S4-18"),
+        "task": _text("S4-19"),
+        "status": _text("S4-20", words=AGENT_STATUSES, also=tuple(ALSO_UNIT)),
+        "started": _stamp("S4-21"),
+        # Only finished agents have these; of others many programs write null.
+        "completed": _stamp("S4-22", null=True),
+        "result_summary": _text("S4-23", null=True),
+        "progress": _count("S4-25", 100),
+        "context_tokens": _count("S4-24"),
+    },
+    "id status",
+    optional=("completed", "result_summary", "progress", "context_tokens"),
+)
+_DONE = _object(
+    "S4-26",
+    {
+        "task": _text("S4-26"),
+        "outcome": _text("S4-27"),
+        "files": _list("S4-28", _text("S4-28")),
+    },
+    "task",
+    optional=("outcome", "files"),
+    bare="bare-text",
+)
+_DECISION = _object(
+    "S4-30",
+    {
+        "decision": _text("S4-30"),
+        "rationale": _text("S4-31"),
+        "timestamp": _stamp("S4-32"),
+    },
+    "decision",
+    bare="bare-text",
+)
+_ERROR = _object(
+    "S4-36",
+    {
+        "message": _text("S4-36"),
+        "category": _text("S4-36"),
+        "agent": _text("S4-36"),
+        "timestamp": _stamp("S4-36"),
+    },
+    "",
+    mild=True,
+    free=True,
+    optional=("message", "category", "agent", "timestamp"),
+)
+_USAGE_RULE = _object(
+    "S4-33",
+    {
+        "estimated_tokens": _count("S4-33"),
+        "percentage": _count("S4-34"),
+        "last_compression": _stamp("S4-35", null=True),
+    },
+    "",
+)
+_PROJECT_RULE = _object(
+    "S4-11",
+    {
+        "name": _text("S4-11"),
+        "path": _text("S4-12"),
+        "git_branch": _text("S4-13", null=True),
+    },
+    "",
+)
+RULES = _object(
+    "S4-7",
+    {
+        "schema_version": _text(
+            "S4-7",
+            shape=rf"^1\.0{END}",
+            code="unknown-version",
+            says='the known version, "1.0"',
+        ),
+        "session_id": _text(
+            "S4-8",
+            shape=r"\S",
+            code="empty-text",
+            fine=_SESSION_ID,
+            style="odd-session-id",
+            says="YYYY-MM-DD-xxxxxx",
+        ),
+        "created": _stamp("S4-9"),
+        "updated": _stamp("S4-10"),
+        "project": _PROJECT_RULE,
+        "goal": _text("S4-14"),
+        "mode": _text(
+            "S4-15",
+            # The document gives an example only; the others are its companion's.
+            fine=rf"^({'|'.join(MODES)}){END}",
+            style="unknown-word",
+            says=f"one of {', '.join(MODES)}",
+        ),
+        "status": _text("S4-16", words=STATUSES, also=tuple(ALSO_SESSION)),
+        "agents": _list("S4-17", _AGENT),
+        "completed_work": _list("S4-26", _DONE),
+        "pending_tasks": _list("S4-29", _text("S4-29")),
+        "decisions_made": _list("S4-30", _DECISION),
+        "context_usage": _USAGE_RULE,
+        "errors": _list("S4-36", _ERROR),
+        **EXTRA_RULE,
+    },
+    "schema_version session_id created goal status",
+    optional=tuple(EXTRA_RULE),
+)
+ROOT, AGENT_ORDER = tuple(RULES.keys), tuple(_AGENT.keys)
+WORK_ORDER, DECISION_ORDER = tuple(_DONE.keys), tuple(_DECISION.keys)
+ERROR_ORDER, USAGE_ORDER = tuple(_ERROR.keys), tuple(_USAGE_RULE.keys)
+PROJECT_ORDER = tuple(_PROJECT_RULE.keys)
+
+_ALIASES = {
+    "created_at": "created",
+    "started_at": "created",
+    "updated_at": "updated",
+    "completed_at": "the time it was completed",
+    "paused_at": "the time it was paused",
+    "resumed_at": "the time it was resumed",
+    "project_path": "project.path",
+    "files_modified": "changed files",
+}
+"""Keys of real files that the document does not have → as what they are read."""
+
+
+def wrong_id(native_id: str) -> str:
+    """Why no session can be called so; empty if it can."""
+    if re.search(_SESSION_ID, native_id) is None:
+        return "a day and a short suffix are needed: YYYY-MM-DD-xxxxxx"
+    try:
+        date.fromisoformat(native_id[:10])
+    except ValueError:
+        return f"{native_id[:10]} is not a day of the calendar"
+    return ""
+
+
+# --- what values mean together -----------------------------------------------------------------
+
+
+def known_as(finding: Finding) -> Finding:
+    """A key that the document does not know, but we do."""
+    if finding.code != "unknown-key" or finding.where not in _ALIASES:
+        return finding
+    says = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
+    severity = WARNING if finding.severity == INFO else finding.severity
+    return replace(finding, code="alias-key", severity=severity, message=says, requirement="S4-7")
+
+
+def look_closer(root: Node, where: Where) -> Iterator[Finding]:
+    """What no rule for one value can say; never an error."""
+    yield from _look_at_id(text(root.get("session_id")))
+    yield from look_at_order(root, ("created", "updated"), "", "S4-10", where)
+    agents = nodes(root, "agents")
+    for at, agent in agents:
+        yield from _look_at_agent(agent, at, where)
+    yield from look_at_names(agents, "S4-17")
+    yield from _look_at_usage(root, where)
+    yield from _look_at_mode(root, where)
+    for at, words in _texts(root):
+        if signs := misread(words):
+            says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
+            yield warn("misread-text", says, at, "S4-92")
+
+
+def _look_at_id(id: str) -> Iterator[Finding]:
+    """An id of the right form names a day; of any other form a rule has spoken."""
+    if re.search(_SESSION_ID, id) and (why := wrong_id(id)):
+        yield warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
+
+
+def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
+    yield from look_at_order(agent, ("started", "completed"), at, "S4-22", where)
+    status = unit_status(ID, text(agent.get("status")))
+    ends = {"completed": "S4-22", "result_summary": "S4-23"}
+    for key, req in ends.items():
+        if status == "running" and agent.get(key) is not None:
+            yield warn("running-has-end", f"{at} is running, but has {key}", f"{at}.{key}", req)
+        elif status == "done" and agent.get(key) is None:
+            yield warn("missing-key", f"{at}.{key} is missing", f"{at}.{key}", req)
+
+
+def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
+    usage = mapping(root.get("context_usage"))
+    tokens = COUNT.read(usage.get("estimated_tokens"), where)
+    told = COUNT.read(usage.get("percentage"), where)
+    share = percentage(tokens or 0, where.window)
+    if tokens is not None and told is not None and told != share:
+        says = f"{tokens} tokens are {share} % of {where.window}, not {told} %"
+        yield warn("percentage-differs", says, "context_usage.percentage", "X4-3", INFO)
+    if word := pressure(tokens or 0):
+        limit = COMPRESS_ABOVE if word == "compress" else WARN_ABOVE
+        says = f"the context holds more than {limit} tokens: {word}"
+        yield warn(f"tokens-{word}", says, "context_usage.estimated_tokens", "X4-3", INFO)
+
+
+def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
+    """Whether more is going on than the mode is meant for: to be known, and no fault."""
+    name = text(root.get("mode"))
+    if name not in MODES:
+        return
+    mode, agents = MODES[name], map(mapping, sequence(root.get("agents")))
+    running = sum(unit_status(ID, text(one.get("status"))) == "running" for one in agents)
+    if running > mode.agents:
+        says = f"{running} agents are running; {name} mode is for {mode.agents}"
+        yield warn("many-agents", says, "agents", "X4-2", INFO)
+    tokens = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), where) or 0
+    share = percentage(tokens, where.window)
+    if share > mode.compress_at:
+        says = f"{share} % are used; {name} mode compresses at {mode.compress_at} %"
+        yield warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
+
+
+def _texts(root: Node) -> Iterator[tuple[str, str]]:
+    """Every text in the file with its path."""
+    waiting: list[tuple[str, Any]] = [("", root)]
+    while waiting:
+        at, value = waiting.pop()
+        if isinstance(value, str):
+            yield at, value
+        elif isinstance(value, dict):
+            inner = [(f"{at}.{key}" if at else key, each) for key, each in value.items()]
+            waiting += reversed(inner)
+        elif isinstance(value, list):
+            waiting += reversed([(f"{at}[{n}]", each) for n, each in enumerate(value)])

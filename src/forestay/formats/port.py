@@ -1,0 +1,255 @@
+"""Layouts: the five on-disk forms of a session, each a lens between its files and `Facts`.
+
+A *bundle* is the bytes of the files that one session has in a layout, by their names relative to
+the session's root. A *tree* is a bundle parsed: plain values by file name (a JSON Lines file is a
+list). A layout never sees bytes, spelling or comments: `document` parses and rewrites text so that
+only what changed changes. It never sees the journal either: facts are its only other side.
+
+    parse      bytes → tree                                     (document, guarded)
+    get        tree → facts                                     total: it never raises on a tree
+    put        old tree or None, facts → new tree               changes only what the facts changed
+    whole      tree, tree before → tree                         with what may not be taken out
+    check      tree → findings
+    salvage    bundle that cannot be parsed → facts, and what was inferred and lost
+
+Laws, tested for all five: `put(t, get(t)) == t`; `get(put(t, f))` says what `f` says as far as the
+layout has fields for it; `put(put(t, f), g, was=f) == put(put(t, f), g)`; keys that a layout does
+not know survive; `put` changes no value that it was given, and shares those that stay. What a
+layout has no field for travels as values under the one key `forestay` (`carry`), written and read
+for all five alike.
+
+A sixth layout is one module with a class that meets `Layout`, named in `REGISTRY`.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from forestay.errors import InvalidInput
+from forestay.formats.facts import Facts
+
+Tree = dict[str, Any]
+"""File name → plain value."""
+Bundle = dict[str, bytes]
+
+EXTRA = "forestay"
+"""The one key of our own in other people's files."""
+
+ERROR, WARNING, INFO = "error", "warning", "info"
+
+
+class Finding(Struct, frozen=True):
+    """A deviation seen when reading. `code` is stable: kebab-case, the same for the same fault."""
+
+    code: str
+    severity: str
+    message: str
+    file: str = ""
+    where: str = ""
+    requirement: str = ""
+    line: int = 0
+
+
+class Travel(Struct, frozen=True):
+    """How a session stands with the remotes of this machine; moments in milliseconds."""
+
+    enabled: bool = False
+    last_sync: int = 0
+    status: str = ""
+    error: str = ""
+    devices: tuple[str, ...] = ()
+    backend: str = "local"
+    encrypted: bool = False
+    shared_with: tuple[str, ...] = ()
+
+
+class Where(Struct, frozen=True):
+    """What a layout may know of its surroundings when it writes or judges files.
+
+    `root` is the session's folder, `names` the files in it (relative, with /), both empty when
+    unknown; `total` the number of phases that a workflow definition handed in gives; `naive` says
+    how stamps without a zone are read ("local" or "utc"). `generation` is the shape that a new
+    file is to have, where a layout has several; empty means today's. `travel` is given where this
+    machine knows how the session travels: then what a file says of that is ours to write, and
+    nothing that a session says. Whoever writes on may be `brief`: logs are shown empty then, and
+    of what goes into them the facts tell only what is new. `moved` says that the folder which the
+    files name as theirs is not `root`. What was `withdrawn` leaves also lists that only grow.
+    `window` is how many tokens the context of an agent holds.
+    """
+
+    now: int = 0
+    root: str = ""
+    names: frozenset[str] = frozenset()
+    total: int | None = None
+    naive: str = "local"
+    project_path: str = ""
+    device: str = ""
+    generation: str = ""
+    travel: Travel | None = None
+    brief: bool = False
+    moved: bool = False
+    window: int = 128_000
+    withdrawn: Facts | None = None
+
+
+class Reading(Struct, frozen=True):
+    """What `check` and `adopt` say of a session's files besides the findings."""
+
+    layout: str
+    generation: str = ""
+    """Which shape of the layout this is, such as `redesign` or `legacy`."""
+    version: str = ""
+    complete: bool | None = None
+    status: str = ""
+    progress: float | None = None
+    writable: bool = True
+    """False for versions that are not known: shown, never written."""
+    warning: str = ""
+    """What whoever goes on with such files has to know of their shape."""
+
+    @property
+    def unwritten(self) -> str:
+        """Why files that are not writable are left as they are."""
+        form = "a file without its" if self.generation == "document" else f"the {self.generation}"
+        known = f"version {self.version}" if self.version else ""
+        return f"{known or f'{form} version'} is not written by us"
+
+
+class Salvaged(Struct):
+    """What could be made of damaged files: facts, where each came from, and what is lost."""
+
+    facts: Facts
+    level: str = ""
+    message: str = ""
+    inferred: list[str] = []
+    lost: list[str] = []
+
+
+class Format(Protocol):
+    """One on-disk form. Stateless; all methods are pure."""
+
+    id: str
+    document: str
+    """The number of the document that describes it, such as `S0`."""
+    says: frozenset[str] = frozenset()
+    """Statuses that every step may have in it and be read with again."""
+    latest: frozenset[str] = frozenset()
+    """Lists of facts of which its files have room for the last element only."""
+    has_goal: bool = True
+    """Whether its files have a field for the goal; else one is made of what else they say."""
+
+    def recognise(self, name: str, value: Any) -> float:
+        """How surely a parsed file is of this layout, from 0 to 1, by its shape."""
+        ...
+
+    def files(self, native_id: str) -> list[str]:
+        """The files that one session has, relative to the layout's root folder, main one first."""
+        ...
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        """A native id for a session that gets its first files here."""
+        ...
+
+    def valid_id(self, native_id: str) -> str:
+        """Why the id is not possible in this layout, or an empty string."""
+        ...
+
+    def unkept_id(self, native_id: str) -> str:
+        """Why files with this id, which somebody else gave them, cannot be kept, or nothing."""
+        return unsafe_id(native_id)
+
+    def get(self, tree: Tree, where: Where) -> Facts: ...
+
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        """`was` is what was put into `old` last, in these surroundings: where the facts are the
+        same, `old` says so already. Of logs the facts then hold only what is new in them."""
+        ...
+
+    def known_as(self, facts: Facts) -> dict[int, str]:
+        """Place of a step → the id that new files give it, in a layout that has its own."""
+        return {}
+
+    def renewed(self, tree: Tree, where: Where) -> Tree:
+        """The same session in today's form of the layout."""
+        return tree
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        """The files with what they had `before` and nobody may take out or change, and a sentence
+        for each that was."""
+        return tree, []
+
+    def torn(self, data: bytes, value: Any) -> str:
+        """Why a file that can be parsed was not written to its end all the same, or nothing."""
+        return ""
+
+    def reading(self, tree: Tree, where: Where) -> Reading: ...
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        """What the bytes still say when the main file does not parse; None when nothing."""
+        ...
+
+
+REGISTRY: dict[str, tuple[str, str]] = {
+    "ai-session": ("ai_session", ".ai-session"),
+    "praxis": ("praxis", ".praxis-os/.cache/state"),
+    "craft": ("craft", ".craft/cache/orchestration-sessions"),
+    "essay": ("essay", ""),
+    "orchestrator": ("orchestrator", ".claude"),
+}
+"""Id → module, and the layout's root folder in a project; an essay's is its session's own."""
+
+
+@cache
+def load_format(id: str) -> Format:
+    """The layout of an id; a module is loaded when it is first asked for."""
+    require_known(id)
+    module = import_module(f"forestay.formats.{REGISTRY[id][0]}.format")
+    made: Format = module.FORMAT
+    return made
+
+
+def spelled(chosen: str) -> str:
+    """A layout that somebody names, perhaps with an id, in our spelling: `ai_session:ID` too."""
+    kind, *native = chosen.split(":", 1)
+    known = kind.replace("_", "-")
+    require_known(known if known in REGISTRY else kind)
+    return ":".join((known, *native))
+
+
+def require_known(id: str) -> None:
+    """Refuse a name that is none of a layout."""
+    if id in REGISTRY:
+        return
+    import difflib
+
+    near = difflib.get_close_matches(id.lower(), REGISTRY, 1)
+    hint = f"did you mean {near[0]}?" if near else ""
+    why = f"the layouts are {', '.join(REGISTRY)}"
+    raise InvalidInput(f"there is no layout {id}", why=why, hint=hint)
+
+
+def unsafe_id(native_id: str) -> str:
+    """Why an id may not be part of a path, or an empty string."""
+    if not native_id.strip() or native_id.startswith((".", "-")) or native_id.endswith((".", " ")):
+        return "the id is empty, or begins or ends with a sign that no file name should"
+    if not native_id.isprintable() or not set(native_id).isdisjoint("/\\:"):
+        return "the id holds a sign that has a meaning in paths"
+    too_long = len(native_id.encode("utf-8", "replace")) > 200
+    return "the id is too long for a file name" if too_long else ""
+
+
+def require_id(format: Format, native_id: str) -> None:
+    """Refuse an id for new files that is not possible in their layout."""
+    if problem := format.valid_id(native_id):
+        word = (
+            "Error: Invalid feature"
+            if format.id == "ai-session"
+            else f"Invalid {format.id} session"
+        )
+        raise InvalidInput(f"{word} ID {native_id!r}", why=problem, session=native_id)

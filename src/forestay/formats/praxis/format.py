@@ -1,0 +1,140 @@
+"""The praxis format (document S1): one JSON file per workflow session, `{session_id}.json`.
+
+    read      files of all generations → facts      write       facts → the redesigned form
+    schema    deviations                            legacy      facts → an older form
+    api_types     the classes that the document names
+
+Files of older generations are shown with a warning and left as they are, never migrated in place.
+Their redesigned form (`renewed`) is written next to them on request. Their own form is only
+written when such a file comes back from a conversion.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from forestay.base.hashing import derive_uuid
+from forestay.formats import carry_over
+from forestay.formats.coerce import copied
+from forestay.formats.facts import Facts
+from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where, unsafe_id
+from forestay.formats.praxis import legacy
+from forestay.formats.praxis import write as writing
+from forestay.formats.praxis.read import (
+    LEGACY_WARNING,
+    SIGNATURE,
+    View,
+    likeness,
+    phase_id,
+    read_facts,
+)
+from forestay.formats.praxis.schema import UUID, check_file, restore_required
+from forestay.formats.salvage import climb, salvage_json
+
+
+def file_name(session_id: str) -> str:
+    """Return the name of a session's file; the id must be safe (`unsafe_id`)."""
+    return f"{session_id}.json"
+
+
+class Praxis(Format):
+    id = "praxis"
+    document = "S1"
+    latest = frozenset({"errors"})
+    has_goal = False
+
+    def recognise(self, name: str, value: Any) -> float:
+        return likeness(value)
+
+    def files(self, native_id: str) -> list[str]:
+        return [file_name(native_id)]
+
+    def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
+        """Return a UUID derived from the session: the same session gets the same one."""
+        said = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
+        tries = (derive_uuid(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
+        return next(made for made in tries if made not in taken)
+
+    def valid_id(self, native_id: str) -> str:
+        """Return why an id is invalid in what we write; what we read need only be safe."""
+        if UUID.match(native_id):
+            return ""
+        return unsafe_id(native_id) or "a praxis session id looks like a UUID"
+
+    def get(self, tree: Tree, where: Where) -> Facts:
+        return read_facts(View(tree, where))
+
+    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+        if old is None:
+            # An id that the user chose survives a conversion to another format and back.
+            unfit = unsafe_id(facts.native_id)
+            id = self.new_id(facts, where, frozenset()) if unfit else facts.native_id
+            make = (
+                legacy.create_file
+                if where.generation in legacy.GENERATIONS
+                else writing.create_file
+            )
+            return {file_name(id): make(facts, id, where)}
+        view = View(old, where)
+        tree: Tree = copied(old)
+        if view.doc:
+            doc = tree[view.name]
+            if view.redesigned:
+                writing.write_document(doc, facts, where, carry_over.read(self, old, where).status)
+            else:
+                legacy.write_document(doc, facts, where)
+        elif self.get(old, where) != facts:
+            id = self.new_id(facts, where, frozenset())
+            tree[view.name or file_name(id)] = writing.create_file(
+                facts, facts.native_id or id, where
+            )
+        return tree
+
+    def known_as(self, facts: Facts) -> dict[int, str]:
+        return {place: phase_id(number) for number, place in writing.number_phases(facts).items()}
+
+    def renewed(self, tree: Tree, where: Where) -> Tree:
+        """Return the redesigned form of a session, to be written next to the original."""
+        view = View(tree, where)
+        made: Tree = copied(tree)
+        if view.doc and not view.redesigned:
+            made[view.name] = writing.upgrade(view, where)
+        return made
+
+    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return restore_required(tree, before, where)
+
+    def reading(self, tree: Tree, where: Where) -> Reading:
+        view = View(tree, where)
+        return Reading(
+            layout=self.id,
+            generation=view.generation,
+            complete=view.complete,
+            status=view.status,
+            progress=view.progress(),
+            writable=view.redesigned,
+            warning="" if view.redesigned else LEGACY_WARNING,
+        )
+
+    def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
+        return check_file(tree, where, strict=strict)
+
+    def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
+        """Return what the session file that contains most still says."""
+        names = sorted(bundle, key=lambda name: (not name.endswith(".json"), -len(bundle[name])))
+        return climb(partial(_salvage_file, name, bundle[name], where) for name in names)
+
+
+_EXPECTED = ("session_id", *SIGNATURE, "created_at", "updated_at", "metadata")
+_SINGLE = (*_EXPECTED[:5], "created_at", "updated_at", "status")
+
+
+def _salvage_file(name: str, data: bytes, where: Where) -> Salvaged | None:
+    def read(doc: dict[str, Any]) -> Facts:
+        return read_facts(View({name: doc}, where))
+
+    return salvage_json(data, read, is_session=likeness, wanted=_EXPECTED, single=_SINGLE)
+
+
+FORMAT = Praxis()

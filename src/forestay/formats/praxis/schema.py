@@ -1,0 +1,468 @@
+"""Check praxis session files: one table of rules per generation, and checks across values.
+
+An error is what another reader refuses or misunderstands, a warning what readers cope with, an
+info what is worth knowing. Files of older generations are measured by what they could contain;
+their form itself is one warning. `strict` adds what we demand of files that we write.
+
+`restore_required` gives an edited file back what no edit may remove.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from msgspec.structs import replace
+
+from forestay.formats import carry_over, timestamps
+from forestay.formats.coerce import copied, mapping, put_back, sequence
+from forestay.formats.port import (
+    ERROR,
+    EXTRA,
+    INFO,
+    WARNING,
+    Finding,
+    Tree,
+    Where,
+    load_format,
+    unsafe_id,
+)
+from forestay.formats.praxis.read import (
+    LEGACY_WARNING,
+    REDESIGNED,
+    View,
+    by_phase,
+    is_count,
+    is_phase,
+    last_phase,
+    seconds,
+    verdict_of,
+)
+from forestay.formats.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
+from forestay.formats.schema import END, MOMENT, Rule, look, look_at_order, warn
+
+_VERDICTS = ("passed", "failed", "pending", "skipped")
+_SCHEMES = ("zero_based", "one_based")
+UUID = re.compile(r"(?:workflow_default_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z")
+
+
+# -- rules -----------------------------------------------------------------------------------------
+
+
+def _text(req: str, **more: Any) -> Rule:
+    return Rule(type="string", req=req, **more)
+
+
+def _stamp(req: str, **more: Any) -> Rule:
+    return _text(req, shape=MOMENT, code="bad-stamp", says="an ISO 8601 timestamp", **more)
+
+
+def _number(req: str) -> Rule:
+    return Rule(type="number", req=req, low=0, null=True)
+
+
+def _flag(req: str) -> Rule:
+    return Rule(type="boolean", req=req)
+
+
+def _object(req: str, keys: dict[str, Rule], *, need: str = "", want: str = "") -> Rule:
+    """An object whose other keys are ignored; `need` and `want` list keys, separated by blanks."""
+    return Rule(
+        type="object",
+        req=req,
+        free=True,
+        keys=keys,
+        need={key: keys[key].req for key in need.split()},
+        want={key: keys[key].req for key in want.split()},
+    )
+
+
+def _phase_map(req: str, each: Rule) -> Rule:
+    return Rule(type="object", req=req, each=each)
+
+
+# Phase numbers and totals have no type here: `_check_numbers` compares them with what is read.
+_STRUCTURE = {
+    "total_phases": Rule(req="S1-28"),
+    "starting_phase": Rule(req="S1-29"),
+    "indexing_scheme": _text("S1-30", words=_SCHEMES),
+    "workflow_version": _text("S1-31"),
+}
+_LIFECYCLE = {
+    "completed": _flag("S1-40"),
+    "completed_at": _stamp("S1-41", null=True),
+    "paused": _flag("S1-42"),
+    "paused_at": _stamp("S1-43", null=True),
+    "paused_reason": _text(
+        "S1-44",
+        null=True,
+        fine=f"^({'|'.join(PAUSE_REASONS)}){END}",
+        style="unknown-pause-reason",
+        says=f"one of {', '.join(PAUSE_REASONS)}",
+    ),
+    "paused_context": _text("S1-45", null=True),
+    "resumed_at": _stamp("S1-46", null=True),
+    "resume_count": Rule(type="integer", req="S1-47", low=0),
+    "last_error": Rule(req="S1-48"),
+    "last_error_at": _stamp("S1-49", null=True),
+    "total_duration_seconds": _number("S1-51"),
+}
+_TIMING = _object(
+    "S1-36",
+    {
+        "started_at": _stamp("S1-36"),
+        "completed_at": _stamp("S1-37", null=True),
+        "duration_seconds": _number("S1-39"),
+        "paused_duration_seconds": _number("S1-39"),
+    },
+    need="started_at",
+)
+_ARTIFACT = _object(
+    "S1-53",
+    {
+        "phase_number": Rule(req="S1-53"),
+        "evidence": Rule(type="object", req="S1-54", free=True),
+        "outputs": Rule(type="object", req="S1-55", free=True),
+        "commands_executed": Rule(type="array", req="S1-56"),
+        "timestamp": _stamp("S1-57"),
+    },
+    need="phase_number evidence outputs commands_executed timestamp",
+)
+_METADATA = _object(
+    "S1-117",
+    {
+        "spec_path": _text("S1-62", null=True),
+        "user_options": Rule(type="object", req="S1-63", free=True),
+        "agent_version": _text("S1-64", null=True),
+    },
+)
+_FIELDS = {
+    "session_id": _text("S1-25"),
+    "workflow_type": _text("S1-26"),
+    "target_file": _text("S1-27"),
+    "current_phase": Rule(req="S1-33"),
+    "completed_phases": Rule(type="array", req="S1-34"),
+    "phase_artifacts": _phase_map("S1-52", _ARTIFACT),
+    "checkpoints": _phase_map("S1-58", _text("S1-58", words=_VERDICTS)),
+    "created_at": _stamp("S1-60"),
+    "updated_at": _stamp("S1-61"),
+}
+_SECTIONS = {
+    "workflow_structure": _object("S1-32", _STRUCTURE),
+    "phase_timing": _phase_map("S1-35", _TIMING),
+    "lifecycle": _object("S1-40", _LIFECYCLE),
+}
+
+
+def _redesign(structure: str, lifecycle: str) -> Rule:
+    keys = {
+        **_FIELDS,
+        "workflow_structure": _object("S1-32", _STRUCTURE, want=structure),
+        "phase_timing": _SECTIONS["phase_timing"],
+        "lifecycle": _object("S1-40", _LIFECYCLE, want=lifecycle),
+        "metadata": _METADATA,
+    }
+    return _object("S1-25", keys, need=" ".join(_FIELDS), want=f"{' '.join(_SECTIONS)} metadata")
+
+
+# What a session has from its start; that its total is not known is reported anyway.
+_REDESIGN = _redesign(
+    "starting_phase indexing_scheme workflow_version", "completed paused resume_count"
+)
+_STRICT = _redesign(" ".join(_STRUCTURE), " ".join(LIFECYCLE))
+_SECOND_STATUSES = ("active", "paused", "completed", "error")
+_OLDER = _object(
+    "S1-25",
+    {
+        **_FIELDS,
+        **_SECTIONS,
+        "metadata": _METADATA,
+        "phase_timings": _phase_map("S1-35", _TIMING),
+        "status": _text("X1-12", words=_SECOND_STATUSES, mild=True),
+    },
+    need=" ".join(_FIELDS),
+    want="metadata",
+)
+_MAPS = {"phase_artifacts": "S1-52", "checkpoints": "S1-58"} | dict.fromkeys(
+    ("phase_timing", "phase_timings", ATTEMPTS, "evidence_submitted"), "S1-35"
+)
+
+
+# -- checking --------------------------------------------------------------------------------------
+
+
+def check_file(tree: Tree, where: Where, *, strict: bool) -> list[Finding]:
+    """Return every deviation of a session file."""
+    view = View(tree, where)
+    if not isinstance(tree.get(view.name), dict):
+        return [Finding("not-an-object", ERROR, "the file is not a JSON object", view.name)]
+    found = [each for check in _CHECKS for each in check(view, where, strict)]
+    return [replace(finding, file=view.name) for finding in found]
+
+
+def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    doc = view.doc
+    for key, req in _MAPS.items():
+        entries, good = doc.get(key), by_phase(doc, key)
+        if isinstance(entries, dict) and len(good) != len(entries):
+            doc = {**doc, key: {str(phase): entry for phase, entry in good.items()}}
+            for name in entries.keys() - doc[key].keys():
+                message = f"{name!r} is not the number of a phase"
+                yield warn("bad-phase-key", message, f"{key}.{name}", req)
+    rule = _OLDER
+    if view.redesigned:
+        rule = _STRICT if strict else _REDESIGN
+    elif strict:
+        yield warn("not-redesigned", "we write the redesigned form only", "", "S1-32", ERROR)
+    yield from look(rule, doc, strict=strict)
+
+
+def _check_numbers(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    numbers = [
+        ("current_phase", view.doc, "S1-33"),
+        ("starting_phase", view.structure, "S1-29"),
+        *(("phase_number", artifact, "S1-53") for artifact in view.artifacts.values()),
+    ]
+    paths = ["current_phase", "workflow_structure.starting_phase"]
+    paths += [f"phase_artifacts.{phase}.phase_number" for phase in view.artifacts]
+    for path, (key, node, req) in zip(paths, numbers, strict=True):
+        if key in node and not is_phase(node[key]):
+            yield warn("wrong-type", f"{path} is not a phase number", path, req, ERROR)
+    for index, phase in enumerate(sequence(view.doc.get("completed_phases"))):
+        if not is_phase(phase):
+            path = f"completed_phases[{index}]"
+            yield warn("wrong-type", f"{path} is not a phase number", path, "S1-34", ERROR)
+    for path, node, req in (
+        ("workflow_structure", view.structure, "S1-28"),
+        ("metadata", view.metadata, "S1-125"),
+    ):
+        total = node.get("total_phases")
+        if not (total is None or total == "dynamic" or is_count(total)):
+            message = f"{path}.total_phases is not a positive integer or null"
+            yield warn("wrong-type", message, f"{path}.total_phases", req, ERROR)
+
+
+def _check_id(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    id = view.doc.get("session_id")
+    if isinstance(id, str) and (problem := unsafe_id(id)):
+        yield warn("unsafe-id", problem, "session_id", "X1-10", ERROR)
+    if strict and not UUID.match(view.text("session_id")):
+        yield warn("id-not-uuid", "session_id is not a UUID", "session_id", "X1-10", ERROR)
+
+
+def _check_form(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    if not view.redesigned:
+        yield warn("legacy-format", LEGACY_WARNING, "", "S1-126")
+    if view.total is None:
+        has_flag = view.redesigned or "status" in view.doc
+        then = "only its flag shows" if has_flag else "nothing shows"
+        message = f"the number of phases is unknown, so {then} whether the session is complete"
+        req = "S1-28" if view.redesigned else "S1-89"
+        yield warn("total-unknown", message, "workflow_structure.total_phases", req, INFO)
+    if view.doc.get("error_reason") == "manually_deleted":
+        message = "the session was deleted by hand; its program leaves such files in place"
+        yield warn("deleted-by-hand", message, "error_reason", "X1-13", INFO)
+    for key in ("created_at", "updated_at"):
+        if timestamps.is_naive(view.doc.get(key)):
+            message = "times without a zone are read as local time"
+            yield warn("naive-stamp", message, key, "S1-60", INFO)
+            return
+
+
+def _check_structure(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    named, start = view.structure.get("indexing_scheme"), view.structure.get("starting_phase", 0)
+    if named in _SCHEMES and is_phase(start) and named != scheme(start):
+        message = f"a workflow that starts with phase {start} is {scheme(start)}"
+        at = "workflow_structure.indexing_scheme"
+        yield warn("scheme-mismatch", message, at, "S1-67", ERROR)
+    total, noted = view.structure.get("total_phases"), view.metadata.get("total_phases")
+    if is_count(total) and is_count(noted) and noted != total:
+        message = f"metadata.total_phases is {noted}, but the session started with {total} phases"
+        yield warn("total-changed", message, "metadata.total_phases", "S1-137")
+
+
+def _check_range(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    if len(view.completed) != len(view.done):
+        message = "a phase is listed as completed more than once"
+        yield warn("duplicate-phase", message, "completed_phases", "S1-76")
+    if view.total is None:
+        return
+    last = last_phase(view.total, view.first)
+    if view.current is not None and view.current != view.position:
+        message = f"current_phase is {view.current}, outside {view.first} to {last}"
+        severity = ERROR if view.redesigned else WARNING
+        yield warn("current-out-of-range", message, "current_phase", "S1-20", severity)
+    over = sorted(phase for phase in view.done if not view.first <= phase <= last)
+    if over:
+        some = ", ".join(map(str, over[:10])) + (" …" if len(over) > 10 else "")
+        message = f"phases outside {view.first} to {last} are listed as completed: {some}"
+        yield warn("overrun", message, "completed_phases", "S1-85")
+
+
+def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    for phase, artifact in view.artifacts.items():
+        number = artifact.get("phase_number")
+        if is_phase(number) and number != phase:
+            message = f"the artifact of phase {phase} names phase {number}"
+            at = f"phase_artifacts.{phase}.phase_number"
+            yield warn("phase-mismatch", message, at, "S1-53")
+    for phase, word in sorted(view.checkpoints.items()):
+        verdict, at = verdict_of(word), f"checkpoints.{phase}"
+        if phase in view.done and verdict == "failed":
+            message = f"phase {phase} is listed as completed, but its checkpoint failed"
+            yield warn("completed-but-failed", message, at, "S1-82", ERROR)
+        elif phase in view.done and verdict == "pending":
+            message = f"phase {phase} is listed as completed, but its checkpoint is pending"
+            yield warn("completed-but-pending", message, at, "S1-76")
+        elif phase not in view.done and verdict == "passed":
+            message = f"phase {phase} passed, but is not listed as completed"
+            yield warn("passed-not-completed", message, at, "S1-76")
+
+
+def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    yield from look_at_order(view.doc, ("created_at", "updated_at"), "", "S1-61", where)
+    for phase, entry in sorted(view.timing.items()):
+        at = f"{view.timing_key}.{phase}"
+        started, ended = view.stamp(entry, "started_at"), view.stamp(entry, "completed_at")
+        if ended is None and phase in view.done:
+            message = f"phase {phase} is listed as completed, but has no end time"
+            yield warn("completed-without-end", message, f"{at}.completed_at", "S1-38")
+        if ended is not None and phase not in view.done:
+            message = f"phase {phase} has an end time, but is not listed as completed"
+            yield warn(
+                "ended-not-completed",
+                f"{message}: read as in progress",
+                f"{at}.completed_at",
+                "S1-75",
+            )
+        yield from look_at_order(entry, ("started_at", "completed_at"), at, "S1-37", where)
+        written = entry.get("duration_seconds")
+        is_number = isinstance(written, int | float) and not isinstance(written, bool)
+        if started is not None and ended is not None and started <= ended and is_number:
+            active = (ended - started) / 1000 - seconds(entry.get("paused_duration_seconds"))
+            if abs(seconds(written) - max(0.0, active)) > 1:
+                message = "the duration is not the time from start to end without the pauses"
+                at = f"{at}.duration_seconds"
+                yield warn("duration-mismatch", message, at, "S1-39", INFO)
+
+
+def _check_flags(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+    flags = view.lifecycle
+    if not view.redesigned or not flags:
+        return
+    flagged = flags.get("completed") is True
+    if view.complete and not flagged and not _was_resumed(view):
+        message = "all phases are completed, but the flag is not set"
+        yield warn("complete-not-flagged", message, "lifecycle.completed", "S1-16")
+    is_over = all(view.phase_status(phase) in ("done", "skipped") for phase in view.implied())
+    if flagged and view.total is not None and not is_over:
+        message = "the flag is set, but not all phases are completed"
+        yield warn("flagged-early", message, "lifecycle.completed", "S1-84")
+    if flagged != (flags.get("completed_at") is not None):
+        message = "completed and completed_at contradict each other"
+        yield warn("completion-time", message, "lifecycle.completed_at", "S1-41")
+    if flagged and flags.get("paused") is True:
+        message = "the session is both completed and paused"
+        yield warn("completed-and-paused", message, "lifecycle.paused", "S1-42")
+
+
+def _was_resumed(view: View) -> bool:
+    """Return whether a complete session was resumed: only our own key can show that."""
+    praxis, where = load_format("praxis"), Where(total=view.total, naive=view.naive)
+    return carry_over.read(praxis, {view.name: view.doc}, where).status != "completed"
+
+
+_CHECKS: tuple[Callable[[View, Where, bool], Iterator[Finding]], ...] = (
+    _check_rules,
+    _check_numbers,
+    _check_id,
+    _check_form,
+    _check_structure,
+    _check_range,
+    _check_verdicts,
+    _check_times,
+    _check_flags,
+)
+
+
+# -- what no edit may remove -----------------------------------------------------------------------
+
+
+def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+    """Return a session file with the required keys and the structure that it had before.
+
+    Required is what `check_file` reports as missing. A program that knows only the first
+    generation omits, or empties, the very sections that show the generation, so these come first.
+    A session is complete by the structure that it started with, unless the workflow is another.
+    """
+    was, now = View(before, where), View(tree, where)
+    if not (was.doc and now.doc and was.redesigned):
+        return tree, []
+    name, doc = now.name, copied(now.doc)
+    if not now.redesigned:
+        doc = {key: value for key, value in doc.items() if key not in REDESIGNED}
+    restored = [key for key in _SECTIONS if _restore_key(doc, was.doc, key)]
+    if restored:
+        # A program that does not know these does not know our own keys either.
+        restored += [key for key in (ATTEMPTS, EXTRA) if _restore_key(doc, was.doc, key)]
+    if "phase_timing" in restored:
+        _end_passed_phases(doc, was, where)
+    found = check_file({name: doc}, where, strict=True)
+    restored += [f.where for f in found if f.code in _LACKS and _restore_key(doc, was.doc, f.where)]
+    notes = [f"{place} was taken out" for place in restored]
+    if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
+        structure = mapping(doc.get("workflow_structure"))
+        for key, is_valid in _SNAPSHOT.items():
+            if is_valid(was.structure.get(key)) and structure.get(key) != was.structure[key]:
+                structure[key] = was.structure[key]
+                notes.append(f"workflow_structure.{key} was changed")
+    now = View({"": doc}, where)
+    # A number past the end can mean that all phases are over; otherwise it is no phase at all.
+    if now.current != now.position and not now.complete and was.current is not None:
+        doc["current_phase"] = was.current
+        notes.append(f"current_phase: {now.current} is no phase")
+    return ({**tree, name: doc}, notes) if notes else (tree, [])
+
+
+_SNAPSHOT: dict[str, Callable[[Any], bool]] = {
+    "total_phases": is_count,
+    "starting_phase": is_phase,
+    "indexing_scheme": lambda named: named in _SCHEMES,
+}
+_LACKS = ("missing-key", "wrong-type", "bad-stamp", "completed-without-end")
+
+
+def _end_passed_phases(doc: dict[str, Any], was: View, where: Where) -> None:
+    """End phases that a program without times passed when their evidence was stamped, and start
+    the next phase then."""
+    now, timing = View({"": doc}, where), mapping(doc["phase_timing"])
+    for phase in now.completed:
+        at = now.stamp(now.artifacts.get(phase, {}), "timestamp")
+        if at is None or phase in was.done:
+            continue
+        entry = mapping(timing.get(str(phase)))
+        ended = max(at, now.stamp(entry, "started_at") or at)
+        stamp = timestamps.write(ended, doc.get("created_at"), naive=where.naive)
+        entry.setdefault("completed_at", stamp)
+        if phase + 1 in now.implied():
+            timing.setdefault(str(phase + 1), {"started_at": stamp})
+
+
+def _restore_key(doc: dict[str, Any], before: dict[str, Any], path: str) -> bool:
+    """Give a key that is missing or empty the value and the place that it had; return whether."""
+    *parents, key = path.split(".")
+    for name in parents:
+        doc, before = mapping(doc.get(name)), mapping(before.get(name))
+    is_there = key in doc and (before.get(key) is None or _is_like(doc[key], before[key]))
+    # An entry whose other values changed is another entry: nothing of the former belongs to it.
+    is_other = len(parents) > 1 and any(doc[n] != before.get(n) for n in doc if n != key)
+    if is_there or key not in before or is_other:
+        return False
+    put_back(doc, before, key)
+    return True
+
+
+def _is_like(value: object, before: object) -> bool:
+    is_section = isinstance(before, dict | list)
+    return isinstance(value, type(before)) if is_section else value is not None

@@ -1,0 +1,282 @@
+"""Rules for JSON session files: one table that checks values and is published as a JSON Schema.
+
+A `Rule` says what a value must be for a reader, and what more we demand of what we write. `look`
+applies it and names each fault with a code; `schema` spells it as JSON Schema 2020-12, once for
+readers and once, stricter, for what we write. Both come from the same table, so they agree: an
+*error* of `look` is what the schema refuses.
+
+Patterns are in the part of the language that Python and ECMAScript share.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from forestay.formats import timestamps
+from forestay.formats.coerce import Node, sequence, text
+from forestay.formats.port import ERROR, EXTRA, INFO, WARNING, Finding, Where
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+# `$` alone would let a line feed pass in Python.
+END = r"$(?!\n)"
+# Every day that the calendar has: a schema knows no other way to refuse 30 February.
+_LONG = r"(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
+_SHORT = r"(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8])"
+_LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29"
+_DAY = rf"(?!0000)([0-9]{{4}}-({_LONG}|{_SHORT})|{_LEAP})"
+_TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]"
+MOMENT = (
+    rf"^{_DAY}[T ]{_TIME}(:[0-5][0-9]([.,][0-9]{{1,9}})?)?"
+    rf"([Zz]|[+-]([01][0-9]|2[0-3]):?[0-5][0-9])?{END}"
+)
+SECOND = rf"^{_DAY}T{_TIME}:[0-5][0-9]Z{END}"
+MILLISECOND = rf"^{_DAY}T{_TIME}:[0-5][0-9]\.[0-9]{{3}}Z{END}"
+
+
+class Rule(Struct, frozen=True, kw_only=True):
+    """What a value must be. `shape` and `words` bind readers, `fine` binds what we write."""
+
+    type: str = "any"
+    req: str = ""
+    says: str = ""
+    null: bool = False
+    empty: str = ""
+    """The code of a null that is read as an empty value, which only deserves a warning."""
+    templates: tuple[str, ...] = ()
+    """Placeholders of the document's template: such a value was never filled in."""
+    words: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()
+    """Words of other documents that are understood."""
+    shape: str = ""
+    code: str = ""
+    """The code of a value that has not its shape."""
+    fine: str = ""
+    style: str = ""
+    """The code of a value that is not spelled as we would."""
+    low: int | None = None
+    high: int | None = None
+    need: dict[str, str] = {}
+    """Keys that a reader needs → the requirement that says so."""
+    want: dict[str, str] = {}
+    """Keys that we always write → the requirement that names them."""
+    keys: dict[str, Rule] = {}
+    free: bool = False
+    """Keys that nobody named are welcome here."""
+    each: Rule | None = None
+    bare: str = ""
+    """The code of a text that stands where an object is expected."""
+    moment: bool = False
+    blank: str = ""
+    """A pattern of texts that a template has where nothing was filled in yet."""
+    mild: bool = False
+    """A deviation only deserves a warning."""
+
+
+# --- checking ----------------------------------------------------------------------------------
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+_IS: dict[str, Callable[[Any], bool]] = {
+    "any": lambda value: True,
+    "object": lambda value: isinstance(value, dict),
+    "array": lambda value: isinstance(value, list),
+    "string": lambda value: isinstance(value, str),
+    "boolean": lambda value: isinstance(value, bool),
+    "number": _is_number,
+    "integer": lambda value: _is_number(value) and (isinstance(value, int) or not value % 1),
+}
+_NAMES = {"object": "an object", "array": "a list", "string": "text", "boolean": "true or false"}
+_NAMES |= {"number": "a number", "integer": "a whole number"}
+
+
+def look(rule: Rule, value: Any, *, strict: bool = False, at: str = "") -> Iterator[Finding]:
+    """Every fault of a value by a rule; `where` is its path."""
+    if value is None and rule.null:
+        return
+    if value is None and rule.empty:
+        message = f"{at} is null, which is read as an empty value"
+        yield Finding(rule.empty, WARNING, message, where=at, requirement=rule.req)
+        return
+    if not _IS[rule.type](value):
+        yield _wrong_type(rule, value, at)
+        return
+    yield from _LOOKS.get(rule.type, _nothing)(rule, value, strict, at)
+
+
+def _nothing(rule: Rule, value: Any, strict: bool, at: str) -> Iterator[Finding]:
+    yield from ()
+
+
+def _fault(rule: Rule, code: str, message: str, at: str) -> Finding:
+    severity = WARNING if rule.mild else ERROR
+    return Finding(code, severity, message, where=at, requirement=rule.req)
+
+
+def warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
+    """A finding that no rule for one value can say."""
+    return Finding(code, severity, message, where=at, requirement=req)
+
+
+def nodes(root: Node, key: str) -> list[tuple[str, Node]]:
+    """The objects of a list, each with its path."""
+    listed = enumerate(sequence(root.get(key)))
+    return [(f"{key}[{place}]", each) for place, each in listed if isinstance(each, dict)]
+
+
+def look_at_order(
+    of: Node, keys: tuple[str, str], at: str, req: str, where: Where, severity: str = WARNING
+) -> Iterator[Finding]:
+    """Whether the second of two times lies before the first."""
+    first, last = (timestamps.read(of.get(key), where.naive) for key in keys)
+    if first is not None and last is not None and last < first:
+        path = _join(at, keys[1])
+        yield warn("time-runs-back", f"{path} lies before {keys[0]}", path, req, severity)
+
+
+def look_at_names(agents: Iterable[tuple[str, Node]], req: str) -> Iterator[Finding]:
+    """Whether two agents have one id."""
+    met: set[str] = set()
+    for at, agent in agents:
+        id = text(agent.get("id"))
+        if id and id in met:
+            yield warn("duplicate-agent", f"two agents are called {id[:60]!r}", f"{at}.id", req)
+        met.add(id)
+
+
+def _mild(strict: bool) -> str:
+    return ERROR if strict else WARNING
+
+
+def _wrong_type(rule: Rule, value: Any, at: str) -> Finding:
+    code = rule.bare if rule.bare and isinstance(value, str) else "wrong-type"
+    needed = f"{_NAMES[rule.type]}{' or null' if rule.null else ''}"
+    return _fault(rule, code, f"{at or 'the file'} must be {needed}, not {_named(value)}", at)
+
+
+def _named(value: Any) -> str:
+    if value is None:
+        return "null"
+    kinds = ("boolean", "integer", "number", "string", "array", "object")
+    return next((_NAMES[kind] for kind in kinds if _IS[kind](value)), "something else")
+
+
+def _look_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Finding]:
+    if rule.blank and re.search(rule.blank, value):
+        says = f"{at} is still the template's placeholder: {_short(value)}"
+        severity = ERROR if strict else INFO
+        yield Finding("placeholder", severity, says, where=at, requirement=rule.req)
+        return
+    if value in rule.templates or (len(rule.words) > 1 and value == "|".join(rule.words)):
+        message = f"{at} is {value!r}: a template that is not filled in"
+        yield Finding("placeholder", WARNING, message, where=at, requirement=rule.req)
+        return
+    known = value in rule.words or not rule.words
+    if not known and value in rule.also:
+        says = f"{at} says {_short(value)}; the document's words are {', '.join(rule.words)}"
+        yield Finding("foreign-word", _mild(strict), says, where=at, requirement=rule.req)
+    elif not known:
+        says = f"{at} says {_short(value)}, which is none of {', '.join(rule.words)}"
+        yield _fault(rule, "unknown-word", says, at)
+    if rule.shape and not re.search(rule.shape, value):
+        yield _fault(rule, rule.code, f"{at} is not {rule.says}: {_short(value)}", at)
+    elif rule.fine and not re.search(rule.fine, value):
+        code = "naive-stamp" if rule.moment and timestamps.is_naive(value) else rule.style
+        says = f"{at} is not spelled as {rule.says}: {_short(value)}"
+        yield Finding(code, _mild(strict), says, where=at, requirement=rule.req)
+
+
+def _look_number(rule: Rule, value: float, strict: bool, at: str) -> Iterator[Finding]:
+    low = rule.low if rule.low is not None else value
+    high = rule.high if rule.high is not None else value
+    if not low <= value <= high:  # which is also true of NaN
+        says = f"{at} must lie between {rule.low} and {rule.high}"
+        yield _fault(rule, "out-of-range", says, at)
+
+
+def _look_list(rule: Rule, value: list[Any], strict: bool, at: str) -> Iterator[Finding]:
+    if rule.each is not None:
+        for place, element in enumerate(value):
+            yield from look(rule.each, element, strict=strict, at=f"{at}[{place}]")
+
+
+def _look_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> Iterator[Finding]:
+    for key, req in rule.need.items():
+        if key not in value:
+            yield _missing(key, ERROR, at, req)
+    for key, req in rule.want.items():
+        if key not in value:
+            yield _missing(key, _mild(strict), at, req)
+    for key, inner in value.items():
+        if (known := rule.keys.get(key, rule.each)) is not None:
+            yield from look(known, inner, strict=strict, at=_join(at, key))
+        elif not rule.free:
+            severity = ERROR if strict else INFO
+            says = f"the document knows no key {_short(key)} here; it is kept"
+            yield Finding("unknown-key", severity, says, where=_join(at, key), requirement=rule.req)
+
+
+def _missing(key: str, severity: str, at: str, req: str) -> Finding:
+    says = f"{_join(at, key)} is missing"
+    return Finding("missing-key", severity, says, where=_join(at, key), requirement=req)
+
+
+def _join(at: str, key: str) -> str:
+    return f"{at}.{key}" if at else key
+
+
+def _short(value: str) -> str:
+    return repr(value if len(value) <= 60 else f"{value[:59]}…")
+
+
+_LOOKS: dict[str, Callable[[Rule, Any, bool, str], Iterator[Finding]]] = {
+    "string": _look_text,
+    "number": _look_number,
+    "integer": _look_number,
+    "array": _look_list,
+    "object": _look_object,
+}
+
+
+# --- publishing --------------------------------------------------------------------------------
+
+
+def schema(rule: Rule, *, strict: bool = False) -> dict[str, Any]:
+    """The rule as a JSON Schema; `strict` is what we hold ourselves to."""
+    made: dict[str, Any] = {"description": f"{rule.says} ({rule.req})"} if rule.says else {}
+    if rule.type != "any":
+        made["type"] = [rule.type, "null"] if rule.null else rule.type
+    if words := [*rule.words, *(() if strict else rule.also)]:
+        made["enum"] = [*words, None] if rule.null else words
+    if pattern := (rule.fine if strict else "") or rule.shape:
+        made["pattern"] = pattern
+    limits = {"minimum": rule.low, "maximum": rule.high}
+    made |= {name: limit for name, limit in limits.items() if limit is not None}
+    return made | _inside(rule, strict)
+
+
+def _inside(rule: Rule, strict: bool) -> dict[str, Any]:
+    if rule.type == "array" and rule.each is not None:
+        return {"items": schema(rule.each, strict=strict)}
+    if rule.type != "object":
+        return {}
+    made: dict[str, Any] = {}
+    if needed := [*rule.need, *(rule.want if strict else ())]:
+        made["required"] = [key for key in rule.keys if key in needed]
+    if rule.keys:
+        made["properties"] = {key: schema(r, strict=strict) for key, r in rule.keys.items()}
+    if rule.each is not None:
+        made["additionalProperties"] = schema(rule.each, strict=strict)
+    elif strict and not rule.free:
+        made["additionalProperties"] = False
+    return made
+
+
+EXTRA_RULE = {EXTRA: Rule(says="What this document has no field for", req="added by Forestay")}

@@ -1,0 +1,171 @@
+"""Which word each layout writes for a status, and what a word that is read means.
+
+One table for sessions and one for units, as the documents' conflicts were settled. Where several
+canonical words share a layout's word, reading takes the plainest (`PLAIN`), and the finer one
+travels beside it.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+SESSION_WORDS: dict[str, dict[str, str]] = {
+    "ai-session": {
+        "created": "active",
+        "active": "active",
+        "paused": "paused",
+        "completed": "completed",
+        "failed": "paused",
+        "aborted": "paused",
+        "abandoned": "paused",
+    },
+    "craft": {
+        "created": "in_progress",
+        "active": "in_progress",
+        "paused": "paused",
+        "completed": "completed",
+        "failed": "error",
+        "aborted": "aborted",
+        "abandoned": "aborted",
+    },
+    "essay": {
+        "created": "in_progress",
+        "active": "in_progress",
+        "paused": "paused",
+        "completed": "completed",
+        "failed": "paused",
+        "aborted": "abandoned",
+        "abandoned": "abandoned",
+    },
+    "orchestrator": {
+        "created": "created",
+        "active": "in_progress",
+        "paused": "paused",
+        "completed": "complete",
+        "failed": "paused",
+        "aborted": "aborted",
+        "abandoned": "aborted",
+    },
+}
+
+UNIT_WORDS: dict[str, dict[str, str]] = {
+    "ai-session": {
+        "pending": "pending",
+        "running": "in_progress",
+        "done": "completed",
+        "failed": "blocked",
+        "blocked": "blocked",
+        "timed_out": "blocked",
+        "needs_review": "in_progress",
+        "skipped": "completed",
+    },
+    "praxis": {
+        "pending": "pending",
+        "running": "pending",
+        "done": "passed",
+        "failed": "failed",
+        "blocked": "pending",
+        "timed_out": "failed",
+        "needs_review": "pending",
+        "skipped": "skipped",
+    },
+    "craft": {
+        "pending": "pending",
+        "running": "running",
+        "done": "completed",
+        "failed": "error",
+        "blocked": "pending",
+        "timed_out": "timeout",
+        "needs_review": "running",
+        "skipped": "completed",
+    },
+    "essay": {
+        "pending": "not_started",
+        "running": "in_progress",
+        "done": "completed",
+        "failed": "in_progress",
+        "blocked": "in_progress",
+        "timed_out": "in_progress",
+        "needs_review": "needs_review",
+        "skipped": "not_started",
+    },
+    "orchestrator": {
+        "pending": "in_progress",
+        "running": "in_progress",
+        "done": "complete",
+        "failed": "failure",
+        "blocked": "in_progress",
+        "timed_out": "failure",
+        "needs_review": "in_progress",
+        "skipped": "complete",
+    },
+}
+
+# Tried in this order, so that a shared word reads as its plainest meaning.
+PLAIN_SESSION = ("active", "paused", "completed", "failed", "aborted", "created", "abandoned")
+PLAIN_UNIT = (
+    "running",
+    "done",
+    "pending",
+    "blocked",
+    "failed",
+    "timed_out",
+    "needs_review",
+    "skipped",
+)
+
+# Spellings met in real files beside the documents' own words.
+ALSO_SESSION = dict(zip(PLAIN_SESSION, PLAIN_SESSION, strict=True)) | {
+    "complete": "completed",
+    "done": "completed",
+    "finished": "completed",
+    "in_progress": "active",
+    "in-progress": "active",
+    "running": "active",
+    "error": "failed",
+}
+ALSO_UNIT = {
+    "complete": "done",
+    "completed": "done",
+    "done": "done",
+    "passed": "done",
+    "in_progress": "running",
+    "in-progress": "running",
+    "running": "running",
+    "pending": "pending",
+    "not_started": "pending",
+    "blocked": "blocked",
+    "error": "failed",
+    "failure": "failed",
+    "failed": "failed",
+    "timeout": "timed_out",
+    "needs_review": "needs_review",
+    "skipped": "skipped",
+}
+
+
+def session_word(format_id: str, status: str) -> str:
+    """The word a layout writes for a session's status."""
+    return SESSION_WORDS[format_id][status]
+
+
+def session_status(format_id: str, word: str) -> str | None:
+    """The plainest status that a layout's word means; None for a word nobody knows."""
+    words = SESSION_WORDS.get(format_id, {})
+    if words.get(word) == word:
+        return word  # it is our own word for it
+    plain = (status for status in PLAIN_SESSION if words.get(status) == word)
+    return next(plain, None) or ALSO_SESSION.get(word.lower())
+
+
+def unit_word(format_id: str, status: str) -> str:
+    """The word a layout writes for a step's or agent's status."""
+    return UNIT_WORDS[format_id][status]
+
+
+@lru_cache(maxsize=512)
+def unit_status(format_id: str, word: str) -> str | None:
+    """The plainest unit status that a layout's word means; None for a word nobody knows."""
+    words = UNIT_WORDS.get(format_id, {})
+    plain = (status for status in PLAIN_UNIT if words.get(status) == word)
+    return next(plain, None) or ALSO_UNIT.get(word.lower())

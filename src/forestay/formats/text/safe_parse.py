@@ -1,0 +1,777 @@
+"""Guarded parsing: text of strangers becomes nodes with spans, or `Unreadable` with a named code.
+
+Every limit holds while parsing, before anything is built from the text: size, encoding, depth,
+number of nodes, expansion of aliases, length of numbers. Nothing recurses, nothing is constructed
+but plain values. A `Node` knows where it stands in the text (character offsets), so that `document`
+can change one value and leave every other byte alone.
+
+YAML is read as its 1.2 core schema: plain scalars become null, booleans, integers and floats, all
+else stays a string (dates, `yes`, `on`). So does `1234e56`, against that schema: no program writes
+a number in that way, and those that know YAML 1.1 only write texts so, such as the name of a
+commit. Keys are always strings; a merge key `<<` is a key like any other, and a remark. Of tags
+only those that say what the value is anyway are allowed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Collection, Iterator
+from functools import partial
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+
+from forestay.errors import Damaged
+from forestay.formats.coerce import copied
+
+if TYPE_CHECKING:
+    import yaml  # for JSON, which most files are, nobody loads it
+
+LARGEST = 5 * 1024 * 1024
+LARGEST_YAML = 3 * 1024 * 1024
+LONGEST = 16 * 1024 * 1024
+"""How many bytes a document, and a log, may have: what somebody edited is read, compared, searched
+for secrets, and written, and whoever types a command then waits for about a second at most."""
+DEPTH = 64
+NODES = 150_000
+YAML_NODES = 75_000
+LINES = 400_000
+BAD_LINES = 20_000
+ALIASES = 1_000
+EXPANSION = 20_000
+DIGITS = 4_000
+
+MAP, LIST, LEAF = "map", "list", "leaf"
+BREAKS = ("\n", "\r", "\x85", "\u2028", "\u2029")
+
+
+class Unreadable(Damaged):
+    """The text cannot be read safely; `code` is stable, `line` and `column` count from 1."""
+
+    def __init__(self, code: str, message: str = "", line: int = 0, column: int = 0) -> None:
+        super().__init__(message or code)
+        self.code = code
+        self.message = message
+        self.line = line
+        self.column = column
+
+    def __str__(self) -> str:
+        return f"{self.what} (line {self.line}, column {self.column})" if self.line else self.what
+
+
+class Node:
+    """A value and its span. Maps hold `keys` beside `items`; `style` is how it is spelled.
+
+    Styles: `flow` and `block` for collections; for leaves the quote, `|`, `>`, `*` for an alias,
+    or nothing for a plain scalar. The end of a block collection is that of its last item.
+    """
+
+    __slots__ = ("_parts", "_text", "anchor", "end", "kind", "start", "style", "value")
+
+    def __init__(
+        self, kind: str, start: int, value: Any = None, style: str = "", text: str = ""
+    ) -> None:
+        self.kind = kind
+        self.start = start
+        self.end = start
+        self.value = value
+        self.style = style
+        self.anchor = ""
+        self._text = text
+        self._parts: tuple[list[Node], list[Node]] | None = None
+
+    @property
+    def keys(self) -> list[Node]:
+        return self._unfolded()[0]
+
+    @property
+    def items(self) -> list[Node]:
+        return self._unfolded()[1]
+
+    def _unfolded(self) -> tuple[list[Node], list[Node]]:
+        # The parts of a JSON node are looked for when someone first asks for them.
+        if self._parts is None:
+            self._parts = _json_parts(self._text, self) if self._text else ([], [])
+        return self._parts
+
+
+class Remark(Struct, frozen=True):
+    """Something remarkable that is no reason to refuse: `code`, and the line it stands on."""
+
+    code: str
+    line: int
+
+
+class BadLine(Struct, frozen=True):
+    """A line of a JSON Lines file that is no value: its raw text is kept as it stands."""
+
+    number: int
+    raw: str
+    code: str
+    message: str
+
+
+class Line(Struct):
+    """One line of a JSON Lines file; `node` is None for blank and bad lines."""
+
+    start: int
+    end: int
+    node: Node | None = None
+    bad: BadLine | None = None
+
+
+def decode(data: bytes, limit: int = LARGEST) -> str:
+    """The text of some bytes, strictly UTF-8 without a mark."""
+    if len(data) > limit:
+        raise Unreadable("too-large", f"{len(data)} bytes are more than {limit}")
+    if data.startswith(b"\xef\xbb\xbf"):
+        raise Unreadable("byte-order-mark", "the file begins with a byte order mark", 1, 1)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or _looks_utf16(data):
+        raise Unreadable("utf16", "the file is UTF-16, not UTF-8", 1, 1)
+    at = data.find(b"\0")
+    if at >= 0:
+        raise _at_byte("nul", "the file holds a NUL byte", data, at)
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise _at_byte("not-utf8", "the file is not UTF-8", data, error.start) from None
+
+
+def _looks_utf16(data: bytes) -> bool:
+    head = data[:4]
+    return len(head) == 4 and (
+        (head[1] == head[3] == 0 and head[0] != 0 != head[2])
+        or (head[0] == head[2] == 0 and head[1] != 0 != head[3])
+    )
+
+
+def _at_byte(code: str, message: str, data: bytes, at: int) -> Unreadable:
+    before = data[:at]
+    return Unreadable(code, message, before.count(b"\n") + 1, at - (before.rfind(b"\n") + 1) + 1)
+
+
+def _at(code: str, message: str, text: str, at: int) -> Unreadable:
+    return Unreadable(
+        code, message, text.count("\n", 0, at) + 1, at - (text.rfind("\n", 0, at) + 1) + 1
+    )
+
+
+_CONFLICT = re.compile(r"^<<<<<<< .*$(?s:.*?)^(?:=======$|>>>>>>> )", re.MULTILINE)
+
+
+def _refuse_conflicts(text: str) -> None:
+    if "<<<<<<< " in text and ">>>>>>> " in text:
+        match = _CONFLICT.search(text)
+        if match is not None:
+            message = "the file holds git conflict markers"
+            raise _at("conflict-markers", message, text, match.start())
+
+
+# JSON
+
+
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
+_WORD = re.compile(r"-?[A-Za-z]+")
+_STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_APART = re.compile(r'"[ \t\n\r]+:')
+_BRACKET = re.compile(r"[\[\]{}]")
+_PLACED = 256 * 1024
+_CONSTANT = {"true": True, "false": False, "null": None}
+SURROGATE = re.compile(r"[\ud800-\udfff]")
+_scanstring: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
+_scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
+
+
+def read_json(text: str) -> Node:
+    """The node tree of a JSON text."""
+    return json_root(text, json_value(text))
+
+
+def json_root(text: str, value: Any) -> Node:
+    """The node tree of a JSON text that is known to be sound and to say this."""
+    return _json_node(text, _behind_space(text, 0), value, len(text.rstrip(" \t\n\r")))
+
+
+def _no_json(error: json.JSONDecodeError) -> str:
+    """What the parser says, as the rest of a sentence that tells what it is about."""
+    said = error.msg.removesuffix(" at").removesuffix(" starting")
+    return f"no JSON: {said[:1].lower()}{said[1:]}"
+
+
+def json_value(text: str) -> Any:
+    """The value of a JSON text."""
+    if not text.strip(" \t\n\r"):
+        raise Unreadable("empty", "the file is empty", 1, 1)
+    if "<<<<<<< " in text:
+        _refuse_conflicts(text)
+    if _at_most(text) > NODES and _at_most(_STRING.sub("", text)) > NODES:
+        raise Unreadable("too-many-nodes", f"more than {NODES} values")
+    try:
+        return _json_value(text)
+    except json.JSONDecodeError as error:
+        if _is_deep(text[: error.pos]):
+            _Json(text).read()
+        raise _at("json-syntax", _no_json(error), text, error.pos) from None
+    except (Unreadable, RecursionError):
+        # Where it is takes a slower reading, which a long text is not worth.
+        if len(text) <= _PLACED or _is_deep(text):
+            _Json(text).read()
+        raise
+
+
+def _json_value(text: str) -> Any:
+    value = _decoded(text)
+    if text.count("[") + text.count("{") > DEPTH:
+        _demand_flat(value)
+    has_pairs = "\\ud" in text or "\\uD" in text
+    if has_pairs and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
+        raise Unreadable("lone-surrogate", "half of a surrogate pair")
+    return value
+
+
+def _at_most(text: str) -> int:
+    """A number of values that a JSON text does not exceed; its own, but for signs in strings and
+    empty collections."""
+    return text.count(",") + text.count("[") + text.count("{") + 1
+
+
+def _is_deep(text: str) -> bool:
+    """Whether a text that is no sound JSON seems too deep, before whatever else is wrong in it.
+
+    How deep the decoder goes until it gives up differs from Python to Python, and so would what
+    it finds first.
+    """
+    signs = _BRACKET.findall(_STRING.sub("", text))
+    return max(accumulate(1 if sign in "[{" else -1 for sign in signs), default=0) > DEPTH
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        raise Unreadable("duplicate-key", "a key stands twice in one object")
+    return made
+
+
+def _never(word: str) -> Any:
+    raise Unreadable("not-finite", f"{word} is not a number")
+
+
+def number(word: str, is_float: bool) -> int | float:
+    """The number that decimal text says, unless it is too long or not finite."""
+    if is_float:
+        value = float(word)
+        if not math.isfinite(value):
+            raise Unreadable("not-finite", "a number is too great for a float")
+        return value
+    return _integer(word)
+
+
+def _integer(word: str) -> int:
+    if len(word) > DIGITS:
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    return int(word)
+
+
+def _decoder(**hook: Any) -> json.JSONDecoder:
+    return json.JSONDecoder(
+        parse_constant=_never,
+        parse_int=_integer,
+        parse_float=lambda digits: number(digits, True),
+        **hook,
+    )
+
+
+# Made once: a log has thousands of lines, each a text of its own.
+_DECODER = _decoder(object_pairs_hook=_once)
+
+
+def _decoded(text: str) -> Any:
+    """What a JSON text says. To look at the keys of each object is slow: in a long one they are
+    counted, and if as many are left as there can be, none stood twice."""
+    if len(text) <= _PLACED:
+        return _DECODER.decode(text)
+    keys = 0
+
+    def counted(made: dict[str, Any]) -> dict[str, Any]:
+        nonlocal keys
+        keys += len(made)
+        return made
+
+    value = _decoder(object_hook=counted).decode(text)
+    is_sure = keys == text.count('":') and not _APART.search(text)
+    return value if is_sure else _DECODER.decode(text)
+
+
+def _demand_flat(value: Any) -> None:
+    level = [value] if isinstance(value, (dict, list)) else []
+    for _ in range(DEPTH):
+        inside = map(_inside, level)
+        level = [each for values in inside for each in values if isinstance(each, (dict, list))]
+    if level:
+        raise Unreadable("too-deep", f"more than {DEPTH} levels deep")
+
+
+def _inside(value: Any) -> Collection[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _behind_space(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+def _json_node(text: str, start: int, value: Any, end: int) -> Node:
+    if isinstance(value, (dict, list)):
+        node = Node(MAP if isinstance(value, dict) else LIST, start, value, "flow", text)
+    else:
+        node = Node(LEAF, start, value, '"' if isinstance(value, str) else "")
+    node.end = end
+    return node
+
+
+def _json_parts(text: str, node: Node) -> tuple[list[Node], list[Node]]:
+    """The keys and items of a container in a text that was found to be sound."""
+    keys: list[Node] = []
+    items: list[Node] = []
+    at = node.start + 1
+    for value in node.value.values() if node.kind == MAP else node.value:
+        at = _behind_space(text, at)
+        if node.kind == MAP:
+            end = _scanstring(text, at + 1, True)[1]
+            keys.append(_json_node(text, at, "", end))
+            at = _behind_space(text, _behind_space(text, end) + 1)
+        items.append(_json_node(text, at, value, _scan_once(text, at)[1]))
+        at = _behind_space(text, items[-1].end) + 1
+    for key, name in zip(keys, node.value, strict=False):
+        key.value = name
+    return keys, items
+
+
+class _Json:
+    """A scanner that tells what is wrong and where: slower, and never deeper than it may be."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 0
+        self.count = 0
+        self.open: list[Any] = []
+
+    def read(self) -> Any:
+        if not self._peek():
+            raise Unreadable("empty", "the file is empty", 1, 1)
+        root = self._value()
+        while self.open:
+            self._step(self.open[-1])
+        if self._peek():
+            raise self._wrong("something follows the value")
+        return root
+
+    def _step(self, container: Any) -> None:
+        if self._peek() == ("}" if isinstance(container, dict) else "]"):
+            self.at += 1
+            self.open.pop()
+            return
+        if container:
+            self._expect(",")
+        if isinstance(container, dict):
+            key = self._key(container)
+            container[key] = None
+            container[key] = self._value()
+        else:
+            container.append(self._value())
+
+    def _key(self, container: dict[str, Any]) -> str:
+        if self._peek() != '"':
+            raise self._wrong("a key in double quotes is expected")
+        start, key = self.at, self._string()
+        if key in container:
+            message = f"the key {key[:80]!r} stands twice in one object"
+            raise _at("duplicate-key", message, self.text, start)
+        self._expect(":")
+        return key
+
+    def _value(self) -> Any:
+        sign = self._peek()
+        self._count()
+        if sign == "{" or sign == "[":
+            return self._container(sign)
+        return self._string() if sign == '"' else self._scalar()
+
+    def _container(self, sign: str) -> Any:
+        if len(self.open) >= DEPTH:
+            raise self._wrong(f"more than {DEPTH} levels deep", "too-deep")
+        self.open.append({} if sign == "{" else [])
+        self.at += 1
+        return self.open[-1]
+
+    def _string(self) -> str:
+        try:
+            value, end = _scanstring(self.text, self.at + 1, True)
+        except json.JSONDecodeError as error:
+            self.at = error.pos
+            raise self._wrong(_no_json(error)) from None
+        if SURROGATE.search(value):
+            raise self._wrong("half of a surrogate pair", "lone-surrogate")
+        self.at = end
+        return value
+
+    def _scalar(self) -> Any:
+        match = _NUMBER.match(self.text, self.at)
+        if match is None:
+            return self._constant()
+        try:
+            value = number(match.group(), match[1] is not None or match[2] is not None)
+        except Unreadable as error:
+            raise self._wrong(error.message, error.code) from None
+        self.at = match.end()
+        return value
+
+    def _constant(self) -> Any:
+        match = _WORD.match(self.text, self.at)
+        word = match.group() if match else ""
+        if word in ("NaN", "Infinity", "-Infinity"):
+            raise self._wrong(f"{word} is not a number", "not-finite")
+        if word not in _CONSTANT:
+            raise self._wrong("a value is expected" if self._peek() else "the text ends too early")
+        self.at += len(word)
+        return _CONSTANT[word]
+
+    def _count(self) -> None:
+        self.count += 1
+        if self.count > NODES:
+            raise self._wrong(f"more than {NODES} values", "too-many-nodes")
+
+    def _peek(self) -> str:
+        self.at = _behind_space(self.text, self.at)
+        return self.text[self.at : self.at + 1]
+
+    def _expect(self, wanted: str) -> None:
+        sign = self._peek()
+        if sign != wanted:
+            raise self._wrong(f"'{wanted}' is expected" if sign else "the text ends too early")
+        self.at += 1
+
+    def _wrong(self, message: str, code: str = "json-syntax") -> Unreadable:
+        return _at(code, message, self.text, self.at)
+
+
+# JSON Lines
+
+
+def read_lines(text: str) -> list[Line]:
+    """The lines of a JSON Lines text: values, blank ones, and bad ones with their raw text."""
+    _refuse_conflicts(text)
+    parts = _split(text)
+    if len(parts) > LINES:
+        start = sum(map(len, parts[:LINES]))
+        raise _at("too-many-nodes", f"more than {LINES} lines", text, start)
+    lines, start, bad = [], 0, 0
+    for number_, raw in enumerate(parts, 1):
+        line = _line(raw, number_, start)
+        bad += line.bad is not None
+        if bad > BAD_LINES:
+            raise _at("bad-line", f"more than {BAD_LINES} lines are no JSON", text, start)
+        lines.append(line)
+        start += len(raw)
+    return lines
+
+
+def _split(text: str) -> list[str]:
+    # Only the line feed ends a line: other breaks may stand inside JSON strings.
+    parts = text.split("\n")
+    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
+
+
+def _line(raw: str, number_: int, start: int) -> Line:
+    line = Line(start, start + len(raw))
+    if not raw.strip(" \t\r\n"):
+        return line
+    try:
+        # Without its end: a torn line lacks the end of a text, and holds no line feed in it.
+        line.node = read_json(raw.rstrip("\r\n"))
+    except Unreadable as error:
+        line.bad = BadLine(number_, raw, error.code, error.message)
+    return line
+
+
+# YAML
+
+
+_CORE = "tag:yaml.org,2002:"
+_NULL = {"", "~", "null", "Null", "NULL"}
+_TRUE, _FALSE = {"true", "True", "TRUE"}, {"false", "False", "FALSE"}
+_BEGINNINGS = frozenset("~nNtTfF.+-0123456789")
+_INT = re.compile(r"[-+]?[0-9]+\Z")
+_BASED = re.compile(r"0(?:o[0-7]+|x[0-9a-fA-F]+)\Z")
+_FLOAT = re.compile(
+    r"[-+]?(?:(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[0-9]+[eE][-+][0-9]+)\Z"
+)
+_NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
+
+
+def read_yaml(text: str) -> tuple[Node, list[Remark]]:
+    """The node tree of the one document in a YAML text, and what is remarkable in it."""
+    import yaml
+
+    _refuse_conflicts(text)
+    composer = _Yaml(text)
+    try:
+        composer.read()
+    except yaml.MarkedYAMLError as error:
+        raise _yaml_error(error, text) from None
+    except yaml.reader.ReaderError:
+        message = "a character that YAML does not allow"
+        raise Unreadable("yaml-syntax", message, *_forbidden(text)) from None
+    if composer.root is None:
+        raise Unreadable("empty", "the file says nothing", 1, 1)
+    return composer.root, composer.remarks
+
+
+def _forbidden(text: str) -> tuple[int, int]:
+    match = _FORBIDDEN.search(text)
+    if match is None:
+        return 0, 0
+    placed = _at("", "", text, match.start())
+    return placed.line, placed.column
+
+
+_FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
+    mark = error.problem_mark or error.context_mark
+    # What lacks its end is noticed behind the line that has the fault, perhaps behind all lines.
+    lacks_end = mark is not None and mark.index >= len(text.rstrip())
+    if error.context_mark and (lacks_end or error.context == "while scanning a simple key"):
+        mark = error.context_mark
+    message = f"no YAML: {error.problem}" if error.problem else "no YAML"
+    if mark is None:
+        return Unreadable("yaml-syntax", message)
+    return Unreadable("yaml-syntax", message, mark.line + 1, mark.column + 1)
+
+
+def plain(word: str) -> Any:
+    """What an unquoted scalar means by the core schema."""
+    if word and word[0] not in _BEGINNINGS:
+        return word
+    if word in _NULL:
+        return None
+    if word in _TRUE or word in _FALSE:
+        return word in _TRUE
+    if _INT.match(word):
+        return number(word, False)
+    if _BASED.match(word):
+        return number_of_base(word)
+    if _FLOAT.match(word):
+        return number(word, True)
+    if _NOT_FINITE.match(word):
+        raise Unreadable("not-finite", f"{word} is not a finite number")
+    return word
+
+
+def number_of_base(word: str) -> int:
+    if len(word) > DIGITS:
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    value = int(word[2:], 8 if word[1] == "o" else 16)
+    if is_huge(value):
+        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+    return value
+
+
+def is_huge(value: int) -> bool:
+    """Whether a number, in decimal, is longer than what is read."""
+    bits = value.bit_length()
+    # That it is short, or far too long for Python to spell, is seen at once.
+    return bits > DIGITS * 3 and (bits > DIGITS * 10 // 3 or len(str(value)) > DIGITS)
+
+
+def _events(text: str) -> Iterator[Any]:
+    import yaml
+
+    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return iter(yaml.parse(text, Loader=loader))
+
+
+class _Open:
+    """A collection being composed: its node, its parts, the key that waits for a value."""
+
+    __slots__ = ("is_map", "items", "key", "keys", "node", "value")
+
+    def __init__(self, node: Node) -> None:
+        self.node = node
+        self.is_map, self.value = node.kind == MAP, node.value
+        self.key: Node | None = None
+        self.keys, self.items = node.keys, node.items
+
+
+class _Yaml:
+    """Composes nodes from parser events with a stack of its own."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.root: Node | None = None
+        self.remarks: list[Remark] = []
+        self.open: list[_Open] = []
+        self.anchors: dict[str, Node] = {}
+        self.aliases = self.expanded = self.documents = 0
+
+    def read(self) -> None:
+        import yaml
+
+        begins: dict[type, Callable[[Any], None]] = {
+            yaml.ScalarEvent: self._scalar,
+            yaml.AliasEvent: self._alias,
+            yaml.MappingStartEvent: partial(self._start, True),
+            yaml.SequenceStartEvent: partial(self._start, False),
+        }
+        handle: dict[type, Callable[[Any], None]] = {
+            **begins,
+            yaml.DocumentStartEvent: self._document,
+            yaml.MappingEndEvent: self._end,
+            yaml.SequenceEndEvent: self._end,
+        }
+        nodes = 0
+        for event in _events(self.text):
+            nodes += type(event) in begins
+            # What aliases repeat counts too: it is written out wherever else the values go.
+            if nodes + self.expanded > YAML_NODES:
+                raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
+            act = handle.get(type(event))
+            if act is not None:
+                act(event)
+
+    def _document(self, event: yaml.DocumentStartEvent) -> None:
+        self.documents += 1
+        if self.documents > 1:
+            raise self._wrong("yaml-syntax", "more than one document in the file", event)
+
+    def _scalar(self, event: Any) -> None:
+        node = Node(LEAF, event.start_mark.index, style=event.style or "")
+        node.end = event.end_mark.index
+        frame = self.open[-1] if self.open else None
+        is_key = frame is not None and frame.is_map and frame.key is None
+        # A scalar is its own text if it is quoted, or a key; and not tagged.
+        if event.tag is None and (is_key or not event.implicit[0]):
+            node.value = event.value
+        else:
+            try:
+                node.value = self._meaning(event)
+            except Unreadable as error:
+                raise self._wrong(error.code, error.message, event) from None
+        if node.style in ("|", ">"):
+            node.end = self._block_end(node)
+        if event.anchor:
+            self._anchor(node, event)
+        self._place(node, event, event.value)
+
+    def _meaning(self, event: Any) -> Any:
+        if event.tag is None:
+            return plain(event.value)
+        name = event.tag.removeprefix(_CORE)
+        if event.tag == "!" or name == "str":
+            return event.value
+        value = plain(event.value)
+        if name == event.tag or _TAGGED.get(name) is not type(value):
+            raise Unreadable("yaml-tag", f"the tag {event.tag[:80]} is not allowed")
+        return value
+
+    def _block_end(self, node: Node) -> int:
+        """Where the text of a block scalar ends: before its last line break."""
+        raw = self.text[node.start : node.end]
+        header = _HEADER.search(raw)
+        kept = raw if header is None or "+" not in header.group() else ""
+        body = kept.rstrip("".join(BREAKS) + " ") if kept else _LAST_BREAK.sub("", raw)
+        return node.start + max(len(body), header.end() if header else 0)
+
+    def _alias(self, event: Any) -> None:
+        self.aliases += 1
+        target = self.anchors.get(event.anchor)
+        if target is None:
+            raise self._wrong("yaml-syntax", f"no anchor {event.anchor[:80]} before it", event)
+        if any(frame.node is target for frame in self.open):
+            raise self._wrong("alias-bomb", "an alias that holds itself", event)
+        self.expanded += _size(target.value, EXPANSION + 1)
+        if self.aliases > ALIASES or self.expanded > EXPANSION:
+            raise self._wrong("alias-bomb", "too much is repeated through aliases", event)
+        node = Node(LEAF, event.start_mark.index, copied(target.value), "*")
+        node.end = event.end_mark.index
+        self._place(node, event, target.value if isinstance(target.value, str) else None)
+
+    def _start(self, is_map: bool, event: Any) -> None:
+        if len(self.open) >= DEPTH:
+            raise self._wrong("too-deep", f"more than {DEPTH} levels deep", event)
+        if event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
+            raise self._wrong("yaml-tag", f"the tag {event.tag[:80]} is not allowed", event)
+        if self.open and self.open[-1].node.kind == MAP and self.open[-1].key is None:
+            raise self._wrong("yaml-syntax", "a key that is no scalar", event)
+        style = "flow" if event.flow_style else "block"
+        node = Node(MAP if is_map else LIST, event.start_mark.index, {} if is_map else [], style)
+        if event.anchor:
+            self._anchor(node, event)
+        self.open.append(_Open(node))
+
+    def _end(self, event: Any) -> None:
+        node = self.open.pop().node
+        if node.style == "flow":
+            node.end = event.end_mark.index
+        else:
+            node.end = node.items[-1].end if node.items else node.start
+        if node.items and not node.anchor and node.style == "block" and node.kind == MAP:
+            node.end = max(node.end, node.keys[-1].end)
+        self._place(node, event, None)
+
+    def _place(self, node: Node, event: Any, word: str | None) -> None:
+        if not self.open:
+            self.root = node
+            return
+        frame = self.open[-1]
+        if not frame.is_map:
+            frame.items.append(node)
+            frame.value.append(node.value)
+        elif frame.key is None:
+            frame.key = self._key(frame, node, event, word)
+        else:
+            frame.keys.append(frame.key)
+            frame.items.append(node)
+            frame.value[frame.key.value] = node.value
+            frame.key = None
+
+    def _key(self, frame: _Open, node: Node, event: Any, word: str | None) -> Node:
+        if word is None:
+            raise self._wrong("yaml-syntax", "a key that is no scalar", event)
+        if word in frame.value:
+            message = f"the key {word!r} stands twice in one map"
+            raise self._wrong("duplicate-key", message[:200], event)
+        if word == "<<" and not node.style:
+            self.remarks.append(Remark("merge-key", event.start_mark.line + 1))
+        node.value = word
+        return node
+
+    def _anchor(self, node: Node, event: Any) -> None:
+        node.anchor = event.anchor
+        self.anchors[event.anchor] = node
+        if len(self.anchors) > ALIASES:
+            raise self._wrong("alias-bomb", f"more than {ALIASES} anchors", event)
+
+    def _wrong(self, code: str, message: str, event: Any) -> Unreadable:
+        mark = event.start_mark
+        return Unreadable(code, message, mark.line + 1, mark.column + 1)
+
+
+_LAST_BREAK = re.compile("(?:\r\n|[\n\r\x85\u2028\u2029])\\Z")
+_HEADER = re.compile(r"[|>][-+0-9]*")
+_TAGGED = {"int": int, "float": float, "bool": bool, "null": type(None)}
+
+
+def _size(value: Any, most: int) -> int:
+    todo, count = [value], 0
+    while todo and count <= most:
+        count += 1
+        todo.extend(_inside(todo.pop()))
+    return count

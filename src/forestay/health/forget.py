@@ -1,0 +1,399 @@
+"""Erasure: forgetting in every place where this home keeps what a session says.
+
+The journal comes first: it appends the tombstone and erases events, content, words and whatever
+lies beside them in the store. Then follow the places around it, each of which may be looked
+through again at any time: our own backups, what was set aside as damaged, payloads of hooks, and
+the files that the session is bound to. What cannot be looked into is named, never ignored.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from forestay.agents import spool
+from forestay.base import files
+from forestay.base.process import machine_id
+from forestay.base.redact import Redactor
+from forestay.base.vocabulary import (
+    ACTIONS,
+    CATEGORIES,
+    COMMAND_STATUSES,
+    MODES,
+    PAUSE_REASONS,
+    ROLES,
+    STATUSES,
+)
+from forestay.errors import Busy, ForestayError, InvalidInput, NoSession, Refused
+from forestay.journal import backup, pack
+from forestay.journal.context import Context
+from forestay.journal.history import find_event
+from forestay.journal.journal import Journal
+from forestay.mirror.erase import Owned, holding
+from forestay.mirror.session_files import mirror_of
+from forestay.model import erasure
+from forestay.model.event import DIGESTS, Erased, Event, EventRetracted
+from forestay.store.open import open_store
+from forestay.store.port import Stored
+
+_OURS = frozenset({"step", "agent", "unit", "type", "layout", "redacted", "ids", *DIGESTS})
+_CHOICES = (
+    *(MODES + STATUSES + CATEGORIES + COMMAND_STATUSES),
+    *(ACTIONS + ROLES + PAUSE_REASONS),
+)
+_DATABASE = b"SQLite format 3\0"
+_KNOWN = (files.HEADS, files.BACKUP_STATE)
+"""What is set aside with a database and says nothing but ids and hashes."""
+
+
+class Forgotten(NamedTuple):
+    """What was erased: events, files that are gone, packs and databases that were cleaned.
+
+    `left` are files that may still hold some of it.
+    """
+
+    events: list[Event]
+    removed: list[str]
+    cleaned: list[str]
+    left: list[str]
+
+
+class Reach(NamedTuple):
+    """Where something of what is to be forgotten lies: in files that would go, that others wrote
+    into and would stay, in packs of backups, among what was set aside, and in the spool."""
+
+    files: list[str]
+    edited: list[str]
+    backups: list[str]
+    aside: list[str]
+    spooled: list[str]
+
+
+# -- a whole session -----------------------------------------------------------------------------
+
+
+def forget(context: Context, session: str, *, actor: str, force: bool = False) -> Forgotten:
+    """Erase everything that a session says; once it is forgotten, look through the rest again."""
+    known = _known(context, session)
+    late = None
+    try:
+        if not _is_forgotten(context, session):
+            context.journal.forget(session, actor=actor)
+    except Busy as error:
+        if error.operation != "delete":
+            raise
+        late = error
+    done = _sweep(context, session, known, force=force)
+    if late is not None:
+        raise late
+    return done._replace(events=known.events)
+
+
+def prepare(context: Context, session: str) -> Callable[[], Forgotten | None]:
+    """Before tombstones of other devices are taken: what has to be done when they were.
+
+    What they made the journal erase goes from the places around it too; the answer says what
+    could not be looked into. None if nothing was erased. That it is to be done is kept until it
+    was: after who dies in between nobody takes these tombstones again.
+    """
+    known = _known(context, session)
+    before = [event for event in known.events if not isinstance(event.body, Erased)]
+    if known.events:
+        context.store.machine.remotes.owe(session)
+
+    def follow() -> Forgotten | None:
+        now = {event.hash: event for event in _events(context, session)}
+        gone = [event for event in before if isinstance(now[event.hash].body, Erased)]
+        done = _follow(context, session, known, gone, gone) if gone else None
+        context.store.machine.remotes.paid(session)
+        return done
+
+    return follow
+
+
+def catch_up(context: Context, session: str) -> Forgotten | None:
+    """Do what a process that died left to be done. Which words went is not known any more."""
+    known = _known(context, session)
+    gone = [event for event in known.events if isinstance(event.body, Erased)]
+    done = _follow(context, session, known, gone, ()) if gone else None
+    context.store.machine.remotes.paid(session)
+    return done
+
+
+def _follow(
+    context: Context, session: str, known: _Known, gone: Sequence[Event], said: Sequence[Event]
+) -> Forgotten:
+    if _is_forgotten(context, session):
+        return _sweep(context, session, known, force=False)._replace(events=list(gone))
+    return _cleanse(context, session, said, [event.hash for event in gone])
+
+
+class _Known(NamedTuple):
+    """What has to be asked before a session is forgotten: its files, its agents, its events."""
+
+    owned: list[Owned]
+    natives: list[str]
+    events: list[Event]
+    at: int
+
+
+def _known(context: Context, session: str) -> _Known:
+    owned = mirror_of(context).owned(session) if context.store.machine.is_bound(session) else []
+    natives = [run.native for run in context.store.machine.agent_runs.of(session) if run.native]
+    return _Known(owned, natives, _events(context, session), context.clock.now())
+
+
+def _events(context: Context, session: str) -> list[Event]:
+    try:
+        with context.store.view(session) as view:
+            return list(context.journal.events(view))
+    except NoSession:
+        return []
+
+
+def _is_forgotten(context: Context, session: str) -> bool:
+    with context.store.view(session) as view:
+        return context.journal.state(view).core.forgotten
+
+
+def _backups(context: Context) -> str:
+    return os.path.join(context.store.home, files.BACKUPS)
+
+
+def _sweep(context: Context, session: str, known: _Known, *, force: bool) -> Forgotten:
+    purged = backup.purge(
+        os.path.join(context.store.home, files.BACKUPS), session, clock=context.clock
+    )
+    cleaned, left = _purge_aside(context, session, None)
+    removed, stayed = mirror_of(context).remove(known.owned, force=force)
+    for path in _spooled(context, known):
+        files.remove(path)
+        removed.append(path)
+    left = [*purged.unreadable, *left, *stayed, *_beside_essays(known)]
+    return Forgotten([], removed, [*purged.rewritten, *cleaned], left)
+
+
+def _beside_essays(known: _Known) -> list[str]:
+    """What lies in an essay's own folder: written by its author, and about nothing else."""
+    roots = [one.binding.root for one in known.owned if one.binding.layout == "essay"]
+    found = [path for root in roots for path in files.list_paths(root)]
+    return [path for path in found if os.path.isfile(path) and not path.endswith(".lock")]
+
+
+# -- some events ---------------------------------------------------------------------------------
+
+
+def chosen(context: Context, session: str, names: Sequence[str]) -> list[Event]:
+    """The events that a user's texts name, if they can be forgotten; each once, in order."""
+    events = _events(context, session)
+    found = {event.hash: event for event in (find_event(events, name) for name in names)}
+    for event in found.values():
+        if event.kind in erasure.KINDS:
+            raise Refused(
+                f"event {event.seq} cannot be forgotten",
+                why="it says that others are, and keeps them from coming back",
+            )
+    _require_undone(events, found)
+    return sorted(found.values(), key=lambda event: event.seq)
+
+
+def _require_undone(events: Sequence[Event], found: dict[str, Event]) -> None:
+    """Without its withdrawal, what was withdrawn would count again."""
+    ids = {event.id for event in found.values()}
+    by_id = {event.id: event for event in events}
+    for event in found.values():
+        if not isinstance(event.body, EventRetracted):
+            continue
+        target = by_id.get(event.body.event)
+        if target is not None and target.id not in ids and not isinstance(target.body, Erased):
+            raise Refused(
+                f"event {event.seq} withdraws event {target.seq}, which would count again",
+                hint=f"forget both: forestay session forget {target.seq} {event.seq}",
+            )
+
+
+def forget_events(
+    context: Context, session: str, names: Sequence[str], *, actor: str, because: str = ""
+) -> Forgotten:
+    """Erase what some events say; the session goes on without it."""
+    found = chosen(context, session, names)
+    hashes = [event.hash for event in found]
+    late, done = None, found
+    try:
+        done = context.journal.forget_events(session, hashes, actor=actor, because=because)
+    except Busy as error:
+        if error.operation != "delete":
+            raise
+        late = error
+    # Again even if they were forgotten before: what could not be cleaned then may be now.
+    copies = {event.hash for event in done} | set(hashes)
+    told = _cleanse(context, session, done, sorted(copies))
+    if late is not None:
+        raise late
+    return told
+
+
+def _cleanse(
+    context: Context, session: str, said: Sequence[Event], hashes: Sequence[str]
+) -> Forgotten:
+    purged = backup.purge(
+        os.path.join(context.store.home, files.BACKUPS), session, set(hashes), clock=context.clock
+    )
+    cleaned, left = _purge_aside(context, session, hashes)
+    begun: list[str] = []
+    if context.store.machine.is_bound(session):
+        words = [_words(event) for event in said]
+        begun, stayed = mirror_of(context).cleanse(session, [event.body for event in said], words)
+        left += stayed
+    cleaned = [*purged.rewritten, *cleaned, *begun]
+    removed = list(_told(context, said, context.clock.now()))
+    for path in removed:
+        files.remove(path)
+    return Forgotten(list(said), removed, cleaned, [*purged.unreadable, *left])
+
+
+def _words(event: Event) -> list[object]:
+    """What an event says in words of people; ids and words of ours are in files anyway."""
+    said = msgspec.to_builtins(event.body)
+    return [value for key, value in said.items() if key not in _OURS and value not in _CHOICES]
+
+
+# -- the places ----------------------------------------------------------------------------------
+
+
+def reach(context: Context, session: str, *, force: bool = False) -> Reach:
+    """Where a session lies beside the store; changes nothing."""
+    known = _known(context, session)
+    ours: list[str] = []
+    edited: list[str] = []
+    for one in known.owned:
+        some, others = holding(one, force=force)
+        ours += some
+        edited += others
+    held = [path for path in backup.own_backups(context.store.home) if _names(path, session)]
+    return Reach(ours, edited, held, list(_aside(context)), list(_spooled(context, known)))
+
+
+def _names(path: str, session: str) -> bool:
+    """Whether a pack says that it has something of a session, or cannot be read."""
+    try:
+        manifest = pack.read_manifest(files.read_chunks(path), name=path)
+    except ForestayError:
+        return True
+    return session.lower() in {id.lower() for id, _ in manifest.sessions}
+
+
+def _spooled(context: Context, known: _Known) -> Iterator[str]:
+    """Payloads that name a conversation of the session, from before it was forgotten.
+
+    What was set aside may be torn before it names any: what it says is enough.
+    """
+    wanted = [native.encode("utf-8", "replace") for native in known.natives]
+    yield from _payloads(context, (spool.TMP, spool.NEW), wanted, known.at)
+    wanted += _spelled(known.events)
+    yield from _payloads(context, (spool.BAD,), wanted, known.at)
+
+
+def _told(context: Context, said: Sequence[Event], at: int) -> Iterator[str]:
+    """Payloads that say what some events said."""
+    return _payloads(context, (spool.TMP, spool.NEW, spool.BAD), _spelled(said), at)
+
+
+def _spelled(events: Sequence[Event]) -> list[bytes]:
+    said = {text for event in events for text in _texts(event)}
+    return [form for text in said for form in spool.spellings(text)]
+
+
+def _payloads(
+    context: Context, places: Sequence[str], wanted: Sequence[bytes], at: int
+) -> Iterator[str]:
+    """Payloads from before a moment that hold any of some bytes."""
+    for where in places if wanted else ():
+        for path in files.list_paths(os.path.join(context.store.home, spool.FOLDER, where)):
+            try:
+                is_older = os.stat(path).st_mtime_ns // 1_000_000 <= at
+                data = files.read_bounded(path, 2 * spool.LIMIT, follow=False)
+            except (OSError, ForestayError):
+                continue
+            if is_older and any(form in data for form in wanted):
+                yield path
+
+
+def _texts(event: Event) -> Iterator[str]:
+    """What a hook may have told of an event: what was asked, said or run."""
+    for name in ("goal", "text", "arguments"):
+        text = getattr(event.body, name, "")
+        if isinstance(text, str):
+            yield text
+
+
+def _aside(context: Context) -> Iterator[str]:
+    """Files that were set aside; what belongs to a database goes with it."""
+    for folder, _, names in os.walk(os.path.join(context.settings.home, files.QUARANTINE)):
+        for name in sorted(names):
+            is_part = name.endswith(("-wal", "-shm")) or name.startswith(_KNOWN)
+            if not is_part and not name.endswith(".lock"):
+                yield os.path.join(folder, name)
+
+
+def _purge_aside(
+    context: Context, session: str, hashes: Sequence[str] | None
+) -> tuple[list[str], list[str]]:
+    """Clean what was set aside, as far as it can be read: what was cleaned, and what was not."""
+    done = backup.PurgeResult([], [])
+    for path in list(_aside(context)):
+        start = _start(path)
+        if start.startswith(pack.MAGIC):
+            backup.purge_pack(path, session, None if hashes is None else set(hashes), done)
+        elif start.startswith(_DATABASE) and os.path.basename(path) == files.DATABASE:
+            is_clean = _purge_database(context, os.path.dirname(path), session, hashes)
+            (done.rewritten if is_clean else done.unreadable).append(path)
+        elif start:
+            done.unreadable.append(path)
+    return done.rewritten, done.unreadable
+
+
+def _start(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read(64)
+    except OSError:
+        return b"?"
+
+
+def _purge_database(
+    context: Context, folder: str, session: str, hashes: Sequence[str] | None
+) -> bool:
+    """Whether a database that was set aside is sound enough to be cleaned, and is clean now."""
+    settings = context.settings
+    store = open_store(
+        "", folder, clock=context.clock, busy_timeout=settings.busy_timeout, machine=machine_id()
+    )
+    journal = Journal(store, context.clock, Redactor())
+    try:
+        if store.maintenance.check():
+            return False
+        if hashes is not None:
+            journal.forget_events(session, hashes, actor="user")
+        elif any(event.data is not None for event in _stored(journal, session)):
+            journal.forget(session, actor="user")
+    except NoSession:
+        return True
+    except ForestayError:
+        return False
+    finally:
+        store.close()
+    return True
+
+
+def _stored(journal: Journal, session: str) -> list[Stored]:
+    with journal.store.view(session) as view:
+        return list(view.events())
+
+
+def require_names(names: Sequence[str]) -> None:
+    if not names or not all(name.strip() for name in names):
+        raise InvalidInput("no event is named", why="an empty variable, perhaps")

@@ -1,0 +1,208 @@
+"""Rebuilding: a new database in the place of one that is damaged.
+
+It is made from everything that can still be had: what the damaged one still shows (*salvage*),
+and every backup. It is made beside the old one and takes its place only when it is complete,
+under the writer lock and while nobody has the old one open. The old files are moved into
+`quarantine/TIME/`, never deleted. What is true of this machine only (which folder works on
+which session, the remotes, whose chains are) is in no backup: it is taken over if it can still be
+read.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from forestay.base import files
+from forestay.base.clock import Clock, iso
+from forestay.base.config import Settings
+from forestay.base.process import machine_id
+from forestay.base.redact import Redactor
+from forestay.errors import Busy, ForestayError, NoSession, StoreFailed
+from forestay.health import database_probe
+from forestay.journal import backup, restore
+from forestay.journal.journal import Journal
+from forestay.journal.projections import as_sealed
+from forestay.store.machine.copy import Who
+from forestay.store.machine.projects import Places
+from forestay.store.open import open_store
+from forestay.store.port import Head, Store
+from forestay.store.sqlite.heads_file import RememberedHeads
+from forestay.store.sqlite.writer_lock import WriterLock
+
+_SALVAGE = "salvage.fspack"
+
+
+def remembered(store: Store) -> list[tuple[str, Head]]:
+    """Every chain end that was acknowledged here, as far as that is still known."""
+    try:
+        return store.maintenance.remembered()
+    except ForestayError:
+        heads = RememberedHeads(os.path.join(store.home, files.HEADS))
+        return [(session, head) for _, session, head in heads.all()]
+
+
+def quarantined(home: str) -> list[str]:
+    """What was set aside here and may still hold anything that was ever recorded."""
+    return files.list_paths(os.path.join(home, files.QUARANTINE))
+
+
+class Rebuild:
+    """A new database in the place of a damaged one."""
+
+    def __init__(self, store: Store, settings: Settings, *, clock: Clock) -> None:
+        self._store = store
+        self._settings = settings
+        self._clock = clock
+        self._home = store.home
+        self._database = os.path.join(self._home, files.DATABASE)
+        self._backups = os.path.join(self._home, files.BACKUPS)
+        stamp = iso(clock.now()).replace(":", "")
+        self._aside = _unused(os.path.join(self._home, files.QUARANTINE, stamp))
+        self._new = os.path.join(self._aside, "new")
+        self._heads = remembered(store)
+        self._counts: dict[str, int] = {}
+        self._places: Places | None = None
+        self._who: Who | None = None
+        self.lost: list[str] = []
+
+    def run(self) -> list[str]:
+        """Returns what was done; `lost` then says what could not be brought back."""
+        self._store.close()
+        lock = WriterLock(
+            os.path.join(self._home, files.LOCK),
+            clock=self._clock,
+            timeout=self._settings.busy_timeout,
+        )
+        with lock:
+            self._require_nobody_inside()
+            files.make_private_dir(self._new)
+            try:
+                restored = self._fill()
+                self._take_its_place()
+            finally:
+                shutil.rmtree(self._new, ignore_errors=True)
+        lock.close()
+        return [
+            f"moved the damaged files to {self._aside}",
+            f"rebuilt the database: {restored} event(s) restored",
+        ]
+
+    def _require_nobody_inside(self) -> None:
+        if database_probe.is_in_use(self._database):
+            # Its last connection would remove the log of the new file when it is closed.
+            raise Busy(
+                "another process has the database open",
+                hint="end it (an agent, an editor, a server), then: forestay doctor --fix",
+                file=self._database,
+            )
+
+    def _fill(self) -> int:
+        """Make the new database from the salvage and all backups; returns how many events."""
+        self._salvage()
+        packs = [*backup.list_packs(self._backups), *self._salvages()]
+        store = self._open(self._new)
+        try:
+            if self._who is not None:
+                self._who.take_over(store.machine)  # who may erase what must be known first
+            journal = Journal(store, self._clock, Redactor())
+            total, unread = restore.absorb_all(journal, packs)
+            self.lost += [f"a pack that cannot be read: {why}" for why in unread]
+            self._compare(store)
+            self._take_over_places(store)
+        finally:
+            store.close()
+        return total
+
+    def _open(self, home: str) -> Store:
+        return open_store(
+            "",
+            home,
+            clock=self._clock,
+            busy_timeout=self._settings.busy_timeout,
+            machine=machine_id(),
+        )
+
+    def _salvage(self) -> None:
+        """Put what the damaged database still shows into a pack.
+
+        It stays until a rebuild succeeds, so that one which is killed half-way loses nothing.
+        """
+        store = self._open(self._home)
+        try:
+            self._counts = backup.last_seqs(store)
+        except ForestayError:
+            self._counts = {}
+        try:
+            self._places = store.machine.projects.export_places()
+        except ForestayError:
+            self._places = None
+        self._who = Who(store.machine, [head.device for _, head in self._heads])
+        wanted = dict.fromkeys([*self._counts, *(session for session, _ in self._heads)])
+        path = os.path.join(self._aside, _SALVAGE)
+        try:
+            backup.salvage(store, wanted, path, clock=self._clock)
+        finally:
+            store.close()
+
+    def _salvages(self) -> list[str]:
+        found = [os.path.join(path, _SALVAGE) for path in quarantined(self._home)]
+        return [path for path in found if os.path.exists(path)]
+
+    def _compare(self, store: Store) -> None:
+        """Say what was known of and is not in the new database."""
+        there = backup.last_seqs(store)
+        for session, count in self._counts.items():
+            if there.get(session, 0) < count:
+                gone = count - there.get(session, 0)
+                self.lost.append(f"session {session}: {gone} of {count} event(s)")
+        for session, head in self._heads:
+            if not _ends(store, session, head):
+                store.maintenance.note_lost(session, head)
+            if self._counts.get(session, 0) <= there.get(session, 0) and not _ends(
+                store, session, head
+            ):
+                upto = f"{head.device}:{head.n}"
+                self.lost.append(f"session {session}: events up to {upto} were acknowledged")
+
+    def _take_over_places(self, store: Store) -> None:
+        if self._places is not None:
+            store.machine.projects.import_places(self._places)
+        elif backup.last_seqs(store):
+            self.lost.append("which folder works on which session: forestay session use SESSION")
+            if os.path.exists(os.path.join(self._home, files.KEYS)):
+                self.lost.append("its remotes: forestay remote add NAME ADDRESS")
+
+    def _take_its_place(self) -> None:
+        """The log first and the heads last: a crash in between leaves a home that says so."""
+        fresh = os.path.join(self._new, files.DATABASE)
+        if os.path.exists(fresh + "-wal"):
+            raise StoreFailed("the new database was not closed properly", file=fresh)
+        for suffix in ("-shm", "-wal", ""):
+            self._move_aside(self._database + suffix)
+        if os.path.exists(fresh):
+            os.rename(fresh, self._database)
+        files.sync_folder(self._home)
+        self._move_aside(os.path.join(self._home, files.HEADS))
+        self._move_aside(os.path.join(self._backups, files.BACKUP_STATE))
+        for path in self._salvages():
+            os.unlink(path)
+
+    def _move_aside(self, path: str) -> None:
+        if os.path.lexists(path):
+            kept = files.quarantine(path, self._aside)
+            os.rename(kept, os.path.join(self._aside, os.path.basename(path)))
+
+
+def _unused(path: str) -> str:
+    names = (path, *(f"{path}-{n}" for n in range(2, 1000)))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def _ends(store: Store, session: str, head: Head) -> bool:
+    """Whether the session has the event that a remembered head names."""
+    try:
+        with store.view(session) as view:
+            return any(as_sealed(stored).hash == head.hash for stored in view.events())
+    except NoSession:
+        return False

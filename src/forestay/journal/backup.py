@@ -1,0 +1,677 @@
+"""Backups and exports: packs written from the store.
+
+A *generation* is one full pack and the packs of what was new since, its *parts*; part 0 is the full
+one. A pack is named `GENERATION-PART-TIME.fspack`, so that names sort in the order of writing even
+if the clock was wrong. `state.json` next to them remembers how far each session was saved, as the
+arrival number and hash of its last event; if it is lost or unreadable, the next backup is a full
+one. It also remembers what was *lacking*: events and content that were missing when their session
+was saved and that a remote may supply later. Its modification time is the time of the last run, so
+one stat tells whether a backup is due.
+
+Old generations stay as long as a saved session is missing from the store or cut short.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Container, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from forestay.base import files
+from forestay.base.clock import Clock, iso
+from forestay.base.text import clean_id
+from forestay.base.version import __version__
+from forestay.errors import (
+    Busy,
+    Damaged,
+    ForestayError,
+    InvalidInput,
+    Outdated,
+)
+from forestay.journal import pack
+from forestay.journal.journal import Journal
+from forestay.journal.pack import Blob, Item
+from forestay.journal.projections import as_sealed
+from forestay.model import event as ev
+from forestay.model.blob_refs import blob_names, is_promise
+from forestay.model.event import Sealed
+from forestay.store.port import Store, Stored, View
+
+_NAME = re.compile(r"([0-9]{6,12})-([0-9]{3,6})-[^/]*\.fspack")
+_MAX_PARTS = 24
+_WEEK = 7 * 24 * 3600 * 1000
+_STATE_LIMIT = 64 << 20
+_TOOL = f"forestay {__version__}"
+
+_LARGEST = 2**53
+Mark = tuple[int, str]
+Lacking = dict[str, list[int | str]]
+"""Per session: arrival numbers of events without content, and digests of missing content."""
+_MOST_LACKING = 100
+"""How much is remembered of a session; it is saved again when any of it has arrived."""
+_ALL = 1 << 62
+
+
+# --- export -----------------------------------------------------------------------------------
+
+
+class Export(NamedTuple):
+    """The bytes of a pack in chunks, and what is not in it."""
+
+    chunks: Iterator[bytes]
+    left_out: list[str]
+
+
+def own_backups(home: str) -> list[str]:
+    """Return the backups that a home makes by itself, oldest first."""
+    folder = os.path.join(home, files.BACKUPS)
+    return [os.path.join(folder, n) for n in files.list_names(folder) if n.endswith(files.PACK)]
+
+
+def export(
+    journal: Journal, session: str, *, clock: Clock | None = None, partial: bool = False
+) -> Export:
+    """Return one pack with all chains and content of a session.
+
+    Raises `Damaged` if anything is missing or changed; with `partial`, missing content is left out
+    and reported instead.
+    """
+    id, events = _require_intact_events(journal, session)
+    gone = _lacking(journal.store, events)
+    if gone and not partial:
+        raise Damaged(
+            f"content of session {id} is missing",
+            why="; ".join(gone.values()),
+            hint="recover it: forestay doctor --fix, or leave it out: --partial",
+            session=id,
+        )
+    found = pack.ranges(id, events)
+    digests = [digest for digest in _named(events) if digest not in gone]
+
+    def items() -> Iterator[Item]:
+        yield from found
+        yield from _blobs(journal.store, id, digests)
+
+    chunks = pack.write(items, created=(clock or Clock()).now(), tool=_TOOL, what="export")
+    return Export(chunks, list(gone.values()))
+
+
+def _require_intact_events(journal: Journal, session: str) -> tuple[str, list[Sealed]]:
+    with journal.store.view(session) as view:
+        events = list(map(as_sealed, view.events()))
+        id = view.session
+        # Events that were lost earlier must not prevent the export of the others.
+        found = [one.message for one in journal.check_chain(view) if one.code != "lost"]
+    wrong = found or list(filter(None, (why_not_packable(sealed, id) for sealed in events)))
+    if wrong:
+        hint = f"forestay verify {id}"
+        raise Damaged(f"session {id} is damaged", why=wrong[0], hint=hint, session=id)
+    return id, events
+
+
+def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:
+    """Return the content that events name and that is missing or damaged, with the reason."""
+    found: dict[str, str] = {}
+    for sealed in events:
+        for digest in blob_names(sealed):
+            try:
+                if store.blob(digest) is None and is_promise(sealed):
+                    found[digest] = f"the content {digest[:12]} is missing"
+            except Damaged:
+                found[digest] = f"the content {digest[:12]} is damaged"
+    return found
+
+
+def write_pack(path: str, chunks: Iterable[bytes], *, overwrite: bool = False) -> None:
+    """Write a pack durably, without holding it in memory.
+
+    Without `overwrite` the name must not exist: `InvalidInput` otherwise.
+    """
+    if overwrite:
+        files.replace(path, chunks)
+    else:
+        files.create(path, chunks)
+
+
+def why_not_packable(sealed: Sealed, session: str) -> str:
+    """Return why an event, checked alone, cannot go into a pack; empty if it can."""
+    try:
+        header = ev.parse_header(sealed.header)
+        clean_id(header.device, "device id")
+    except (Damaged, InvalidInput) as error:
+        return str(error)
+    if header.session != session:
+        return f"it belongs to session {header.session}"
+    return ev.check(sealed, header)
+
+
+def _named(events: Iterable[Sealed]) -> list[str]:
+    return list(dict.fromkeys(name for sealed in events for name in blob_names(sealed)))
+
+
+def _blobs(store: Store, session: str, digests: Iterable[str]) -> Iterator[Blob]:
+    for digest in digests:
+        data = store.blob(digest)
+        if data is not None:
+            yield Blob(session, digest, data)
+
+
+# --- backups ----------------------------------------------------------------------------------
+
+
+class BackupResult(NamedTuple):
+    """A backup that was written. `left_out` lists what could not be read, as (session, reason)."""
+
+    path: str
+    full: bool
+    sessions: int
+    events: int
+    left_out: list[tuple[str, str]]
+
+
+class _State(NamedTuple):
+    """What the backup folder remembers between two backups."""
+
+    generation: int
+    parts: int
+    began: int
+    saved: dict[str, Mark]
+    missing: dict[str, Mark]
+    lacking: Lacking
+
+
+def save(store: Store, folder: str, *, clock: Clock, keep: int | None = None) -> BackupResult:
+    """Write a full pack of every session, durable when this returns.
+
+    With `keep` it begins a new generation in a private folder of ours, and only that many
+    generations stay. Without it the folder is the user's: nothing is remembered or removed.
+    """
+    if keep is not None or not os.path.isdir(folder):
+        files.make_private_dir(folder)
+    with files.locked(folder, clock=clock):
+        return _full(store, folder, clock, keep=keep)
+
+
+def backup_if_due(store: Store, folder: str, *, clock: Clock, keep: int) -> BackupResult | None:
+    """Save what is new since the last backup; the caller determined that one is due.
+
+    Returns None if nothing is new or another process is doing it. After a failure the next one is
+    due a whole period later, so that a full disk does not slow every command.
+    """
+    before = _last_run(folder)
+    files.make_private_dir(folder)
+    try:
+        with files.locked(folder, timeout=0, clock=clock):
+            if _last_run(folder) != before:
+                return None
+            return _save_new(store, folder, clock, keep=keep)
+    except Busy:
+        return None
+    except BaseException:
+        _set_last_run(folder, clock.now())
+        raise
+
+
+def _last_run(folder: str) -> int:
+    try:
+        return os.stat(os.path.join(folder, files.BACKUP_STATE)).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def is_behind(store: Store, folder: str) -> bool:
+    """Return whether the store holds anything that was not saved in this folder yet."""
+    state = _recall(folder)
+    return state is None or bool(_news(store, state, last_seqs(store)))
+
+
+def list_generations(folder: str) -> list[list[str]]:
+    """Return the packs of each generation that has its full pack, oldest first."""
+    found: dict[int, dict[int, str]] = {}
+    for name, generation, part in _packs(folder):
+        found.setdefault(generation, {})[part] = os.path.join(folder, name)
+    return [
+        [parts[number] for number in sorted(parts)]
+        for _, parts in sorted(found.items())
+        if 0 in parts
+    ]
+
+
+def newest_packs(path: str) -> list[str]:
+    """Return the packs of the newest generation in a folder; a file stands for itself."""
+    if not os.path.isdir(path):
+        return [path]
+    found = list_generations(path)
+    if not found:
+        raise InvalidInput(
+            f"there is no backup in {path}", hint="forestay backup create", file=path
+        )
+    return found[-1]
+
+
+def list_packs(folder: str) -> list[str]:
+    """Return every pack of these generations, in order."""
+    return [path for parts in list_generations(folder) for path in parts]
+
+
+def saved_items(folder: str, session: str) -> Iterator[Item]:
+    """Yield everything the readable packs in a folder hold of a session, with repetitions."""
+    for path in list_packs(folder):
+        try:
+            for item in pack.Reader(files.read_chunks(path), name=path, limits=pack.OWN):
+                if item.session.lower() == session.lower():
+                    yield item
+        except ForestayError:
+            continue  # the reason does not help the caller
+
+
+def salvage(store: Store, sessions: Iterable[str], path: str, *, clock: Clock) -> BackupResult:
+    """Write a pack of everything that can still be read of these sessions, however damaged."""
+    return _write_gathered(store, path, dict.fromkeys(sessions, 0), clock).saved(path, full=True)
+
+
+def _packs(folder: str) -> list[tuple[str, int, int]]:
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = [(name, _NAME.fullmatch(name)) for name in names]
+    return [(name, int(match[1]), int(match[2])) for name, match in found if match]
+
+
+def _save_new(store: Store, folder: str, clock: Clock, *, keep: int) -> BackupResult | None:
+    state = _recall(folder)
+    there = last_seqs(store)
+    if state is None or _is_over(state, folder, clock.now()):
+        return _full(store, folder, clock, keep=keep) if there else None
+    after = _news(store, state, there)
+    state = state._replace(missing=_missing(store, state, there))
+    if not after:
+        _remember(folder, state, clock.now())
+        return None
+    return _part(store, folder, clock, state, after)
+
+
+def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> BackupResult:
+    old = _recall(folder)
+    there = last_seqs(store)
+    generation = max((number for _, number, _ in _packs(folder)), default=0) + 1
+    path = _path(folder, generation, 0, clock)
+    gathering = _write_gathered(store, path, dict.fromkeys(there, 0), clock)
+    if keep is not None:
+        missing = _missing(store, old, there) if old else {}
+        state = _State(generation, 0, clock.now(), gathering.marks, missing, gathering.lacking({}))
+        _remember(folder, state, clock.now())
+        if not missing and not gathering.left_out:
+            _rotate(folder, keep)
+    return gathering.saved(path, full=True)
+
+
+def _part(
+    store: Store, folder: str, clock: Clock, state: _State, after: dict[str, int]
+) -> BackupResult:
+    path = _path(folder, state.generation, state.parts + 1, clock)
+    gathering = _write_gathered(store, path, after, clock)
+    saved = {**state.saved, **gathering.marks}
+    lacking = gathering.lacking(state.lacking)
+    state = state._replace(parts=state.parts + 1, saved=saved, lacking=lacking)
+    _remember(folder, state, clock.now())
+    return gathering.saved(path, full=False)
+
+
+def _path(folder: str, generation: int, part: int, clock: Clock) -> str:
+    stamp = re.sub("[^0-9A-Za-z+-]", "", iso(clock.now()))
+    return os.path.join(folder, f"{generation:06d}-{part:03d}-{stamp}{files.PACK}")
+
+
+def _is_over(state: _State, folder: str, now: int) -> bool:
+    """Return whether a new generation must begin: this one is old, long, or incomplete."""
+    there = [part for _, number, part in _packs(folder) if number == state.generation]
+    whole = there == list(range(state.parts + 1))
+    return not whole or state.parts >= _MAX_PARTS or not 0 <= now - state.began < _WEEK
+
+
+def _rotate(folder: str, keep: int) -> None:
+    packs = _packs(folder)
+    staying = sorted({generation for _, generation, part in packs if part == 0})[-keep:]
+    # Remove the last part first: what a crash leaves can still be restored.
+    for name, generation, _ in reversed(packs):
+        if generation not in staying:
+            _remove(os.path.join(folder, name))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # one pack too many does no harm
+
+
+# -- what is new -------------------------------------------------------------------------------
+
+
+def catalogue_lines(store: Store) -> list[dict[str, object]]:
+    """Return every line of the catalogue, those of forgotten sessions last."""
+    return [*store.catalogue(), *store.catalogue(where={"forgotten": 1})]
+
+
+def last_seqs(store: Store) -> dict[str, int]:
+    """Return every session with its last arrival number, forgotten ones included."""
+    return dict(sorted((str(row["id"]), int(str(row["seq"]))) for row in catalogue_lines(store)))
+
+
+def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:
+    """Return the sessions with unsaved events, and the number after which these begin."""
+    changed = {id: seq for id, seq in there.items() if seq != state.saved.get(id, (0, ""))[0]}
+    found: dict[str, int] = {}
+    for id, seq in changed.items():
+        saved = state.saved.get(id, (0, ""))
+        found[id] = saved[0] if saved[0] <= seq and _has(store, id, saved) else 0
+    for id, lacking in state.lacking.items():
+        if id in there and _is_filled(store, id, lacking):
+            found[id] = 0
+    return found
+
+
+def _is_filled(store: Store, session: str, lacking: Iterable[int | str]) -> bool:
+    """Return whether anything that was lacking has arrived."""
+    try:
+        with store.view(session) as view:
+            return any(_is_there(store, view, one) for one in lacking)
+    except ForestayError:
+        return False
+
+
+def _is_there(store: Store, view: View, lacking: int | str) -> bool:
+    if isinstance(lacking, int):
+        found = view.events(after=lacking - 1, limit=1)
+        return any(stored.data is not None for stored in found)
+    try:
+        return store.blob(lacking) is not None
+    except Damaged:
+        return False
+
+
+def _has(store: Store, session: str, mark: Mark) -> bool:
+    """Return whether the event of this number is still the one that was saved."""
+    try:
+        with store.view(session) as view:
+            found = list(view.events(after=mark[0] - 1, limit=1)) if mark[0] else []
+    except ForestayError:
+        return False
+    return not mark[0] or [as_sealed(stored).hash for stored in found] == [mark[1]]
+
+
+def _missing(store: Store, state: _State, there: dict[str, int]) -> dict[str, Mark]:
+    """Return what was saved once and is no longer in the store."""
+    cut = {id: m for id, m in state.saved.items() if there.get(id, 0) < m[0]}
+    return {
+        id: mark for id, mark in {**state.missing, **cut}.items() if not _holds(store, id, mark)
+    }
+
+
+def _holds(store: Store, session: str, mark: Mark) -> bool:
+    try:
+        with store.view(session) as view:
+            return any(as_sealed(stored).hash == mark[1] for stored in view.events())
+    except ForestayError:
+        return False
+
+
+# -- gathering ---------------------------------------------------------------------------------
+
+
+def _write_gathered(store: Store, path: str, after: dict[str, int], clock: Clock) -> _Gathering:
+    tries = 3
+    while True:
+        tries -= 1
+        gathering = _Gathering(store, after)
+        chunks = pack.write(gathering.items, created=clock.now(), tool=_TOOL, what="backup")
+        try:
+            write_pack(path, chunks)
+        except Busy:
+            # A session was forgotten in the meantime: the pack must be measured again.
+            if not tries:
+                raise
+        else:
+            return gathering
+
+
+class _Gathering:
+    """The items of one backup. The first pass decides how far each session goes."""
+
+    def __init__(self, store: Store, after: dict[str, int]) -> None:
+        self._store = store
+        self._after = after
+        self._events: dict[str, int] = {}
+        self.marks: dict[str, Mark] = {}
+        self.left_out: dict[str, str] = {}
+        self._blank: dict[str, list[int]] = {}
+        self._gone: dict[str, list[str]] = {}
+
+    def lacking(self, before: Lacking) -> Lacking:
+        """Return what was missing, merged with what is known of partly read sessions."""
+        found = dict(before)
+        for session, after in self._after.items():
+            known = before.get(session, []) if after else []
+            some: list[int | str] = [*known, *self._gone.get(session, [])]
+            some += self._blank.get(session, [])
+            found[session] = list(dict.fromkeys(some))[:_MOST_LACKING]
+        return {session: some for session, some in found.items() if some}
+
+    def items(self) -> Iterator[Item]:
+        for session, after in self._after.items():
+            events = self._read(session, after)
+            yield from pack.ranges(session, events)
+            yield from self._content(session, events)
+
+    def saved(self, path: str, *, full: bool) -> BackupResult:
+        events = sum(self._events.values())
+        return BackupResult(path, full, len(self._events), events, sorted(self.left_out.items()))
+
+    def _read(self, session: str, after: int) -> list[Sealed]:
+        """Return the intact events of a session; the second pass ignores newer ones."""
+        until = self.marks[session][0] if session in self.marks else _ALL
+        try:
+            clean_id(session, "session id")
+            with self._store.view(session) as view:
+                found, trouble = read_what_is_readable(view, after=after, until=until)
+        except ForestayError as error:
+            found, trouble = [], str(error)
+        good, wrong = select_credible(session, found)
+        trouble = trouble or wrong
+        if trouble:
+            self.left_out[session] = trouble
+        if found:
+            # The last event read, intact or not: damaged ones must not count as new every time.
+            self.marks[session] = (found[-1].seq, as_sealed(found[-1]).hash)
+        self._events[session] = len(good)
+        self._blank[session] = [stored.seq for stored in found if stored.data is None]
+        return good
+
+    def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
+        gone = _lacking(self._store, events)
+        self._gone[session] = list(gone)
+        for why in gone.values():
+            self.left_out[session] = why
+        for blob in _blobs(self._store, session, (d for d in _named(events) if d not in gone)):
+            if len(blob.data) > pack.MAX_BLOB:
+                self.left_out[session] = f"the content {blob.digest[:12]} is too large for a pack"
+            else:
+                yield blob
+
+
+def select_credible(session: str, found: Iterable[Stored]) -> tuple[list[Sealed], str]:
+    """Return the events that can be as written, and what is wrong with the first other one."""
+    events = [(stored.seq, as_sealed(stored)) for stored in found]
+    wrong = {seq: why for seq, sealed in events if (why := why_not_packable(sealed, session))}
+    altered = _altered([sealed for seq, sealed in events if seq not in wrong])
+    wrong |= {seq: "its successor names another event" for seq, s in events if s.hash in altered}
+    trouble = next((f"event {seq}: {why}" for seq, why in wrong.items()), "")
+    return [sealed for seq, sealed in events if seq not in wrong], trouble
+
+
+def _altered(events: Sequence[Sealed]) -> set[str]:
+    """Return the hashes of events whose header was changed, as far as the others show.
+
+    Such an event looks intact by itself and would return as a fork of its chain next to the true
+    one: no event names it, and its successor names an event that does not exist.
+    """
+    headers = {sealed.hash: ev.parse_header(sealed.header) for sealed in events}
+    named = {header.prev for header in headers.values()}
+    for header in headers.values():
+        named.update(str(hash) for pairs in header.seen.values() for hash in pairs[1::2])
+    orphans = [header for header in headers.values() if header.prev and header.prev not in headers]
+    before = {(header.device, header.n - 1) for header in orphans}
+    suspects = {hash for hash, header in headers.items() if (header.device, header.n) in before}
+    return suspects - named
+
+
+def read_what_is_readable(
+    view: View, *, after: int = 0, until: int = _ALL
+) -> tuple[list[Stored], str]:
+    """Return the events of a view that can be read, in order, and what prevented the rest.
+
+    Events behind a broken database page are read from the other end.
+    """
+    ahead, trouble = _read_direction(view, after, until, newest=False)
+    if not trouble:
+        gone = min(until, view.seq) - after - len(ahead)
+        return ahead, f"{gone} event(s) are missing" if gone > 0 else ""
+    reached = ahead[-1].seq if ahead else after
+    behind, _ = _read_direction(view, reached, until, newest=True)
+    return [*ahead, *reversed(behind)], trouble
+
+
+def _read_direction(
+    view: View, after: int, until: int, *, newest: bool
+) -> tuple[list[Stored], str]:
+    found: list[Stored] = []
+    try:
+        for stored in view.events(after=after, newest=newest):
+            if stored.seq <= until:
+                found.append(stored)
+            elif not newest:
+                break
+    except ForestayError as error:
+        return found, str(error)
+    return found, ""
+
+
+# -- what is remembered ------------------------------------------------------------------------
+
+
+def _recall(folder: str) -> _State | None:
+    """Return the remembered state; None if it is lost or invalid, which costs a full backup."""
+    try:
+        raw = files.read_optional(
+            os.path.join(folder, files.BACKUP_STATE), _STATE_LIMIT, private=True
+        )
+        stored = json.loads(raw or b"")
+        generation, parts, began = (
+            _require_int(stored[n]) for n in ("generation", "parts", "began")
+        )
+        marks = _marks(stored["saved"]), _marks(stored["missing"])
+        lacking = {
+            id: [one if isinstance(one, str) else _require_int(one) for one in some]
+            for id, some in stored.get("lacking", {}).items()
+        }
+        return _State(generation, parts, began, *marks, lacking)
+    except (ForestayError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _marks(stored: dict[str, list[object]]) -> dict[str, Mark]:
+    return {id: (_require_int(seq), str(hash)) for id, (seq, hash) in stored.items()}
+
+
+def _require_int(value: object) -> int:
+    if type(value) is not int or abs(value) > _LARGEST:
+        raise ValueError("not an integer within range")
+    return value
+
+
+def _remember(folder: str, state: _State, now: int) -> None:
+    path = os.path.join(folder, files.BACKUP_STATE)
+    if files.is_irregular(path):
+        files.quarantine(path, os.path.join(os.path.dirname(folder), files.QUARANTINE))
+    files.replace(path, json.dumps({"forestay": 1, **state._asdict()}).encode() + b"\n")
+    _set_last_run(folder, now)
+
+
+def _set_last_run(folder: str, ms: int) -> None:
+    """Set the time from which the next backup is counted, if possible."""
+    path = os.path.join(folder, files.BACKUP_STATE)
+    try:
+        if not os.path.exists(path):
+            files.create(path, b"")
+        os.utime(path, ns=(ms * 1_000_000, ms * 1_000_000))
+    except (ForestayError, OSError, OverflowError):
+        return
+
+
+# --- forgetting -------------------------------------------------------------------------------
+
+
+class PurgeResult(NamedTuple):
+    """The packs that were rewritten, and the unreadable ones, which may hold anything."""
+
+    rewritten: list[str]
+    unreadable: list[str]
+
+
+def purge(
+    folder: str, session: str, hashes: Container[str] | None = None, *, clock: Clock | None = None
+) -> PurgeResult:
+    """Rewrite every pack in the folder that holds the session without its content, durably.
+
+    Headers stay, so that chains verify; content, salts and blobs of the session are removed, or
+    only of the events with these hashes. Leftover temporaries are removed too, because one of them
+    may be a pack that was being written.
+    """
+    done = PurgeResult([], [])
+    if not os.path.isdir(folder):
+        return done
+    with files.locked(folder, clock=clock):
+        if os.path.exists(os.path.join(folder, files.BACKUP_STATE)):
+            _set_last_run(folder, 0)  # the next backup, with the tombstone in it, is due now
+        for path in [os.path.join(folder, name) for name in sorted(os.listdir(folder))]:
+            if path.endswith(files.PACK):
+                purge_pack(path, session, hashes, done)
+            elif path.endswith(files.TEMPORARY):
+                # Emptied durably before it is removed, so that its content cannot come back.
+                files.replace(path, b"")
+                _remove(path)
+    return done
+
+
+def purge_pack(path: str, session: str, hashes: Container[str] | None, done: PurgeResult) -> None:
+    """Rewrite one pack without that content, if it holds any."""
+    met: list[Sealed] = []
+
+    def gone(id: str, sealed: Sealed) -> bool:
+        is_gone = id.lower() == session.lower() and (hashes is None or sealed.hash in hashes)
+        if is_gone and sealed.data is not None and not met:
+            met.append(sealed)
+        return is_gone
+
+    def items() -> Iterator[Item]:
+        found = pack.Reader(files.read_chunks(path), name=path, limits=pack.OWN)
+        return pack.without_content(found, gone)
+
+    try:
+        manifest = pack.read_manifest(files.read_chunks(path), name=path)
+        if session.lower() not in {id.lower() for id, _ in manifest.sessions}:
+            return
+        for _ in items():
+            pass
+        if not met:
+            return
+        again = pack.write(items, created=manifest.created, tool=manifest.tool, what=manifest.what)
+        write_pack(path, again, overwrite=True)
+    except (Damaged, InvalidInput, Outdated):
+        done.unreadable.append(path)
+    else:
+        done.rewritten.append(path)

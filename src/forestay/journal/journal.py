@@ -1,0 +1,732 @@
+"""The journal: the only writer of events.
+
+An append runs under the store's writer lock: it loads the current state, calls `decide`, seals the
+events into this device's chain and computes the state after them, all in one transaction.
+
+A device takes a new id before it writes again in two cases, because its chain would fork otherwise:
+the store remembers a later head than the database has (an old copy was restored), or the chain has
+two ends (a copy of this home was used elsewhere and merged).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from itertools import takewhile
+
+import msgspec
+from msgspec import Struct
+
+from forestay.base.clock import Clock, derived_id, new_id, short_id
+from forestay.base.hashing import digest_of
+from forestay.base.redact import Redactor
+from forestay.base.text import terminal
+from forestay.errors import Busy, Damaged, NoSession, Refused
+from forestay.journal.projections import (
+    StoredRows,
+    encode,
+    encode_rows,
+    listing,
+    load,
+    read,
+    rebuild_batch,
+)
+from forestay.journal.validate_input import admit, admit_actor, remains
+from forestay.model import erasure
+from forestay.model import event as ev
+from forestay.model.erasure import Entitled, Rights, Tombstones
+from forestay.model.event import Body, Event, Sealed
+from forestay.model.fold import FOLD_VERSION, advance, extend, fold, follows
+from forestay.model.hash_chain import next_of
+from forestay.model.rules import allow, decide, report, weigh
+from forestay.model.state import Core, State
+from forestay.store.machine.change import MachineChange
+from forestay.store.machine.projects import TreeRecord
+from forestay.store.port import Batch, Entry, Head, Store, View
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.journal.merge_incoming import CheckedEvent, IncomingEvents
+    from forestay.journal.verify import Finding, Report
+    from forestay.model.plan import Workflow
+    from forestay.store.machine.agent_runs import RunChange
+
+Rule = Callable[[State, Body], list[Body]]
+Maker = Callable[[State], Sequence[Body]]
+
+_LAST_MS = 2**53 - 1
+_MOST_TOGETHER = 10_000
+_MOST_NAMED = 100
+_IN_EVENT = 6000
+_PREVIEW = 1000
+
+
+class Recorded(Struct, frozen=True):
+    """What an append acknowledged. `repeated`: the key had been used, so nothing was added."""
+
+    events: list[Event]
+    state: State
+    repeated: bool = False
+
+
+class ExternalEvents(Struct, frozen=True):
+    """Events that happened together and were reported by another program; recorded only once.
+
+    `key` identifies their source; a key that was recorded before is not recorded again. `made`
+    builds the moves from the state they are recorded in, if they depend on it.
+    """
+
+    key: str
+    actor: str
+    moves: Sequence[Body] = ()
+    at: int | None = None
+    made: Maker | None = None
+
+
+class Journal:
+    def __init__(self, store: Store, clock: Clock, redactor: Redactor) -> None:
+        self.store = store
+        self._clock = clock
+        self._redactor = redactor
+        # session → (core as stored, state): saves a long-lived process from decoding it again. A
+        # write removes its entry and adds it again at the end: a failed one may be ahead of
+        # what is stored.
+        self._cache: dict[str, tuple[bytes, State]] = {}
+        self._actors: dict[str, str] = {}
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        session: str,
+        *moves: Body,
+        actor: str,
+        key: str = "",
+        create: bool = False,
+        at: int | Sequence[int | None] | None = None,
+        blobs: Sequence[tuple[str, bytes]] = (),
+        foreign: bool = False,
+        spot: TreeRecord | None = None,
+        made: Maker | None = None,
+        chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
+    ) -> Recorded:
+        """Decide and record moves together, all of them or none; durable when it returns.
+
+        With a `key`, doing it again returns what the first time recorded: the last event. `at`
+        is when they happened, all of them or each. `foreign` moves were made by another program,
+        in a file: they are taken as they are. `made` makes the moves of the state that they are
+        recorded in, so that nothing comes between; who repeats its key is not asked again. `first`
+        is called under the writer lock, where no other session can change; when it raises, nothing
+        is recorded.
+        """
+        moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
+        actor, rule = self.clean_actor(actor), allow if foreign else weigh
+        id = derived_id(session.lower(), key) if key else ""
+        done: list[tuple[str, bytes, Recorded]] = []
+
+        def plan(view: View) -> Batch | None:
+            _require_intact_listing(view)
+            state, fresh = self._state(view)
+            if id and (earlier := view.find(id)):
+                found = read(earlier)
+                same = _require_same_call(key, found, moves[-1]) if made is None else found
+                done.append((view.session, view.core, Recorded([same], state, repeated=True)))
+                return None
+            if first is not None:
+                first()
+            writing = _Append(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
+            wanted = moves if made is None else self._admit_all(made(state))
+            batch = writing.record(wanted, rule)
+            done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
+            return batch
+
+        change = MachineChange(tree=spot, file_work=chores)
+        self.store.append(session, plan, create=create, blobs=blobs, change=change)
+        return self._remember(*done[-1])
+
+    def record_external(
+        self,
+        session: str,
+        reports: Sequence[ExternalEvents],
+        *,
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+        spot: TreeRecord | None = None,
+        change: RunChange | None = None,
+    ) -> Recorded:
+        """Record what other programs report in one transaction, each item once.
+
+        Work is accepted as it is, like a `foreign` move. An item about the session itself (that it
+        starts, pauses or resumes) comes alone, and is skipped if the rules refuse it: the session
+        has changed in the meantime.
+        """
+        once: dict[str, ExternalEvents] = {}
+        for external in reports:
+            once.setdefault(derived_id(session.lower(), external.key), external)
+        done: list[tuple[str, bytes, Recorded]] = []
+
+        def plan(view: View) -> Batch | None:
+            _require_intact_listing(view)
+            state, fresh = self._state(view)
+            writing = _Append(self._clock, view, state, fresh=fresh, actor="", id="")
+            actors = {
+                name: self.clean_actor(name) for name in {external.actor for external in reports}
+            }
+            for id, external in once.items():
+                if view.find(id) is None:
+                    writing.begin(id, actors[external.actor], external.at)
+                    made = external.made and list(map(self.admit, external.made(writing.state)))
+                    _apply_report(writing, made or external.moves)
+            batch = writing.batch() if writing.events else None
+            core = batch.core if batch else view.core
+            done.append((view.session, core, Recorded(writing.events, writing.state)))
+            return batch
+
+        both = MachineChange(tree=spot, run=change)
+        self.store.append(session, plan, create=create, blobs=blobs, change=both)
+        return self._remember(*done[-1])
+
+    def admit(self, body: Body) -> Body:
+        """Return another program's body in storable form; `InvalidInput` if it cannot be stored."""
+        return admit(body, self._redactor, foreign=True)
+
+    def overflow_to_blob(self, body: Body, blobs: list[tuple[str, bytes]]) -> Body:
+        """Shorten a message that is too long for an event; add the whole text to `blobs`."""
+        if not isinstance(body, ev.MessageSent) or len(body.text) <= _IN_EVENT // 4:
+            return body
+        # Redact before cutting: half a secret is not recognized.
+        text = self.redact(terminal(body.text, newlines=True))
+        data = text.encode("utf-8", "replace")
+        if len(data) <= _IN_EVENT:
+            return body
+        blobs.append((digest_of(data), data))
+        return msgspec.structs.replace(
+            body, text=text[:_PREVIEW], blob=blobs[-1][0], size=len(data)
+        )
+
+    def _admit_all(self, moves: Sequence[Body]) -> Sequence[Body]:
+        return [admit(body, self._redactor) for body in moves]
+
+    def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:
+        rows = recorded.state.rows
+        if isinstance(rows, StoredRows):
+            rows.attach(None)
+            self._cache[session] = (core, recorded.state)
+        return recorded
+
+    def redact(self, text: str) -> str:
+        """Return the text with every secret removed."""
+        return self._redactor.text(text)[0]
+
+    def has_no_secrets(self, texts: Iterable[str]) -> bool:
+        """Return whether none of the texts holds a secret; may be False without one."""
+        return self._redactor.has_no_secret(texts)
+
+    def clean_actor(self, name: str) -> str:
+        """Return the name of an actor in its stored form. There are few, used often."""
+        if name not in self._actors:
+            self._actors[name] = admit_actor(name, self._redactor)
+        return self._actors[name]
+
+    def redact_value(self, value: object) -> tuple[object, list[str]]:
+        """Return a copy of plain values with every secret removed, and the kinds of secrets."""
+        return self._redactor.value(value)
+
+    def events_of_key(self, session: str, key: str) -> list[Event]:
+        """Return the events that were recorded together under a key, in order; empty if none."""
+        id = derived_id(session.lower(), key)
+        with self.store.view(session) as view:
+            last = view.find(id)
+            parts = (view.find(f"{id}-{n}") for n in range(1, _MOST_TOGETHER))
+            found = [*takewhile(lambda part: part is not None, parts), last] if last else []
+            return [read(stored) for stored in found if stored is not None]
+
+    def plan(self, state: State) -> Workflow | None:
+        """Return the workflow a session was started with; None for a plan that came with a file."""
+        if not state.core.plan:
+            return None
+        from forestay.model.plan import from_snapshot
+
+        data = self.store.blob(state.core.plan)
+        if data is None:
+            id = state.core.session
+            what = f"the plan of session {id} is missing"
+            raise Damaged(what, hint="forestay doctor", session=id)
+        return from_snapshot(data)
+
+    def remains(self, original: str) -> list[str]:
+        """What may have been kept of a text that another program wrote."""
+        return remains(original, self._redactor)
+
+    def find_secrets(self, text: str) -> list[str]:
+        """Return the kinds of secrets a text holds."""
+        return self._redactor.text(text)[1]
+
+    def _state(self, view: View) -> tuple[State, bool]:
+        """Return the state of a view, and whether it had to be folded from the journal."""
+        core, state = self._cache.pop(view.session, (b"", State()))
+        if core and core == view.core and isinstance(state.rows, StoredRows):
+            state.rows.attach(view)
+            return state, False
+        return load(view)
+
+    def preview(
+        self, view: View, *moves: Body, actor: str, at: Sequence[int | None] | None = None
+    ) -> State:
+        """Return the state as it would be after some foreign moves, without recording them."""
+        state, fresh = load(view)
+        admitted = [admit(body, self._redactor, foreign=True) for body in moves]
+        writing = _Append(self._clock, view, state, fresh=fresh, actor=actor, at=at)
+        writing.apply_moves(admitted, allow)
+        return writing.state
+
+    def require_allowed(self, view: View, move: Body) -> None:
+        """Refuse a move that could not be recorded now; called before work that takes long."""
+        decide(load(view)[0], admit(move, self._redactor))
+
+    # -- other devices' events -----------------------------------------------------------------
+
+    def absorb(
+        self,
+        session: str,
+        incoming: Sequence[Sealed],
+        blobs: Sequence[tuple[str, bytes]] = (),
+        *,
+        entitled: Entitled | None = None,
+        gone: Set[str] = frozenset(),
+        fills: bool = False,
+    ) -> int:
+        """Merge events of a pack into the session; return how many were new.
+
+        Only whole, causally closed histories are accepted: an event whose chain or whose `seen`
+        heads are missing is refused, and then none is merged. Content that someone who is
+        `entitled` to it had forgotten is dropped, and erased if it is here. By default `rights`
+        decides that, and nothing that is here is erased: the author of a file can write anything
+        into it. `gone` events are known to have been erased here. With `fills` the sender vouches
+        for the events: those that are here without content, although nobody entitled erased it, get
+        it.
+        """
+        from forestay.journal.merge_incoming import IncomingEvents  # start-up
+
+        arrival = IncomingEvents(session, list(incoming), entitled, gone, fills=fills)
+        if entitled and arrival.erases_session and self._has_content(session):
+            return self._absorb_session_erasure(session, arrival)
+        may = entitled or (lambda device, of: self.rights(session).may_erase(device, of))
+        hearsay = set[str]() if arrival.erases_session else self.store.machine.remotes.hearsay()
+        added: list[int] = [0]
+
+        def plan(view: View) -> Batch | None:
+            _require_intact_listing(view)
+            merge = arrival.plan_merge(view, self._state(view)[0].core, may, hearsay)
+            added[0] = len(merge.fresh)
+            return merge.batch(view, blobs, self._clock) if merge.has_changes(blobs) else None
+
+        try:
+            self.store.append(session, plan, create=True, blobs=blobs)
+        except Busy as error:
+            _ignore_delayed_erasure(error)
+        return added[0]
+
+    def rights(self, session: str) -> Rights:
+        """Return who may erase in a session, by what is known in this home."""
+        remotes = self.store.machine.remotes
+        return Rights(
+            self.store.machine.devices(),
+            remotes.owners(session),
+            circle=remotes.circle(),
+            owner=remotes.owner(session),
+            disputed=remotes.disputed(session),
+        )
+
+    def _entitled_elsewhere(self, session: str) -> Entitled:
+        """Return whose tombstones also erase on other devices: not those of a shared id."""
+        used, may_erase = (
+            self.store.machine.remotes.used_by_others(session),
+            self.rights(session).may_erase,
+        )
+        return lambda device, of: device not in used and may_erase(device, of)
+
+    def _has_content(self, session: str) -> bool:
+        """Return whether any content of a session is stored here."""
+        try:
+            with self.store.view(session) as view:
+                return any(stored.data is not None for stored in view.events())
+        except NoSession:
+            return False
+
+    def _absorb_session_erasure(self, session: str, arrival: IncomingEvents) -> int:
+        """Accept the tombstone of a whole session from someone entitled: erase all content."""
+        added: list[int] = [0]
+
+        def plan(view: View) -> Batch:
+            _require_intact_listing(view)
+            self._drop_cached(view.session)
+            merge = arrival.plan_erasure(view)
+            added[0] = len(merge.fresh)
+            return merge.batch(view, (), self._clock)
+
+        try:
+            self.store.erase(session, plan)
+        except Busy as error:
+            _ignore_delayed_erasure(error)
+        return added[0]
+
+    def append_in_order(
+        self,
+        session: str,
+        events: Sequence[CheckedEvent],
+        blobs: Sequence[tuple[str, bytes]] = (),
+    ) -> bool:
+        """Append checked events, in merge order, that directly continue what is held.
+
+        Each has seen everything before it, so nothing needs to be folded again. Returns False and
+        appends nothing if that is not so, or if there are tombstones, which may erase something:
+        then `absorb` is needed.
+        """
+        from forestay.journal.merge_incoming import build_continuation
+
+        appended: list[bool] = [False]
+        if not erasure.KINDS.isdisjoint({head.kind for _, head, _ in events}):
+            return False
+
+        def plan(view: View) -> Batch | None:
+            _require_intact_listing(view)
+            state, fresh = self._state(view)
+            batch = build_continuation(view, state, events, fresh=fresh)
+            appended[0] = batch is not None
+            return batch
+
+        self.store.append(session, plan, create=True, blobs=blobs)
+        return appended[0]
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def state(self, view: View) -> State:
+        """Return the state under an open view, for reading."""
+        return load(view)[0]
+
+    def events(
+        self, view: View, *, after: int = 0, limit: int = -1, newest: bool = False
+    ) -> Iterator[Event]:
+        return map(read, view.events(after=after, limit=limit, newest=newest))
+
+    # -- forgetting and repairing --------------------------------------------------------------
+
+    def forget(self, session: str, *, actor: str) -> None:
+        """Append the tombstone and erase everything else of the session permanently."""
+
+        def plan(view: View) -> Batch:
+            _require_intact_listing(view)
+            state, _ = self._state(view)
+            writing = _Append(self._clock, view, state, fresh=True, actor=self.clean_actor(actor))
+            batch = writing.record([ev.SessionForgotten()])
+            # The event itself is erased too: its kind is all it has to state.
+            self._drop_cached(view.session)
+            left = rebuild_batch(fold(map(_erased, [*view.events(), *batch.entries])))
+            batch.core, batch.rows, batch.listing = left.core, left.rows, left.listing
+            return batch
+
+        self.store.erase(session, plan)
+
+    def forget_events(
+        self, session: str, hashes: Sequence[str], *, actor: str, because: str = ""
+    ) -> list[Event]:
+        """Append tombstones for some events and erase their content permanently.
+
+        A copy of an event under another hash is erased with it. Returns the events that lost
+        content now, as they were: none the second time.
+        """
+        from forestay.journal.verify import require_intact
+
+        done: list[Event] = []
+        entitled = self._entitled_elsewhere(session)
+
+        def plan(view: View) -> Batch | None:
+            _require_intact_listing(view)
+            require_intact(view)
+            events = list(map(read, view.events()))
+            done[:], named = _select_to_forget(events, hashes, entitled)
+            if not done and not named:
+                return None
+            self._drop_cached(view.session)
+            writing = _Append(
+                self._clock, view, fold(events), fresh=True, actor=self.clean_actor(actor)
+            )
+            moves = [self.admit(body) for body in _tombstones(named, because)]
+            batch = writing.record(moves) if moves else rebuild_batch(writing.state)
+            batch.erased = [event.seq for event in done]
+            return batch
+
+        self.store.append(session, plan)
+        return done
+
+    def _drop_cached(self, session: str) -> None:
+        """Drop what this process has in memory: it may hold what is to be erased."""
+        self._cache.pop(session, None)
+
+    def rebuild(self, session: str) -> None:
+        """Compute everything derived from the events again; the events do not change.
+
+        If the store no longer remembered the end of the session, it does from now on.
+        """
+        from forestay.journal.verify import chain_findings
+
+        def plan(view: View) -> Batch:
+            stored = list(view.events())
+            state = fold(map(read, stored))
+            batch = rebuild_batch(state)
+            # Damaged events must never get a matching checksum.
+            batch.resum = not list(chain_findings(view, stored))
+            if batch.resum and view.remembered is None:
+                batch.head = own_head(view, state.core)
+            return batch
+
+        self.store.append(session, plan)
+
+    # -- verification --------------------------------------------------------------------------
+
+    def check_chain(self, view: View) -> list[Finding]:
+        """Check that the events are as written and none is missing; `resume` relies on it."""
+        from forestay.journal.verify import check_chain
+
+        return check_chain(view)
+
+    def check_content(self, view: View) -> list[Finding]:
+        """Check that the blobs of intact events exist unchanged."""
+        from forestay.journal.verify import check_content
+
+        return check_content(self.store, view)
+
+    def verify(self, session: str) -> Report:
+        """Check the chains, the remembered heads, and everything derived against a fresh fold."""
+        from forestay.journal.verify import verify
+
+        return verify(self.store, session)
+
+
+def _ignore_delayed_erasure(error: Busy) -> None:
+    """Ignore a reader that delays erasing old pages: the next write does it."""
+    if error.operation != "delete":
+        raise error
+
+
+def _select_to_forget(
+    events: Sequence[Event], hashes: Sequence[str], entitled: Entitled
+) -> tuple[list[Event], list[Event]]:
+    """Return the named events and copies with content, and those that need a tombstone.
+
+    A tombstone of someone who is not entitled does not count: it erases nothing elsewhere.
+    """
+    ids = {event.id for event in events if event.hash in set(hashes)}
+    meant = [event for event in events if event.id in ids and event.kind not in erasure.KINDS]
+    known = Tombstones(events)
+    return (
+        [event for event in meant if not isinstance(event.body, ev.Erased)],
+        [event for event in meant if not known.erase(event.head, event.hash, entitled)],
+    )
+
+
+def _tombstones(events: Sequence[Event], because: str) -> list[Body]:
+    """Return as many tombstones as needed: a long list does not fit into one event."""
+    parts = (events[at : at + _MOST_NAMED] for at in range(0, len(events), _MOST_NAMED))
+    return [
+        ev.EventForgotten(
+            hashes=[event.hash for event in part], ids=[event.id for event in part], because=because
+        )
+        for part in parts
+    ]
+
+
+class _Append:
+    """One append in progress: the state advances with each event."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        view: View,
+        state: State,
+        *,
+        fresh: bool,
+        actor: str,
+        id: str = "",
+        at: int | Sequence[int | None] | None = None,
+    ) -> None:
+        self._clock, self._view, self._fresh = clock, view, fresh
+        self._actor, self._key, self._at = actor, id, at
+        # Events recorded together share the beginning of their ids: `undo` withdraws all of them.
+        self._id = id or new_id(clock)
+        self._before = 0
+        self._entries: list[Entry] = []
+        self.state = state
+        self.events: list[Event] = []
+        self._in_row = False
+        """Whether the next move is a retraction too."""
+        self._device, self._lost = _device_for(view, state.core, self._clock)
+
+    def record(self, moves: Sequence[Body], rule: Rule = decide) -> Batch:
+        """Apply the moves and return what has to be stored."""
+        self.apply_moves(moves, rule)
+        return self.batch()
+
+    def begin(self, id: str, actor: str, at: int | None) -> None:
+        """Start the next call, with a key of its own."""
+        self._id = self._key = id
+        self._actor, self._at, self._before = actor, at, len(self.events)
+
+    def apply_moves(self, moves: Sequence[Body], rule: Rule) -> None:
+        """Decide each move and apply it; the last event gets the id itself."""
+        at = self._at
+        times = [at] * len(moves) if at is None or isinstance(at, int) else at
+        for left, move, at in zip(reversed(range(len(moves))), moves, times, strict=True):
+            *implied, asked = rule(self.state, move)
+            for body in implied:
+                self._record(body, self._part(), at)
+            self._in_row = isinstance(moves[-left] if left else None, ev.EventRetracted)
+            is_read = asked is move and rule is weigh
+            self._record(asked, self._part() if left else self._id, at, is_read=is_read)
+
+    def _part(self) -> str:
+        return f"{self._id}-{len(self.events) - self._before + 1}"
+
+    def _record(self, body: Body, id: str, at: int | None, *, is_read: bool = False) -> None:
+        now = self._clock.now() if at is None else at
+        sealed, event = next_of(
+            self.state.core,
+            body if is_read else ev.as_stored(body),
+            self._device,
+            self._clock.random(ev.SALT_BYTES),
+            self._view.seq + len(self.events) + 1,
+            session=self._view.session,
+            id=id,
+            # A broken clock must not create an event that cannot be read.
+            at=max(-_LAST_MS, min(now, _LAST_MS)),
+            actor=self._actor,
+        )
+        key = id if self._key else None
+        self._entries.append(Entry(sealed.header, sealed.salt, sealed.data, key))
+        self._apply(event)
+        self.events.append(event)
+
+    def _apply(self, event: Event) -> None:
+        if follows(self.state, event):
+            extend(self.state, event)
+            return
+        if self._in_row and isinstance(event.body, ev.EventRetracted):
+            # Several retractions in a row are folded once, with the last of them.
+            advance(self.state.core, event)
+            return
+        everything = [*map(read, self._view.events()), *self.events, event]
+        self.state, self._fresh = fold(everything), True
+
+    def batch(self) -> Batch:
+        rows = self.state.rows
+        last = self.events[-1]
+        # Before the changes are removed: the summary may still read rows through the view.
+        shown = listing(self.state)
+        if isinstance(rows, StoredRows):
+            changed = rows.pop_changes()
+        else:
+            changed = encode_rows(self.state)
+        if self._fresh:
+            self.state = State(self.state.core, StoredRows())
+        return Batch(
+            entries=self._entries,
+            core=encode(self.state.core),
+            fold=FOLD_VERSION,
+            rows=changed,
+            listing=shown,
+            head=Head(self._device, last.head.n, last.hash),
+            fresh_rows=self._fresh,
+            device=self._device if self._device != self._view.device else None,
+            lost=self._lost,
+        )
+
+
+def _apply_report(writing: _Append, moves: Sequence[Body]) -> None:
+    """Apply what happened as it is; for the session itself only what its rules allow."""
+    if not moves:
+        return
+    about = ev.KIND_OF[type(moves[0])].startswith("session.")
+    try:
+        writing.apply_moves(moves, decide if about else report)
+    except Refused:
+        if not about:
+            raise
+
+
+def _require_intact_listing(view: View) -> None:
+    """Refuse to append after a wrong length or id: the event could not be found again."""
+    if not view.listed_well:
+        raise Damaged(
+            f"the catalogue entry of session {view.session} is damaged",
+            why="nothing was recorded",
+            hint="rebuild it from its events: forestay doctor --fix",
+            session=view.session,
+        )
+
+
+def own_head(view: View, core: Core) -> Head | None:
+    """Return the end of this device's chain; None if it wrote nothing or the chain forks."""
+    chain = core.chains.get(view.device)
+    ends = chain.heads if chain else []
+    return Head(view.device, *ends[0][:2]) if len(ends) == 1 else None
+
+
+def _erased(entry: Entry) -> Event:
+    return ev.read(Sealed(entry.header, None, None))
+
+
+def _device_for(view: View, core: Core, clock: Clock) -> tuple[str, list[tuple[str, int, str]]]:
+    """Return the device id to write under, and the heads that were acknowledged but are missing."""
+    lost = _lost_head(view.remembered, core)
+    chain = core.chains.get(view.device)
+    is_forked = chain is not None and len(chain.heads) > 1
+    if is_forked or (lost and any(device == view.device for device, _, _ in lost)):
+        return short_id(clock, 12), lost
+    return view.device, lost
+
+
+def _lost_head(left: Head | None, core: Core) -> list[tuple[str, int, str]]:
+    """Return the remembered head if the journal ends before it; a head that lags is no loss."""
+    if left is None:
+        return []
+    chain = core.chains.get(left.device)
+    heads = chain.heads if chain else []
+    if [1 for n, digest, _ in heads if left.n < n or digest == left.hash]:
+        return []
+    return [(left.device, left.n, left.hash)]
+
+
+def _require_same_call(key: str, earlier: Event, move: Body) -> Event:
+    """Refuse a second, different call under a key: it would be acknowledged and dropped."""
+    if isinstance(earlier.body, ev.Erased):
+        return earlier  # its content is erased, so there is nothing to compare
+    names = _COMPARED_FIELDS.get(type(move), move.__struct_fields__)
+    same = type(move) is type(earlier.body) and all(
+        getattr(move, name) == getattr(earlier.body, name) for name in names
+    )
+    if not same:
+        raise Refused(
+            f"the key {key} was used for something else",
+            why=f"it stands for event {earlier.seq}, {earlier.kind}",
+            hint="use a key of its own for every call",
+        )
+    return earlier
+
+
+# The other fields of these were computed when they were recorded, and may differ now.
+_COMPARED_FIELDS: dict[type[Body], tuple[str, ...]] = {
+    ev.SessionStarted: ("goal", "mode"),
+    ev.PlanSet: ("workflow", "target"),
+    ev.SessionResumed: (),
+    ev.SessionPaused: ("reason", "context"),
+    ev.SessionCompleted: ("because",),
+    ev.SessionFailed: ("because",),
+    ev.SessionAborted: ("because",),
+    ev.SessionAbandoned: ("because",),
+    ev.FileChanged: ("path",),
+    ev.ArtifactSaved: ("path",),
+    ev.StepAdded: ("title", "parent", "agent"),
+    ev.EventRetracted: (),
+    ev.EvidenceObserved: ("proof", "step", "argv"),
+}

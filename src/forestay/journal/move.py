@@ -1,0 +1,294 @@
+"""Move a store into another: copy, compare, seal the source.
+
+Sessions are copied while work continues. Then the source is *sealed* (no process can write to it),
+newer events are copied, everything is compared, and the seal becomes a *pointer* to the new place.
+The same command finishes an interrupted move: what was copied is compared, not copied again.
+Nothing is removed from the source, and the seal can be broken.
+
+Arrival numbers stay the same. Derived data is folded again from the events. The device gets another
+id there, so that no event number can be used twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from forestay.base.hashing import digest_of
+from forestay.errors import Damaged, ForestayError, InvalidInput, Refused
+from forestay.journal import verify
+from forestay.journal.backup import catalogue_lines
+from forestay.journal.projections import as_sealed, encode, encode_rows, listing, read
+from forestay.model.blob_refs import blob_names
+from forestay.model.event import parse_header
+from forestay.model.fold import FOLD_VERSION, fold
+from forestay.store.machine.copy import carry
+from forestay.store.port import Batch, Entry, Store, Stored, View, moved
+
+_CHUNK = 1000
+OnPart = Callable[[str, int, int], None]
+"""Progress callback: the current step, how much is done, of how much."""
+
+
+class MoveResult(NamedTuple):
+    """What a move did or would do. `copied` events were not there before."""
+
+    source: str
+    target: str
+    sessions: int
+    events: int
+    copied: int
+    state: str
+    left_out: list[str]
+
+
+def move(
+    source: Store,
+    target: Store,
+    *,
+    dry_run: bool = False,
+    on_part: OnPart | None = None,
+) -> MoveResult:
+    """Copy everything, compare it, and seal the source with a pointer to the target.
+
+    Raises `Refused` if the source has moved already, or the target has other events under the same
+    id; `Damaged` if anything is not as written. Then the source does not change.
+    """
+    work = _Move(source, target, on_part or (lambda *_: None))
+    work.require_possible()
+    if dry_run:
+        return work.result("would move")
+    before = target.maintenance.sealed()
+    target.maintenance.seal(source.shown, "filling")
+    try:
+        work.copy()
+        source.maintenance.seal(target.shown, "moving")
+        work.copy()
+        work.compare()
+        work.copy_machine_facts()
+    except ForestayError:
+        # A killed process leaves the seals: the same command continues from there.
+        source.maintenance.unseal()
+        if before is not None and before[1] == "moved":
+            target.maintenance.seal(*before)
+        else:
+            target.maintenance.unseal()
+        raise
+    source.maintenance.seal(target.shown, "moved")
+    target.maintenance.unseal()
+    return work.result("moved")
+
+
+def break_seal(source: Store) -> MoveResult:
+    """Make the source writable again; what was copied stays in the target."""
+    seal = source.maintenance.sealed()
+    if seal is None:
+        raise Refused(f"{source.shown} is not sealed", hint="forestay status")
+    source.maintenance.unseal()
+    sessions = [(str(row["id"]), int(str(row["seq"]))) for row in catalogue_lines(source)]
+    count = sum(seq for _, seq in sessions)
+    return MoveResult(source.shown, seal[0], len(sessions), count, 0, "unsealed", [])
+
+
+class _Move:
+    def __init__(self, source: Store, target: Store, on_part: OnPart) -> None:
+        self._source, self._target, self._report = source, target, on_part
+        self._copied = 0
+        self._heads = dict(source.maintenance.remembered())
+
+    def require_possible(self) -> None:
+        """Refuse what could not be finished, before anything is written."""
+        if self._source.shown == self._target.shown:
+            raise InvalidInput("a store cannot be moved into itself", why=self._source.shown)
+        ours, theirs = self._source.maintenance.sealed(), self._target.maintenance.sealed()
+        is_almost_done = theirs == (self._source.shown, "filling")
+        begun = ("moving", *(["moved"] if is_almost_done else []))
+        if ours not in (None, *((self._target.shown, word) for word in begun)):
+            raise moved(self._source.shown, ours or ("", ""))
+        # A store that was moved away may be filled again from the place it moved to.
+        if theirs not in (None, *((self._source.shown, word) for word in ("moved", "filling"))):
+            raise moved(self._target.shown, theirs or ("", ""))
+        for id, _ in self._sessions():
+            self._common(id)
+
+    def _sessions(self) -> list[tuple[str, int]]:
+        return [(str(row["id"]), int(str(row["seq"]))) for row in catalogue_lines(self._source)]
+
+    def _common(self, id: str) -> int:
+        """Return how many events of a session the target has; `Refused` if it has others."""
+        try:
+            theirs = self._target.view(id)
+        except ForestayError:
+            return 0
+        with theirs, self._source.view(id) as ours:
+            if ours.seq < theirs.seq or not _same_headers(ours, theirs):
+                raise Refused(
+                    f"session {id} has other events in {self._target.shown}",
+                    why="they would have to be merged",
+                    hint=f"forestay backup export FILE --session {id}, then import it there",
+                    session=id,
+                )
+            return theirs.seq
+
+    # -- copying -------------------------------------------------------------------------------
+
+    def copy(self) -> None:
+        sessions = self._sessions()
+        for number, (id, seq) in enumerate(sessions):
+            self._report(f"copying {id}", number, len(sessions))
+            there = self._common(id)
+            if there < seq or not there:
+                self._copy(id, there)
+        self._note_losses({id.lower() for id, _ in sessions})
+
+    def _copy(self, id: str, there: int) -> None:
+        with self._source.view(id) as view:
+            _require_sound(view)
+            forgotten = bool(view.listing()["forgotten"])
+            is_known = self._target.catalogue(where={"id": id, "forgotten": 1})
+            if there and forgotten and not is_known:
+                self._target.erase(id, lambda theirs: self._last(view, theirs.seq))
+                self._copied += view.seq - there
+                return
+            for chunk in _chunks(view, there):
+                is_last = chunk[-1].seq == view.seq
+                batch = (
+                    self._last(view, chunk[0].seq - 1) if is_last else _partial_batch(view, chunk)
+                )
+                if is_last and there:
+                    batch.erased = self._erased_since(view, there) or None
+                self._put(id, chunk[0].seq - 1, batch, self._blobs(chunk))
+
+    def _erased_since(self, ours: View, there: int) -> list[int]:
+        """Return the events that were copied before and have since been erased here."""
+        with self._target.view(ours.session) as theirs:
+            pairs = zip(theirs.events(limit=there), ours.events(limit=there), strict=False)
+            return [o.seq for t, o in pairs if t.data is not None and o.data is None]
+
+    def _put(self, id: str, after: int, batch: Batch, blobs: Sequence[tuple[str, bytes]]) -> None:
+        def plan(view: View) -> Batch | None:
+            return batch if view.seq == after else None  # another move did it in the meantime
+
+        self._target.append(id, plan, create=True, blobs=blobs)
+        self._copied += len(batch.entries)
+
+    def _last(self, view: View, after: int) -> Batch:
+        """Return the rest of a session with everything derived from the whole."""
+        state = fold(map(read, view.events()))
+        return Batch(
+            entries=[_entry(stored, state.core.forgotten) for stored in view.events(after=after)],
+            core=encode(state.core),
+            fold=FOLD_VERSION,
+            rows=encode_rows(state),
+            listing=listing(state),
+            head=self._heads.get(view.session),
+            fresh_rows=True,
+            lost=view.lost(),
+        )
+
+    def _blobs(self, chunk: Sequence[Stored]) -> list[tuple[str, bytes]]:
+        names = dict.fromkeys(name for one in chunk for name in blob_names(as_sealed(one)))
+        found = ((name, self._source.blob(name)) for name in names)
+        return [(name, data) for name, data in found if data is not None]
+
+    def _note_losses(self, there: set[str]) -> None:
+        known = {(id, head.hash) for id, head in self._target.maintenance.remembered()}
+        for id, head in self._source.maintenance.remembered():
+            if id.lower() not in there and (id, head.hash) not in known:
+                self._target.maintenance.note_lost(id, head)
+
+    # -- comparing -----------------------------------------------------------------------------
+
+    def compare(self) -> None:
+        """Require that everything is in the target, byte for byte, with the same state."""
+        sessions = self._sessions()
+        for number, (id, _) in enumerate(sessions):
+            self._report(f"comparing {id}", number, len(sessions))
+            with self._source.view(id) as ours, self._target.view(id) as theirs:
+                wrong = _difference(ours, theirs)
+            report = verify.verify(self._target, id)
+            wrong = wrong or next((f.message for f in report.findings if f.code != "lost"), "")
+            if wrong:
+                raise Damaged(
+                    f"session {id} is not the same in {self._target.shown}",
+                    why=wrong,
+                    hint=f"forestay verify {id}; nothing was sealed",
+                    session=id,
+                )
+
+    def copy_machine_facts(self) -> None:
+        """Copy what is true of this machine: its folders, bound files, agents and remotes."""
+        self._report("copying what is known of this machine", 0, 1)
+        self._target.machine.tables.ensure_sessions([id for id, _ in self._sessions()])
+        carry(self._source.machine, self._target.machine)
+
+    def result(self, state: str) -> MoveResult:
+        sessions = self._sessions()
+        undone = [id for id, _ in sessions if self._source.machine.file_work.pending(id)]
+        return MoveResult(
+            self._source.shown,
+            self._target.shown,
+            len(sessions),
+            sum(seq for _, seq in sessions),
+            self._copied,
+            state,
+            [f"session {id}: changes to its files are still pending" for id in undone],
+        )
+
+
+def _entry(stored: Stored, forgotten: object = False) -> Entry:
+    # Found by its id too: a keyed call repeated after the move must not be recorded twice.
+    key = None if forgotten else parse_header(stored.header).id
+    return Entry(stored.header, stored.salt, stored.data, key)
+
+
+def _chunks(view: View, after: int) -> Iterator[list[Stored]]:
+    while chunk := list(view.events(after=after, limit=_CHUNK)):
+        yield chunk
+        after = chunk[-1].seq
+
+
+def _partial_batch(view: View, chunk: Sequence[Stored]) -> Batch:
+    """Return part of a session; derived data follows with the last part."""
+    shown = view.listing()
+    names = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
+    return Batch(
+        entries=list(map(_entry, chunk)),
+        core=b"",
+        fold=0,
+        rows=(),
+        listing={name: shown[name] for name in names},
+    )
+
+
+def _require_sound(view: View) -> None:
+    wrong = [one.message for one in verify.check_chain(view) if one.code != "lost"]
+    if wrong:
+        raise Damaged(
+            f"session {view.session} is damaged",
+            why=wrong[0],
+            hint="repair it first: forestay doctor --fix",
+            session=view.session,
+        )
+
+
+def _same_headers(ours: View, theirs: View) -> bool:
+    pairs = zip(theirs.events(), ours.events(), strict=False)
+    return all(one.header == other.header for one, other in pairs)
+
+
+def _difference(ours: View, theirs: View) -> str:
+    if ours.seq != theirs.seq:
+        return f"only {theirs.seq} of {ours.seq} events were copied"
+    for one, other in zip(ours.events(), theirs.events(), strict=False):
+        if (one.header, one.salt, one.data) != (other.header, other.salt, other.data):
+            return f"event {one.seq} differs"
+    state = fold(map(read, ours.events()))
+    if _hash(encode(state.core), encode_rows(state)) != _hash(theirs.core, theirs.all_rows()):
+        return "its state differs"
+    return ""
+
+
+def _hash(core: bytes, rows: Sequence[tuple[str, str, bool, int, bytes]]) -> str:
+    """Return the digest of a session's state: its core and its rows."""
+    return digest_of(core + repr(sorted(rows)).encode())

@@ -1,0 +1,111 @@
+"""How anything is recorded in a session: a `Recorder` is a session and the way to append to it.
+
+The engine asks for no more than that when it is given a session; the façade's `Session` is one.
+"""
+
+from __future__ import annotations
+
+from forestay.errors import InvalidInput, Refused
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from forestay.journal.context import Context
+    from forestay.journal.journal import Maker
+    from forestay.model.event import Body, Event
+    from forestay.store.machine.projects import TreeRecord
+
+
+class Recorder:
+    """A session of a home, as far as something is recorded in it."""
+
+    def __init__(self, context: Context, id: str, actor: str = "") -> None:
+        self.context = context
+        self.id = id
+        self.actor = actor or context.actor
+        self.repeated = False
+        """Whether the last verb found its key used: it recorded nothing new."""
+
+    def __repr__(self) -> str:
+        return f"<Session {self.id}>"
+
+    def record(
+        self,
+        *bodies: Body,
+        key: str = "",
+        create: bool = False,
+        at: int | None = None,
+        blobs: Sequence[tuple[str, bytes]] = (),
+        spot: TreeRecord | None = None,
+        made: Maker | None = None,
+        chores: Sequence[str] = (),
+        first: Callable[[], None] | None = None,
+    ) -> Event:
+        """Append events together if the rules allow them all; return the last one.
+
+        `at` is when they happened, in milliseconds, if that is not now. `made` makes them from the
+        state in which they are recorded. `first` is called under the writer lock, for a last check
+        of other sessions. Every verb ends here.
+        """
+        context = self.context
+        if not create:
+            bodies = tuple(map(self._with_checkout, bodies))
+            for follower in context.followers:
+                follower.before_append(self.id, bodies, self.actor)
+        recorded = context.journal.append(
+            self.id,
+            *bodies,
+            actor=self.actor,
+            key=key,
+            create=create,
+            at=at,
+            blobs=blobs,
+            spot=spot,
+            made=made,
+            chores=chores,
+            first=first,
+        )
+        for follower in context.followers:
+            follower.after_append(self.id, recorded.events)
+        self.repeated = recorded.repeated
+        return recorded.events[-1]
+
+    def _with_checkout(self, body: Body) -> Body:
+        """Add what is checked out to an event that needs it, if the session is current here.
+
+        A session may be named from anywhere: another checkout is no part of it.
+        """
+        if getattr(body, "git_commit", None) != "":
+            return body
+        from forestay.model.event import checked_out  # start-up
+
+        try:
+            is_here = self.context.workspace.chosen_here() == self.id
+            return checked_out(body, *self.context.checkout()) if is_here else body
+        except InvalidInput:  # the folder is gone
+            return body
+
+    def called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
+        """Return what an earlier call with this key recorded; refuse if it was another call."""
+        self.repeated = False
+        batch = self.context.journal.events_of_key(self.id, key) if key else []
+        if batch and not any(is_same(event.body) for event in batch):
+            last = batch[-1]
+            raise Refused(
+                f"the key {key} was used for something else",
+                why=f"it stands for event {last.seq}, {last.kind}",
+                hint="use a key of its own for every call",
+            )
+        self.repeated = bool(batch)
+        return batch
+
+
+def reason(text: str) -> str:
+    return given(text, "a reason", "--because")
+
+
+def given(text: str, what: str, option: str) -> str:
+    if not text.strip():
+        raise InvalidInput(f"{what} is needed", hint=f'{option} "…"')
+    return text

@@ -1,0 +1,182 @@
+"""Verify that a session is as written: its chains, what was acknowledged, what is derived.
+
+A *finding* describes a deviation for the user. Chains are checked event by event, each against its
+own digest and its predecessors; chain ends against the heads that the store remembers outside its
+tables, so that a cleanly removed tail is noticed too; everything derived against a fresh fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from forestay.errors import Damaged
+from forestay.journal.projections import (
+    as_sealed,
+    blob_digest_of,
+    encode,
+    encode_rows,
+    listing,
+    load,
+    read,
+    stored_core,
+)
+from forestay.model import event as ev
+from forestay.model.event import Header
+from forestay.model.fold import FOLD_VERSION, fold
+from forestay.model.hash_chain import check_link
+from forestay.model.state import State
+from forestay.store.port import Store, Stored, View
+
+
+class Finding(Struct, frozen=True):
+    """A deviation, described for the user."""
+
+    code: str
+    message: str
+    seq: int = 0
+
+
+_LINE = Finding("catalogue", "the catalogue entry of the session is damaged")
+_SUM = Finding("sum", "the checksums do not match the events and tables")
+
+
+class Report(Struct, frozen=True):
+    """The outcome of a verification."""
+
+    session: str
+    events: int
+    findings: list[Finding]
+
+    @property
+    def ok(self) -> bool:
+        return not self.findings
+
+
+def check_chain(view: View) -> list[Finding]:
+    """Check that the events are as written and none is missing; `resume` relies on it.
+
+    A checksum over all events answers that quickly; only if it does not match is every event
+    checked, to find out what is wrong.
+    """
+    core, intact = stored_core(view), view.intact()
+    if core is not None and intact and view.listed_well and not view.lost():
+        heads = {digest for chain in core.chains.values() for _, digest, _ in chain.heads}
+        if view.remembered is None or view.remembered.hash in heads:
+            return []
+    findings = list(chain_findings(view, list(view.events())))
+    return findings or ([] if intact else [_SUM]) or ([] if view.listed_well else [_LINE])
+
+
+def check_content(store: Store, view: View) -> list[Finding]:
+    """Check that the blobs of the events, which must be intact, exist unchanged."""
+    return [] if view.keeps_content() else list(_missing_content(store, view.events()))
+
+
+def verify(store: Store, session: str) -> Report:
+    """Check the chains, the remembered heads, and everything derived against a fresh fold."""
+    with store.view(session) as view:
+        stored = list(view.events())
+        findings = list(chain_findings(view, stored))
+        if not any(f.code == "unreadable" for f in findings):
+            findings += _missing_content(store, stored)
+            if not _is_of_another_version(view):
+                findings += _derived_findings(view, fold(map(read, stored)))
+        if not findings and not view.intact():
+            findings.append(_SUM)
+        if not findings and not _is_of_another_version(view):
+            findings += _listing_findings(view)
+        return Report(session, len(stored), findings)
+
+
+def _is_of_another_version(view: View) -> bool:
+    """Return whether another version of Forestay computed the state: not an error."""
+    return view.fold > 0 and view.fold != FOLD_VERSION
+
+
+def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
+    headers: dict[str, Header] = {}
+    for expected, one in enumerate(stored, start=1):
+        if one.seq != expected:
+            yield Finding("gap", f"event {expected} is missing", expected)
+            return
+        sealed = as_sealed(one)
+        try:
+            header = ev.parse_header(one.header)
+        except Damaged as error:
+            yield Finding("unreadable", f"event {one.seq}: {error}", one.seq)
+            return
+        wrong = ev.check(sealed, header) or check_link(header, headers.get)
+        if wrong:
+            yield Finding("broken", f"event {one.seq}: {wrong}", one.seq)
+        headers[sealed.hash] = header
+    if view.seq < len(stored):
+        yield Finding("tail", f"{len(stored)} event(s) are there, {view.seq} are listed", view.seq)
+    elif view.seq > len(stored):
+        yield Finding("tail", f"the last {view.seq - len(stored)} event(s) are missing", view.seq)
+    yield from _missing_heads(view, headers)
+
+
+def _missing_heads(view: View, headers: dict[str, Header]) -> Iterator[Finding]:
+    left = view.remembered
+    wanted = [(left.device, left.n, left.hash)] if left else []
+    for device, n, digest in [*wanted, *view.lost()]:
+        if digest not in headers:
+            yield Finding(
+                "lost",
+                f"events up to {device}:{n} were acknowledged here and are missing",
+            )
+
+
+def _missing_content(store: Store, stored: Iterable[Stored]) -> Iterator[Finding]:
+    """Yield a finding for each long note or artifact whose content is missing or changed."""
+    for one in stored:
+        event = read(one)
+        digest = blob_digest_of(event.body)
+        if not digest:
+            continue
+        try:
+            there = store.blob(digest) is not None
+        except Damaged:
+            yield Finding("content", f"event {one.seq}: its content was changed", one.seq)
+            continue
+        if not there:
+            yield Finding("content", f"event {one.seq}: its content is missing", one.seq)
+
+
+def _derived_findings(view: View, fresh: State) -> Iterator[Finding]:
+    core = stored_core(view)
+    if core is None:
+        yield Finding("core", "the stored state is damaged or of another version")
+    elif encode(core) != encode(fresh.core):
+        yield Finding("core", "the stored state differs from the journal")
+    try:
+        there = {(t, k): (o, r, v) for t, k, o, r, v in view.all_rows()}
+    except Damaged as error:
+        yield Finding("rows", str(error))
+        return
+    want = {(t, k): (o, r, v) for t, k, o, r, v in encode_rows(fresh)}
+    for place in sorted(there.keys() | want.keys()):
+        if there.get(place) != want.get(place):
+            yield Finding("rows", f"{place[0]} {place[1]} differs from the journal")
+
+
+def _listing_findings(view: View) -> Iterator[Finding]:
+    listed = view.listing()
+    if not listed["sound"]:
+        yield _LINE
+    for name, value in listing(load(view)[0]).items():
+        if name in listed and listed[name] != value:
+            yield Finding("catalogue", f"the listed {name} differs from the journal")
+
+
+def require_intact(view: View) -> None:
+    """Refuse to erase from damaged events: the new checksum would hide the damage."""
+    if not view.intact():
+        raise Damaged(
+            f"events of session {view.session} are damaged",
+            why="nothing was erased",
+            hint="run forestay doctor --fix, then try again",
+            session=view.session,
+        )

@@ -1,0 +1,440 @@
+"""Absorb: what others wrote into a binding's files becomes events of its session.
+
+An edit is compared with the rendering that it was most likely made from, and what it changed is
+recorded with the actor `file:LAYOUT`. Bytes that an exchange displaced are looked at in the same
+way. Keys that we do not know and comments are no events: those of an edit that was not made from
+our newest rendering are *owed*, and the file that is written next has them. Absorbing never by
+itself writes a file.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from msgspec.structs import replace
+
+from forestay.base import files, swap_file
+from forestay.base.text import plural
+from forestay.errors import InvalidInput, Refused
+from forestay.formats import diff as trees
+from forestay.formats.ancestor import has_what_came, is_later, nearest, nearest_in_part, was_read
+from forestay.formats.conventions import custom
+from forestay.formats.facts import Facts
+from forestay.formats.port import Tree, Where, load_format
+from forestay.formats.text.document import fresh, kind_of
+from forestay.formats.text.safe_parse import Unreadable
+from forestay.formats.three_way import LONGEST, Changes, changes
+from forestay.formats.to_events import Move, by_known_names
+from forestay.formats.verbatim import in_words_of, written
+from forestay.mirror.context import (
+    MAX_BYTES,
+    Desk,
+    Suspended,
+    folders_of,
+    parsed,
+    paths_of,
+    read,
+)
+from forestay.mirror.read_files import Look, Looker, Read, is_log
+from forestay.model import event as ev
+from forestay.model.gates.phase_moves import added
+from forestay.model.plan import Workflow
+from forestay.model.state import CONFLICT, State
+from forestay.store.machine.bindings import Binding
+
+UNKNOWN = 0
+"""How far logs reach that someone edited: what is in them has to be looked at."""
+
+Remember = Callable[[Binding, Sequence[Look], int], None]
+"""Take files as they are for the newest renderings, which reach up to an event."""
+
+
+class Absorber:
+    def __init__(self, desk: Desk, looker: Looker, remember: Remember) -> None:
+        self._desk = desk
+        self._looker = looker
+        self._remember = remember
+        self._kept = desk.journal.remains
+
+    def settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
+        """Take up what others wrote; the files as they are, and what was found."""
+        said: list[str] = []
+        paths = paths_of(binding)
+        if any(swap_file.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
+            said += self._clear_up(binding, paths)
+        looks = self._looker.looks(binding)
+        edited = self._edited(binding, looks)
+        if edited:
+            said += self._absorb_trees(binding, looks, edited)
+            owed = [self._owed(binding, look) for look in looks if look.name in edited]
+            made = {each.name: each for each in owed if each}
+            self._remember(binding, [*looks, *made.values()], _reached(binding, looks))
+            looks = [
+                look.behind(made[look.name].read) if look.name in made else look for look in looks
+            ]
+        return looks, said
+
+    def pending(self, binding: Binding) -> list[Move]:
+        """What others wrote and nobody has taken up; changes nothing."""
+        looks = self._looker.looks(binding)
+        edited = self._edited(binding, looks)
+        return self._changes(binding, looks, edited).moves if edited else []
+
+    def _edited(self, binding: Binding, looks: Sequence[Look]) -> Tree:
+        """What others wrote. A file of several that is as it once was is among it if another tells
+        that it was written since: a tool that puts files back does so with all of them."""
+        edited = [look for look in looks if look.verdict == "edited"]
+        if any(self._is_later(binding, look) for look in edited):
+            for look in looks:
+                if look.verdict == "rewound" and not look.is_behind and not is_log(look.name):
+                    look.verdict = "edited"
+        return {look.name: look.value for look in looks if look.verdict == "edited"}
+
+    def _clear_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
+        """Remove what nobody finished, and look at what an exchange displaced."""
+        for path in (*paths.values(), readme_of(binding)):
+            for temporary in files.list_unfinished(path):
+                files.remove(temporary)
+        said: list[str] = []
+        for name, path in paths.items():
+            said += self._take_displaced(binding, name, path)
+        return said
+
+    def _take_displaced(self, binding: Binding, name: str, path: str) -> list[str]:
+        said: list[str] = []
+        for aside in swap_file.displaced(path):
+            try:
+                data = read(aside)
+                if swap_file.is_staged(aside, data):
+                    files.remove(aside)
+                    continue
+                self._looker.require_finished(name, aside)
+                data = read(aside)
+                is_edit = not self._is_ours(binding, name, data)
+                said += self._absorb_bytes(binding, name, data)
+                if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):
+                    # Secrets are not remembered, so that it could not be owed: it gets its name
+                    # back. Not before: whoever read our file may write over it the next moment.
+                    swap_file.put_back(aside, path)
+                    said += self._absorb_bytes(binding, name, read(aside))
+            except (InvalidInput, Unreadable, Suspended):
+                # Whatever it is, it was there and is nobody's to throw away.
+                swap_file.put_back(aside, path)
+                raise
+            files.remove(aside)
+        return said
+
+    def _is_ours(self, binding: Binding, name: str, data: bytes | None) -> bool:
+        known = self._desk.bound.renderings(binding).get(name, [])
+        digest = "" if data is None else sha256(data).hexdigest()
+        return any(rendering.digest == digest for rendering in known)
+
+    def _has_secrets(self, data: bytes) -> bool:
+        return bool(self._desk.journal.find_secrets(data.decode("utf-8", "replace")))
+
+    def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
+        """Take up bytes that an exchange displaced, if they are not ours."""
+        digest = sha256(data).hexdigest()
+        known = self._desk.bound.renderings(binding).get(name, [])
+        if any(rendering.digest == digest for rendering in known):
+            return []
+        looks = self._looker.looks(binding)
+        look = next(look for look in looks if look.name == name)
+        look.data, look.digest, look.known = data, digest, known
+        look.verdict = "edited" if known else "found"
+        self._looker.understand(look)
+        self._looker.require_ours(binding, looks)
+        said = self._absorb_trees(binding, looks, {name: look.value})
+        # It is in its place no more, so all that it says is owed.
+        owed = self._owed(binding, look) or replace(look, verdict="owed")
+        self._remember(binding, [look, owed], UNKNOWN)
+        return said
+
+    def _owed(self, binding: Binding, look: Look) -> Look | None:
+        """What an edit would have made of our newest rendering, and with what may not be taken
+        out of it; None if that is what it says."""
+        newest, older = self._looker.newest(binding, look), self._made_from(binding, look)
+        if newest is None or older is None or look.read is None:
+            return None
+        value = look.value
+        if older != newest.value:
+            value, _ = trees.merge(older, value, newest.value)
+            value = self._as_others_say(binding, look, value)
+        value = self._whole(binding, look, value)
+        document = look.read.document.rewritten(value)
+        if document.data == look.data:
+            return None
+        digest = sha256(document.data).hexdigest()
+        return Look(look.name, look.path, document.data, digest, "owed", read=Read(document, value))
+
+    def _as_others_say(self, binding: Binding, look: Look, value: Any) -> Any:
+        """A file that sessions share, with what stands there of others of ours: what our rendering
+        remembers of them is old, and they would take it for somebody's edit."""
+        if look.name not in custom(binding.layout).shared:
+            return value
+        from forestay.formats.ai_session.format import listed_as
+
+        here = (binding.layout, binding.root)
+        bound = [b for b in self._desk.bound.bindings() if (b.layout, b.root) == here]
+        others = {b.native for b in bound if b.number != binding.number}
+        return listed_as(look.value, value, others)
+
+    def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
+        found = self._changes(binding, looks, edited)
+        if not (found.moves or found.contested or found.residue):
+            return []
+        self._record(binding, looks, edited, found)
+        return [_summary(edited, found)]
+
+    def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
+        format, where = load_format(binding.layout), self._desk.surroundings(binding)
+        now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
+        said = {look.name: look.value for look in looks if look.read is not None}
+        base = self._before(binding, looks, edited, now)
+        # By its name alone a layout knows whose the files are that sessions share.
+        main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
+        base, theirs = main | base, main | said
+        whole, told = format.whole(theirs, base, where)
+        if told:
+            # Who read the file before something came into it has not taken that out.
+            read = base | self._read_by_others(binding, looks, edited)
+            told = format.whole(theirs, read, where)[1]
+        told = [*told, *self._cut(binding, edited, base, now)]
+        clean = self._desk.without_secrets
+        found = changes(format, clean(base), clean(whole), now, where, self._kept)
+        # Who has no files any more, or none yet, has had nothing taken out of others.
+        told = told if main.keys() <= said.keys() else []
+        found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
+        found.moves = self._in_our_words(binding, found.moves)
+        return found
+
+    def _before(
+        self, binding: Binding, looks: Sequence[Look], edited: Tree, now: Facts
+    ) -> dict[str, Any]:
+        """What the files said before somebody edited some of them."""
+        format, where = load_format(binding.layout), self._desk.surroundings(binding)
+        base = {look.name: look.value for look in looks if look.read is not None}
+        changed = [look for look in looks if look.name in edited]
+        later = {look.name for look in changed if self._is_later(binding, look)}
+        for look in changed:
+            look.is_dated = bool(later - {look.name})
+            base[look.name] = self._base(binding, look, now, where)
+        base = {name: value for name, value in base.items() if value is not None}
+        if new := {look.name for look in changed if not look.known} - base.keys():
+            # What came after the others is compared with what we would have written there.
+            ours = written(format, base, now, where, self._kept)
+            base |= {name: ours[name] for name in new & ours.keys()}
+        return base
+
+    def _cut(self, binding: Binding, edited: Tree, base: Tree, now: Facts) -> Iterator[str]:
+        """What to tell of logs out of which somebody took lines: they come back."""
+        logs = [name for name in edited if is_log(name)]
+        if not logs or binding.mirrored != self._desk.told(binding.session).seq:
+            return
+        format, where = load_format(binding.layout), self._desk.surroundings(binding)
+        ours = written(format, base, now, where, self._kept)
+        for name in logs:
+            if gone := len(ours[name]) - len(base[name]):
+                were = "was" if gone == 1 else "were"
+                yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
+
+    def _read_by_others(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Tree:
+        """What edited files said when their editors read them, as far as we can tell."""
+        chosen = [look for look in looks if look.name in edited and not is_log(look.name)]
+        found = {look.name: self._made_from(binding, look) for look in chosen}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def _in_our_words(self, binding: Binding, moves: list[Move]) -> list[Move]:
+        """Moves that call things what the journal and its plan call them."""
+        with self._desk.store.view(binding.session) as view:
+            state = self._desk.journal.state(view)
+            moves = by_known_names(moves, state)
+            plan = self._desk.journal.plan(state) if state.core.plan else None
+            if plan is not None:
+                return list(_planned(moves, plan, state))
+            return list(map(_as_task, moves)) if _is_of_tasks(state, moves) else moves
+
+    def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
+        """What a file says, with what our newest rendering has of it and it may not be without."""
+        newest, where = self._looker.newest(binding, look), self._desk.surroundings(binding)
+        # By the names of all files a layout may know whose they are.
+        names: Tree = dict.fromkeys(paths_of(binding))
+        before = {**names, look.name: newest.value if newest else None}
+        made, _ = load_format(binding.layout).whole({**names, look.name: value}, before, where)
+        return made[look.name]
+
+    def _base(self, binding: Binding, look: Look, now: Facts, where: Where) -> Any:
+        """What the file said when the editor read it, as far as we can tell."""
+        if kind_of(look.name) == "jsonl":
+            return self._base_of_log(look, now, where)
+        older = self._made_from(binding, look)
+        return None if older is None else self._whole(binding, look, older)
+
+    def _made_from(self, binding: Binding, look: Look) -> Any:
+        """The rendering that an edit was most likely made from; None if none is kept."""
+        if not look.older:
+            look.older = [self._found_older(binding, look)]
+        return look.older[0]
+
+    def _found_older(self, binding: Binding, look: Look) -> Any:
+        said = partial(self._looker.said, look.name)
+        near, newest = self._nearest(binding, look), self._looker.newest(binding, look)
+        older = None if near is None else said(near)
+        read = newest.value if newest else None
+        if newest is not None and _lacks(look.value, self._whole(binding, look, look.value)):
+            clean = self._desk.without_secrets(look.value)
+            kept = self._desk.bound.said(binding, look.name)
+            older = nearest_in_part(clean, list(map(said, kept)))
+            read = {key: value for key, value in newest.value.items() if key in look.value}
+        for found in (look.value, newest.value if newest else None):
+            older = self._looker.with_secrets(older, found)
+        is_newest = newest is not None and was_read(read, older, look.value)
+        return newest.value if newest is not None and is_newest else older
+
+    def _nearest(self, binding: Binding, look: Look) -> bytes | None:
+        """The rendering that an edit is nearest to; none from before the last edit of this file if
+        its author knew of that."""
+        said = partial(self._looker.said, look.name)
+        each, data = self._desk.bound.said_each(binding, look.name), self._as_kept(look)
+        kept = [one for _, one in each]
+        near, last = nearest(data, kept, said), self._last_edit(binding, look)
+        since = kept[: next((n for n, (digest, _) in enumerate(each, 1) if digest == last), 0)]
+        if near is None or not since or near in since:
+            return near
+        found, anew = self._desk.without_secrets(look.value), partial(self._anew, binding, look)
+        sides = (said(near), said(since[-1]), said(since[0]), found)
+        knew = has_what_came(*sides, anew, is_dated=look.is_dated)
+        return nearest(data, since, said) if knew else near
+
+    def _is_later(self, binding: Binding, look: Look) -> bool:
+        """Whether a file that is of this session alone says that it was written after ours."""
+        newest = self._looker.newest(binding, look)
+        shared = look.name in custom(binding.layout).shared
+        return newest is not None and not shared and is_later(newest.value, look.value)
+
+    def _anew(self, binding: Binding, look: Look, value: Any) -> Any:
+        """A file as we would begin it, for what it says, without what only somebody's keys say."""
+        format, where = load_format(binding.layout), self._desk.surroundings(binding)
+        facts = replace(format.get({look.name: value}, where), attributes={})
+        return format.put(None, facts, where).get(look.name)
+
+    def _last_edit(self, binding: Binding, look: Look) -> str:
+        """The digest of what was last taken up from a file."""
+        path = self._desk.name_of(binding, look.path)
+        with self._desk.store.view(binding.session) as view:
+            row = self._desk.journal.state(view).rows.get("edit", path)
+        return getattr(row, "digest", "")
+
+    def _as_kept(self, look: Look) -> bytes:
+        """What would be remembered of a file, so that it can be compared with what was."""
+        clean = self._desk.without_secrets(look.value)
+        same = clean is look.value or clean == look.value
+        return look.data or b"" if same else fresh(kind_of(look.name), clean)
+
+    def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
+        """The lines that were there before: as many as we know, and what the journal has of all
+        others, for who changed one that we knew may have written all of them anew."""
+        from forestay.formats.ai_session.format import without_news
+
+        data = look.data or b""
+        known = sorted(look.known, key=lambda rendering: -rendering.size)
+        sizes = (r.size for r in known if _begins(data, r.size, r.digest))
+        before = parsed(look.name, data[: next(sizes, 0)]).value
+        (lines,) = in_words_of(now, [self._desk.without_secrets(look.value)], self._kept)
+        return without_news(lines, len(before), now.commands, where)
+
+    def _record(
+        self, binding: Binding, looks: Sequence[Look], edited: Tree, found: Changes
+    ) -> None:
+        heads = [
+            ev.ForeignEdited(
+                layout=binding.layout,
+                path=self._desk.name_of(binding, look.path),
+                digest=look.digest,
+                cause=_cause(found.contested),
+                residue=found.residue,
+            )
+            for look in looks
+            if look.name in edited
+        ]
+        made = [*(Move(head) for head in heads), *found.moves]
+        try:
+            self._desk.journal.append(
+                binding.session,
+                *(move.body for move in made),
+                at=[move.at for move in made],
+                actor=f"file:{binding.layout}",
+                foreign=True,
+            )
+        except (InvalidInput, Refused) as error:
+            what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
+            raise type(error)(what, why=error.why or error.what) from error
+
+
+def _lacks(value: Any, whole: Any) -> bool:
+    """Whether whoever wrote a file left out of it what it may not be without."""
+    return isinstance(value, dict) and not value.keys() >= whole.keys()
+
+
+def readme_of(binding: Binding) -> str:
+    return os.path.join(binding.root, "README.md")
+
+
+def _reached(binding: Binding, looks: Sequence[Look]) -> int:
+    """How far the logs of edited files reach."""
+    return binding.mirrored if any(look.log for look in looks) else UNKNOWN
+
+
+def _is_of_tasks(state: State, moves: Sequence[Move]) -> bool:
+    """Whether a session has tasks, which stand for phases in some files, and gets no plan."""
+    has_tasks = bool(state.count("step")) and not (state.count("phase") or state.core.is_phased)
+    return has_tasks and not any(isinstance(move.body, ev.PlanSet) for move in moves)
+
+
+def _as_task(move: Move) -> Move:
+    """A phase that a file adds behind tasks is one of them: it would be a heading else."""
+    body = move.body
+    is_phase = isinstance(body, ev.StepAdded) and body.unit == "phase"
+    return replace(move, body=replace(body, unit="task")) if is_phase else move
+
+
+def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:
+    """Phases that a file adds as the plan has them, with their tasks: files have only numbers."""
+    taken = {row.name for row in state.rows.select("step")}
+    for move in moves:
+        body = move.body
+        number = state.core.phase_of(body.step) if isinstance(body, ev.StepAdded) else None
+        if not isinstance(body, ev.StepAdded) or number is None:
+            yield move
+            continue
+        phase, *tasks = added(plan, number, taken)
+        yield replace(move, body=phase) if body.title == f"Phase {number}" else move
+        yield from (Move(task, move.at) for task in tasks)
+
+
+def _begins(data: bytes, size: int, digest: str) -> bool:
+    return sha256(data[:size]).hexdigest() == digest
+
+
+def _cause(contested: Sequence[str]) -> str:
+    shown = ", ".join(contested[:20])
+    return f"{CONFLICT}{shown}" if contested else "edit"
+
+
+def _summary(edited: Tree, found: Changes) -> str:
+    names = ", ".join(sorted(edited))
+    were = "was" if len(edited) == 1 else "were"
+    text = f"{names} {were} changed by someone: {plural(len(found.moves), 'change')} taken up"
+    if found.contested:
+        text += f"; changed here too: {', '.join(found.contested[:5])}"
+    if found.residue:
+        text += f"; not taken up: {found.residue[:200]}"
+    return text
+
+
+def _at(path: str) -> bytes | None:
+    return files.read_optional(path, MAX_BYTES, follow=False)

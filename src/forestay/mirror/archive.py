@@ -1,0 +1,174 @@
+"""Archive: where a layout keeps the main files of ended sessions, and the way there and back.
+
+The move and the note of it are two steps. A file that was moved before we could note it is found
+again (`follow`) by what it says; so is one that another program archived, to begin a session of its
+own in that place. As long as nobody knows where ours is, its place is *taken* by the other one.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+
+from forestay.base import files
+from forestay.base.vocabulary import FINISHED
+from forestay.errors import ForestayError, Refused
+from forestay.formats.conventions import custom
+from forestay.formats.port import load_format
+from forestay.mirror.context import Desk, Suspended, parsed, read
+from forestay.store.machine.bindings import Binding
+
+
+class Archive:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._bound = desk.bound
+
+    def put_away_if_over(self, binding: Binding, status: str) -> None:
+        """A layout with an archive keeps ended sessions there; disputed ones are not ended."""
+        if custom(binding.layout).archive and status in FINISHED:
+            try:
+                self.put_away(binding)
+            except Refused as error:
+                # It has no event any more that would try again: it is told until it is put right.
+                raise Suspended(str(error), file=error.file) from error
+
+    def put_away(self, binding: Binding) -> None:
+        """Move the file of a session to where its layout keeps older ones; its place is free."""
+        target = _archived(binding)
+        if binding.place == target:
+            return
+        if os.path.lexists(binding.place) and not is_taken(self._desk, binding):
+            self.require_room(binding)
+            files.make_folder(os.path.dirname(target))
+            files.move(binding.place, target)
+        self._bound.move(binding, target)
+
+    def is_over(self, binding: Binding) -> bool:
+        """Whether a session has ended, by what is listed of it."""
+        with self._desk.store.view(binding.session) as view:
+            return view.listing().get("status") in FINISHED
+
+    def is_owed(self, binding: Binding) -> bool:
+        """Whether the file of a session that has ended is not yet where its layout keeps it."""
+        has_archive = bool(custom(binding.layout).archive) and not self.is_away(binding)
+        return has_archive and self.is_over(binding)
+
+    def require_room(self, binding: Binding) -> None:
+        """Refuse to put away what cannot go where its layout keeps older ones."""
+        target = _archived(binding)
+        _require_folder(os.path.dirname(target), binding.root)
+        if os.path.lexists(target) and not self._is_rendering(binding, target):
+            raise Suspended(f"{target} is in the archive already, and not ours to write over")
+
+    def is_away(self, binding: Binding) -> bool:
+        """Whether the file of a session is where its layout keeps older ones."""
+        return binding.place == _archived(binding)
+
+    def may_come_back(self, binding: Binding) -> bool:
+        """Whether an archived session is not over."""
+        if not self.is_away(binding):
+            return False
+        return self._desk.told(binding.session, binding.mirrored).status not in FINISHED
+
+    def bring_back(self, binding: Binding) -> bool:
+        """A session that goes on gets its place back, if nobody has it; True if it was moved."""
+        if not self.may_come_back(binding):
+            return False
+        place = _current(binding)
+        if self._bound.owner(place) is not None or os.path.lexists(place):
+            return False
+        if os.path.lexists(binding.place):
+            files.move(binding.place, place)
+        self._bound.move(binding, place)
+        return True
+
+    def is_back(self, binding: Binding, path: str) -> bool:
+        """Whether a path is where the file of an archived session belongs that is not over."""
+        return path == _current(binding) and self.may_come_back(binding)
+
+    def take_out(self, binding: Binding) -> None:
+        """Go on where another program put the file of an archived session back to."""
+        files.remove(binding.place)
+        self._bound.move(binding, _current(binding))
+
+    def follow(self, binding: Binding) -> None:
+        """Find a file again that was moved before we could note it, or by another program."""
+        place = self.whereabouts(binding)
+        if place != binding.place:
+            self._bound.move(binding, place)
+
+    def whereabouts(self, binding: Binding) -> str:
+        """Where the file of a session is by now; changes nothing."""
+        if not custom(binding.layout).archive:
+            return binding.place
+        if os.path.lexists(binding.place) and not self._is_anothers(binding):
+            return binding.place
+        for place in (_current(binding), _archived(binding)):
+            if self._bound.owner(place) is None and self._is_session(binding, place):
+                return place
+        return binding.place
+
+    def _is_anothers(self, binding: Binding) -> bool:
+        # What we wrote is ours: to take it apart each time would take longer than to look.
+        is_ours = self._is_rendering(binding, binding.place)
+        return not is_ours and is_taken(self._desk, binding)
+
+    def _is_session(self, binding: Binding, path: str) -> bool:
+        """Whether a file says that it is of this session."""
+        return says_it_is(self._desk, binding.layout, binding.native, binding.root, path)
+
+    def _is_rendering(self, binding: Binding, path: str) -> bool:
+        """Whether the main file as we once wrote it is under this path."""
+        main = load_format(binding.layout).files(binding.native)[0]
+        try:
+            digest = sha256(read(path)).hexdigest()
+        except ForestayError:
+            return False
+        known = self._bound.renderings(binding).get(main, [])
+        return any(rendering.digest == digest for rendering in known)
+
+
+def _require_folder(folder: str, root: str) -> None:
+    """Refuse what is no folder, and one that may not be written to, before anything is moved."""
+    files.require_no_link(folder)
+    if os.path.lexists(folder) and not os.path.isdir(folder):
+        raise Suspended(f"{folder} is not a folder", file=folder)
+    if why := files.why_not_writable(folder) or files.why_not_writable(root):
+        raise Suspended(why, file=folder)
+
+
+def is_taken(desk: Desk, binding: Binding) -> bool:
+    """Whether the file in a session's place is the main one of another."""
+    named = _named(desk, binding.layout, binding.native, binding.root, binding.place)
+    return named not in ("", binding.native)
+
+
+def says_it_is(desk: Desk, kind: str, native: str, root: str, path: str) -> bool:
+    """Whether a file says that it is the main one of a session with an id."""
+    return _named(desk, kind, native, root, path) == native
+
+
+def _named(desk: Desk, kind: str, native: str, root: str, path: str) -> str:
+    """The id that a file names, if it is one of the layout."""
+    format = load_format(kind)
+    main = format.files(native)[0]
+    try:
+        value = parsed(main, read(path)).value
+    except ForestayError:
+        return ""
+    return format.get({main: value}, desk.where(root, names=custom(kind).sees_names)).native_id
+
+
+def _current(binding: Binding) -> str:
+    return os.path.join(binding.root, load_format(binding.layout).files(binding.native)[0])
+
+
+def _archived(binding: Binding) -> str:
+    return archived_place(binding.layout, binding.native, binding.root)
+
+
+def archived_place(kind: str, native: str, root: str) -> str:
+    """Where a layout keeps the main file of a session that was put away; empty if nowhere."""
+    name = custom(kind).archive.format(id=native)
+    return os.path.join(root, name) if name else ""

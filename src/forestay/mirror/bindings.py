@@ -1,0 +1,320 @@
+"""Owner: which session has which place. A place has one owner, whichever way it is spelled.
+
+What stands in a place before a session gets it belongs to somebody else, unless it was found to
+be the session's own. Where a layout has an archive, a session in the way is put there.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from forestay.base import files
+from forestay.base.text import is_text
+from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
+from forestay.formats.conventions import custom
+from forestay.formats.port import Format, Where, load_format, require_id
+from forestay.mirror.archive import archived_place, is_taken, says_it_is
+from forestay.mirror.context import Desk, parsed, read
+from forestay.store.machine.bindings import Binding
+
+Retire = Callable[[Binding], list[str]]
+"""Put a session's file into its layout's archive; says what was met on the way."""
+
+
+def bind(
+    desk: Desk,
+    session: str,
+    kind: str,
+    native: str,
+    root: str,
+    *,
+    found: bool,
+    away: bool,
+    retire: Retire,
+) -> Binding:
+    """Give a session a place in a layout; without an id, the one that it has or had there.
+
+    Files that were `found` are its own; they may be `away`, where the layout keeps older ones.
+    """
+    format = load_format(kind)
+    root = os.path.realpath(root) if root else _usual_root(desk, kind)
+    kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
+    if kept and not native:
+        return kept[0]
+    require_one_id(format, *(b.native for b in kept), native)
+    had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
+    again = next((id for id in had if native in ("", id) and _is_left(desk, format, id, root)), "")
+    chosen = native or again or _free_id(desk, format, session, root)
+    is_its = found or bool(again)
+    place = _place(format, chosen, root, found=is_its)
+    place = archived_place(kind, chosen, root) if away else place
+    wanted = _Wanted(session, format, chosen, root, place)
+    return _bind(desk, wanted, retire, is_its=is_its, soon=found)
+
+
+class _Wanted(Struct, frozen=True):
+    """What a session is to have: an id of a layout, and where its main file is."""
+
+    session: str
+    format: Format
+    native: str
+    root: str
+    place: str
+
+
+def require_one_id(format: Format, *ids: str) -> None:
+    """Refuse a session a second id in a layout that has one place for all of them."""
+    first, *others = dict.fromkeys(filter(None, ids)) or ("",)
+    if others and not _is_named_by_id(format):
+        raise Refused(
+            f"a session has one id in {format.id}: {first} or {others[0]}",
+            hint=f"choose one; to let go of one that it has: forestay files unbind {format.id}",
+        )
+
+
+def _is_named_by_id(format: Format) -> bool:
+    """Whether each session has files of its own; else there is one place for all of them."""
+    return format.files("a") != format.files("b")
+
+
+def _bind(
+    desk: Desk, wanted: _Wanted, retire: Retire, *, is_its: bool = False, soon: bool = False
+) -> Binding:
+    """Bind an id; what stands in its place already may be the session's own (`is_its`)."""
+    kind, native, root, place = wanted.format.id, wanted.native, wanted.root, wanted.place
+    _require_text(kind, root)
+    _make_room(desk, wanted, retire)
+    if not (is_its or desk.bound.owner(place)):
+        _require_free(kind, native, place, root)
+    keep_out_of_git(desk, root, custom(kind).unshared)
+    files.make_folder(root)
+    # Files that were found are found again, should a power cut take this back.
+    if not desk.bound.bind(wanted.session, kind, native, root, place, soon=soon):
+        raise _taken(desk, place)
+    return next(b for b in desk.bound.bindings(wanted.session) if b.place == place)
+
+
+def _is_left(desk: Desk, format: Format, native: str, root: str) -> bool:
+    """Whether nobody else has come to a place that a session let go of."""
+    place = os.path.join(root, format.files(native)[0])
+    if desk.bound.owner(place) is not None:
+        return False
+    return not os.path.lexists(place) or says_it_is(desk, format.id, native, root, place)
+
+
+def _require_text(kind: str, root: str) -> None:
+    if not is_text(root):
+        raise InvalidInput(
+            f"the files of {kind} cannot be kept in {root}",
+            why="the name of the folder is not UTF-8",
+            hint=f"keep them elsewhere: forestay files bind {kind} --root DIR",
+        )
+
+
+def _usual_root(desk: Desk, kind: str) -> str:
+    """The folder of a layout in this project; refused if a link there leads out of it."""
+    root, top = desk.root_of(kind), f"{desk.place.root}/"
+    real = os.path.realpath(root)
+    if f"{root}/".startswith(top) and not f"{real}/".startswith(f"{os.path.realpath(top)}/"):
+        raise Refused(
+            f"{root} leads out of the project",
+            why=f"by a symbolic link, to {real}",
+            hint=f"if that is meant: forestay files bind {kind} --root {shlex.quote(real)}",
+            file=root,
+        )
+    return real
+
+
+def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding | None:
+    """Refuse what `bind` would refuse; returns the session that would have to be put away."""
+    format = load_format(kind)
+    _require_text(kind, desk.root_of(kind))
+    root = _usual_root(desk, kind)
+    place = _place(format, native, root) if native else os.path.join(root, format.files("")[0])
+    if kind == "essay":
+        return None  # its folder is one of its own, in the home
+    _require_folder(root)
+    if not native and _is_named_by_id(format):
+        return None  # its id is chosen so that it is free
+    owner = desk.bound.owner(place)
+    if owner is None:
+        _require_free(kind, native, place, root)
+    elif owner.session != session:
+        _require_yielding(desk, owner, native)
+        if is_taken(desk, owner):
+            raise _is_there(place, _what_helps(kind, place), native)
+    return owner if owner and owner.session != session else None
+
+
+def require_root(desk: Desk, kind: str) -> None:
+    """Refuse the folder of a layout in this project if nothing can be begun there."""
+    _require_folder(_usual_root(desk, kind))
+
+
+def _place(format: Format, native: str, root: str, *, found: bool = False) -> str:
+    """Where the main file of a session is, if its id can be one of the layout."""
+    if not found or format.unkept_id(native):
+        require_id(format, native)
+    return os.path.join(root, format.files(native)[0])
+
+
+def _make_room(desk: Desk, wanted: _Wanted, retire: Retire) -> None:
+    place, owner = wanted.place, desk.bound.owner(wanted.place)
+    if owner is None or (owner.session, owner.place) == (wanted.session, place):
+        return
+    if owner.place != place:
+        raise _taken(desk, place)
+    _require_yielding(desk, owner, wanted.native)
+    put_away(desk, owner, retire)
+
+
+def put_away(desk: Desk, owner: Binding, retire: Retire) -> None:
+    """Free the place of a session, or refuse with what kept it there."""
+    said = retire(owner)
+    if desk.bound.owner(owner.place) is not None:
+        raise stays(owner, "; ".join(said))
+
+
+def stays(owner: Binding, why: str) -> Refused:
+    """That a session cannot be put away now."""
+    what, hint = f"another session is here: {owner.place}", "what helps: forestay doctor"
+    error = Refused(what, why=why, hint=hint, file=owner.place, session=owner.native)
+    error.retryable = True  # what keeps it there goes by
+    return error
+
+
+def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:
+    """Refuse a place whose owner cannot be put away for a session with this id: it would be found
+    in the archive under the same, or another is there already."""
+    if not custom(owner.layout).archive or owner.native == native:
+        raise _taken(desk, owner.place)
+    _require_no_past(owner.layout, native, owner.root)
+
+
+def _require_free(kind: str, native: str, place: str, root: str) -> None:
+    """Refuse a place that something of somebody else has: a file, a folder, an entry, a past."""
+    backup = custom(kind).backup
+    if os.path.lexists(place):
+        raise _is_there(place, _what_helps(kind, place), native)
+    if backup and os.path.lexists(f"{place}{backup}"):
+        raise _is_there(f"{place}{backup}", "move it away", native)
+    _require_no_past(kind, native, root)
+    if kind == "ai-session":
+        _require_free_feature(native, os.path.dirname(place), root)
+
+
+def _require_no_past(kind: str, native: str, root: str) -> None:
+    archived = archived_place(kind, native, root) if native else ""
+    if archived and os.path.lexists(archived):
+        raise _is_there(archived, "move it away", native)
+
+
+def _require_free_feature(native: str, folder: str, root: str) -> None:
+    """The same for a session that has a folder, and an entry in the index of all."""
+    from forestay.formats.ai_session.read import INDEX
+
+    if os.path.lexists(folder):
+        has_files = any(not os.path.isdir(path) for path in files.list_paths(folder))
+        adopt = f"make it one of ours: forestay adopt {shlex.quote(folder)}"
+        hint = adopt if has_files else "move it away, or choose another id"
+        raise _is_there(folder, hint, native)
+    if native in _ids_in_index(root):
+        raise Refused(
+            f"session {native} already exists in the index of {root}",
+            why="it is somebody else's, whose files are not here",
+            hint="choose another id, or take its entry out of active-features.yaml",
+            file=os.path.join(root, INDEX),
+            session=native,
+        )
+
+
+def _is_there(path: str, hint: str, native: str) -> Refused:
+    why = "another session is here, and it is not ours to change"
+    return Refused(f"{path} already exists", why=why, hint=hint, file=path, session=native)
+
+
+def _what_helps(kind: str, place: str) -> str:
+    try:
+        value = parsed(place, read(place)).value
+    except ForestayError:
+        return f"what can be made of it: forestay doctor {shlex.quote(place)}"
+    reading = load_format(kind).reading({os.path.basename(place): value}, Where())
+    if not reading.writable:
+        return f"{reading.unwritten}: move it away"
+    return f"make it one of ours: forestay adopt {shlex.quote(place)}"
+
+
+def _require_folder(path: str) -> None:
+    """Refuse a folder that cannot be made or written to: something else has its name, or one above,
+    or what is there is not ours to change."""
+    while not os.path.lexists(path):
+        path = os.path.dirname(path)
+    if not os.path.isdir(path):
+        raise InvalidInput(f"{path} is not a folder", why="the layout keeps its files in it")
+    if not files.is_writable(path):
+        hint = f"check owner and permissions: ls -ld {shlex.quote(path)}"
+        why = "the layout keeps its files in it"
+        raise ReadOnly(f"{path} may not be written to", why=why, hint=hint, file=path)
+
+
+def _taken(desk: Desk, place: str) -> Refused:
+    owner = desk.bound.owner(place)
+    why = f"another session is here: {owner.session}" if owner else "another session is here"
+    what, native = f"{place} already exists", owner.native if owner else ""
+    onward = f", or go on with that session: forestay resume {owner.session}" if owner else ""
+    hint = f"choose another id{onward}"
+    return Refused(what, why=why, hint=hint, file=place, session=native)
+
+
+def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
+    """Files in a folder that we make are nobody's business but this machine's."""
+    tree = desk.tree_of(root)
+    inside = os.path.relpath(root, tree.root)
+    if tree.common_dir is None or os.path.lexists(root) or inside.startswith(".."):
+        return
+    path = os.path.join(tree.common_dir, "info", "exclude")
+    try:
+        files.make_folder(os.path.dirname(path))
+        for name in names:
+            line = os.fsencode(f"/{inside}/{name}")
+            if b"\n" not in line:
+                files.append_once(path, line, mode=0o644)
+    except ForestayError:
+        # The folder then shows as untracked, which is no reason to have no folder.
+        return
+
+
+def _free_id(desk: Desk, format: Format, session: str, root: str) -> str:
+    facts = desk.told(session).facts
+    # A session that begins just now has a place, but no file there yet.
+    owned = {place[len(root) + 1 :].partition("/")[0] for place in desk.bound.places(root)}
+    taken = frozenset(name.removesuffix(".json") for name in (*owned, *files.list_names(root)))
+    listed = (
+        _ids_in_index(root) if format.id == "ai-session" else _ids_in_archive(desk, format, root)
+    )
+    return format.new_id(facts, desk.where(root), taken | listed)
+
+
+def _ids_in_archive(desk: Desk, format: Format, root: str) -> frozenset[str]:
+    """The ids in the archive of a layout, and the one that would go there for another."""
+    if not (archived := archived_place(format.id, "", root)):
+        return frozenset()
+    current = desk.bound.owner(os.path.join(root, format.files("")[0]))
+    names = map(os.path.basename, files.list_paths(os.path.dirname(archived)))
+    ids = {name.removesuffix(".json") for name in names}
+    return frozenset(ids | {current.native} if current else ids)
+
+
+def _ids_in_index(root: str) -> frozenset[str]:
+    """The ids in the index of an ai-session folder; none if that cannot be read."""
+    from forestay.formats.ai_session.read import INDEX, entries_of
+
+    try:
+        index = parsed(INDEX, read(os.path.join(root, INDEX))).value
+    except ForestayError:
+        return frozenset()
+    return frozenset(str(entry.get("feature_id")) for entry in entries_of({INDEX: index}))

@@ -1,0 +1,127 @@
+"""Convert: the files of one layout as files of another, beside them and never in place.
+
+What the target has no field for travels in it as values under the key `forestay`, and comes back
+from there: converting there and back gives equal values, and what another program changed in
+between. Comments, quotes and indentation do not travel.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.base import files
+from forestay.errors import Damaged, InvalidInput
+from forestay.formats import carry_over
+from forestay.formats.port import ERROR, Finding, Tree, Where, load_format, require_id, spelled
+from forestay.formats.text.document import Document, fresh, kind_of
+from forestay.formats.text.safe_parse import Unreadable
+from forestay.mirror import discover
+from forestay.mirror.check_context import phases, require_definitions
+
+_SURELY_READ = 100_000
+"""So few bytes break no bound of what is read."""
+
+
+class Converted(Struct):
+    """The files made, by name, and what could not be said in the layout's own fields."""
+
+    layout: str
+    source: str
+    native: str
+    files: dict[str, bytes]
+    carried: list[str]
+    lost: list[str]
+
+
+def convert(
+    path: str, to: str, where: Where, *, native: str = "", workflows: str = ""
+) -> Converted:
+    """The session at a path in another layout. Nothing is written."""
+    format = load_format(spelled(to))
+    require_definitions(workflows)
+    if native:
+        require_id(format, native)
+    one = _only(path)
+    # How many phases there are is known from a definition, or by who knew it on the way here.
+    known = one.facts(where).plan_total if format.id == "praxis" else None
+    where = replace(where, total=phases(one, workflows) or known)
+    tree, loss = carry_over.convert(one.format, one.tree, format, where, native_id=native)
+    _require_inside(tree)
+    documents = one.documents if one.layout == format.id else {}
+    made = {
+        name: documents[name].rewrite(value) if name in documents else fresh(kind_of(name), value)
+        for name, value in tree.items()
+        if value is not None
+    }
+    id = format.get(tree, where).native_id
+    lost = [*loss.lost, *_too_much(made)]
+    if one.layout != format.id:
+        lost += [
+            f"line {line.number} of {name}, which is no JSON"
+            for name, document in one.documents.items()
+            for line in document.bad
+        ]
+    return Converted(format.id, one.layout, id, made, loss.carried, lost)
+
+
+def _too_much(made: dict[str, bytes]) -> Iterator[str]:
+    """Of what is read in one layout, another may need more than anybody reads there."""
+    for name, data in made.items():
+        try:
+            if len(data) > _SURELY_READ:
+                Document.parse(data, kind_of(name))
+        except Unreadable as error:
+            yield f"the way back: {name} cannot be read again, {error.message}"
+
+
+def _require_inside(tree: Tree) -> None:
+    """Names are made of ids, and ids are what somebody's file says."""
+    for name in tree:
+        if carry_over.leads_out(name):
+            raise InvalidInput(
+                f"{name[:200]!r} leads out of the folder to write to",
+                why="the id of the session is a path",
+                hint="give it another one: --id ID",
+            )
+
+
+def beside(path: str, made: Converted) -> str:
+    """Where converted files go if nobody says: beside their source, with the layout in the name."""
+    name = path.rstrip("/")
+    folder = os.path.dirname(os.path.abspath(name))
+    if folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"):
+        raise InvalidInput(f"beside {path} is no place for files", hint="say where to: -o OUT")
+    if os.path.basename(name) in ("", ".", ".."):
+        # The folder one is in is called something, and one looks for the file here.
+        name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))
+    target = f"{os.path.splitext(name)[0]}.{made.layout}"
+    ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""
+    return target + ending
+
+
+def write(made: Converted, out: str) -> list[str]:
+    """Write converted files: one to `out`, several below it. What is there is never replaced."""
+    return files.create_all(out, made.files)
+
+
+def _only(path: str) -> discover.Find:
+    finds = [one for one in discover.sessions(path) if one.layout and not one.is_index]
+    if len(finds) != 1:
+        raise discover.not_one(path, finds)
+    (one,) = finds
+    faults = [fault for fault in one.damage if fault.severity == ERROR]
+    if faults or not one.documents:
+        fault = faults[0] if faults else Finding("", ERROR, "")
+        damaged = one.paths.get(fault.file, one.path)
+        raise Damaged(
+            f"{damaged} cannot be read whole",
+            why=f"{fault.message} (line {fault.line})" if fault.line else fault.message,
+            hint=f"forestay doctor {shlex.quote(path)}",
+            file=damaged,
+        )
+    return one

@@ -1,0 +1,223 @@
+"""Orchestrator: the one current session of a project, as the `orchestrator` layout knows it.
+
+The project has one current file and an archive. What *continue* means depends on the file: there is
+`none`, it is of a version that is `incompatible`, it is `corrupt`, or it is `ok`. A file that
+another program wrote becomes a session here when it is continued or aborted; beginning a new one
+moves it into the archive, every byte as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+
+from forestay.base import files
+from forestay.base.text import clean_id
+from forestay.base.vocabulary import FINISHED
+from forestay.errors import ForestayError, InvalidInput, NoSession, Outdated, Refused
+from forestay.formats.orchestrator import format as orchestrator_format
+from forestay.formats.orchestrator.schema import ID, VERSION
+from forestay.formats.port import REGISTRY
+from forestay.formats.text.document import Document
+from forestay.journal.context import Context
+from forestay.mirror import adopt, discover, recover
+from forestay.mirror.discover import MAX_BYTES, Find
+from forestay.mirror.recover import Case, Unusable
+from forestay.mirror.session_files import mirror_of, read_state, write_files
+
+NOTHING = "No session to resume"
+NONE, INCOMPATIBLE, CORRUPT, OK = "none", "incompatible", "corrupt", "ok"
+
+
+class Loaded(Struct):
+    """What the current file of a project is."""
+
+    kind: str
+    path: str
+    find: Find | None = None
+    version: str = ""
+    case: Case | None = None
+
+
+def folder(context: Context) -> str:
+    return os.path.join(context.workspace.tree.root, REGISTRY[ID][1])
+
+
+def load(context: Context) -> Loaded:
+    """Look at the current file; nothing is written, and an unknown version is never \"none\"."""
+    path = os.path.join(folder(context), orchestrator_format.CURRENT)
+    if not os.path.lexists(path):
+        return Loaded(NONE, path)
+    case = recover.examine(context, path)
+    if case is not None:
+        return Loaded(CORRUPT, path, case=case)
+    (find,) = discover.find(path)
+    reading = find.format.reading(find.tree, mirror_of(context).where(find.root))
+    if not reading.writable:
+        return Loaded(INCOMPATIBLE, path, find, reading.version)
+    return Loaded(OK, path, find, reading.version)
+
+
+def adopt_current(context: Context) -> str:
+    """Choose the current session, made one of ours if it is not yet; return its id."""
+    _archive_finished(context)
+    with mirror_of(context).holding(folder(context)):
+        loaded = load(context)
+        if loaded.kind == NONE:
+            raise NoSession(NOTHING, hint='forestay files orchestrator new "GOAL"')
+        _require_usable(loaded)
+        (taken,) = adopt.adopt(context, loaded.path)
+    if not taken.session:
+        raise Refused(f"{loaded.path} could not be taken up", why="; ".join(taken.problems))
+    context.workspace.choose(taken.session)
+    return taken.session
+
+
+def session_with_file(context: Context, meant_here: Callable[[], str]) -> str:
+    """Return the session of ours that has its file here: the one meant here, else the owner of the
+    current file. `meant_here` raises `NoSession` if none is meant."""
+    path = os.path.join(folder(context), orchestrator_format.CURRENT)
+    owner = (
+        None
+        if context.settings.session
+        else context.store.machine.bindings.owner(os.path.realpath(path))
+    )
+    try:
+        meant = meant_here()
+    except NoSession:
+        if owner is None:
+            raise
+        return owner.session
+    if any(binding.layout == ID for binding in context.store.machine.bindings.bindings(meant)):
+        return meant
+    if owner is None:
+        what = f"session {meant} has no files of {ID}"
+        raise NoSession(what, hint="keep some: forestay files bind orchestrator")
+    return owner.session
+
+
+def _archive_finished(context: Context) -> None:
+    """Archive a current file whose session has ended, if a process died before it did so."""
+    path = os.path.realpath(os.path.join(folder(context), orchestrator_format.CURRENT))
+    owner = context.store.machine.bindings.owner(path)
+    if owner is None:
+        return
+    with context.store.view(owner.session) as view:
+        status = read_state(context, owner.session, view).core.status
+    if status in FINISHED:
+        write_files(context, owner.session, force=True)
+
+
+def _require_usable(loaded: Loaded) -> None:
+    if loaded.kind == INCOMPATIBLE:
+        raise Outdated(
+            f"{loaded.path} is of version {loaded.version or 'unknown'}",
+            why=f"only version {VERSION} can be resumed; the file stays as it is",
+            hint=f"forestay files check {shlex.quote(loaded.path)}",
+            file=loaded.path,
+        )
+    if loaded.case is not None:
+        raise Unusable(loaded.case)
+
+
+def make_room(context: Context) -> str:
+    """Archive the file of another program, so that a new session can begin.
+
+    Return where the session before the new one is archived, or will be; empty if there is none.
+    Call it while the mirror holds the folder.
+    """
+    loaded = load(context)
+    if loaded.kind == CORRUPT:
+        _require_usable(loaded)
+    owner = context.store.machine.bindings.owner(os.path.realpath(loaded.path))
+    if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
+        mirror_of(context).require_root(ID)
+        archived = put_away(loaded.path, loaded.find.native)
+        context.notify(f"the session before is archived: {archived}")
+        return archived
+    return os.path.join(owner.root, orchestrator_format.archive_name(owner.native)) if owner else ""
+
+
+def put_away(path: str, native: object) -> str:
+    """Move a file of another program into the archive, every byte as it was; nothing there is
+    replaced. Returns where it is now."""
+    if os.path.islink(path):
+        raise Refused(f"{path} is a symbolic link", why="its session cannot be archived", file=path)
+    folder = os.path.join(os.path.dirname(path), orchestrator_format.HISTORY)
+    files.require_no_link(folder)
+    files.make_folder(folder)
+    name = _free_name(folder, native, path)
+    target = os.path.join(os.path.dirname(path), orchestrator_format.archive_name(name))
+    files.move(path, target)
+    return target
+
+
+def _free_name(folder: str, native: object, path: str) -> str:
+    """The id of a session, if it can be a name; with a number, if another file has it already: one
+    with the same bytes is there because the power failed while it was moved."""
+    try:
+        id = clean_id(str(native or ""), "session_id")
+    except InvalidInput:
+        id = "unnamed"
+    names = (id if n == 1 else f"{id}-{n}" for n in count(1))
+    return next(name for name in names if _is_free(f"{folder}/{name}.json", path))
+
+
+def _is_free(target: str, path: str) -> bool:
+    if not os.path.lexists(target):
+        return True
+    try:
+        now, then = (files.read_bounded(each, MAX_BYTES, follow=False) for each in (path, target))
+    except ForestayError:
+        return False
+    return now == then
+
+
+# -- the archive -------------------------------------------------------------------------------
+
+
+def history(context: Context, limit: int = 10) -> list[dict[str, str]]:
+    """A row per archived session, newest first by file name: id, goal, status, created, path."""
+    return listed(folder(context), limit)
+
+
+def listed(folder: str, limit: int) -> list[dict[str, str]]:
+    """The same for the folder that the current file is in."""
+    there = files.list_paths(os.path.join(folder, orchestrator_format.HISTORY))
+    plain = (path for path in there if path.endswith(".json") and not files.is_irregular(path))
+    newest = sorted(plain, reverse=True)[: max(0, limit)]
+    rows = orchestrator_format.list_history({path: _value(path) for path in newest}, limit)
+    return [{**row, "path": path} for row, path in zip(rows, newest, strict=True)]
+
+
+def _value(path: str) -> Any:
+    try:
+        data = files.read_bounded(path, MAX_BYTES, follow=False)
+        return Document.parse(data, "json").value
+    except ForestayError:
+        return {}
+
+
+def archived(context: Context, text: str) -> dict[str, str]:
+    """The row that a number of the list, or an id, means."""
+    rows = history(context, limit=10_000)
+    if text.isascii() and text.isdigit() and len(text) < 7:
+        if 0 < int(text) <= len(rows):
+            return rows[int(text) - 1]
+        why = f"there are {len(rows)} in the list"
+        raise NoSession(f"no archived session is number {text}", why=why, hint=_LIST)
+    near = [row for row in rows if row["id"] == text] or [
+        row for row in rows if text and text in row["id"]
+    ]
+    if len(near) != 1:
+        what = f"several archived sessions are {text}" if near else f"no archived session is {text}"
+        raise NoSession(what, hint=_LIST)
+    return near[0]
+
+
+_LIST = "forestay files orchestrator history"

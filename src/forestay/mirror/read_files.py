@@ -1,0 +1,472 @@
+"""Look: the files of a binding as they are found, and whose they are.
+
+Bytes found in a file are *ours*, *rewound* (a rendering from earlier: some tool put it back, or we
+died before we wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering
+of size 0 is *owed*: no file was it yet, the one that is written next goes on from it. The secret
+is how little has to be done to tell: bytes are compared with those that this process wrote last,
+else by digest with the newest rendering, and only then with all that are remembered; and the same
+bytes are parsed once in a process. A log that is as we left it begins for us where it ends: it is
+neither parsed nor, by a process that writes on, read again. What is no plain file of this session
+suspends its binding.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from functools import partial
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.base import files, swap_file
+from forestay.errors import Busy, ForestayError
+from forestay.formats.conventions import custom
+from forestay.formats.facts import Facts, things
+from forestay.formats.port import Format, Tree, Where, load_format
+from forestay.formats.text.document import Document, kind_of
+from forestay.formats.text.safe_parse import Unreadable
+from forestay.formats.verbatim import restored
+from forestay.mirror.context import (
+    MAX_BYTES,
+    Desk,
+    Suspended,
+    folders_of,
+    parsed,
+    paths_of,
+)
+from forestay.store.machine.bindings import Binding, Rendering
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
+
+LOCK_SECONDS = 5.0
+THINGS = 5_000
+"""Of how many things a file may tell that somebody edited: each is compared with what it was, and
+whoever types a command waits for that. What we wrote ourselves, and what is adopted, has no end."""
+_DOCUMENTS = 32
+_LONGEST_LOG = 256 * 1024 * 1024
+"""How much of a log is read to tell whether it is as we left it; taken apart it is if less."""
+
+
+class Read(Struct):
+    """A document that was parsed or made here, and what it says: nobody changes either."""
+
+    document: Document
+    value: Any
+    is_clean: bool = False
+    """Whether it is known to hold no secrets."""
+    is_usual: bool | None = None
+    """Whether it is spelled as we spell files that we begin; None if nobody looked."""
+    is_odd: bool | None = None
+    """Whether it has texts that may not be kept as they are; None if nobody looked."""
+
+
+class Log:
+    """A log as we left it: how long it is, the hash of it, and its stamp if that is known."""
+
+    __slots__ = ("_hash", "digest", "size", "stamp")
+
+    def __init__(self, data: bytes, before: Log | None = None) -> None:
+        """What a log comes to by some bytes, which go on from what was `before`."""
+        self.size: int = len(data) + (before.size if before else 0)
+        self._hash: _Hash = before._hash.copy() if before else sha256()
+        self._hash.update(data)
+        self.digest = self._hash.hexdigest()
+        self.stamp = ""
+
+    def look_at(self, path: str) -> None:
+        """Note the stamp, unless someone else added to the file: that is not ours."""
+        stamp = files.stamp(path)
+        self.stamp = stamp if stamp.startswith(f"{self.size}.") else ""
+
+
+class Look(Struct):
+    """One file of a binding as it was found; `known` are our renderings, the newest first."""
+
+    name: str
+    path: str
+    data: bytes | None
+    digest: str
+    verdict: str
+    known: list[Rendering] = []
+    read: Read | None = None
+    log: Log | None = None
+    """What stands before `data` in a log that is as we left it."""
+    older: list[Any] = []
+    """What it was made from, once that was looked for."""
+    newest: list[Read | None] = []
+    """Our newest rendering, once that was looked for."""
+    is_dated: bool = False
+    """Whether another file of the session was written with it, and says that it was later."""
+
+    @property
+    def value(self) -> Any:
+        return self.read.value if self.read else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether something is owed to the file."""
+        return self.verdict == "rewound" and self.known[0].size == 0
+
+    @property
+    def is_erased(self) -> bool:
+        """Whether it is from before something was forgotten, which it may say again, and the
+        newest is not."""
+        if self.verdict != "rewound" or self.known[0].is_bare:
+            return False
+        return all(each.is_bare for each in self.known if each.digest == self.digest)
+
+    def behind(self, newest: Read | None) -> Look:
+        """The file as if it had what is owed to it, as far as that is known."""
+        return replace(self, read=newest, verdict="behind") if newest else self
+
+
+class Looker:
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self._bound = desk.bound
+        self._read_before: dict[tuple[str, str], Read] = {}
+        self._refused: dict[tuple[str, str], str] = {}
+        self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
+        self._logs: dict[tuple[int, str], Log] = {}
+        self._reached: dict[int, int] = {}
+        self._waited: dict[str, float] = {}
+
+    def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
+        """The files as they are; those that say what was `seen` in them are known to be good."""
+        newest = self._newest(binding)
+        found = [
+            self._look(binding, name, path, newest) for name, path in paths_of(binding).items()
+        ]
+        # What became of other files says nothing of how far a log got.
+        if binding.mirrored and all(look.verdict == "ours" for look in found if is_log(look.name)):
+            found = [self._from_its_end(binding, look) for look in found]
+        news = [look for look in found if not look.read and not _take_over(look, seen or {})]
+        for look in news:
+            self.understand(look)
+        if news:
+            self.require_ours(binding, found)
+        return found
+
+    def _look(
+        self, binding: Binding, name: str, path: str, newest: Mapping[str, Rendering]
+    ) -> Look:
+        look = self._weighed(binding, name, path, newest)
+        if look.verdict != "edited" or is_log(name):
+            return look
+        # Half of a text in lines looks whole: it is read once nobody writes it any more.
+        self.require_finished(name, path)
+        return self._weighed(binding, name, path, newest)
+
+    def require_finished(self, name: str, path: str) -> None:
+        if not swap_file.is_finished(path, self._desk.clock):
+            raise Suspended(f"{os.path.basename(name)} is being written by someone")
+
+    def _weighed(
+        self, binding: Binding, name: str, path: str, of_all: Mapping[str, Rendering]
+    ) -> Look:
+        newest, log = of_all.get(name), self._logs.get((binding.number, name))
+        is_as_left = log and newest and log.digest == newest.digest and log.stamp
+        if log and newest and is_as_left and log.stamp == files.stamp(path):
+            return self._from_its_end(binding, Look(name, path, b"", log.digest, "ours", [newest]))
+        data = self._data(binding, path)
+        if data is None:
+            # Since this process wrote it somebody's edit may have been taken for our newest.
+            newest = self._bound.newest(binding).get(name)
+            return Look(name, path, None, "", "missing", [newest] if newest else [])
+        log = Log(data) if is_log(name) else None
+        digest = log.digest if log else self._digest(binding, name, data)
+        if newest is None:
+            # It came after the others, which are known: whoever began the session went on.
+            return Look(name, path, data, digest, "edited" if of_all else "found")
+        if digest == newest.digest:
+            self.remember(binding, name, log or data, digest)
+            return Look(name, path, data, digest, "ours", [newest])
+        known = self._bound.renderings(binding)[name]
+        digests = [rendering.digest for rendering in known]
+        verdict = "edited" if digest not in digests else "rewound"
+        verdict = "ours" if digest == digests[0] else verdict
+        return Look(name, path, data, digest, verdict, known)
+
+    def _newest(self, binding: Binding) -> dict[str, Rendering]:
+        """The newest renderings: ours, if the files reach where this process left them."""
+        if not self._has_reached(binding):
+            return self._bound.newest(binding)
+        sizes = {key: (digest, len(data)) for key, (data, digest) in self._written.items()}
+        sizes |= {key: (log.digest, log.size) for key, log in self._logs.items()}
+        return {
+            name: Rendering(name, 0, digest, str(size))
+            for (number, name), (digest, size) in sizes.items()
+            if number == binding.number
+        }
+
+    def _from_its_end(self, binding: Binding, look: Look) -> Look:
+        """A log that is as we left it, as if it were to begin now; any other file as it is."""
+        log = self._logs.get((binding.number, look.name))
+        is_it = log is not None and log.digest == look.digest
+        if not is_it or not (look.data or b"\n").endswith(b"\n"):
+            return look
+        return replace(look, data=b"", read=Read(Document("jsonl", "", []), []), log=log)
+
+    def _digest(self, binding: Binding, name: str, data: bytes) -> str:
+        written, digest = self._written.get((binding.number, name), (None, ""))
+        return digest if data == written else sha256(data).hexdigest()
+
+    def remember(self, binding: Binding, name: str, data: bytes | Log, digest: str) -> None:
+        """Note what this process knows to be the newest rendering of a file."""
+        if isinstance(data, Log):
+            self._logs[binding.number, name] = data
+        else:
+            self._written[binding.number, name] = (data, digest)
+
+    def reached(self, binding: Binding, seq: int, digests: Mapping[str, str]) -> None:
+        """Note up to which event the files of a binding go, if all of them are as remembered: one
+        that was put back and says all there is to say stays, and is not our newest rendering."""
+        if all(self._is_newest(binding, name, digest) for name, digest in digests.items()):
+            self._reached[binding.number] = seq
+
+    def _is_newest(self, binding: Binding, name: str, digest: str) -> bool:
+        log = self._logs.get((binding.number, name))
+        known = log.digest if log else self._written.get((binding.number, name), (b"", ""))[1]
+        return known == digest
+
+    def _data(self, binding: Binding, path: str) -> bytes | None:
+        """The bytes of a file; None if it is missing. What is no plain file here suspends."""
+        require_inside(binding.root, os.path.dirname(path))
+        try:
+            with self.reading(binding, path):
+                return files.read_bounded(path, most(path), follow=False)
+        except Busy:
+            raise
+        except ForestayError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return None
+            why = str(error).replace(path, "it")
+            raise Suspended(f"{path} cannot be used: {why}", file=path) from error
+
+    def reading(self, binding: Binding, path: str) -> AbstractContextManager[None]:
+        """The read lock that a layout wants for one of its files."""
+        wanted = custom(binding.layout).read_lock
+        if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
+            return self.patiently(partial(files.locked, shared=True), path)
+        return nullcontext()
+
+    @contextmanager
+    def patiently(
+        self, kind: Callable[..., AbstractContextManager[None]], path: str
+    ) -> Iterator[None]:
+        """Hold a layout's own lock; who waited for it in vain does not wait again at once."""
+        clock = self._desk.clock
+        late = clock.monotonic() - self._waited.get(path, -60.0) < 1.0
+        with ExitStack() as held:
+            try:
+                held.enter_context(kind(path, clock=clock, timeout=0.0 if late else LOCK_SECONDS))
+            except Busy:
+                self._waited[path] = clock.monotonic()
+                raise
+            yield
+
+    def understand(self, look: Look) -> None:
+        """What the file says; the same bytes are parsed once in a process."""
+        if look.data is None:
+            return
+        kind = kind_of(look.name)
+        if why := self._refused.get((kind, look.digest)):
+            raise _unusable(look, why)
+        known = self._read_before.pop((kind, look.digest), None)
+        if known is None:
+            known = self._understood(kind, look)
+        if kind != "jsonl" and not isinstance(known.value, dict):
+            raise Suspended(f"{look.name} does not hold a session")
+        self.keep(kind, look.digest, known)
+        look.read = known
+
+    def _understood(self, kind: str, look: Look) -> Read:
+        try:
+            document = parsed(look.name, look.data or b"")
+        except Unreadable as error:
+            if len(self._refused) >= _DOCUMENTS:
+                self._refused.clear()
+            self._refused[kind, look.digest] = str(error)
+            raise _unusable(look, str(error)) from error
+        return Read(document, document.said)
+
+    def keep(self, kind: str, digest: str, known: Read) -> None:
+        while len(self._read_before) >= _DOCUMENTS:
+            del self._read_before[next(iter(self._read_before))]
+        self._read_before[kind, digest] = known
+
+    def newest(self, binding: Binding, look: Look) -> Read | None:
+        """What our newest rendering says; None for a log, and where nothing of it was kept.
+
+        As long as a file is looked at it is the same: only this process may know its secrets.
+        """
+        if not look.newest:
+            look.newest = [self._read_newest(binding, look)]
+        return look.newest[0]
+
+    def _read_newest(self, binding: Binding, look: Look) -> Read | None:
+        kind = kind_of(look.name)
+        if kind == "jsonl" or not look.known:
+            return None
+        digest = look.known[0].digest
+        if (kind, digest) not in self._read_before:
+            data = self._bound.said_last(binding, look.name)
+            if sha256(data).hexdigest() != digest:
+                return self._newest_kept(look, data) if data else None
+            self.said(look.name, data)
+        return self._read_before[kind, digest]
+
+    def said(self, name: str, data: bytes) -> Any:
+        """What a rendering says; the same bytes are parsed once in a process."""
+        kind, digest = kind_of(name), sha256(data).hexdigest()
+        if (kind, digest) not in self._read_before:
+            document = parsed(name, data)
+            self.keep(kind, digest, Read(document, document.said))
+        return self._read_before[kind, digest].value
+
+    def _newest_kept(self, look: Look, data: bytes) -> Read:
+        """A rendering of which the secrets were not kept, with those that the file has."""
+        document = parsed(look.name, data)
+        value = self.with_secrets(document.said, look.value)
+        return Read((look.read.document if look.read else document).rewritten(value), value)
+
+    def with_secrets(self, kept: Any, found: Any) -> Any:
+        """What was kept of a file, with the secrets that are in it now wherever they stood."""
+        clean = self._desk.without_secrets(found)
+        return kept if clean is found else restored(found, clean, kept)
+
+    def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
+        """Files that we did not write must be of this session, and of a version that we know."""
+        others = [look for look in looks if look.verdict in ("edited", "found")]
+        if not others:
+            return
+        tree = {look.name: look.value for look in looks if look.read is not None}
+        format, where = load_format(binding.layout), self._desk.surroundings(binding)
+        for look in others:
+            if why := self.torn(binding, look.name, look.data or b"", look.value):
+                raise _unusable(look, why)
+        # What a folder says of several sessions does not make a file of ours another's.
+        main = next(iter(paths_of(binding)))
+        facts = format.get(tree, where) if main in tree else Facts()
+        if any(look.verdict == "edited" and not is_log(look.name) for look in others):
+            _demand_few(facts)
+        native = facts.native_id
+        if native and native != binding.native:
+            raise Suspended(f"another session is here: {native}", hint="forestay files")
+        # Who left out what another version has wrote into our file all the same.
+        known = ((look.name, self.newest(binding, look)) for look in looks)
+        tree, _ = format.whole(tree, {name: read.value for name, read in known if read}, where)
+        if not (reading := format.reading(tree, where)).writable:
+            raise Suspended(reading.unwritten)
+
+    def torn(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
+        """Why a file that can be parsed was not written to its end, or nothing.
+
+        It is the beginning of one that we wrote, and ends within something: whoever takes the last
+        of several tasks out leaves a file that is whole.
+        """
+        format = load_format(binding.layout)
+        if why := format.torn(data, value):
+            return why
+        longer = [] if is_log(name) else self._bound.said(binding, name)
+        longer = [kept for kept in longer if len(kept) > len(data) and kept.startswith(data)]
+        values = [parsed(name, kept).value for kept in longer]
+        if not longer or value in values:
+            return ""
+        if data.endswith(b"\n") and not _is_worse(format, {name: value}, {name: values[0]}):
+            return ""
+        return f"it breaks off after {len(data)} of {len(longer[0])} bytes"
+
+    def unchanged(self, binding: Binding) -> bool:
+        """Whether nobody has touched the files since we wrote them."""
+        paths = paths_of(binding)
+        if any(map(swap_file.has_leftovers, folders_of(binding))):
+            return False
+        found = {name: self._found(binding, name, path) for name, path in paths.items()}
+        # What was remembered since, but could not be written, this process has not left so.
+        reached = self._has_reached(binding)
+        if reached and all(data == self._last(binding, n) for n, data in found.items()):
+            return True
+        newest = self._bound.newest(binding)
+        return all(_is_it(data, newest.get(name)) for name, data in found.items())
+
+    def is_as_left(self, binding: Binding, name: str) -> bool:
+        """Whether one of the files is our newest rendering."""
+        data = self._found(binding, name, paths_of(binding)[name])
+        return _is_it(data, self._bound.newest(binding).get(name))
+
+    def _has_reached(self, binding: Binding) -> bool:
+        """Whether all that is remembered of the files is what this process left there."""
+        return bool(binding.mirrored) and self._reached.get(binding.number) == binding.mirrored
+
+    def _last(self, binding: Binding, name: str) -> bytes | Log | int:
+        log = self._logs.get((binding.number, name))
+        return log or self._written.get((binding.number, name), (-1, ""))[0]
+
+    def _found(self, binding: Binding, name: str, path: str) -> bytes | Log | None:
+        """What a file holds; a log that is as this process left it is that."""
+        log = self._logs.get((binding.number, name))
+        if log and log.stamp and log.stamp == files.stamp(path):
+            return log
+        try:
+            data, stamp = files.read_stamped(path, most(path), follow=False)
+        except ForestayError:
+            return None
+        if log and Log(data).digest == log.digest:
+            log.stamp = stamp
+            return log
+        return data
+
+
+def _unusable(look: Look, why: str) -> Suspended:
+    # Of several files of a session, only this one has to be looked at.
+    return Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
+
+
+def _demand_few(facts: Facts) -> None:
+    if things(facts) > THINGS:
+        raise Suspended(f"its files tell of more than {THINGS} tasks, files and other things")
+
+
+def _is_worse(format: Format, tree: Tree, before: Tree) -> bool:
+    """Whether files lack what they had before, by their document."""
+    new, old = ({(f.code, f.where) for f in format.check(t, Where())} for t in (tree, before))
+    return not new <= old
+
+
+def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
+    document = seen.get(look.path)
+    if document is None or document.data != look.data:
+        return False
+    look.read = Read(document, document.said)
+    return True
+
+
+def require_inside(root: str, folder: str) -> None:
+    """Refuse a folder that is elsewhere; that the root itself is no link is known."""
+    while len(folder) > len(root):
+        if os.path.islink(folder):
+            raise Suspended(f"a symbolic link leads away from {folder}")
+        folder = os.path.dirname(folder)
+
+
+def is_log(name: str) -> bool:
+    """Whether a file is only ever added to."""
+    return name.endswith(".jsonl")
+
+
+def most(path: str) -> int:
+    """How many bytes of a file are read at most."""
+    return _LONGEST_LOG if is_log(path) else MAX_BYTES
+
+
+def _is_it(data: bytes | Log | None, rendering: Rendering | None) -> bool:
+    if data is None or rendering is None:
+        return False
+    found = data if isinstance(data, Log) else Log(data)
+    return (found.size, found.digest) == (rendering.size, rendering.digest)

@@ -1,0 +1,742 @@
+"""Essay: which moves an essay is made of, and when each is refused.
+
+A *gate* is where the user must say yes: G1 and G2 for the first two stages, G3 for the arguments
+of a section, G3-Final for all of them together, G4 for a paragraph, G4-Section for a section's
+paragraphs, G5 for the whole.
+
+A section may be written while others are still argued: stages run ahead of each other, but no
+section runs ahead of itself.
+
+Each function takes the essay as it is under the writer lock, as `Moves`, and adds to them; so
+whatever is refused here has recorded nothing, and no two processes both do it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from forestay.base.hashing import digest_of
+from forestay.base.text import plural, shorten
+from forestay.base.vocabulary import GATES, SETTLING
+from forestay.errors import InvalidInput, Refused
+from forestay.model import event as ev
+from forestay.model.essay.moves import NAMES, SOURCE, Moves, is_essay, step_id
+from forestay.model.rules import check_working
+from forestay.model.state import (
+    Checkpoint,
+    Claim,
+    State,
+    Step,
+)
+
+MOST_SECTIONS = 999
+_SAID = 60
+
+# -- gates -------------------------------------------------------------------------------------
+
+
+class Gate(Struct, frozen=True):
+    name: str
+    section: int | None = None
+    paragraph: int | None = None
+
+    def __str__(self) -> str:
+        numbers = [str(n) for n in (self.section, self.paragraph) if n is not None]
+        return ".".join([self.name, *numbers])
+
+
+_GATE = re.compile(
+    r"(G[1-5])(?:[-_. ]?(FINAL|SECTION))?(?:[-_. ]([1-9]\d{0,5}))?(?:[-_. ]([1-9]\d{0,5}))?",
+    re.ASCII | re.IGNORECASE,
+)
+_NUMBERS = {"G3": 1, "G4": 2, "G4-Section": 1}
+
+
+def gate_of(text: str, section: int | None = None, paragraph: int | None = None) -> Gate:
+    """The gate that is meant: `G3-Final`, `g3 final`; `G3.2` is G3 of section 2."""
+    match = _GATE.fullmatch(text.strip())
+    name = "-".join(part.capitalize() for part in match.group(1, 2) if part) if match else ""
+    if match is None or name not in GATES:
+        raise InvalidInput(
+            f"there is no gate {shorten(text, 40)}", why=f"they are {', '.join(GATES)}"
+        )
+    given = [int(digits) if digits else None for digits in match.group(3, 4)]
+    numbers = [_agreed(n, m) for n, m in zip(given, (section, paragraph), strict=True)]
+    most = _NUMBERS.get(name, 0)
+    if any(number is not None for number in numbers[most:]):
+        part = "section" if numbers[0] is not None and not most else "paragraph"
+        raise InvalidInput(f"{name} is not approved for one {part}")
+    return Gate(name, *numbers)
+
+
+def _agreed(one: int | None, other: int | None) -> int | None:
+    if one is not None and other is not None and one != other:
+        raise InvalidInput(f"the gate names {one}, the option {other}")
+    return other if one is None else one
+
+
+def require_essay(state: State) -> None:
+    if not is_essay(state):
+        hint = 'forestay start "GOAL" --workflow essay --bind essay'
+        raise Refused("the session is no essay", hint=hint, session=state.core.session)
+
+
+def begin(state: State) -> Moves:
+    """A move in an essay that is worked on; refused in any other session."""
+    require_essay(state)
+    check_working(state)
+    return paired(state)
+
+
+def paired(state: State) -> Moves:
+    """An essay in which every section that is argued will be written.
+
+    In the files of other programs stage 4 has none before it begins, and lacks what came later.
+    """
+    moves = Moves(state)
+    for section in moves.sections(3):
+        if not moves.status(4, section):
+            step = state.step(step_id(3, section))
+            moves.add(4, section, step.title if step else f"Section {section}")
+    return moves
+
+
+# -- stages ------------------------------------------------------------------------------------
+
+
+def _open_stage(moves: Moves, stage: int, gate: str) -> None:
+    """Refuse to approve a stage that is approved, or whose turn has not come."""
+    if moves.status(stage) == "done":
+        raise Refused(f"{NAMES[stage]} is approved already", why=f"stage {stage} is completed")
+    waits = [n for n in NAMES if n < stage and moves.status(n) != "done"]
+    if waits:
+        first = {1: "G1", 2: "G2", 3: "G3-Final"}[waits[0]]
+        raise Refused(
+            f"{gate} cannot be approved yet",
+            why=f"stage {waits[0]} is not completed",
+            legal=[f"essay approve {first}"],
+        )
+
+
+def _pass(moves: Moves, gate: str, stage: int, files: Sequence[str] = (), **more: object) -> None:
+    """A stage is approved: it is done, and so is what its plan lists inside it."""
+    moves.start(stage)
+    moves.approve(gate, step_id(stage), **more)
+    for row in moves.state.rows.select("step", open_only=True):
+        if isinstance(row, Step) and row.parent == step_id(stage) and row.unit == "task":
+            moves.bodies.append(ev.StepCompleted(step=row.id))
+    moves.finish(stage, files=files)
+
+
+def _go_on_after(moves: Moves, stage: int) -> int:
+    """Go to the first later stage that is not done; returns which, if it begins with that."""
+    following = next((n for n in NAMES if n > stage and moves.status(n) != "done"), 0)
+    begins = moves.status(following) == "pending" if following else False
+    if begins:
+        moves.start(following)
+    if following in (3, 4):
+        moves.go_on(following)
+    elif following:
+        moves.place(following)
+    return following if begins else 0
+
+
+def thesis_approved(
+    moves: Moves, artifact: ev.ArtifactSaved, *, claim_type: str | None, log: str = ""
+) -> None:
+    _open_stage(moves, 1, "G1")
+    moves.keep(artifact)
+    moves.set("stage_1.thesis_file", artifact.path)
+    if claim_type:
+        moves.set("stage_1.claim_type", claim_type)
+    if log:
+        moves.set("stage_1.development_log", log)
+    _pass(moves, "G1", 1, [artifact.path])
+    moves.said = "the thesis is approved"
+    if _go_on_after(moves, 1) == 2:
+        moves.said += "; stage 2 begins: the outline"
+
+
+class Outline(Struct, frozen=True):
+    """What an outline says: how many sections, and of each that it describes the title."""
+
+    total: int | None = None
+    titles: Mapping[int, str] = {}
+    words: int | None = None
+    audience: str | None = None
+
+
+def outline_approved(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline) -> None:
+    _open_stage(moves, 2, "G2")
+    total = _sections_of(outline, moves.sections())
+    _drop(moves, [n for n in moves.sections() if n > total], total)
+    moves.keep(artifact)
+    moves.set("stage_2.outline_file", artifact.path)
+    for field, value in (("target_word_count", outline.words), ("audience", outline.audience)):
+        if value is not None:
+            moves.set(f"stage_2.{field}", value)
+    moves.set("stage_2.total_sections", total)
+    moves.set("stage_3.total_sections", total)
+    for stage in (3, 4):
+        for number in range(1, total + 1):
+            moves.entitle(stage, number, outline.titles.get(number, ""))
+    _pass(moves, "G2", 2, [artifact.path], sections=total)
+    moves.said = f"the outline is approved, with {total} section{'s' * (total != 1)}"
+    if _go_on_after(moves, 2) == 3:
+        moves.said += "; stage 3 begins with section 1"
+
+
+def _sections_of(outline: Outline, added: Sequence[int]) -> int:
+    """How many sections an outline has; refused where it contradicts itself, or says nothing."""
+    described = sorted(n for n in outline.titles if n > 0)
+    total = outline.total or (described[-1] if described else max(added, default=0))
+    if not total:
+        why = "no line `### Section 1: Title (~300 words)` is in it"
+        raise Refused("the outline names no sections", why=why, legal=["essay section add 1"])
+    if total > MOST_SECTIONS:
+        raise Refused(f"the outline has {total} sections", why=f"at most {MOST_SECTIONS} can be")
+    lost = [n for n in range(1, total + 1) if n not in described] if described else []
+    beyond = [n for n in described if n > total]
+    if lost or beyond:
+        told = f"it says {total} sections and describes {_list(described)}"
+        which = f"lost section {_list(lost)}" if lost else f"has a section {_list(beyond)} too many"
+        raise Refused(f"the outline {which}", why=told, hint="put the outline right, then again")
+    return total
+
+
+def _drop(moves: Moves, gone: Sequence[int], total: int) -> None:
+    """Leave out what an outline has no more; refused where work would be lost."""
+    worked = [n for n in gone if _has_work(moves, n)]
+    if worked:
+        raise Refused(
+            f"the outline lost section {_list(worked)}",
+            why=f"it has {plural(total, 'section')} now, and there is work in what it lost",
+            hint="put it back into the outline, or set all later work aside:"
+            " forestay revisit 2 --impact major --apply",
+        )
+    for section in gone:
+        moves.leave_out(3, section)
+        moves.leave_out(4, section)
+
+
+def _has_work(moves: Moves, section: int) -> bool:
+    begun = any(moves.status(stage, section) not in ("", "pending") for stage in (3, 4))
+    mapped = moves.value(f"stage_3.section_{section}.argument_map_file")
+    return begun or bool(mapped) or moves.completed(section) > 0
+
+
+def _list(numbers: Iterable[int]) -> str:
+    return ", ".join(map(str, numbers))
+
+
+def _not_completed(sections: Sequence[int]) -> str:
+    several = len(sections) > 1
+    return f"section{'s' * several} {_list(sections)} {'are' if several else 'is'} not completed"
+
+
+# -- arguments ---------------------------------------------------------------------------------
+
+
+def section_meant(moves: Moves, section: int | None, stage: int) -> int:
+    """The section meant: the one named, else the current one of the stage."""
+    if section is None:
+        here = moves.position()
+        section = here[1] if here[0] == stage else None
+    if section is None:
+        found = moves.sections(stage, "running", "needs_review")
+        if len(found) != 1:
+            why = f"at work: {_list(found)}" if found else "none is at work"
+            raise Refused(
+                f"no section of stage {stage} is current",
+                why=why,
+                hint="--section N" if found else "",
+                legal=[] if found else _leading_to(moves, stage),
+            )
+        section = found[0]
+    if not moves.status(stage, section):
+        known = moves.sections(stage)
+        why = f"they are {_list(known)}" if known else "the outline is not approved"
+        legal = _unargued(moves) if known else _leading_to(moves, stage)
+        raise Refused(f"there is no section {section}", why=why, legal=legal)
+    return section
+
+
+def _unargued(moves: Moves) -> list[str]:
+    """What brings sections into stage 3 that somebody put into stage 4 alone."""
+    if moves.status(3) == "done" or not set(moves.sections(4)) - set(moves.sections()):
+        return []
+    return [f"essay section add {max(moves.sections(), default=0) + 1}"]
+
+
+def _leading_to(moves: Moves, stage: int) -> list[str]:
+    """What is to be done before a section of a stage can be worked on."""
+    if moves.status(3) in ("pending", ""):
+        return ["essay approve G2" if moves.status(1) == "done" else "essay approve G1"]
+    ready = [n for n in moves.sections(stage, "pending") if stage == 3 or moves.is_argued(n)]
+    if ready:
+        return [f"essay section start {ready[0]} --stage {stage}"]
+    left = moves.sections(3, "running", "needs_review", "pending")
+    return owed(moves, left[0]) if left else []
+
+
+def _argued(moves: Moves, section: int, what: str) -> None:
+    """Refuse to speak of arguments of a section that is done, or before stage 3."""
+    if moves.status(3) in ("pending", ""):
+        raise Refused(what, why="stage 3 has not begun", legal=_leading_to(moves, 3))
+    if moves.status(3, section) == "done":
+        why = f"the arguments of section {section} are completed"
+        raise Refused(what, why=why, legal=[f"essay section start {section} --stage 4"])
+
+
+def section_added(moves: Moves, section: int, title: str = "") -> None:
+    known = moves.sections()
+    if section in known:
+        raise Refused(f"there is a section {section} already")
+    if section != max(known, default=0) + 1:
+        raise Refused(
+            f"section {section} cannot be added",
+            why="sections are numbered one after the other",
+            legal=[f"essay section add {max(known, default=0) + 1}"],
+        )
+    if section > MOST_SECTIONS:
+        raise Refused(f"an essay has at most {MOST_SECTIONS} sections")
+    if moves.status(3) == "done":
+        raise Refused("no section can be added", why="the arguments are approved as a whole")
+    for stage in (3, 4):
+        moves.add(stage, section, title or f"Section {section}")
+    for stage in (2, 3):
+        moves.set(f"stage_{stage}.total_sections", section, always=True)
+    moves.said = f"section {section} is added"
+
+
+def section_started(moves: Moves, section: int, stage: int | None = None) -> None:
+    section_meant(moves, section, 3)
+    stage = stage or (4 if moves.status(3, section) == "done" else 3)
+    if stage == 4:
+        _begin_writing(moves, section)
+    else:
+        _argued(moves, section, f"section {section} cannot be begun in stage 3")
+        moves.start(3, section)
+    moves.place(stage, section)
+    moves.said = f"section {section}: {'its paragraphs' if stage == 4 else 'its arguments'}"
+
+
+def _begin_writing(moves: Moves, section: int) -> None:
+    """Let a section of stage 4 run; stage 3 may go on with other sections meanwhile."""
+    if moves.status(4, section) == "done":
+        raise Refused(f"section {section} is written", why="its paragraphs are approved")
+    if not moves.is_argued(section):
+        raise Refused(
+            f"section {section} cannot be written yet",
+            why="its arguments are not completed",
+            legal=owed(moves, section),
+        )
+    moves.start(4)
+    moves.start(4, section)
+
+
+def map_recorded(
+    moves: Moves,
+    section: int,
+    artifact: ev.ArtifactSaved,
+    *,
+    verified: int | None,
+    deferred: int | None,
+) -> None:
+    """The argument map of a section is there; with its approval that completes the section."""
+    section_meant(moves, section, 3)
+    _argued(moves, section, f"no argument map of section {section} can be recorded")
+    if moves.status(3, section) == "pending":
+        moves.start(3, section)
+    moves.keep(artifact)
+    field = f"stage_3.section_{section}"
+    moves.set(f"{field}.argument_map_file", artifact.path, always=True)
+    waiting = sum(claim.section == section and claim.is_open for claim in moves.claims())
+    if verified is not None:
+        moves.set(f"{field}.verified_claims", verified)
+    if deferred is not None:
+        moves.set(f"{field}.deferred_claims", max(deferred, waiting))
+    moves.said = f"the argument map of section {section} is recorded"
+    if moves.status(3, section) == "running" and _is_approved(moves, section):
+        return _section_argued(moves, section, artifact.path)
+    moves.missing = [f"essay approve G3 --section {section}"]
+    moves.place(3, section)
+
+
+def section_approved(
+    moves: Moves, section: int | None, artifact: ev.ArtifactSaved | None = None
+) -> None:
+    """G3: with its map that completes the section."""
+    section = section_meant(moves, section, 3)
+    _argued(moves, section, f"G3 cannot be approved for section {section}")
+    running = moves.status(3, section) == "running"
+    if running and _is_approved(moves, section):
+        raise Refused(
+            f"G3 is approved for section {section} already",
+            why="its argument map is not recorded",
+            legal=owed(moves, section),
+        )
+    if moves.status(3, section) == "pending":
+        moves.start(3, section)
+    moves.keep(artifact)
+    moves.approve("G3", step_id(3, section), section=section)
+    moves.said = f"the arguments of section {section} are approved"
+    path = moves.value(f"stage_3.section_{section}.argument_map_file")
+    if path:
+        return _section_argued(moves, section, str(path))
+    moves.missing = [_map_command(section)]
+    moves.place(3, section)
+
+
+def _section_argued(moves: Moves, section: int, path: str) -> None:
+    moves.finish(3, section, [path])
+    moves.said += f"; section {section} is completed"
+    moves.go_on(3)
+
+
+def _is_approved(moves: Moves, section: int) -> bool:
+    """Whether G3 was approved since the section was begun last."""
+    row = moves.state.rows.get("checkpoint", step_id(3, section))
+    step = moves.state.step(step_id(3, section))
+    if not isinstance(row, Checkpoint) or step is None:
+        return False
+    passed = row.verdict in ("passed", "overridden")
+    return passed and 0 < step.started_at <= row.at
+
+
+def _map_command(section: int) -> str:
+    return f"essay section done {section} --map stage-3-section-{section}-arguments.md"
+
+
+def owed(moves: Moves, section: int) -> list[str]:
+    """The commands that complete a section of stage 3."""
+    mapped = moves.value(f"stage_3.section_{section}.argument_map_file")
+    commands = [] if mapped else [_map_command(section)]
+    review = moves.status(3, section) == "needs_review"
+    if review or not _is_approved(moves, section):
+        commands.append(f"essay approve G3 --section {section}")
+    return commands
+
+
+def arguments_approved(moves: Moves) -> None:
+    """G3-Final: the arguments of all sections, looked at together."""
+    _open_stage(moves, 3, "G3-Final")
+    left = [n for n in moves.sections() if moves.status(3, n) != "done"]
+    if not left and (legal := _unargued(moves)):
+        why = "a section that is to be written has no arguments"
+        raise Refused("the arguments cannot be approved as a whole yet", why=why, legal=legal)
+    if left or not moves.sections():
+        raise Refused(
+            "the arguments cannot be approved as a whole yet",
+            why=_not_completed(left) if left else "there are no sections",
+            legal=owed(moves, left[0]) if left else ["essay section add 1"],
+        )
+    moves.set("stage_3.birds_eye_approved", True)
+    _pass(moves, "G3-Final", 3, sections=len(moves.sections()))
+    moves.said = "the arguments are approved as a whole"
+    if _go_on_after(moves, 3) == 4:
+        moves.said += "; stage 4 begins with section 1, paragraph 1"
+
+
+# -- paragraphs --------------------------------------------------------------------------------
+
+
+def paragraph_approved(
+    moves: Moves,
+    number: int | None,
+    *,
+    section: int | None = None,
+    last: bool = False,
+    draft: str,
+    log: str = "",
+) -> tuple[int, int]:
+    """G4: the next paragraph of a section is approved; returns the section and its number."""
+    section = section_meant(moves, section, 4)
+    if moves.status(4, section) != "running":
+        _begin_writing(moves, section)
+    field = f"stage_4.section_{section}"
+    number = moves.completed(section) + 1 if number is None else number
+    _require_next_paragraph(moves, section, number, moves.known(f"{field}.total_paragraphs"))
+    moves.approve(
+        "G4",
+        f"{step_id(4, section)}/paragraph-{number}",
+        section=section,
+        paragraph=number,
+    )
+    moves.set("stage_4.draft_file", draft)
+    if log:
+        moves.set("stage_4.paragraph_log", log)
+    if last:
+        moves.set(f"{field}.total_paragraphs", number)
+    moves.set(f"{field}.completed_paragraphs", number)
+    moves.place(4, section)
+    moves.said = f"paragraph {number} of section {section} is approved"
+    return section, number
+
+
+def _require_next_paragraph(moves: Moves, section: int, number: int, total: int | None) -> None:
+    before = moves.completed(section)
+    if number <= before:
+        raise Refused(
+            f"paragraph {number} of section {section} is approved already",
+            legal=[next_paragraph(moves, section)],
+        )
+    if number > before + 1 or (total is not None and number > total):
+        of = f"it has {total}" if total is not None and number > total else ""
+        raise Refused(
+            f"paragraph {number} of section {section} cannot be approved",
+            why=of or f"paragraph {before + 1} comes first",
+            legal=[next_paragraph(moves, section)],
+        )
+
+
+def next_paragraph(moves: Moves, section: int) -> str:
+    total = moves.known(f"stage_4.section_{section}.total_paragraphs")
+    before = moves.completed(section)
+    if total is not None and before >= total:
+        return f"essay approve G4-Section --section {section}"
+    return f"essay paragraph done {before + 1} --section {section}"
+
+
+def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -> None:
+    """G4-Section: all paragraphs of a section are there."""
+    section = section_meant(moves, section, 4)
+    if moves.status(4, section) not in ("running", "needs_review"):
+        done = moves.status(4, section) == "done"
+        raise Refused(
+            f"section {section} {'is written already' if done else 'is not begun in stage 4'}",
+            legal=[] if done else [f"essay section start {section} --stage 4"],
+        )
+    field, before = f"stage_4.section_{section}", moves.completed(section)
+    total = moves.known(f"{field}.total_paragraphs")
+    if total is None and not last:
+        raise Refused(
+            f"how many paragraphs section {section} has is not known",
+            why=f"{before} are approved",
+            legal=[f"essay approve G4-Section --section {section} --last"] if before else [],
+        )
+    if before == 0 or (total is not None and before < total):
+        told = f"{before} of {total} paragraphs are approved" if total else "none is approved"
+        raise Refused(
+            f"section {section} is not written yet",
+            why=told,
+            legal=[next_paragraph(moves, section)],
+        )
+    moves.set(f"{field}.total_paragraphs", before)
+    moves.approve("G4-Section", step_id(4, section), section=section, paragraphs=before)
+    moves.finish(4, section)
+    moves.said = f"section {section} is written, with {before} paragraph{'s' * (before != 1)}"
+    moves.go_on(4)
+
+
+# -- claims ------------------------------------------------------------------------------------
+
+
+def claim_deferred(
+    moves: Moves, text: str, reason: str, section: int | None, paragraph: int | None
+) -> None:
+    """A claim whose check must wait; it is one of the current section unless told."""
+    if section is None:
+        section = moves.position()[1]
+    if section is not None:
+        section = section_meant(moves, section, 3)
+    same = [c for c in moves.claims() if c.is_open and (c.text, c.section) == (text, section)]
+    if same:
+        raise Refused(f"that claim is deferred already, as {same[0].id}")
+    taken, number = {claim.id for claim in moves.claims()}, len(moves.claims()) + 1
+    while f"c{number}" in taken:
+        number += 1
+    deferred = ev.ClaimDeferred(
+        claim=f"c{number}", text=text, reason=reason, section=section, paragraph=paragraph
+    )
+    if section is not None:
+        field = f"stage_3.section_{section}.deferred_claims"
+        waiting = sum(c.is_open and c.section == section for c in moves.claims()) + 1
+        # Those that its argument map counts are among them.
+        moves.set(field, max(moves.count(field), waiting))
+    moves.bodies.append(deferred)
+    where = f" in section {section}" if section is not None else ""
+    moves.said = f"claim c{number}{where} is deferred: {reason}"
+
+
+def claim_resolved(moves: Moves, id: str, result: str, sources: Sequence[str]) -> None:
+    claim = _open_claim(moves, id)
+    if result not in SETTLING:
+        raise Refused(
+            f"a claim that is {result} is not resolved by that",
+            why="it is the user's to let it stand, or to change the text",
+            legal=[f'claim override {id} --result {result} --because "…"'],
+        )
+    _count(moves, claim.section, deferred_claims=-1, verified_claims=int(result == "verified"))
+    moves.set(f"claim.{id}.result", result)
+    for source in dict.fromkeys(sources):
+        moves.set(f"{SOURCE}{digest_of(source.strip().encode())[:12]}", source.strip())
+    moves.bodies.append(ev.ClaimResolved(claim=id))
+    moves.said = f"claim {id} is resolved: {result.replace('_', ' ')}"
+
+
+def claim_overridden(moves: Moves, id: str, result: str, because: str) -> None:
+    claim = _open_claim(moves, id)
+    if not because.strip():
+        raise InvalidInput("an override needs a reason", hint='--because "…"')
+    _count(moves, claim.section, deferred_claims=-1)
+    moves.bodies.append(ev.ClaimOverridden(claim=id, result=result, because=because))
+    moves.said = f"claim {id} stands by the user's word, although it is {result.replace('_', ' ')}"
+
+
+def _open_claim(moves: Moves, id: str) -> Claim:
+    found = next((claim for claim in moves.claims() if claim.id == id), None)
+    if found is None:
+        waiting = ", ".join(claim.id for claim in moves.claims() if claim.is_open)
+        raise Refused(f"there is no claim {shorten(id, 40)}", why=f"open: {waiting or 'none'}")
+    if not found.is_open:
+        how = "overridden" if found.result else "resolved"
+        raise Refused(f"claim {id} is {how} already")
+    return found
+
+
+def _count(moves: Moves, section: int | None, **by: int) -> None:
+    for word, change in by.items():
+        if section is not None and change:
+            field = f"stage_3.section_{section}.{word}"
+            moves.set(field, max(0, moves.count(field) + change))
+
+
+# -- voice, calibration, output ----------------------------------------------------------------
+
+ACTIONS = {
+    5: "the voice holds: go on",
+    4: "close: polish what stands out, then go on",
+    3: "it drifts: revise the sentences that were named",
+    2: "far off: rewrite these paragraphs with the reference beside them",
+    1: "another voice: write the section anew, and look at the reference first",
+}
+"""What a voice check asks for, by its score."""
+
+
+def action_for(score: float) -> str:
+    return ACTIONS[max(1, min(5, int(score)))]
+
+
+def require_score(score: object, what: str) -> float:
+    number = isinstance(score, int | float) and not isinstance(score, bool)
+    if not number or not 1 <= score <= 5:  # type: ignore[operator]
+        raise InvalidInput(f"{what} cannot be {score}", why="it goes from 1 to 5")
+    return score  # type: ignore[return-value]
+
+
+def calibrated(
+    moves: Moves, rating: int, notes: str = "", reference: str = "", *, again: bool = False
+) -> None:
+    before = moves.value("voice_calibration.first_assessment_user_rating")
+    if before is not None and not again:
+        raise Refused(
+            f"the voice is calibrated: the first result was rated {before}",
+            why="that is asked once",
+            legal=[f"essay calibrate {rating} --again"],
+        )
+    if notes:
+        moves.set("voice_calibration.calibration_notes", notes)
+    if reference:
+        moves.set("voice_calibration.voice_reference_mode", reference)
+    moves.set("voice_calibration.first_assessment_user_rating", rating, always=True)
+    moves.said = f"the user rates the voice {rating}/5"
+
+
+def voice_checked(moves: Moves, score: float | None, section: int | None, why: str = "") -> int:
+    """A voice check of a section, or that there was none; returns the section."""
+    section = section_meant(moves, section, 4)
+    if moves.status(4, section) == "pending":
+        raise Refused(
+            f"section {section} has no paragraphs to check",
+            legal=[f"essay section start {section} --stage 4"],
+        )
+    if score is None:
+        said = f"the voice check of section {section} was skipped{f': {why}' if why else ''}"
+        moves.bodies.append(ev.NoteAdded(text=said))
+    else:
+        said = f"voice of section {section}: {score:g}/5, {action_for(score)}"
+        moves.set(f"stage_4.section_{section}.voice_check_score", score, always=True)
+    moves.said = said
+    return section
+
+
+def output_recorded(
+    moves: Moves,
+    artifact: ev.ArtifactSaved,
+    *,
+    words: int,
+    sources: int | None = None,
+    voice: float | None = None,
+) -> None:
+    if moves.status(4) in ("pending", ""):
+        raise Refused("there is no final essay yet", why="stage 4 has not begun")
+    moves.keep(artifact)
+    moves.set("output.final_essay_file", artifact.path, always=True)
+    moves.set("output.total_word_count", words)
+    found = len(moves.sources())
+    if sources is not None or found:
+        moves.set("output.sources_verified", found if sources is None else sources)
+    score = mean_voice(moves) if voice is None else voice
+    if score is not None:
+        moves.set("output.voice_consistency_score", score)
+    moves.said = f"the final essay is recorded: {words:,} words"
+
+
+def mean_voice(moves: Moves) -> float | None:
+    """The mean of the sections' voice scores."""
+    found = [moves.value(f"stage_4.section_{n}.voice_check_score") for n in moves.sections(4)]
+    scores = [s for s in found if isinstance(s, int | float) and not isinstance(s, bool)]
+    return round(sum(scores) / len(scores), 1) if scores else None
+
+
+def pushed_back(moves: Moves, level: str) -> None:
+    moves.set("pushback_level", level, always=True)
+    moves.said = f"pushback is {level} now"
+
+
+# -- the end -----------------------------------------------------------------------------------
+
+
+def essay_approved(moves: Moves, *, confirm: bool = False) -> None:
+    """G5: the whole. No claim may wait, and what the user overrode is confirmed once more."""
+    _open_stage(moves, 4, "G5")
+    _require_written(moves)
+    waiting = [claim for claim in moves.claims() if claim.is_open]
+    if waiting:
+        raise Refused(
+            f"{len(waiting)} deferred claim{'s are' if len(waiting) > 1 else ' is'} not resolved",
+            why=_claims(waiting),
+            legal=[f"essay claim resolve {waiting[0].id}"],
+        )
+    stood = [claim for claim in moves.claims() if claim.result]
+    if stood and not confirm:
+        raise Refused(
+            f"{len(stood)} override{'s are' if len(stood) > 1 else ' is'} not confirmed",
+            why=_claims(stood),
+            legal=["essay approve G5 --confirm"],
+        )
+    if not moves.value("output.final_essay_file"):
+        raise Refused("the final essay is not recorded", legal=["essay output final-essay.md"])
+    _pass(moves, "G5", 4, [str(moves.value("output.final_essay_file"))], overrides=len(stood))
+    moves.bodies.append(ev.SessionCompleted())
+    moves.said = "the essay is approved and completed"
+
+
+def _require_written(moves: Moves) -> None:
+    left = [n for n in moves.sections(4) if moves.status(4, n) != "done"]
+    if left or not moves.sections(4):
+        raise Refused(
+            "the essay is not written yet",
+            why=_not_completed(left) if left else "there are no sections",
+            legal=[next_paragraph(moves, left[0])] if left else [],
+        )
+
+
+def _claims(claims: Sequence[Claim]) -> str:
+    told = [f"{c.id}: {shorten(c.text, _SAID)} ({c.result or c.reason})" for c in claims[:20]]
+    more = f"; and {len(claims) - 20} more" if len(claims) > 20 else ""
+    return "; ".join(told) + more

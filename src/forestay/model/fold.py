@@ -1,0 +1,183 @@
+"""Fold: adds a journal up to a state, in merge order; what each event does is in `meaning`.
+
+`fold` is total: it accepts any set of events, in any order of arrival, and never raises.
+
+`extend` is the fast way for an event that has seen everything folded so far (every local append,
+and another device's work taken up in turn). Anything that reaches back (a concurrent event, a
+retraction, a tombstone) needs the whole fold again; `follows` tells which it is. So does an event
+whose id was met before: that only the caller can know, because the core remembers no ids.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from forestay.model import event as ev
+from forestay.model.event import Event, Header
+from forestay.model.handlers import HANDLERS
+from forestay.model.merge import (
+    SESSION,
+    Contests,
+    Past,
+    Side,
+    in_order,
+    parents,
+    retracted,
+    stances,
+)
+from forestay.model.state import Chain, Core, Dispute, State
+
+FOLD_VERSION = 14
+"""Raised when the meaning of events changes: stored states of another version are folded anew."""
+
+
+def fold(events: Iterable[Event]) -> State:
+    """The state of a journal. Any events, any order of arrival, one answer."""
+    ordered = in_order(events)
+    state = State()
+    past = Past(ordered)
+    contests = None if past.linear else Contests(past)
+    gone = retracted(ordered)
+    met: set[str] = set()
+    for event in ordered:
+        advance(state.core, event)
+        is_new = event.id not in met
+        met.add(event.id)
+        if event.id in gone:
+            state.core.retracted += is_new
+            continue
+        if is_new:
+            apply(state, event, contests.outlasting(event) if contests is not None else None)
+        if contests is not None:
+            _note_disputes(state, event, contests.hear(event))
+    return state
+
+
+def follows(state: State, event: Event) -> bool:
+    """Whether `extend` may take the event: it has seen every head there is, and undoes nothing."""
+    return comes_after(state.core.tips, state.core.clock, event.head)
+
+
+def comes_after(tips: list[str], clock: int, head: Header) -> bool:
+    """The same by what matters of a state: its tips and its clock, which are then the event's."""
+    if head.kind in _REACHING_BACK or head.clock <= clock:
+        return False
+    if not head.seen:
+        return not tips or tips == [head.prev]
+    return set(tips) <= {head.prev, *(digest for _, _, digest in head.seen_heads())}
+
+
+_REACHING_BACK = frozenset({ev.KIND_OF[ev.EventRetracted], ev.KIND_OF[ev.EventForgotten]})
+
+
+def extend(state: State, event: Event) -> None:
+    """Add one event with a new id that follows everything folded so far, in place."""
+    advance(state.core, event)
+    apply(state, event)
+    if "dispute.open" in state.core.counts:
+        # It has seen all sides, so whatever it speaks about is settled.
+        _note_disputes(state, event, [(stance.subject, []) for stance in stances(event)])
+
+
+def advance(core: Core, event: Event) -> None:
+    """Note the event's existence: chains, tips, count. Also for events that mean nothing here."""
+    head = event.head
+    core.session = core.session or head.session
+    core.events += 1
+    if head.clock > core.clock:
+        core.clock = head.clock
+    core.updated_at = head.at
+    chain = core.chains.get(head.device)
+    if chain is None:
+        chain = core.chains[head.device] = Chain([], {})
+    end, heads = (head.n, event.hash, head.clock), chain.heads
+    if len(heads) == 1 and heads[0][1] == head.prev:
+        chain.heads = [end]
+    else:
+        chain.heads = [*(other for other in heads if other[1] != head.prev), end]
+    if head.seen:
+        chain.seen = {**chain.seen, **head.seen}
+        known = parents(event)
+        core.tips = [*(tip for tip in core.tips if tip not in known), event.hash]
+    elif core.tips == [head.prev]:
+        core.tips = [event.hash]
+    else:
+        core.tips = [*(tip for tip in core.tips if tip != head.prev), event.hash]
+
+
+def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
+    """Let one event take effect. Total: unknown and erased events are only counted.
+
+    Where an outcome outlasts it (work went on that did not know of it), that stands instead.
+    """
+    body, core = event.body, state.core
+    state.writer = event.head.device if len(core.chains) > 1 else ""
+    if core.held:
+        _lay_bare(core)
+    for name in body.redacted:
+        core.redacted[name] = core.redacted.get(name, 0) + 1
+    handler = HANDLERS.get(type(body))
+    if outlasting is not None:
+        _let_stand(state, outlasting)
+    elif handler is not None:
+        handler(state, event, body)
+    if core.forgotten:
+        core.status = "abandoned"
+    if "dispute.open" in core.counts:
+        _keep_active_while_disputed(state)
+
+
+def _let_stand(state: State, event: Event) -> None:
+    """State an outcome again if another, taken back since, had come after it."""
+    for subject, outcome in stances(event):
+        table, _, key = subject.partition(":")
+        unit = state.rows.get(table, key)
+        if unit is None or unit.word != outcome:
+            state.writer = event.head.device
+            HANDLERS[type(event.body)](state, event, event.body)
+
+
+def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Side]]]) -> None:
+    """Keep the disputes as they are after this event; one without sides is settled."""
+    state.writer = event.head.device if len(state.core.chains) > 1 else ""
+    _lay_bare(state.core)
+    for subject, sides in changed:
+        old = state.rows.get("dispute", subject)
+        if sides:
+            stated = [(s.hash, s.device, s.n, s.outcome) for s in sides]
+            rank, at = state.core.events, event.head.at
+            state.put("dispute", Dispute(rank=rank, at=at, subject=subject, sides=stated))
+        elif isinstance(old, Dispute) and old.is_open:
+            state.put("dispute", replace(old, settled_by=event.hash))
+    _keep_active_while_disputed(state)
+
+
+def _keep_active_while_disputed(state: State) -> None:
+    core = state.core
+    if core.forgotten or not state.count("dispute.open"):
+        return
+    dispute = state.rows.get("dispute", SESSION)
+    if isinstance(dispute, Dispute) and dispute.is_open:
+        # Nobody may archive it or remove its files; what was said is held until it is settled.
+        core.held = {name: getattr(core, name) for name in _ACTIVE}
+        for name, value in _ACTIVE.items():
+            setattr(core, name, value)
+
+
+def _lay_bare(core: Core) -> None:
+    for name, value in core.held.items():
+        setattr(core, name, value)
+    core.held = {}
+
+
+_ACTIVE: dict[str, str | int | bool] = {
+    "status": "active",
+    "archived": False,
+    "ended_at": 0,
+    "because": "",
+    "paused_at": 0,
+    "pause_reason": "",
+    "pause_context": "",
+}

@@ -1,0 +1,229 @@
+"""Phases: which events a move through a plan is made of.
+
+A session keeps the workflow it started with. Its phases are steps, its tasks steps inside them.
+Here is what happens together when a plan is begun, a phase passed, taken back or added; whether
+it may happen is decided in `rules`, on each of these events, when they are recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from forestay.base.text import clean_id
+from forestay.errors import InvalidInput, Refused
+from forestay.model import event as ev
+from forestay.model.event import Body
+from forestay.model.plan import Phase, Workflow
+from forestay.model.rules import check_reach
+from forestay.model.state import Checkpoint, State, Step, last_number
+
+MOST = 1_000
+"""The most phases a plan may have."""
+
+
+# -- the beginning -----------------------------------------------------------------------------
+
+
+def begin(workflow: Workflow, *, target: str, snapshot: str) -> list[Body]:
+    """The plan, its phases with their tasks, and the first one under way."""
+    total = workflow.total if workflow.phases or workflow.pattern else 0
+    plan = ev.PlanSet(
+        workflow=workflow.name,
+        version=workflow.version,
+        base=workflow.base,
+        total=total,
+        target=target,
+        snapshot=snapshot,
+        unit=workflow.unit,
+    )
+    numbers = _numbers(workflow)
+    taken: set[str] = {workflow.step_id(number) for number in numbers}
+    steps = [body for number in numbers for body in added(workflow, number, taken)]
+    first: list[Body] = [ev.StepStarted(step=workflow.step_id(workflow.base))] if numbers else []
+    return [plan, *steps, *first]
+
+
+def _numbers(workflow: Workflow) -> Iterable[int]:
+    last = last_number(workflow.base, workflow.total)
+    if last is None:
+        last = max((phase.number for phase in workflow.phases), default=workflow.base - 1)
+        last = max(last, workflow.base) if workflow.pattern else last
+    if last - workflow.base >= MOST:
+        raise InvalidInput(f"a plan has at most {MOST} {workflow.unit}s")
+    return range(workflow.base, last + 1)
+
+
+def added(workflow: Workflow, number: int, taken: set[str], name: str = "") -> Iterator[Body]:
+    """A phase with its tasks, whose ids are not among those `taken`."""
+    id, phase = workflow.step_id(number), workflow.phase(number)
+    yield ev.StepAdded(step=id, title=name or title_of(workflow, number), unit=workflow.unit)
+    for place, task in enumerate(phase.tasks if phase else (), 1):
+        own = task.id if _is_fit(task.id) and task.id not in taken else f"{number}.{place}"
+        taken.add(own)
+        yield ev.StepAdded(step=own, title=task.name, parent=id)
+
+
+def title_of(workflow: Workflow | None, number: int) -> str:
+    """What a phase is called; the pattern's name does not tell one from another."""
+    unit = workflow.unit if workflow else "phase"
+    phase: Phase | None = workflow.phase(number) if workflow else None
+    if workflow is None or phase is None or not phase.name:
+        return f"{unit.capitalize()} {number}"
+    is_named = any(each.number == number for each in workflow.phases)
+    return phase.name if is_named else f"{phase.name} {number}"
+
+
+def _is_fit(id: str) -> bool:
+    try:
+        return bool(clean_id(id, "task"))
+    except InvalidInput:
+        return False
+
+
+# -- on the way --------------------------------------------------------------------------------
+
+
+def require_plan(state: State) -> int:
+    """The current phase; refused where there is none."""
+    if state.core.phase is None:
+        hint = 'forestay start "GOAL" --workflow NAME'
+        raise Refused("the session has no plan with phases", hint=hint, session=state.core.session)
+    return state.core.phase
+
+
+def under_way(state: State, workflow: Workflow | None, number: int) -> list[Body]:
+    """What makes a phase run, if it does not: it was left out, blocked or marked as failed."""
+    if number != state.core.phase:
+        return []
+    id = state.core.phase_step(number)
+    step = state.step(id)
+    made = _left_behind(state, number)
+    if step is None:
+        new = ev.StepAdded(step=id, title=title_of(workflow, number), unit=state.core.plan_unit)
+        return [*made, new, ev.StepStarted(step=id)]
+    if step.status != "running" and step.is_open:
+        made.append(ev.StepStarted(step=id))
+    return made
+
+
+def _left_behind(state: State, number: int) -> list[Body]:
+    """Take back other phases that run: a file that went to this one may not have said so."""
+    rows = (row for row in state.rows.select("step") if isinstance(row, Step))
+    running = (row for row in rows if row.status == "running")
+    return [
+        ev.StepReset(step=r.id) for r in running if state.core.phase_of(r.id) not in (None, number)
+    ]
+
+
+def after(state: State, workflow: Workflow | None, number: int) -> list[Body]:
+    """What follows when a phase has passed: it is done, and the next begins or all is complete."""
+    core = state.core
+    done: list[Body] = [ev.StepCompleted(step=core.phase_step(number))]
+    following = next_number(state, number)
+    if following is None:
+        return [*done, ev.SessionCompleted()]
+    id = core.phase_step(following)
+    if state.step(id) is None:
+        title = title_of(workflow, following)
+        done.append(ev.StepAdded(step=id, title=title, unit=core.plan_unit))
+        if workflow is not None:
+            done += list(_tasks(state, workflow, following))
+    return [*done, ev.StepStarted(step=id)]
+
+
+def _tasks(state: State, workflow: Workflow, number: int) -> Iterator[Body]:
+    taken = {row.name for row in state.rows.select("step")}
+    return (body for place, body in enumerate(added(workflow, number, taken)) if place)
+
+
+def next_number(state: State, number: int) -> int | None:
+    """The phase after one that has passed; None when that was the last one owed."""
+    core = state.core
+    last = last_number(core.plan_base, core.plan_total or None)
+    done = {*core.phases_done, number}
+    if last is None:
+        return next(n for n in range(number + 1, number + len(done) + 2) if n not in done)
+    owed = [n for n in range(core.plan_base, last + 1) if n not in done]
+    return next((n for n in owed if n > number), owed[0] if owed else None)
+
+
+def again(state: State) -> list[Body]:
+    """Another attempt at the current phase, after a failed one."""
+    number = require_plan(state)
+    id = state.core.phase_step(number)
+    step = state.step(id)
+    verdict = state.core.phase_verdicts.get(number)
+    if verdict != "failed" and (step is None or step.status not in ("failed", "timed_out")):
+        raise Refused(
+            f"phase {number} has not failed", legal=[f"phase done {number}"], operation="update"
+        )
+    return [*_left_behind(state, number), ev.StepStarted(step=id)]
+
+
+def back_to(state: State, number: int, because: str = "") -> list[Body]:
+    """Take back every phase from a number on, and begin that one anew."""
+    core = state.core
+    check_reach(core, number)
+    made: list[Body] = []
+    if core.status in ("completed", "abandoned"):
+        made.append(ev.SessionReopened(because=because or f"rollback to phase {number}"))
+    for each in sorted(core.phase_verdicts):
+        if each >= number and core.phase_verdicts[each] != "rolled_back":
+            made.append(ev.CheckpointRolledBack(step=core.phase_step(each), because=because))
+    made += [ev.StepReset(step=step.id, because=because) for step in _taken_back(state, number)]
+    return [*made, ev.StepStarted(step=core.phase_step(number))]
+
+
+def _taken_back(state: State, number: int) -> Iterator[Step]:
+    core = state.core
+    for row in state.rows.select("step"):
+        if isinstance(row, Step) and row.status not in ("pending", "skipped"):
+            own, around = core.phase_of(row.id), core.phase_of(row.parent)
+            if max(-1 if own is None else own, -1 if around is None else around) >= number:
+                yield row
+
+
+def resolved(
+    state: State, workflow: Workflow | None, total: int, names: Sequence[str] = ()
+) -> list[Body]:
+    """How many phases there are, now that it is known; `names` are for those not named yet."""
+    require_plan(state)
+    core = state.core
+    if total > MOST:
+        raise InvalidInput(f"a plan has at most {MOST} {core.plan_unit}s")
+    missing = [n for n in range(core.plan_base, core.plan_base + total) if not _has(state, n)]
+    if len(names) > len(missing):
+        why = f"{len(missing)} are without one"
+        raise InvalidInput(f"{len(names)} names are too many", why=why)
+    made: list[Body] = [ev.PlanResolved(total=total), *_left_out(state, total)]
+    taken = {row.name for row in state.rows.select("step")}
+    for place, number in enumerate(missing):
+        name = names[place] if place < len(names) else ""
+        if workflow is None:
+            title = name or title_of(None, number)
+            made.append(ev.StepAdded(step=core.phase_step(number), title=title, unit="phase"))
+        else:
+            made += added(workflow, number, taken, name)
+    last = core.plan_base + total - 1
+    is_over = core.phases_done.keys() >= set(range(core.plan_base, last + 1))
+    return [*made, ev.SessionCompleted()] if is_over else made
+
+
+def _left_out(state: State, total: int) -> Iterator[Body]:
+    """The phase that began when the last one had passed, as nobody knew that it was the last."""
+    beyond = state.core.phase_step(state.core.plan_base + total)
+    for row in state.rows.select("step"):
+        if isinstance(row, Step) and beyond in (row.id, row.parent) and row.is_open:
+            if row.status == "running":
+                yield ev.StepReset(step=row.id)
+            yield ev.StepSkipped(step=row.id, because="the plan ends before it")
+
+
+def _has(state: State, number: int) -> bool:
+    return state.step(state.core.phase_step(number)) is not None
+
+
+def evidence_of(state: State, number: int) -> dict[str, object]:
+    """What was last handed in for a phase, as far as it is kept in its event."""
+    row = state.rows.get("checkpoint", state.core.phase_step(number))
+    return dict(row.evidence) if isinstance(row, Checkpoint) else {}

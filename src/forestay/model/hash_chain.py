@@ -1,0 +1,155 @@
+"""Chains: how the next event of a device is linked to everything it follows.
+
+A chain is one device's part of a session. Its next event carries a `Link`: the next number, the
+hash of the event before it, the heads of other chains that changed since then, and the clock
+that follows from those. `continue_chain` makes a link from the folded core alone, so an append
+costs the same however long the journal is; `check_link` tells whether a header that came from
+elsewhere carries the only link it can honestly have.
+
+A copied home can leave one device with two heads. Its writer takes a new device id and sees both.
+Should someone continue the forked id all the same, the link names every head, its own other one
+too: what the two branches had seen separately is not known any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from forestay.model import event as ev
+from forestay.model.event import Body, Event, Header, Sealed
+from forestay.model.state import Chain, Core
+
+Head = tuple[int, str, int]
+Seen = dict[str, list[int | str]]
+
+
+class Link(NamedTuple):
+    """What ties an event to its past."""
+
+    n: int
+    prev: str
+    clock: int
+    seen: Seen
+
+
+def continue_chain(core: Core, device: str) -> Link:
+    """The link of this device's next event, given everything that has been folded here."""
+    chain = core.chains.get(device) or Chain([], {})
+    if len(chain.heads) == len(core.chains) == 1:
+        ((n, prev, clock),) = chain.heads
+        return Link(n + 1, prev, clock + 1, {})
+    n, prev, clock = max(chain.heads, key=_by_position, default=(0, ev.FIRST, 0))
+    known = chain.seen if len(chain.heads) == 1 else {}
+    seen: Seen = {}
+    for other in sorted(core.chains):
+        heads = sorted(h for h in core.chains[other].heads if h[1] != prev)
+        flat = _flat(heads)
+        if flat and flat != known.get(other):
+            seen[other] = flat
+            clock = max(clock, *(h[2] for h in heads))
+    return Link(n + 1, prev, clock + 1, seen)
+
+
+def next_event(
+    core: Core,
+    body: Body,
+    *,
+    session: str,
+    device: str,
+    id: str,
+    at: int,
+    actor: str,
+    salt: bytes,
+    must: str = "",
+) -> tuple[Sealed, Event]:
+    """The next event of this device's chain, as bytes to store and as a value to fold.
+
+    The value is read back from the bytes, so that folding it now and folding it later agree.
+    """
+    told: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
+    return next_of(core, ev.as_stored(body), device, salt, **told)
+
+
+def next_of(
+    core: Core, stored: Body, device: str, salt: bytes, seq: int = 0, must: str = "", **told: Any
+) -> tuple[Sealed, Event]:
+    """The same for a body that was read back already, under an arrival number."""
+    kind, data = ev.KIND_OF[type(stored)], ev.encode_body(stored)
+    must = must or ev.MUST.get(kind, "")
+    sealed, header = seal_next(core, device, kind, data, salt, must=must, **told)
+    return sealed, Event(header, sealed.hash, stored, seq)
+
+
+def seal_next(
+    core: Core, device: str, kind: str, data: bytes, salt: bytes, **told: Any
+) -> tuple[Sealed, Header]:
+    """The same for data of any kind; `told` are the fields of the header that a writer chooses."""
+    n, prev, clock, seen = continue_chain(core, device)
+    header = Header(
+        v=ev.FORMAT,
+        device=device,
+        n=n,
+        clock=clock,
+        kind=kind,
+        digest=ev.content_digest(salt, data),
+        prev=prev,
+        seen=seen,
+        **told,
+    )
+    return ev.seal(header, salt, data), header
+
+
+def check_link(header: Header, get: Callable[[str], Header | None]) -> str:
+    """What is wrong with the header's link, or an empty string; `get` finds held headers."""
+    wrong, clock = _check_prev(header, get)
+    if wrong:
+        return wrong
+    if header.seen:
+        for device, flat in header.seen.items():
+            wrong, seen_clock = _check_seen(header, device, flat, get)
+            if wrong:
+                return wrong
+            clock = max(clock, seen_clock)
+    if header.clock != clock + 1:
+        return f"its clock is {header.clock}; after what it follows it must be {clock + 1}"
+    return ""
+
+
+def _check_prev(header: Header, get: Callable[[str], Header | None]) -> tuple[str, int]:
+    if header.prev == ev.FIRST:
+        return ("" if header.n == 1 else f"number {header.n} names no predecessor"), 0
+    before = get(header.prev)
+    if before is None:
+        return "the event before it is missing", 0
+    if before.device != header.device or before.session != header.session:
+        return "the event it calls its predecessor is of another chain", 0
+    if header.n != before.n + 1:
+        return f"its number is {header.n}, but the event before it has {before.n}", 0
+    return "", before.clock
+
+
+def _check_seen(
+    header: Header, device: str, flat: list[int | str], get: Callable[[str], Header | None]
+) -> tuple[str, int]:
+    heads = ev.pairs(flat)
+    if not heads or len(heads) * 2 != len(flat):
+        return f"what it has seen of {device} cannot be read", 0
+    clock = 0
+    for n, digest in heads:
+        found = get(digest)
+        if found is None:
+            return f"it has seen {device}:{n}, which is missing", 0
+        if (found.session, found.device, found.n) != (header.session, device, n):
+            return f"what it has seen as {device}:{n} is another event", 0
+        clock = max(clock, found.clock)
+    return "", clock
+
+
+def _flat(heads: list[Head]) -> list[int | str]:
+    return [part for n, digest, _ in heads for part in (n, digest)]
+
+
+def _by_position(head: Head) -> tuple[int, int, str]:
+    n, digest, clock = head
+    return (clock, n, digest)

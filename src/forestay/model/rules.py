@@ -1,0 +1,836 @@
+"""Rules: which moves are allowed, and what each one records.
+
+`decide(state, body)` takes the event someone wants to record and returns the events to append:
+usually just that one, sometimes with an implied one before it (completing a paused session
+records the resume first). A move that is not allowed raises `Refused`, naming the legal ones.
+
+Nothing is recorded that has not been through here, so no acknowledged event can leave a session
+stuck; `fold` on the other hand accepts everything, because other devices decide for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from forestay.base.vocabulary import (
+    ACTIONS,
+    CATEGORIES,
+    COMMAND_STATUSES,
+    FINISHED,
+    MODES,
+    PAUSE_REASONS,
+    ROLES,
+    STATUSES,
+)
+from forestay.errors import InvalidInput, Outdated, Refused
+from forestay.model import erasure
+from forestay.model import event as ev
+from forestay.model.event import KIND_OF, Body, Event
+from forestay.model.handlers import SETTLED
+from forestay.model.merge import KEPT, SESSION, stances_of
+from forestay.model.state import (
+    EDIT,
+    Agent,
+    Checkpoint,
+    Core,
+    Dispute,
+    State,
+    Step,
+    Unit,
+    last_number,
+    number_of,
+)
+
+SESSION_MOVES: dict[str, tuple[str, ...]] = {
+    "created": ("active", "aborted", "abandoned"),
+    "active": ("paused", "completed", "failed", "aborted", "abandoned"),
+    "paused": ("active", "completed", "aborted", "abandoned"),
+    "failed": ("active", "aborted", "abandoned"),
+    "completed": ("reopened",),
+    "abandoned": ("reopened",),
+    "aborted": (),
+}
+UNIT_MOVES: dict[str, tuple[str, ...]] = {
+    "pending": ("running", "skipped"),
+    "running": ("done", "failed", "blocked", "timed_out"),
+    "blocked": ("pending", "running"),
+    "failed": ("running",),
+    "timed_out": ("running",),
+    "done": ("needs_review", "pending"),
+    "needs_review": ("running", "done"),
+    "skipped": (),
+}
+
+_BECAUSE = ' --because "…"'
+_VERBS = {
+    "active": "resume",
+    "paused": "pause",
+    "completed": "complete",
+    "failed": "session fail",
+    "aborted": "session abort",
+    "abandoned": "session abandon",
+    "reopened": f"session reopen{_BECAUSE}",
+}
+_ARGUMENTS = {"block": _BECAUSE, "skip": _BECAUSE, "progress": " 0.5", "fail": ' --error "…"'}
+_START = "start"
+_NAMED = 3
+STEP_VERBS: dict[str, tuple[str, ...]] = {
+    "pending": (_START, "done", "block", "skip"),
+    "running": ("done", "fail", "block"),
+    "blocked": ("unblock", _START),
+    "failed": (_START,),
+    "timed_out": (_START,),
+    "done": ("review", "revisit"),
+    "needs_review": (_START, "done"),
+    "skipped": (),
+}
+"""What may be done with a step. Small tasks are often done, or blocked, without a start; the
+start is then recorded first. Steps do not time out."""
+AGENT_VERBS: dict[str, tuple[str, ...]] = {
+    "pending": (_START,),
+    "running": ("progress", "done", "fail", "timeout"),
+    "failed": ("retry", _START),
+    "timed_out": ("retry", _START),
+    "blocked": (_START,),
+    "needs_review": (_START, "done"),
+    "done": (),
+    "skipped": (),
+}
+"""What may be done with an agent: it is not reviewed or revisited, another one is started."""
+_BEGIN = 'start "GOAL"'
+_LOOKED_AT = 200
+_AFTER_THE_END = (
+    ev.NoteAdded,
+    ev.AttributeSet,
+    ev.SessionRenamed,
+    ev.SessionArchived,
+    ev.SessionForgotten,
+    ev.EventRetracted,
+    ev.EventForgotten,
+    ev.SessionInterrupted,
+    ev.ContractAcknowledged,
+)
+
+
+def decide(state: State, body: Body) -> list[Body]:
+    """The events to record for this move in this state, or a refusal."""
+    if type(body) not in KIND_OF:
+        raise TypeError(f"{type(body).__name__} is no kind of event that can be recorded")
+    _check_acting_is_safe(state)
+    return weigh(state, validate(body))
+
+
+def weigh(state: State, body: Body) -> list[Body]:
+    """Like `decide`, for a body as `validate` returned it."""
+    _check_acting_is_safe(state)
+    if _settles(state, body):
+        return [body]
+    rule = _RULES.get(type(body))
+    if rule is None:
+        _refuse_after_the_end(state, body)
+        return [body]
+    return rule(state, body)
+
+
+def _settles(state: State, body: Body) -> bool:
+    """Whether a move says again what devices contradict each other about: that is always owed,
+    also when the session is laid aside or over, and whatever else has to come first."""
+    if not state.count("dispute.open"):
+        return False
+    if isinstance(body, ev.SessionAdopted):
+        return False
+    if isinstance(body, ev.ForeignEdited):
+        return body.cause == SETTLED and _disputed(state, f"{EDIT}{body.path}") is not None
+    for subject, outcome in stances_of(body, KIND_OF[type(body)]):
+        dispute = _disputed(state, subject)
+        if dispute is not None:
+            planned = isinstance(body, ev.AgentStarted) and bool(body.status)
+            said = outcome in {side[3] for side in dispute.sides}
+            return said or planned or isinstance(body, _ON_BOTH)
+    return False
+
+
+def _disputed(state: State, subject: str) -> Dispute | None:
+    row = state.rows.get("dispute", subject)
+    return row if isinstance(row, Dispute) and row.is_open else None
+
+
+def end_is_disputed(state: State) -> bool:
+    """Whether one device says that the session is over, and another that it went on."""
+    return bool(state.count("dispute.open")) and _disputed(state, SESSION) is not None
+
+
+_ON_BOTH = (ev.StepNeedsReview, ev.DecisionMade, ev.FileChanged, ev.SessionReopened)
+"""What may be said of something disputed without taking a side."""
+
+
+def allow(state: State, body: Body) -> list[Body]:
+    """Like `decide`, for what another program wrote into a layout file.
+
+    It has happened, so no table of transitions is asked; only values are checked, and nothing
+    brings back a session that was aborted.
+    """
+    if isinstance(body, ev.SessionAdopted):
+        return decide(state, body)
+    return [validate(one) for one in report(state, body)]
+
+
+def report(state: State, body: Body) -> list[Body]:
+    """Like `allow`, for what an agent reports of its work; its values have been checked."""
+    _check_acting_is_safe(state)
+    _refuse_before_the_start(state)
+    if state.core.status == "aborted" and not isinstance(body, (*_AFTER_THE_END, ev.ForeignEdited)):
+        raise _illegal(state, "it is aborted; nothing more can be recorded as work")
+    return [body]
+
+
+def _check_acting_is_safe(state: State) -> None:
+    core = state.core
+    if core.needs:
+        raise Outdated(
+            f"session {core.session} can only be read here",
+            why=f"it holds events that need Forestay {core.needs} or newer",
+            hint="upgrade Forestay, then try again",
+            session=core.session,
+        )
+    if core.forgotten:
+        hint = 'an id is used once; choose another: forestay start "GOAL" --id ID'
+        raise Refused(f"session {core.session} was forgotten", hint=hint, session=core.session)
+
+
+# -- values ------------------------------------------------------------------------------------
+
+_CHOICES: dict[type[Body], list[tuple[str, tuple[str, ...]]]] = {
+    ev.SessionStarted: [("mode", MODES)],
+    ev.SessionAdopted: [("status", STATUSES)],
+    ev.SessionPaused: [("reason", PAUSE_REASONS)],
+    ev.AgentStarted: [("status", ("", "pending", "blocked"))],
+    ev.AgentFinished: [("status", ("", "skipped"))],
+    ev.AgentFailed: [("category", CATEGORIES)],
+    ev.ErrorRaised: [("category", CATEGORIES)],
+    ev.FileChanged: [("action", ACTIONS)],
+    ev.CommandRan: [("status", COMMAND_STATUSES)],
+    ev.MessageSent: [("role", ROLES)],
+}
+
+
+MAX_NUMBER = 2**53
+"""Beyond this, other readers of JSON lose digits."""
+
+
+def validate(body: Body) -> Body:
+    """Refuse values of a wrong type or out of range; what is left can be folded and shown.
+
+    Returned is the body as its bytes will be read again, so that nothing is folded today that
+    would be folded differently tomorrow.
+    """
+    for name, allowed in _CHOICES.get(type(body), ()):
+        if getattr(body, name) not in allowed:
+            raise InvalidInput(
+                f"{name} cannot be {getattr(body, name)!r}",
+                why=f"it is one of {', '.join(allowed)}",
+            )
+    if isinstance(body, ev.AttributeSet):
+        _check_value(body.value)
+        _check_not_blank("key", body.key)
+        if body.key == "progress":
+            _check_progress(body.value)
+    else:
+        _check_fields(body)
+    stored = ev.as_stored(body)
+    if isinstance(stored, ev.DecisionMade):
+        _check_choice(stored)
+    return stored
+
+
+def _check_fields(body: Body) -> None:
+    required = len(body.__struct_fields__) - len(body.__struct_defaults__)
+    for i, name in enumerate(body.__struct_fields__):
+        value = getattr(body, name)
+        if isinstance(value, str):
+            if i < required:
+                _check_not_blank(name, value)
+        elif name == "fraction":
+            _check_fraction(value)
+        elif isinstance(value, int):
+            _check_count(name, value)
+
+
+def _check_fraction(value: object) -> None:
+    if isinstance(value, int | float) and not 0 <= value <= 1:  # also refuses NaN
+        raise InvalidInput(f"progress cannot be {value}", why="it is a fraction from 0 to 1")
+
+
+def _check_progress(value: object) -> None:
+    """A number that is no fraction would be shown as another; none at all takes it back."""
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InvalidInput("progress is a number", why="it is a fraction from 0 to 1")
+    if 1 < value <= 100:
+        why = f"it is a fraction from 0 to 1: {value:g}% is {value / 100:g}"
+        raise InvalidInput(f"progress cannot be {value:g}", why=why)
+    _check_fraction(value)
+
+
+def _check_not_blank(name: str, value: object) -> None:
+    if isinstance(value, str) and not value.strip():
+        raise InvalidInput(f"{name} is empty", hint=f"give the {name} as text")
+
+
+def _check_count(name: str, value: int) -> None:
+    if not 0 <= value < MAX_NUMBER:
+        raise InvalidInput(f"{name.replace('_', ' ')} cannot be {value}")
+
+
+def _check_value(value: object) -> None:
+    is_number = isinstance(value, int | float)
+    if is_number and not -MAX_NUMBER < value < MAX_NUMBER:  # type: ignore[operator]
+        raise InvalidInput(f"the value cannot be {value}")  # also refuses NaN
+
+
+def _check_choice(body: ev.DecisionMade) -> None:
+    if body.chosen and body.options and body.chosen not in body.options:
+        raise InvalidInput(
+            f"{body.chosen!r} is not among the options",
+            why=f"the options are {', '.join(body.options)}",
+        )
+
+
+# -- sessions ----------------------------------------------------------------------------------
+
+
+def _refuse_before_the_start(state: State) -> None:
+    if not state.core.status:
+        raise Refused("the session has not been started", legal=[_BEGIN])
+
+
+def _refuse_after_the_end(state: State, body: Body) -> None:
+    core = state.core
+    _refuse_before_the_start(state)
+    if core.status in FINISHED and not isinstance(body, _AFTER_THE_END):
+        raise _illegal(state, f"it is {core.status}; nothing more can be recorded as work")
+
+
+def _illegal(state: State, why: str) -> Refused:
+    core = state.core
+    legal = [_VERBS[to] for to in SESSION_MOVES.get(core.status, ())]
+    return Refused(
+        f"session {core.session} does not allow that now",
+        why=why,
+        legal=legal or [f"{_BEGIN} --from {core.session}"],
+        session=core.session,
+        operation="update",
+    )
+
+
+def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
+    def rule(state: State, body: Body) -> list[Body]:
+        _refuse_before_the_start(state)
+        status = state.core.status
+        if to not in SESSION_MOVES[status]:
+            why = f"it is {status}; it cannot become {to}"
+            raise _illegal(state, why if status != to else f"it is {status} already")
+        if to == "completed":
+            _refuse_unproven_end(state)
+        if to == "completed" and status == "paused":
+            return [ev.SessionResumed(), body]
+        return [body]
+
+    return rule
+
+
+def _start(state: State, body: Body) -> list[Body]:
+    core = state.core
+    if core.status:
+        raise Refused(
+            f"session {core.session} exists already",
+            why=f"it is {core.status}",
+            legal=[_way_back(core.status, core.session)],
+            session=core.session,
+            operation="create",
+        )
+    return [body]
+
+
+def _way_back(status: str, session: str) -> str:
+    """The command that goes on with a session."""
+    moves = SESSION_MOVES.get(status, ())
+    if "reopened" in moves:
+        return f"{_VERBS['reopened']} --session {session}"
+    return f"resume {session}" if moves else f"{_BEGIN} --from {session}"
+
+
+def _resume(state: State, body: Body) -> list[Body]:
+    if end_is_disputed(state):
+        # To resume it would settle that it is not over, and nobody would have said so.
+        raise Refused(
+            f"whether session {state.core.session} is over is disputed",
+            legal=["settle"],
+            hint="forestay settle",
+            session=state.core.session,
+        )
+    # An active session may be resumed too: someone new takes it up after a crash.
+    if state.core.status == "active":
+        return [body]
+    return _move_session("active")(state, body)
+
+
+def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
+    core = state.core
+    _refuse_before_the_start(state)
+    if body.archived and core.archived:
+        hint = "to bring it back: forestay session unarchive"
+        raise Refused(f"session {core.session} is archived", legal=["session unarchive"], hint=hint)
+    if body.archived and core.status not in FINISHED | {"failed"}:
+        refusal = _illegal(state, f"it is {core.status}; only a finished session can be archived")
+        ends = [_VERBS[to] for to in SESSION_MOVES[core.status] if to in FINISHED]
+        refusal.hint = "first " + " · ".join(f"forestay {verb}" for verb in ends)
+        raise refusal
+    if not body.archived and not core.archived:
+        raise _illegal(state, "it is not archived")
+    return [body]
+
+
+def check_undo(kind: str, *, is_read: bool = False) -> None:
+    """Refuse to undo what a session cannot be without; `is_read` is whether a file told it."""
+    if kind == "session.aborted":
+        hint = f"forestay {_BEGIN} --from SESSION"
+        raise Refused("an aborted session stays aborted", hint=hint)
+    if kind in erasure.KINDS:
+        why = "what was forgotten is erased for good"
+        raise Refused("forgetting cannot be undone", why=why)
+    if kind in KEPT:
+        raise Refused("this cannot be undone", why="without it there is no session")
+    if kind == "step.revisited" and not is_read:
+        hint = "forestay revisit --undo"
+        raise Refused("a revisit is not taken back like this", why="it moved files too", hint=hint)
+
+
+def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
+    """Refuse to take back a task that other events speak of: they would leave one without title.
+
+    `others` are all events that stand, but the one that added the task.
+    """
+    about = [e for e in others if task in (getattr(e.body, n, "") for n in ("step", "parent"))]
+    if not about or any(isinstance(e.body, ev.StepAdded) and e.body.step == task for e in about):
+        return
+    numbers = ", ".join(f"#{event.seq}" for event in about[:_NAMED])
+    more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""
+    raise Refused(
+        f"task {task} cannot be taken back any more",
+        why=f"{numbers}{more} {'speaks' if len(about) == 1 else 'speak'} of it",
+        hint=f'forestay task skip {task} --because "…"; or undo those first',
+    )
+
+
+# -- steps and agents --------------------------------------------------------------------------
+
+
+def check_working(state: State) -> None:
+    """Refuse work in a session that is over, or laid aside."""
+    _check_working(state, ev.StepStarted(step=""))
+
+
+def _check_working(state: State, body: Body) -> None:
+    _refuse_after_the_end(state, body)
+    if state.core.status not in ("active", "created"):
+        raise _illegal(state, f"it is {state.core.status}; resume it before working on it")
+
+
+def _refuse_unit(unit: Unit, to: str, *, but: str = "") -> Refused:
+    """A refusal with the commands that are legal instead, as one would type them."""
+    what, verbs = ("task", STEP_VERBS) if isinstance(unit, Step) else ("agent", AGENT_VERBS)
+    legal = [f"{what} {v} {unit.id}{_ARGUMENTS.get(v, '')}" for v in verbs.get(unit.status, ())]
+    cannot = f"; it cannot become {_word(to)}" if unit.status != to else " already"
+    return Refused(
+        f"{what} {unit.id} is {_word(unit.status)}{but or cannot}",
+        legal=legal,
+        hint="" if unit.is_open else _STAYS[what],
+        operation="update",
+    )
+
+
+def _word(status: str) -> str:
+    return status.replace("_", " ")
+
+
+_STAYS = {
+    "task": 'to withdraw that: forestay undo EVENT; to add another: forestay task add "…"',
+    "agent": "to withdraw that: forestay undo EVENT; to start another: forestay agent start ID",
+}
+
+
+def _unknown_unit(state: State, what: str, key: str) -> Refused:
+    rows = list(state.rows.select(_TABLES[what], newest=True, limit=_LOOKED_AT))
+    names = [row.name for row in rows]
+    titles = {row.title: row.name for row in reversed(rows) if isinstance(row, Step)}
+    add = f'task add "…" --id {key}' if what == "task" else f"agent start {key}"
+    return Refused(
+        f"there is no {what} {key}",
+        why=f"known: {', '.join(names[:5]) or 'none yet'}",
+        legal=[add],
+        hint=_meant(key, titles | {name: name for name in names}) or f"forestay {add}",
+    )
+
+
+def _meant(key: str, known: dict[str, str]) -> str:
+    """The unit whose id, or what it is called, is like what was typed."""
+    import difflib
+
+    near = difflib.get_close_matches(key, known, 1, 0.6)
+    return f"did you mean {known[near[0]]}?" if near else ""
+
+
+def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
+    _refuse_after_the_end(state, body)
+    known = state.step(body.step)
+    # An outline may give a section that is there another title.
+    if known is not None and not known.unit == body.unit == "section":
+        raise Refused(f"task {body.step} exists already", hint="choose another --id")
+    return [body]
+
+
+_TABLES = {"task": "step", "agent": "agent"}
+_OUTCOMES = ("done", "failed", "timed_out", "skipped", "blocked")
+
+
+def _the_unit(what: str, state: State, body: Any) -> Unit:
+    _check_working(state, body)
+    key: str = getattr(body, _TABLES[what])
+    unit = state.rows.get(_TABLES[what], key)
+    if not isinstance(unit, Unit):
+        raise _unknown_unit(state, what, key)
+    return unit
+
+
+def _move(
+    what: str, to: str, *, only_from: tuple[str, ...] = ()
+) -> Callable[[State, Any], list[Body]]:
+    def rule(state: State, body: Any) -> list[Body]:
+        unit = _the_unit(what, state, body)
+        if what == "task" and to in ("done", "blocked") and unit.status == "pending":
+            return [ev.StepStarted(step=unit.id), body]
+        if _may_be_told_again(state, what, unit, to):
+            return [body]
+        allowed = to in UNIT_MOVES.get(unit.status, ())
+        if not allowed or (only_from and unit.status not in only_from):
+            raise _refuse_unit(unit, to)
+        return [body]
+
+    return rule
+
+
+def _may_be_told_again(state: State, what: str, unit: Unit, to: str) -> bool:
+    """Whether the truth about a unit is still owed: its outcome is disputed, or nobody saw it."""
+    if to in _OUTCOMES and state.count("dispute.open"):
+        owed = _disputed(state, f"{_TABLES[what]}:{unit.id}") is not None
+        if owed:
+            return True
+    died = isinstance(unit, Agent) and unit.category == "interrupted"
+    return died and unit.status == "failed" and to in ("done", "failed", "timed_out")
+
+
+def _progress_step(state: State, body: ev.StepProgressed) -> list[Body]:
+    _the_unit("task", state, body)
+    return [body]
+
+
+def _reopen_first(because: str) -> Callable[[State, Any], list[Body]]:
+    """Going back in a finished session reopens it; the reason given is the reason for both."""
+
+    def rule(state: State, body: Any) -> list[Body]:
+        if "reopened" in SESSION_MOVES.get(state.core.status, ()):
+            return [ev.SessionReopened(because=body.because or f"{because} {body.step}"), body]
+        _check_working(state, body)
+        return [body]
+
+    return rule
+
+
+def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
+    _refuse_before_the_start(state)
+    if state.step(body.step) is None:
+        raise _unknown_unit(state, "task", body.step)
+    return _reopen_first("revisit of")(state, body)
+
+
+def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
+    # Also while the session is paused: the command was begun before, and what it showed is so.
+    _refuse_after_the_end(state, body)
+    if not body.argv:
+        raise InvalidInput("no command is named", hint="forestay prove -- COMMAND")
+    if body.step and state.step(body.step) is None:
+        raise _unknown_unit(state, "task", body.step)
+    return [body]
+
+
+# -- phases of a plan --------------------------------------------------------------------------
+
+ONE_BY_ONE = "phase"
+"""Steps of a plan that are called so come one after the other; stages may run ahead."""
+
+
+def _phase_of(state: State, step: str) -> int | None:
+    """The number of a step that is a phase of the plan, whether the plan has it or not."""
+    core = state.core
+    number = number_of(step)
+    in_order = core.is_phased and core.plan_unit == ONE_BY_ONE and number is not None
+    return number if in_order and step == f"{ONE_BY_ONE}-{number}" else None
+
+
+def _kept_plan(state: State, step: str) -> int | None:
+    """The number of a phase whose definition the session keeps: its gate has to be passed.
+
+    A plan that came with a file has no definition; what its program does with it is its own.
+    """
+    return _phase_of(state, step) if state.core.plan else None
+
+
+def _set_plan(state: State, body: ev.PlanSet) -> list[Body]:
+    _refuse_after_the_end(state, body)
+    if state.core.workflow:
+        why = f"it follows {state.core.workflow}, from its start to its end"
+        raise Refused("the session has a plan already", why=why, hint=f"forestay {_BEGIN}")
+    return [body]
+
+
+def _resolve_plan(state: State, body: ev.PlanResolved) -> list[Body]:
+    """How many phases there are is said once, and never less than have been reached."""
+    _refuse_after_the_end(state, body)
+    core = state.core
+    if core.phase is None:
+        return [body]
+    if core.plan_total is not None:
+        raise Refused(
+            f"the plan has {core.plan_total} {core.plan_unit}s", why="that is said once only"
+        )
+    if body.total < _least_total(state):
+        raise Refused(
+            f"the plan cannot have {body.total} {core.plan_unit}s",
+            why=f"{core.plan_unit} {core.phase} is reached",
+            legal=[f"phase total {_least_total(state)}"],
+        )
+    return [body]
+
+
+def _least_total(state: State) -> int:
+    """How few phases a plan may have: those reached, but for one of which there is only its start,
+    for that is begun as soon as the one before has passed."""
+    core = state.core
+    here = core.plan_base if core.phase is None else core.phase
+    reached = here - core.plan_base + 1
+    return max(1, reached - (here - 1 in core.phases_done and _is_only_begun(state, here)))
+
+
+def _is_only_begun(state: State, number: int) -> bool:
+    """Whether nothing was recorded of a phase but that it is there, and may have begun."""
+    id = state.core.phase_step(number)
+    if number in state.core.phase_verdicts or state.rows.get("checkpoint", id) is not None:
+        return False
+    rows = (row for row in state.rows.select("step") if isinstance(row, Step))
+    own = [row for row in rows if id in (row.id, row.parent)]
+    return all(row.status in ("pending", "running" if row.id == id else "") for row in own)
+
+
+def check_reach(core: Core, number: int) -> None:
+    """Refuse to look at, or go to, a phase that is not reached yet."""
+    if core.phase is None:
+        raise Refused("the session has no plan", hint=f"forestay {_BEGIN} --workflow NAME")
+    if number > core.phase:
+        raise Refused(
+            f"You must complete Phase {core.phase} before accessing Phase {number}",
+            legal=[f"phase done {core.phase}"],
+            session=core.session,
+        )
+    if number < core.plan_base:
+        raise Refused(f"there is no phase {number}", why=_extent(core))
+
+
+def _extent(core: Core) -> str:
+    last = last_number(core.plan_base, core.plan_total)
+    return f"they are {core.plan_base} to {'…' if last is None else last}"
+
+
+def check_current(core: Core, number: int) -> None:
+    """Refuse to judge any phase but the current one."""
+    if number != core.phase:
+        raise Refused(
+            f"Cannot complete phase {number}, current phase is {core.phase}",
+            legal=[f"phase done {core.phase}"],
+            session=core.session,
+            operation="update",
+        )
+
+
+def _judge(state: State, body: ev.Verdict) -> list[Body]:
+    """A verdict is passed on the current phase, and only while it is not completed."""
+    number, core = _phase_of(state, body.step), state.core
+    if number is None:
+        _refuse_after_the_end(state, body)
+        return [body]
+    check_current(core, number)
+    _check_working(state, body)
+    step = state.step(body.step)
+    if step is not None and not step.is_open:
+        raise _over(number)
+    return [body]
+
+
+def _over(number: int) -> Refused:
+    legal = [f"phase rollback {number}"]
+    return Refused(f"phase {number} is completed", legal=legal, operation="update")
+
+
+def _start_step(state: State, body: ev.StepStarted) -> list[Body]:
+    number = _kept_plan(state, body.step)
+    if number is not None:
+        _check_turn(state, number)
+    step = state.step(body.step)
+    if step is not None and step.status == "running" and _may_be_tried_again(state.core, step.id):
+        _check_working(state, body)
+        return [body]
+    return _move("task", "running")(state, body)
+
+
+def _may_be_tried_again(core: Core, step: str) -> bool:
+    number = core.phase_of(step)
+    return number is not None and core.phase_verdicts.get(number) == "failed"
+
+
+def _check_turn(state: State, number: int) -> None:
+    """Refuse to begin a phase before the one before it is completed, or after it was."""
+    core = state.core
+    current = core.phase or 0
+    step = state.step(core.phase_step(current))
+    if core.phase_of(core.phase_step(number)) is None:
+        raise Refused(f"there is no phase {number}", why=_extent(core))
+    if number == current + 1 and step is not None and not step.is_open:
+        return
+    check_reach(core, number)
+    if number < current and (step is None or step.status != "pending"):
+        raise _over(number)
+
+
+_GATES = {1: "G1", 2: "G2", 3: "G3-Final", 4: "G5"}
+"""What the stages of an essay end with."""
+
+
+def _hand_in(core: Core) -> str:
+    """The command that ends the current phase."""
+    gate = _GATES.get(core.phase or 0) if core.workflow == "essay" else None
+    return f"essay approve {gate}" if gate else f"phase done {core.phase}"
+
+
+def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
+    number = state.core.phase_of(body.step) if state.core.plan else None
+    row = state.rows.get("checkpoint", body.step) if number is not None else None
+    passed = isinstance(row, Checkpoint) and row.verdict in ("passed", "overridden")
+    if number is not None and not passed:
+        raise Refused(
+            f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
+            legal=[_hand_in(state.core)],
+            operation="update",
+        )
+    return _move("task", "done")(state, body)
+
+
+def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
+    number = _kept_plan(state, body.step)
+    # One that began before anybody knew how many there are may be beyond the last.
+    if number is not None and state.core.phase_of(body.step) is not None:
+        raise Refused(
+            f"phase {number} cannot be left out",
+            why="phases come one after the other",
+            legal=[f"phase done {state.core.phase} --override{_BECAUSE}"],
+        )
+    return _move("task", "skipped")(state, body)
+
+
+def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
+    """Whatever became of a step, it can begin anew when the work before it changed.
+
+    A rollback takes back phases in any status, and the tasks inside them.
+    """
+    step = _the_unit("task", state, body)
+    parent = getattr(step, "parent", "")
+    planned = any(_phase_of(state, id) is not None for id in (step.id, parent))
+    # What an outline left out may be in the next one.
+    planned = planned or getattr(step, "unit", "") == "section"
+    if not planned and step.status in ("pending", "skipped"):
+        raise _refuse_unit(step, "pending")
+    return [body]
+
+
+def _refuse_unproven_end(state: State) -> None:
+    """A plan is complete when its last phase has passed, and not before."""
+    core = state.core
+    if not core.plan or core.phase is None:
+        return
+    last = last_number(core.plan_base, core.plan_total)
+    if last is None or last not in core.phases_done:
+        of = "" if core.plan_total is None else f" of {core.plan_total}"
+        known = [] if last is not None else [f"phase total {_least_total(state)}"]
+        raise Refused(
+            f"the plan is at {core.plan_unit} {core.phase}{of}",
+            why=f"it is complete when its last {core.plan_unit} has passed",
+            legal=[_hand_in(core), *known, f"session abandon{_BECAUSE}"],
+            session=core.session,
+            operation="update",
+        )
+
+
+def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
+    _check_working(state, body)
+    agent = state.agent(body.agent)
+    if agent is not None and "running" not in UNIT_MOVES.get(agent.status, ()):
+        raise _refuse_unit(agent, "running")
+    return [body]
+
+
+def _progress_agent(state: State, body: ev.AgentProgressed) -> list[Body]:
+    agent = _the_unit("agent", state, body)
+    if agent.status != "running":
+        raise _refuse_unit(agent, "", but="; it makes no progress")
+    return [body]
+
+
+_RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
+    ev.SessionStarted: _start,
+    ev.SessionAdopted: _start,
+    ev.SessionPaused: _move_session("paused"),
+    ev.SessionResumed: _resume,
+    ev.SessionCompleted: _move_session("completed"),
+    ev.SessionFailed: _move_session("failed"),
+    ev.SessionAborted: _move_session("aborted"),
+    ev.SessionAbandoned: _move_session("abandoned"),
+    ev.SessionReopened: _move_session("reopened"),
+    ev.SessionArchived: _archive,
+    ev.PlanSet: _set_plan,
+    ev.PlanResolved: _resolve_plan,
+    ev.StepAdded: _add_step,
+    ev.StepStarted: _start_step,
+    ev.StepProgressed: _progress_step,
+    ev.StepCompleted: _complete_step,
+    ev.StepFailed: _move("task", "failed"),
+    ev.StepBlocked: _move("task", "blocked"),
+    ev.StepUnblocked: _move("task", "pending", only_from=("blocked",)),
+    ev.StepSkipped: _skip_step,
+    ev.StepNeedsReview: _move("task", "needs_review"),
+    ev.StepReset: _reset_step,
+    ev.StepRevisited: _revisit_step,
+    ev.CheckpointPassed: _judge,
+    ev.CheckpointFailed: _judge,
+    ev.CheckpointOverridden: _judge,
+    ev.CheckpointRolledBack: _reopen_first("rollback of"),
+    ev.EvidenceObserved: _observe,
+    ev.AgentStarted: _start_agent,
+    ev.AgentProgressed: _progress_agent,
+    ev.AgentFinished: _move("agent", "done"),
+    ev.AgentFailed: _move("agent", "failed"),
+    ev.AgentTimedOut: _move("agent", "timed_out"),
+    ev.AgentRetried: _move("agent", "running", only_from=("failed", "timed_out")),
+}
+
+assert set(_RULES) <= set(KIND_OF)

@@ -1,0 +1,443 @@
+"""Summary: where a session stands and what comes next, in a few words.
+
+Three questions every surface asks are answered here: how far is it (`progress`), what is to be
+done next (`next_step`), and what should worry us (`attention`). `summary` puts the answers into
+a small value that the catalogue keeps beside each session, so that a list of sessions needs no
+fold. It is made anew with every event: each question looks at the counts first, and asks for
+rows only when the counts say that there are some to be found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from forestay.base.hashing import digest_of
+from forestay.base.vocabulary import FINISHED, WAIT
+from forestay.model.state import CONFLICT, EDIT, Agent, Checkpoint, Dispute, State, Step
+
+FAILED = ("failed", "timed_out")
+FILE, JOURNAL = "the file", "the journal"
+"""The sides of a dispute between a layout file and the journal."""
+
+_FEW, _MANY = 3, 200
+"""How many open rows are looked at first, and how many at most, to find one in a given status."""
+
+_TEXT_BYTES = 160
+_RUNNING = 5
+_AVERAGED = 50
+_TOOK = 8
+
+
+# -- progress ----------------------------------------------------------------------------------
+
+
+def progress(state: State) -> tuple[float, str]:
+    """How far the work is, from 0 to 1, and where the figure comes from."""
+    return _progress(state, _open_agents)
+
+
+def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tuple[float, str]:
+    core = state.core
+    if core.progress is not None:
+        return core.progress, "given"
+    if core.is_phased and core.plan_total:
+        return min(1.0, len(core.phases_done) / core.plan_total), "phases"
+    # Of a plan whose end nobody knows, what is there by now is no measure.
+    if not core.is_phased and (steps := state.tasks()):
+        return settled_steps(state) / steps, "steps"
+    if not core.is_phased and state.count("agent"):
+        return _mean_of_agents(state, open_agents(state)), "agents"
+    return (1.0, "completed") if core.status == "completed" else (0.0, "none")
+
+
+def settled_steps(state: State) -> int:
+    """Steps that need nothing more: done, or skipped on purpose."""
+    return state.tasks("done") + state.tasks("skipped")
+
+
+def _mean_of_agents(state: State, rows: list[Agent]) -> float:
+    agents = state.count("agent")
+    unfinished = agents - state.count("agent.done")
+    known = sum(agent.fraction or 0.0 for agent in rows)
+    # Beyond the rows looked at, the rest is taken to be like them.
+    mean = known / len(rows) if rows else 0.0
+    return min(1.0, max(0.0, (agents - unfinished + mean * unfinished) / agents))
+
+
+def _open_agents(state: State) -> list[Agent]:
+    if state.count("agent") == state.count("agent.done"):
+        return []
+    rows = state.rows.select("agent", open_only=True, newest=True, limit=_AVERAGED)
+    return [row for row in rows if isinstance(row, Agent)]
+
+
+# -- the next step -----------------------------------------------------------------------------
+
+
+def next_step(state: State) -> str:
+    """What to do next, by the first rule that has something to say."""
+    for rule in _NEXT:
+        if found := rule(state):
+            return found
+    return "decide what to do next"
+
+
+def _nothing_to_do(state: State) -> str:
+    core = state.core
+    if core.forgotten:
+        return "nothing: the session was forgotten"
+    if core.needs:
+        return f"upgrade Forestay to {core.needs} or newer; here the session can only be read"
+    if not core.status:
+        return "start the session"
+    return ""
+
+
+def _settle(state: State) -> str:
+    if "dispute.open" not in state.core.counts:
+        return ""
+    rows = state.rows.select("dispute", open_only=True, limit=1)
+    first = rows[0] if rows else None
+    if not isinstance(first, Dispute):
+        return "settle what is disputed"
+    return f"settle {subject(first)}: {' or '.join(outcomes(first))}?"
+
+
+def subject(dispute: Dispute) -> str:
+    """What a dispute is about, as people say it: `task s3`, `the session`, `goal in the craft
+    file` against the journal."""
+    kind, _, name = dispute.subject.partition(":")
+    if dispute.subject.startswith(EDIT):
+        format_id, _, cause = dispute.sides[0][3].partition(f": {CONFLICT}")
+        return f"{cause.partition(';')[0]} in the {format_id} file"
+    kind = "task" if kind == "step" else kind
+    return f"{kind} {name}" if name else f"the {kind}"
+
+
+def outcomes(dispute: Dispute) -> list[str]:
+    """The different answers given, in a fixed order."""
+    if dispute.subject.startswith(EDIT):
+        return [FILE, JOURNAL]
+    return sorted({plain_outcome(outcome) for _, _, _, outcome in dispute.sides})
+
+
+def plain_outcome(word: str) -> str:
+    """What a side says, for people: of a digest its beginning."""
+    is_digest = len(word) == _DIGEST and word.isalnum()
+    return f"{word[:_SHOWN]}…" if is_digest else word.replace("_", " ")
+
+
+_DIGEST, _SHOWN = 64, 12
+
+
+def _after_the_end(state: State) -> str:
+    core = state.core
+    if core.status not in FINISHED:
+        return ""
+    if core.status == "aborted":
+        return (
+            f'nothing: it was aborted; to begin anew: forestay start "GOAL" --from {core.session}'
+        )
+    return f'nothing: it is {core.status}; to go on: forestay session reopen --because "…"'
+
+
+def _after_a_failure(state: State) -> str:
+    core = state.core
+    if core.status != "failed":
+        return ""
+    why = f" ({core.because})" if core.because else ""
+    return f"mend why the session failed{why}, then: forestay resume"
+
+
+def _mend_checkpoint(state: State) -> str:
+    if "checkpoint.failed" not in state.core.counts:
+        return ""
+    rows = state.rows.select("checkpoint", newest=True, limit=_MANY)
+    failed = [r for r in rows if isinstance(r, Checkpoint) and r.verdict == "failed"]
+    if not failed:
+        return "mend the failed checkpoint"
+    issue = failed[0].issue or failed[0].because
+    told = f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
+    number = state.core.phase_of(failed[0].step)
+    return told if number is None else f"{told}; then: forestay phase done {number}"
+
+
+def _do_a_phase(state: State) -> str:
+    """What the current phase of a plan asks for: a task inside it, else the phase itself."""
+    core = state.core
+    here = None if core.phase is None else state.step(core.phase_step(core.phase))
+    if here is None or core.plan_unit != "phase":
+        return ""
+    if not here.is_open:
+        return "" if core.plan_total is None else _after_the_last_phase(state)
+    for verb, statuses in _STEP_VERBS:
+        if task := _inside(state, here, statuses):
+            return _speak_of(verb, task)
+    if here.status != "running":
+        verb = next((v for v, statuses in _STEP_VERBS if here.status in statuses), "continue")
+        return _speak_of(verb, here)
+    return f"{_speak_of('finish', here)}, then: forestay phase done {core.phase}"
+
+
+def _go_on_with_an_essay(state: State) -> str:
+    core = state.core
+    is_maybe = core.workflow == "essay" or (not core.workflow and state.step("stage-1") is not None)
+    if not is_maybe or core.status not in ("active", "created"):
+        return ""
+    from forestay.model.essay.moves import is_essay
+    from forestay.model.essay.next_step import ahead
+
+    if not is_essay(state):
+        return ""
+    return "; then: forestay ".join(ahead(state))
+
+
+def _inside(state: State, phase: Step, statuses: tuple[str, ...]) -> Step | None:
+    return _find_step(state, statuses, parent=phase.id) if _any(state, statuses) else None
+
+
+def _after_the_last_phase(state: State) -> str:
+    core = state.core
+    if len(core.phases_done) < (core.plan_total or 0):
+        return ""
+    return f"all phases are done: forestay complete, or forestay phase rollback {core.phase}"
+
+
+def _do_a_step(state: State) -> str:
+    if "step" not in state.core.counts:
+        return ""
+    chosen = _chosen(state)
+    for verb, statuses in _STEP_VERBS:
+        if chosen is not None and chosen.status in statuses:
+            return _speak_of(verb, chosen)
+        if chosen is None and (step := first_step(state, *statuses)):
+            return _speak_of(verb, step)
+    return ""
+
+
+def _chosen(state: State) -> Step | None:
+    """The step that someone named as the one at work, in a file perhaps."""
+    if state.chosen(0) is None:
+        return None
+    rows = state.rows.select("step", open_only=True, limit=_MANY)
+    began = [r.started_at for r in rows if isinstance(r, Step) and r.status == "running"]
+    return state.chosen(max(began, default=0))
+
+
+def _speak_of(verb: str, step: Step) -> str:
+    name = f"{step.id}: {step.title}" if step.title not in ("", step.id) else step.id
+    why = f" ({step.because})" if step.because else ""
+    return f"{verb} {name}{why}"
+
+
+def first_step(state: State, *statuses: str, inside: bool = False) -> Step | None:
+    """The earliest open step in one of these statuses; or one `inside` the current phase."""
+    core = state.core
+    parent = core.phase_step(core.phase or 0) if inside else ""
+    return _find_step(state, statuses, parent=parent) if _any(state, statuses) else None
+
+
+def _any(state: State, statuses: tuple[str, ...]) -> bool:
+    return any(f"step.{status}" in state.core.counts for status in statuses)
+
+
+def _find_step(state: State, statuses: tuple[str, ...], *, parent: str = "") -> Step | None:
+    for limit in (_FEW, _MANY):
+        rows = state.rows.select("step", open_only=True, limit=limit)
+        for row in rows:
+            if not isinstance(row, Step) or row.status not in statuses or state.is_heading(row):
+                continue
+            if parent in ("", row.parent):
+                return row
+        if len(rows) < limit:
+            break
+    return None
+
+
+def _follow_an_agent(state: State) -> str:
+    counts = state.core.counts
+    if "agent" not in counts:
+        return ""
+    for verb, statuses in _AGENT_VERBS:
+        if any(f"agent.{status}" in counts for status in statuses):
+            agent = next((a for a in _open_agents(state) if a.status in statuses), None)
+            if agent is not None:
+                return verb + agent.id + (f": {agent.task}" if agent.task else "")
+    return ""
+
+
+_STEP_VERBS = (
+    ("retry", FAILED),
+    ("continue", ("running",)),
+    ("unblock", ("blocked",)),
+    ("review", ("needs_review",)),
+    ("start", ("pending",)),
+)
+_AGENT_VERBS = (("retry agent ", FAILED), (WAIT, ("running",)))
+_NEXT: tuple[Callable[[State], str], ...] = (
+    _nothing_to_do,
+    _settle,
+    _after_the_end,
+    _after_a_failure,
+    _mend_checkpoint,
+    _go_on_with_an_essay,
+    _do_a_phase,
+    _do_a_step,
+    _follow_an_agent,
+)
+
+
+# -- attention ---------------------------------------------------------------------------------
+
+
+def attention(state: State) -> list[str]:
+    """The flags the journal alone can raise, the most urgent first."""
+    core = state.core
+    flags = ["outdated"] if core.needs else []
+    if "dispute.open" in core.counts:
+        flags.append("disputed")
+    if core.interrupted:
+        flags.append("interrupted")
+    return flags + [word for count, word in _RAISED if count in core.counts]
+
+
+_RAISED = (
+    ("checkpoint.failed", "checkpoint_failed"),
+    ("step.blocked", "blocked"),
+    ("step.needs_review", "needs_review"),
+)
+
+
+# -- the summary -------------------------------------------------------------------------------
+
+
+def summary(state: State) -> dict[str, Any]:
+    """The resumption summary of the catalogue: JSON-able, a kilobyte and a half at most."""
+    core, count = state.core, state.core.counts.get
+    agents = _open_agents(state) if _asks_for_agents(state) else []
+    fraction, origin = _progress(state, lambda _: agents)
+    running, lost = _at_work(agents) if agents else ([], [])
+    found = {
+        "status": core.status,
+        "goal": _cut(core.goal),
+        "project": _cut(core.project, 40),
+        "progress": round(fraction, 4),
+        "progress_from": origin,
+        "next": _cut(next_step(state)),
+        "running": running,
+        "unknown": lost,
+        "steps": _steps(state),
+        "agents": {
+            "running": count("agent.running", 0),
+            "done": count("agent.done", 0),
+            "failed": count("agent.failed", 0) + count("agent.timed_out", 0),
+        },
+        "attention": attention(state),
+        "tokens": core.tokens_used,
+        "began_at": core.began_at,
+        "updated_at": core.updated_at,
+        "paused_at": core.paused_at,
+        "paused_ms": core.paused_ms,
+        "paused_reason": core.pause_reason,
+        "resumes": core.resumes,
+    }
+    if core.is_phased:
+        found["plan"] = plan(state)
+    return found
+
+
+def _steps(state: State) -> dict[str, int]:
+    if "step" not in state.core.counts:
+        return {"done": 0, "skipped": 0, "total": 0}
+    return {
+        "done": state.tasks("done"),
+        "skipped": state.tasks("skipped"),
+        "total": state.tasks(),
+    }
+
+
+def _at_work(agents: list[Agent]) -> tuple[list[str], list[str]]:
+    """Some that are running, the first ones first, and some of which nobody knows."""
+    running = [agent.id for agent in reversed(agents) if agent.status == "running"]
+    lost = sorted(agent.id for agent in agents if died(agent))
+    return [_cut(id, 40) for id in running[:_RUNNING]], [_cut(id, 40) for id in lost[:_RUNNING]]
+
+
+def plan(state: State) -> dict[str, Any]:
+    """Where a plan stands, and all it takes to tell the time in its phases at any moment.
+
+    Whole rows of phases are written as runs, `0-4`, because most of them are.
+    """
+    core = state.core
+    here = state.step(core.phase_step(core.phase or 0)) or Step(id="")
+    verdict = state.rows.get("checkpoint", here.id) if core.phase_verdicts else None
+    issue = verdict.issue if isinstance(verdict, Checkpoint) else ""
+    spent = [ms for ms in core.phases_done.values() if ms >= 0]
+    return {
+        "workflow": _cut(core.workflow, 80),
+        "target": _cut(core.plan_target, 80),
+        "key": plan_key(core.workflow, core.plan_target),
+        "unit": core.plan_unit,
+        "current": core.phase,
+        "name": _cut(here.title, 60),
+        "step": here.status,
+        "total": core.plan_total or None,
+        "base": core.plan_base,
+        "done": runs(core.phases_done),
+        "verdicts": _by_verdict(core.phase_verdicts),
+        "issue": _cut(issue, 120),
+        "started": here.started_at,
+        "away": core.away_ms - here.away_before,
+        "since": core.paused_at or core.ended_at,
+        "spent": [len(spent), sum(spent)],
+        "took": spent[-_TOOK:],
+        "paused": core.paused_ms,
+        "pauses": core.counts.get("pauses", 0),
+        "interruptions": core.counts.get("interruptions", 0),
+    }
+
+
+def plan_key(workflow: str, target: str) -> str:
+    """Equal for equal workflows on equal targets, and short; empty without a target."""
+    return digest_of(f"{workflow}\0{target}".encode())[:16] if target else ""
+
+
+def _by_verdict(verdicts: dict[int, str]) -> dict[str, str]:
+    words = dict.fromkeys(verdicts.values())
+    return {word: runs([n for n, v in verdicts.items() if v == word]) for word in words}
+
+
+def runs(numbers: Iterable[int]) -> str:
+    """Numbers as runs of neighbours: `0-4,7`."""
+    found: list[list[int]] = []
+    for number in sorted(numbers):
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
+        else:
+            found.append([number, number])
+    return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in found)
+
+
+def _asks_for_agents(state: State) -> bool:
+    core = state.core
+    if "agent" not in core.counts:
+        return False
+    by_agents = core.progress is None and "step" not in core.counts
+    return by_agents or "agent.running" in core.counts or "agent.failed" in core.counts
+
+
+def died(agent: Agent) -> bool:
+    """Whether its process was found dead, and nobody has said since what became of its work."""
+    return agent.status == "failed" and agent.category == "interrupted"
+
+
+def _cut(text: str, limit: int = _TEXT_BYTES) -> str:
+    """One line of at most `limit` bytes; what is missing shows as …"""
+    line = " ".join(text[: limit + 1].split())
+    if len(text) * 4 <= limit:
+        return line
+    data = line.encode("utf-8", "replace")
+    if len(data) <= limit and len(text) <= limit:
+        return line
+    return data[: limit - 3].decode("utf-8", "ignore").rstrip() + "…"

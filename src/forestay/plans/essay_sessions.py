@@ -1,0 +1,353 @@
+"""Essay: sessions of the `essay` layout as their writers meet them.
+
+They lie in folders of their own, named after the moment they began: ours below the home, those of
+other programs in `/tmp`. Here they are listed, their unfinished work is saved, and the document's
+sentences on pausing and resuming are made from what the session's file says.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from itertools import count
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.base import files
+from forestay.base.text import coerce_input
+from forestay.errors import ForestayError, InvalidInput, NoSession, Refused
+from forestay.formats.essay import display, format
+from forestay.formats.essay.fields import STATE
+from forestay.formats.essay.stage_files import folder_name, is_version, version_name
+from forestay.formats.from_state import facts_of
+from forestay.formats.port import ERROR, Where
+from forestay.formats.text.document import Document
+from forestay.journal.context import Context
+from forestay.journal.recorder import Recorder
+from forestay.mirror import adopt, check_files, discover, recover
+from forestay.mirror.discover import essay_root, own_essay_folders
+from forestay.mirror.recover import Unusable
+from forestay.mirror.session_files import absorb_file_edits, mirror_of, read_state, write_files
+from forestay.model.essay.moves import is_essay
+from forestay.model.event import Body, NoteAdded
+from forestay.model.rules import decide
+from forestay.model.state import Rows, State
+from forestay.store.machine.bindings import Binding
+from forestay.workspace.tree import relative
+
+MAX_PARTIAL = 4 * 1024 * 1024
+_LONGEST_NUMBER = 3
+"""Digits of a number of the list; more are part of a name, which is made of a date and a time."""
+
+
+class Listed(Struct):
+    """An essay's folder; `state` is None where its session file cannot be read."""
+
+    folder: str
+    state: dict[str, Any] | None
+
+    @property
+    def name(self) -> str:
+        return os.path.basename(self.folder)
+
+
+def bind(context: Context, session: str, native: str, root: str = "") -> Binding:
+    """Give a session the folder of an essay: that one, where it was, or a new one."""
+    require_free(context, session, native)
+    mine = [folder for id, folder in _had(context, session) if native in ("", id)]
+    if root or mine:
+        return mirror_of(context).bind(session, "essay", native, root or mine[0])
+    while True:
+        folder = _new_folder(context)
+        try:
+            return mirror_of(context).bind(session, "essay", native, folder)
+        except Refused:
+            if not _is_owned(context, folder):
+                raise  # else somebody who begins at the same moment was faster
+
+
+def _had(context: Context, session: str) -> list[tuple[str, str]]:
+    """The ids and folders of a session's essays: those it has, then those it let go of."""
+    bound = context.store.machine.bindings
+    has = [(b.native, b.root) for b in bound.bindings(session) if b.layout == "essay"]
+    return [*has, *(one for one in bound.let_go(session, "essay") if os.path.isdir(one[1]))]
+
+
+def require_free(context: Context, session: str, native: str) -> None:
+    """Refuse the id of another essay: each has its own folder, so the place alone would be free."""
+    if not native:
+        return
+    owner = next(
+        (b for b in context.store.machine.bindings.named("essay", native) if b.session != session),
+        None,
+    )
+    if owner is not None:
+        why = f"another session is here: {owner.session}"
+        raise _taken(native, owner.root, why, f"resume {owner.session}")
+    mine = {root for _, root in _had(context, session)}
+    for one in listed(context):
+        is_other = os.path.realpath(one.folder) not in mine
+        if is_other and one.state is not None and one.state.get("pipeline_id") == native:
+            why = "another session is here, and it is not ours to change"
+            raise _taken(native, one.folder, why, f"adopt {shlex.quote(one.folder)}")
+
+
+def _taken(native: str, folder: str, why: str, helps: str) -> Refused:
+    what, hint = f"essay {native} already exists in {folder}", f"forestay {helps}"
+    return Refused(what, why=why, hint=hint, file=folder, session=native)
+
+
+def _new_folder(context: Context) -> str:
+    """Where a new essay of this home lies: not in `/tmp`, which is emptied at every start."""
+    moments = count(context.clock.now(), 1000)
+    names = (folder_name(moment, context.settings.naive_time) for moment in moments)
+    paths = (os.path.join(essay_root(context.settings), name) for name in names)
+    return next(path for path in paths if not (os.path.lexists(path) or _is_owned(context, path)))
+
+
+def _is_owned(context: Context, folder: str) -> bool:
+    """Whether a folder is some essay's, also where it is not there any more."""
+    return (
+        context.store.machine.bindings.owner(os.path.join(os.path.realpath(folder), STATE))
+        is not None
+    )
+
+
+def listed(context: Context) -> list[Listed]:
+    """The essays of this user, newest first: also those that were adopted where they are."""
+    ours = (
+        os.path.dirname(b.place)
+        for b in context.store.machine.bindings.bindings()
+        if b.layout == "essay"
+    )
+    folders = {folder: folder for folder in ours if os.path.isdir(folder)}
+    folders |= {os.path.realpath(folder): folder for folder in own_essay_folders(context.settings)}
+    newest = sorted(folders.values(), key=lambda f: (os.path.basename(f), f), reverse=True)
+    return [Listed(folder, _state(os.path.join(folder, STATE))) for folder in newest]
+
+
+def list_text(context: Context, essays: list[Listed]) -> str:
+    """The list as the document words it."""
+    rows = [(coerce_input(one.name, limit=255, lines=False), one.state) for one in essays]
+    return display.session_list(rows, mirror_of(context).where(""))
+
+
+def abandoned_for(context: Context, one: Listed) -> int:
+    """For how many days nobody worked on an essay, once that means it was given up; else 0."""
+    return display.abandoned_for(one.state, mirror_of(context).where(""))
+
+
+def chosen(context: Context, text: str) -> Listed:
+    """The essay that a number of the list, a name, or the beginning of one means."""
+    essays = listed(context)
+    if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER:
+        return _numbered(essays, int(text))
+    near = [one for one in essays if one.name == text] or [
+        one for one in essays if text and text in one.name
+    ]
+    if len(near) != 1:
+        called = f"{len(near)} essays are called like {text}"
+        raise NoSession(called if near else f"there is no essay {text}", hint="forestay essay list")
+    return near[0]
+
+
+def _numbered(essays: list[Listed], number: int) -> Listed:
+    if 0 < number <= len(essays):
+        return essays[number - 1]
+    why = f"there are {len(essays)} in the list"
+    raise NoSession(f"there is no essay {number}", why=why, hint="forestay essay list")
+
+
+def faults(context: Context, one: Listed) -> list[str]:
+    """What makes the state of an essay unfit to go on from: every error, in words."""
+    (find,) = discover.find(os.path.join(one.folder, STATE))
+    report = check_files.check(find, mirror_of(context).where(one.folder))
+    return [finding.message for finding in report.findings if finding.severity == ERROR]
+
+
+class Faulty(Refused):
+    """The state of an essay contradicts its files; how to proceed is the user's to say."""
+
+    def __init__(self, name: str, faults: list[str]) -> None:
+        super().__init__(
+            f"the state of {name} is at fault",
+            why=faults[0],
+            hint="put it right, or go on all the same: "
+            f"forestay essay resume {shlex.quote(name)} --anyway",
+        )
+        self.name = name
+        self.faults = faults
+
+
+def adopt_essay(context: Context, which: str, *, anyway: bool = False) -> str:
+    """Choose the session of an essay, its state validated first; return its id."""
+    one = chosen(context, which)
+    case = recover.examine(context, one.folder)
+    if case is not None:
+        raise Unusable(case)
+    wrong = [] if anyway else faults(context, one)
+    if wrong:
+        raise Faulty(one.name, wrong)
+    (taken,) = adopt.adopt(context, os.path.join(one.folder, STATE))
+    if not taken.session:
+        raise Refused(f"{one.name} cannot be gone on with", why=taken.problems[-1], file=taken.path)
+    context.workspace.choose(taken.session)
+    return taken.session
+
+
+def _state(path: str) -> dict[str, Any] | None:
+    try:
+        data = files.read_bounded(path, discover.MAX_BYTES, follow=False)
+        value = Document.parse(data, "yaml").value
+    except ForestayError:
+        return None
+    whole = isinstance(value, dict) and not format.FORMAT.torn(data, value)
+    return value if whole else None
+
+
+# -- a session of ours -------------------------------------------------------------------------
+
+
+def binding_of(context: Context, session: str) -> Binding | None:
+    """The essay files of a session, if it has any."""
+    bound = context.store.machine.bindings.bindings(session)
+    return next((b for b in bound if b.layout == "essay"), None)
+
+
+def state_of(session: Recorder) -> State:
+    """The session's state, with what others wrote into its files and nobody has taken up yet; to be
+    looked at when its store no longer is."""
+    with session.context.store.view(session.id) as view:
+        state = read_state(session.context, session.id, view)
+        rows = Rows()
+        for table in ("step", "checkpoint", "claim", "attribute", "artifact"):
+            for row in state.rows.select(table):
+                rows.put(table, row.name, row)
+        return State(state.core, rows)
+
+
+def folder_of(context: Context, session: str, state: State) -> str:
+    """Where the files of an essay lie: in its own folder, at its target, or in the project."""
+    binding = binding_of(context, session)
+    if binding is not None:
+        return binding.root
+    root = context.workspace.tree.root
+    target = os.path.join(root, state.core.plan_target)
+    return target if state.core.plan_target and os.path.isdir(target) else root
+
+
+def inside(context: Context, folder: str, name: str) -> str:
+    """A file as it is named in an essay's folder: one that is there, or seen from here."""
+    real = os.path.realpath(folder)
+    cwd = context.folder
+    there = os.path.lexists(os.path.join(real, name))
+    is_here = not there and os.path.lexists(os.path.join(cwd, name))
+    return relative(name, real, cwd=cwd if is_here else real)
+
+
+def document(context: Context, session: str) -> dict[str, Any] | None:
+    """An essay's session file as it is, or as it would be; None for any other session."""
+    binding = binding_of(context, session)
+    if binding is not None:
+        return _state(binding.place)
+    state = state_of(Recorder(context, session))
+    if not is_essay(state):
+        return None
+    where = _around(context, folder_of(context, session, state), state)
+    tree = format.FORMAT.put(None, facts_of(state, ()), where)
+    value = tree[STATE]
+    return value if isinstance(value, dict) else None
+
+
+def discrepancies(context: Context, session: str) -> list[str]:
+    """What an essay's state says that its files contradict, in words; empty for other sessions."""
+    found = document(context, session)
+    if found is None:
+        return []
+    state = state_of(Recorder(context, session))
+    where = _around(context, folder_of(context, session, state), state)
+    findings = format.FORMAT.check({STATE: found}, where)
+    return [finding.message for finding in findings if finding.severity == ERROR]
+
+
+def _around(context: Context, folder: str, state: State) -> Where:
+    """An essay's surroundings: of a folder with much else in it, only what the essay names."""
+    where = mirror_of(context).where(folder, names=False)
+    named = [str(getattr(row, "value", "")) for row in state.rows.select("attribute")]
+    known = {*files.list_names(folder), *(n for n in named if n and not os.path.isabs(n))}
+    names = frozenset(n for n in known if os.path.isfile(os.path.join(folder, n)))
+    return replace(where, names=names)
+
+
+def pause_message(context: Context, session: str) -> str:
+    return _sentence(context, session, display.pause_message)
+
+
+def resume_summary(context: Context, session: str) -> str:
+    return _sentence(context, session, display.resume_summary)
+
+
+def _sentence(context: Context, session: str, say: Any) -> str:
+    """A sentence about the session's file; empty for a session that is no essay."""
+    found = document(context, session)
+    return str(say(found)) if found is not None else ""
+
+
+def save_partial(session: Recorder, partial: dict[str, str], pause: Body) -> Body:
+    """Write unfinished work into the essay's folder, durably; returns what to record of it.
+
+    What a file held before stays: as the beginning of the new text, or as a version of its own.
+    Nothing is written where the session cannot be paused; but one that is paused, perhaps by
+    itself, takes what comes late.
+    """
+    context = session.context
+    absorb_file_edits(context, session.id)
+    with context.store.view(session.id) as view:
+        state = context.journal.state(view)
+        is_paused = state.core.status == "paused"
+        if not is_paused:
+            decide(state, pause)
+    folder = _folder_for(context, session.id, partial)
+    for name, text in partial.items():
+        _save(folder, name, text)
+    return NoteAdded(text=f"unfinished work is in {', '.join(partial)}") if is_paused else pause
+
+
+def _folder_for(context: Context, session: str, partial: dict[str, str]) -> str:
+    """Where unfinished work is to be written, if all of it can be."""
+    binding = binding_of(context, session)
+    if binding is None:
+        raise Refused(
+            f"session {session} has no folder for unfinished work",
+            why="only an essay has one",
+            hint="forestay files bind essay",
+        )
+    for name, text in partial.items():
+        _require_name(name)
+        if len(text) > MAX_PARTIAL:
+            raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
+    if not os.path.isdir(binding.root):
+        write_files(context, session, force=True)  # which says that it was gone
+    files.make_folder(binding.root)
+    return binding.root
+
+
+def _require_name(name: str) -> None:
+    plain = name.endswith(".md") and "/" not in name and not name.startswith(".")
+    if not plain or len(os.fsencode(name)) > 200 or not name.isprintable() or is_version(name):
+        raise InvalidInput(
+            f"{name[:100]!r} cannot be the name of unfinished work",
+            why="it is a Markdown file of the essay's folder, such as stage-4-draft.md, "
+            "and no older version of one",
+        )
+
+
+def _save(folder: str, name: str, text: str) -> None:
+    path, data = os.path.join(folder, name), text.encode("utf-8", "replace")
+    old = files.read_optional(path, discover.MAX_BYTES, follow=False)
+    if old is not None and not data.startswith(old.rstrip()):
+        files.move(path, os.path.join(folder, version_name(name, os.listdir(folder))))
+    if old != data:
+        files.replace(path, data, mode=0o644)

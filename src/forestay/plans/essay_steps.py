@@ -1,0 +1,659 @@
+"""The verbs of an essay: what its files say meets what may be recorded of it.
+
+A verb reads the file it is about, asks `model.essay` for the events in the state that they are
+recorded in, and records them together. An essay's files are named relative to its *folder*: the
+one of its essay layout, else the target of its plan, else the project.
+
+In a folder of the layout the verbs also keep the logs that its document wants, a line for each
+entry. A log is made before anything names it; its lines are recorded with what they tell, and
+written when that is durable, by whoever comes next if need be.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Sequence
+
+from msgspec import Struct
+
+from forestay.base import files
+from forestay.base.clock import iso
+from forestay.base.text import clean_input, coerce_input
+from forestay.base.vocabulary import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
+from forestay.errors import ForestayError, InvalidInput, Refused
+from forestay.formats.essay import fields, stage_files
+from forestay.mirror.session_files import absorb_file_edits
+from forestay.model import event as ev
+from forestay.model.essay import rules as model
+from forestay.model.essay.moves import Moves, is_essay, name_of, step_id
+from forestay.model.essay.next_step import Summary, next_command, summary
+from forestay.model.essay.rules import Gate, Outline, gate_of
+from forestay.model.event import Body
+from forestay.model.state import State
+from forestay.plans import essay_sessions
+from forestay.plans.pending_file_ops import finish
+from forestay.workspace.file_changes import read_artifact
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.journal.recorder import Recorder
+    from forestay.model.event import Event
+
+FACTS, VOICES = "fact-check-log.md", "voice-check-log.md"
+_TITLES = {
+    FACTS: "Fact checks",
+    VOICES: "Voice checks",
+    fields.DRAFT_LOG: "Paragraphs",
+    fields.THESIS_LOG: "Development of the thesis",
+}
+_MOST = 16 * 1024 * 1024
+_LINE = 2000
+_TEXT = 4000
+
+Act = Callable[[Moves], None]
+Same = Callable[[Body], bool]
+
+
+class Done(Struct, frozen=True):
+    """What a verb recorded: in words, what is still missing, and what comes next.
+
+    `action` is what a voice check asks for, `ask` a question to the user that comes with it.
+    """
+
+    event: Event
+    said: str
+    missing: list[str]
+    next: str
+    warnings: list[str] = []
+    claim: str = ""
+    action: str = ""
+    ask: str = ""
+    summary: Summary | None = None
+
+
+class SectionListed(Struct, frozen=True):
+    """A section of an essay, in its two stages."""
+
+    number: int
+    title: str
+    arguments: str
+    map: str
+    approved: bool
+    verified: int
+    deferred: int
+    paragraphs: str
+    completed: int
+    total: int | None
+    voice: float | None
+
+
+# -- one verb ----------------------------------------------------------------------------------
+
+
+class _Look:
+    """An essay as it is: its state, and the folder with its files. Changes nothing."""
+
+    def __init__(self, session: Recorder) -> None:
+        self.session, self.context = session, session.context
+        self.state = essay_sessions.state_of(session)
+        self.folder = essay_sessions.folder_of(self.context, session.id, self.state)
+
+    def has(self, name: str) -> bool:
+        return os.path.isfile(os.path.join(self.folder, name))
+
+
+class _Verb(_Look):
+    """A verb on its way, and what goes with the events."""
+
+    def __init__(self, session: Recorder, key: str) -> None:
+        absorb_file_edits(session.context, session.id)
+        super().__init__(session)
+        self.key = key
+        self.binding = essay_sessions.binding_of(self.context, session.id)
+        self.blobs: list[tuple[str, bytes]] = []
+        self.warnings: list[str] = []
+
+    def log(self, name: str) -> str:
+        """The name of a log of this essay; empty where it keeps none."""
+        return name if self.binding is not None else ""
+
+    def read(self, name: str, what: str, *, again: str) -> tuple[ev.ArtifactSaved, bytes]:
+        """A file of the essay as it is now, to be kept with the session."""
+        inside = essay_sessions.inside(self.context, self.folder, name)
+        try:
+            body, blobs, data = read_artifact(
+                inside, self.folder, self.context.journal.find_secrets
+            )
+        except ForestayError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+            raise Refused(
+                f"{what} is missing: there is no {inside}",
+                why=f"looked for in {self.folder}",
+                hint=f"write it, then: forestay {again}",
+                file=os.path.join(self.folder, inside),
+            ) from error
+        self.blobs += blobs
+        return body, data
+
+    def do(self, act: Act, is_same: Same, log: str = "", **more: object) -> Done:
+        """Record what the act makes of the state, then what the log says of it."""
+        if earlier := self.session.called_before(self.key, is_same):
+            return self._answer(earlier[-1], Moves(self.state), more)
+        last: list[Moves] = []
+        log = self.log(log) if log else ""
+        chores: list[str] = []
+
+        def made(state: State) -> Sequence[Body]:
+            moves = model.begin(state)
+            act(moves)
+            last.append(moves)
+            chores[:] = [self._line(log, moves.said)] if log else []
+            return moves.bodies
+
+        with self.context.store.view(self.session.id) as view:
+            made(self.context.journal.state(view))
+        if log:
+            self._make_log(log)
+        event = self.session.record(key=self.key, blobs=self.blobs, made=made, chores=chores)
+        if log:
+            self.context.best_effort(lambda: finish(self.context, self.session.id))
+        return self._answer(event, last[-1], more)
+
+    def _answer(self, event: Event, moves: Moves, more: dict[str, object]) -> Done:
+        state = essay_sessions.state_of(self.session)
+        completed = state.core.status == "completed"
+        return Done(
+            event=event,
+            said=moves.said or "nothing new",
+            missing=moves.missing,
+            next="" if completed else next_command(state),
+            warnings=self.warnings,
+            claim=next((b.claim for b in moves.bodies if isinstance(b, ev.ClaimDeferred)), ""),
+            summary=summary(state) if completed else None,
+            **more,  # type: ignore[arg-type]
+        )
+
+    def _make_log(self, name: str) -> None:
+        path = os.path.join(self.folder, name)
+        if not os.path.lexists(path):
+            files.append_lines(path, f"# {_TITLES[name]}\n".encode(), mode=0o644)
+
+    def _line(self, name: str, said: str) -> str:
+        """The chore to write a line into a log."""
+        kept = coerce_input(self.context.journal.redact(said), limit=_LINE, lines=False)
+        line = f"- {iso(self.context.clock.now())} {kept}"
+        path = os.path.join(self.folder, name)
+        return json.dumps({"op": "line", "file": path, "title": _TITLES[name], "line": line})
+
+
+def _is_gate(gate: Gate) -> Same:
+    def is_same(body: Body) -> bool:
+        if not isinstance(body, ev.CheckpointPassed) or body.evidence.get("gate") != gate.name:
+            return False
+        asked = {"section": gate.section, "paragraph": gate.paragraph}
+        return all(n is None or body.evidence.get(word) == n for word, n in asked.items())
+
+    return is_same
+
+
+def _sets(field: str, value: object = None) -> Same:
+    def is_same(body: Body) -> bool:
+        told = isinstance(body, ev.AttributeSet) and body.key == name_of(field)
+        return told and value in (None, body.value)  # type: ignore[attr-defined]
+
+    return is_same
+
+
+# -- gates -------------------------------------------------------------------------------------
+
+
+def approve(
+    session: Recorder,
+    gate: str,
+    *,
+    section: int | None = None,
+    paragraph: int | None = None,
+    last: bool = False,
+    confirm: bool = False,
+    key: str = "",
+) -> Done:
+    """The user says yes at a gate."""
+    meant = gate_of(gate, section, paragraph)
+    verb = _Verb(session, key)
+    act, log = _acts(verb, meant, last=last, confirm=confirm)
+    return verb.do(act, _is_gate(meant), log)
+
+
+def _acts(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, str]:
+    if _is_over(verb):
+        # Files are not asked for where the answer is no anyway, or known.
+        return (lambda moves: None), ""
+    if gate.name == "G1":
+        return _thesis(verb), fields.THESIS_LOG
+    if gate.name == "G2":
+        return _outline(verb), ""
+    if gate.name == "G3":
+        return _arguments(verb, gate), FACTS
+    if gate.name == "G3-Final":
+        return model.arguments_approved, FACTS
+    if gate.name == "G4":
+        return _paragraph(verb, gate, last=last), fields.DRAFT_LOG
+    if gate.name == "G4-Section":
+        return (
+            lambda moves: model.writing_approved(moves, gate.section, last=last)
+        ), fields.DRAFT_LOG
+    return _whole(verb, confirm=confirm), FACTS
+
+
+def _is_over(verb: _Verb) -> bool:
+    repeated = bool(verb.key and verb.context.journal.events_of_key(verb.session.id, verb.key))
+    at_work = verb.state.core.status in ("active", "created")
+    return repeated or not is_essay(verb.state) or not at_work
+
+
+def _thesis(verb: _Verb) -> Act:
+    if Moves(verb.state).status(1) == "done":
+        return lambda moves: model.thesis_approved(moves, _NOTHING, claim_type=None)
+    kept, data = verb.read(
+        _named(verb, "stage_1.thesis_file", fields.THESIS), "the thesis", again="essay approve G1"
+    )
+    told = stage_files.thesis(data)
+    log = verb.log(fields.THESIS_LOG)
+    return lambda moves: model.thesis_approved(moves, kept, claim_type=told.claim_type, log=log)
+
+
+_NOTHING = ev.ArtifactSaved(path="", digest="", size=0)
+"""Stands for a file that is not asked for, because the answer is no anyway."""
+
+
+def _named(found: _Look, field: str, default: str) -> str:
+    """The file that the essay names for something, else the one its document does."""
+    said = Moves(found.state).value(field)
+    return said if isinstance(said, str) and said and found.has(said) else default
+
+
+def _outline(verb: _Verb) -> Act:
+    looked = Moves(verb.state)
+    if looked.status(1) != "done" or looked.status(2) == "done":
+        return lambda moves: model.outline_approved(moves, _NOTHING, Outline())
+    name = _named(verb, "stage_2.outline_file", fields.OUTLINE)
+    kept, data = verb.read(name, "the outline", again="essay approve G2")
+    if beyond := re.search(rb"(?m)^### Section (\d{4,20}):", data):
+        number = beyond[1].decode()
+        raise Refused(
+            f"there can be no section {number}", why=f"at most {model.MOST_SECTIONS} can be"
+        )
+    told = stage_files.outline(data)
+    outline = Outline(told.total, told.titles, told.words, told.audience)
+    return lambda moves: model.outline_approved(moves, kept, outline)
+
+
+def _arguments(verb: _Verb, gate: Gate) -> Act:
+    """G3; a map that was recorded must still be there, and is kept as it was approved."""
+    looked, kept = Moves(verb.state), None
+    try:
+        section = model.section_meant(looked, gate.section, 3)
+    except Refused:
+        # It is refused once more, under the lock.
+        return lambda moves: model.section_approved(moves, gate.section)
+    path = looked.value(f"stage_3.section_{section}.argument_map_file")
+    if path and looked.status(3, section) != "done":
+        again = f"essay approve G3 --section {section}"
+        kept, _ = verb.read(str(path), f"the argument map of section {section}", again=again)
+    return lambda moves: model.section_approved(moves, gate.section, kept)
+
+
+def _paragraph(verb: _Verb, gate: Gate, *, last: bool) -> Act:
+    draft = _named(verb, "stage_4.draft_file", fields.DRAFT)
+    has = verb.has(draft)
+    log = verb.log(fields.DRAFT_LOG)
+
+    def act(moves: Moves) -> None:
+        section, number = model.paragraph_approved(
+            moves, gate.paragraph, section=gate.section, last=last, draft=draft, log=log
+        )
+        if not has:
+            raise Refused(
+                f"the draft is missing: there is no {draft}",
+                why=f"looked for in {verb.folder}",
+                hint=f"write it, then: forestay essay paragraph done {number} --section {section}",
+                file=os.path.join(verb.folder, draft),
+            )
+        verb.warnings[:] = _short_draft(verb, moves, draft, section, number)
+
+    return act
+
+
+def _short_draft(verb: _Verb, moves: Moves, draft: str, section: int, number: int) -> list[str]:
+    """Say when the draft has fewer paragraphs than are approved now."""
+    data = files.read_optional(os.path.join(verb.folder, draft), _MOST) or b""
+    found = stage_files.draft(data)
+    titles = {n: _title(moves.state, n) for n in moves.sections(4)}
+    outline = stage_files.Outline(stage_files.Approval(), titles=titles)
+    written = [d.paragraphs for d in found if stage_files.place_in(outline, d.title) == section]
+    have = written[0] if written else found[section - 1].paragraphs if len(found) >= section else 0
+    if have >= number:
+        return []
+    return [f"the draft has {have} paragraph{'s' * (have != 1)} in section {section}, not {number}"]
+
+
+def _title(state: State, section: int) -> str:
+    step = state.step(step_id(4, section)) or state.step(step_id(3, section))
+    return step.title if step else ""
+
+
+def _whole(verb: _Verb, *, confirm: bool) -> Act:
+    """G5; a final essay that lies there under its name need not be recorded first."""
+    recorded = Moves(verb.state).value("output.final_essay_file")
+    name = str(recorded or fields.FINAL)
+    found = verb.read(name, "the final essay", again="essay approve G5") if verb.has(name) else None
+
+    def act(moves: Moves) -> None:
+        if recorded and found is None:
+            raise Refused(
+                f"the final essay is missing: there is no {name}",
+                why=f"looked for in {verb.folder}",
+                legal=["essay output final-essay.md"],
+            )
+        if found is not None and moves.status(4) not in ("", "pending"):
+            words = stage_files.words(found[1])
+            told = moves.known("output.total_word_count")
+            if not recorded or told is None:
+                model.output_recorded(moves, found[0], words=words)
+            else:
+                moves.keep(found[0])
+        model.essay_approved(moves, confirm=confirm)
+
+    return act
+
+
+# -- sections ----------------------------------------------------------------------------------
+
+
+def section_add(session: Recorder, number: int, *, title: str = "", key: str = "") -> Done:
+    if title:
+        title = clean_input(title, "title", limit=500, lines=False)
+    _require_number(number)
+
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.StepAdded) and body.step == step_id(3, number)
+
+    return _Verb(session, key).do(lambda moves: model.section_added(moves, number, title), is_same)
+
+
+def section_start(
+    session: Recorder, number: int, *, stage: int | None = None, key: str = ""
+) -> Done:
+    _require_number(number)
+    if stage not in (None, 3, 4):
+        raise InvalidInput(f"stage {stage} has no sections", why="stages 3 and 4 have")
+
+    def is_same(body: Body) -> bool:
+        places = [step_id(n, number) for n in (3, 4) if stage in (None, n)]
+        return isinstance(body, ev.AttributeSet) and body.value in places
+
+    return _Verb(session, key).do(
+        lambda moves: model.section_started(moves, number, stage), is_same
+    )
+
+
+def section_done(
+    session: Recorder,
+    number: int,
+    *,
+    map: str = "",
+    verified: int | None = None,
+    deferred: int | None = None,
+    key: str = "",
+) -> Done:
+    _require_number(number)
+    for word, value in (("verified", verified), ("deferred", deferred)):
+        if value is not None and not 0 <= value < 1_000_000:
+            raise InvalidInput(f"{word} cannot be {value}")
+    verb, field = _Verb(session, key), f"stage_3.section_{number}.argument_map_file"
+    if _is_over(verb) or Moves(verb.state).status(3, number) in ("", "done"):
+        act = _refused_map(number)
+    else:
+        name = map or _named(verb, field, fields.ARGUMENTS.format(number))
+        again = f"essay section done {number} --map {fields.ARGUMENTS.format(number)}"
+        kept, data = verb.read(name, f"the argument map of section {number}", again=again)
+        told = stage_files.arguments(data)
+        counts = {
+            "verified": told.verified if verified is None else verified,
+            "deferred": told.deferred if deferred is None else deferred,
+        }
+        act = lambda moves: model.map_recorded(moves, number, kept, **counts)  # noqa: E731
+    return verb.do(act, _sets(field), FACTS)
+
+
+def _refused_map(number: int) -> Act:
+    return lambda moves: model.map_recorded(moves, number, _NOTHING, verified=None, deferred=None)
+
+
+def _require_number(number: int) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 999_999:
+        raise InvalidInput(f"there is no section {number}", why="sections are counted from 1")
+
+
+def sections(session: Recorder) -> list[SectionListed]:
+    """Every section with how it stands in both stages."""
+    state = essay_sessions.state_of(session)
+    model.require_essay(state)
+    moves = model.paired(state)
+    return [_listed(moves, number) for number in moves.sections()]
+
+
+def _listed(moves: Moves, number: int) -> SectionListed:
+    arguments, writing = f"stage_3.section_{number}", f"stage_4.section_{number}"
+    row = moves.state.rows.get("checkpoint", step_id(3, number))
+    voice = moves.value(f"{writing}.voice_check_score")
+    return SectionListed(
+        number=number,
+        title=_title(moves.state, number),
+        arguments=moves.status(3, number),
+        map=str(moves.value(f"{arguments}.argument_map_file") or ""),
+        approved=getattr(row, "verdict", "") in ("passed", "overridden"),
+        verified=moves.count(f"{arguments}.verified_claims"),
+        deferred=moves.count(f"{arguments}.deferred_claims"),
+        paragraphs=moves.status(4, number),
+        completed=moves.completed(number),
+        total=moves.known(f"{writing}.total_paragraphs"),
+        voice=voice if isinstance(voice, int | float) else None,
+    )
+
+
+# -- claims ------------------------------------------------------------------------------------
+
+
+def claim_defer(
+    session: Recorder,
+    text: str,
+    *,
+    reason: str,
+    section: int | None = None,
+    paragraph: int | None = None,
+    key: str = "",
+) -> Done:
+    text = clean_input(text, "claim", limit=_TEXT, lines=True)
+    _require_word("reason", reason, DEFER_REASONS)
+    if section is not None:
+        _require_number(section)
+    if paragraph is not None and not 1 <= paragraph <= 999_999:
+        raise InvalidInput(f"there is no paragraph {paragraph}")
+    verb = _Verb(session, key)
+    kept = verb.context.journal.redact(text)
+
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.ClaimDeferred) and body.text == kept
+
+    def act(moves: Moves) -> None:
+        model.claim_deferred(moves, kept, reason, section, paragraph)
+        moves.said += f" – {kept}"
+
+    return verb.do(act, is_same, FACTS)
+
+
+def claim_resolve(
+    session: Recorder,
+    id: str,
+    *,
+    result: str = "verified",
+    sources: Sequence[str] = (),
+    key: str = "",
+) -> Done:
+    _require_word("result", result, FACT_CHECKS)
+    sources = [clean_input(source, "source", limit=1000, lines=False) for source in sources]
+
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.ClaimResolved) and body.claim == id
+
+    def act(moves: Moves) -> None:
+        model.claim_resolved(moves, id, result, sources)
+        moves.said += "".join(f"; {source}" for source in sources)
+
+    return _Verb(session, key).do(act, is_same, FACTS)
+
+
+def claim_override(session: Recorder, id: str, *, result: str, because: str, key: str = "") -> Done:
+    _require_word("result", result, FACT_CHECKS)
+
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.ClaimOverridden) and body.claim == id
+
+    def act(moves: Moves) -> None:
+        model.claim_overridden(moves, id, result, because)
+        moves.said += f", because {because}"
+
+    return _Verb(session, key).do(act, is_same, FACTS)
+
+
+def _require_word(what: str, word: str, words: Sequence[str]) -> None:
+    if word not in words:
+        raise InvalidInput(f"the {what} cannot be {word}", why=f"one of {', '.join(words)}")
+
+
+# -- voice, output, pushback -------------------------------------------------------------------
+
+_ASK = "how close does this sound to you, from 1 to 5? forestay essay calibrate N"
+
+
+def calibrate(
+    session: Recorder,
+    rating: int,
+    *,
+    notes: str = "",
+    reference: str = "",
+    again: bool = False,
+    key: str = "",
+) -> Done:
+    model.require_score(rating, "the rating")
+    if rating != int(rating):
+        raise InvalidInput(f"the rating cannot be {rating}", why="it is a whole number")
+    if reference:
+        _require_word("reference", reference, VOICE_MODES)
+    if notes:
+        notes = clean_input(notes, "notes", limit=_TEXT, lines=True)
+
+    def act(moves: Moves) -> None:
+        model.calibrated(moves, int(rating), notes, reference, again=again)
+        moves.said += f" – {notes}" if notes else ""
+
+    field = "voice_calibration.first_assessment_user_rating"
+    return _Verb(session, key).do(act, _sets(field, int(rating)), VOICES)
+
+
+def voice(
+    session: Recorder,
+    score: float | None,
+    *,
+    section: int | None = None,
+    because: str = "",
+    key: str = "",
+) -> Done:
+    if score is not None:
+        model.require_score(score, "the voice score")
+        score = int(score) if score == int(score) else score
+    if section is not None:
+        _require_number(section)
+    verb = _Verb(session, key)
+    looked = Moves(verb.state)
+    first = looked.value("voice_calibration.first_assessment_user_rating") is None
+    scored = any(_listed(looked, number).voice is not None for number in looked.sections())
+
+    def is_same(body: Body) -> bool:
+        if score is None:
+            return isinstance(body, ev.NoteAdded)
+        told = isinstance(body, ev.AttributeSet) and body.key.endswith(".voice_check_score")
+        return told and body.value == score  # type: ignore[attr-defined]
+
+    def act(moves: Moves) -> None:
+        model.voice_checked(moves, score, section, because)
+
+    return verb.do(
+        act,
+        is_same,
+        VOICES,
+        action="" if score is None else model.action_for(score),
+        ask=_ASK if first and not scored and score is not None else "",
+    )
+
+
+def output(
+    session: Recorder,
+    file: str,
+    *,
+    words: int | None = None,
+    sources: int | None = None,
+    voice: float | None = None,
+    key: str = "",
+) -> Done:
+    for word, value in (("words", words), ("sources", sources)):
+        if value is not None and not 0 <= value < 1_000_000_000:
+            raise InvalidInput(f"{word} cannot be {value}")
+    if voice is not None:
+        model.require_score(voice, "the voice score")
+    verb = _Verb(session, key)
+    kept, data = verb.read(file, "the final essay", again="essay output final-essay.md")
+    count = stage_files.words(data) if words is None else words
+
+    def act(moves: Moves) -> None:
+        model.output_recorded(moves, kept, words=count, sources=sources, voice=voice)
+
+    return verb.do(act, _sets("output.final_essay_file", kept.path))
+
+
+def pushback(session: Recorder, level: str, *, key: str = "") -> Done:
+    _require_word("level", level, PUSHBACK)
+    verb = _Verb(session, key)
+    log = fields.THESIS_LOG if Moves(verb.state).position()[0] == 1 else ""
+    act = lambda moves: model.pushed_back(moves, level)  # noqa: E731
+    return verb.do(act, _sets("pushback_level", level), log)
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+_SO_FAR = (
+    ("output.final_essay_file", fields.FINAL),
+    ("stage_4.draft_file", fields.DRAFT),
+    ("stage_2.outline_file", fields.OUTLINE),
+    ("stage_1.thesis_file", fields.THESIS),
+)
+
+
+def so_far(session: Recorder) -> tuple[str, str]:
+    """The file that holds most of the essay, and its text."""
+    found = _Look(session)
+    model.require_essay(found.state)
+    for field, default in _SO_FAR:
+        name = _named(found, field, default)
+        path = os.path.join(found.folder, name)
+        if found.has(name):
+            return path, files.read_bounded(path, _MOST).decode("utf-8", "replace")
+    raise Refused(
+        "nothing of the essay is written yet",
+        why=f"looked for in {found.folder}",
+        hint=f"it begins with {fields.THESIS}",
+    )

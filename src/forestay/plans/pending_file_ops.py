@@ -1,0 +1,193 @@
+"""Chores: what recorded events ask to be done to files, done once and for certain.
+
+A chore is recorded in the transaction of the events it belongs to, as plain data, and done right
+after. If the process dies before, the next command that writes to the session does it. So it may
+be done twice and changes nothing the second time; and it never touches a file that is not what it
+was when the chore was decided.
+
+    keep                   the files of a session that begins get their place in a layout
+    move, write, remove    a file becomes a version, or gets its name back
+    unlog                  an entry goes from the revision history of an essay
+    line                   a line of one of an essay's logs
+    log                    by an earlier version; the mirror writes that entry by now
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from forestay.base import files
+from forestay.base.hashing import digest_of
+from forestay.errors import ForestayError, Refused, StoreFailed
+from forestay.formats import coerce, timestamps
+from forestay.formats.text.document import Document
+from forestay.formats.text.safe_parse import LONGEST
+from forestay.journal.context import Context
+from forestay.mirror.session_files import SessionFiles, mirror_of, write_files
+from forestay.plans.essay_sessions import bind
+from forestay.store.machine.bindings import Binding
+
+MAX_FILE = 64 * 1024 * 1024
+
+
+def finish(context: Context, session: str) -> None:
+    """Do what is left to be done to files. What fails is told, and tried again next time."""
+    for number, what in context.store.machine.file_work.pending(session):
+        try:
+            chore = json.loads(what)
+            _DO[chore["op"]](context, chore)
+        except (ForestayError, OSError, ValueError, KeyError) as error:
+            context.notify(f"recorded, but left to do: {in_words(what)}: {error}")
+            continue
+        context.store.machine.file_work.finish(number)
+
+
+def keep(context: Context, session: str, formats: Sequence[str]) -> str:
+    """That a session is to have its files in layouts of this project, whoever sees to it."""
+    roots = {chosen: _root(context, chosen.partition(":")[0]) for chosen in formats}
+    return json.dumps({"op": "keep", "session": session, "layouts": roots})
+
+
+def _root(context: Context, kind: str) -> str:
+    return "" if kind == "essay" else mirror_of(context).root_of(kind)  # an essay's is made for it
+
+
+def in_words(what: str) -> str:
+    chore: dict[str, Any] = json.loads(what)
+    names = [os.path.basename(str(chore[k])) for k in ("from", "path", "file", "to") if k in chore]
+    names += chore.get("layouts", ())
+    return f"{chore['op']} {' → '.join(names)}"
+
+
+def _do_keep(context: Context, chore: dict[str, Any]) -> None:
+    session, roots = chore["session"], chore["layouts"]
+    with mirror_of(context).holding(*filter(None, roots.values())):
+        for chosen, root in roots.items():
+            try:
+                give_place(context, session, chosen, root)
+            except Refused as error:
+                if error.retryable:
+                    raise
+                # Whoever came there since is not to go because of us, today or later.
+                context.notify(f"recorded, but without files of {chosen}: {error}")
+        write_files(context, session, force=True)
+
+
+def give_place(context: Context, session: str, chosen: str, root: str) -> Binding:
+    """Bind a session to a layout, perhaps with an id; its files come with the next write."""
+    kind, _, native = chosen.partition(":")
+    if kind != "essay":
+        return mirror_of(context).bind(session, kind, native, root, tell=context.notify)
+    return bind(context, session, native, root)
+
+
+def _do_move(context: Context, chore: dict[str, Any]) -> None:
+    source, target, digest = chore["from"], chore["to"], chore["digest"]
+    if _digest(target) == digest:
+        _remove(source, digest)
+        return
+    if os.path.lexists(target):
+        context.notify(f"{target} is there already and stays as it is; {source} keeps its name")
+    elif _digest(source) == digest:
+        files.move(source, target)
+    else:
+        # Somebody wrote something else there since: that is theirs, the version is ours.
+        _do_write(context, chore)
+
+
+def _do_write(context: Context, chore: dict[str, Any]) -> None:
+    target, data = chore["to"], context.store.blob(chore["digest"])
+    for torn in files.list_unfinished(target):
+        files.remove(torn)
+    if os.path.lexists(target):
+        return
+    if data is None:
+        context.notify(f"{target} cannot be written: what it held is not kept")
+        return
+    files.create(target, data, mode=0o644)
+    for torn in files.list_unfinished(target):
+        raise StoreFailed(f"{torn} could not be removed", hint="the next command tries again")
+
+
+def _do_remove(context: Context, chore: dict[str, Any]) -> None:
+    _remove(chore["path"], chore["digest"])
+
+
+def _remove(path: str, digest: str) -> None:
+    """Remove a file that is what we know it to be, for good: its chore is not done again."""
+    if _digest(path) == digest:
+        os.unlink(path)
+    files.sync_folder(os.path.dirname(path))
+
+
+def _digest(path: str) -> str:
+    data = files.read_optional(path, MAX_FILE, follow=False)
+    return "" if data is None else digest_of(data)
+
+
+def _do_unlog(context: Context, chore: dict[str, Any]) -> None:
+    def take_out(doc: dict[str, Any]) -> dict[str, Any]:
+        ours = _entries(doc, chore)
+        left = [
+            entry for entry in coerce.sequence(doc.get("revision_history")) if entry not in ours
+        ]
+        return {**doc, "revision_history": left}
+
+    _edit(context, chore["file"], take_out)
+
+
+def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
+    mark = {"stage_revisited": chore["stage"], "timestamp": timestamps.write(chore["at"])}
+    found = coerce.sequence(doc.get("revision_history"))
+    return [entry for entry in found if mark.items() <= coerce.mapping(entry).items()]
+
+
+def _edit(context: Context, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
+    binding = context.store.machine.bindings.owner(path)
+    if binding:
+        # What somebody wrote there is taken up first: then all that is new in it is ours.
+        SessionFiles.of(context).absorb(binding.session, finish=False)
+    data = files.read_optional(path, LONGEST, follow=False)
+    if data is None:
+        return
+    document = Document.parse(data, "yaml")
+    if not isinstance(document.value, dict):
+        return
+    made = document.rewrite(change(document.value))
+    if made != data:
+        if binding and not binding.suspended:
+            _remember(context, binding, os.path.relpath(path, binding.root), data, made)
+        files.replace(path, made, mode=0o644)
+
+
+def _remember(context: Context, binding: Binding, name: str, data: bytes, made: bytes) -> None:
+    """Nobody is to take our own writing for an edit; what is an edit even now remains one."""
+    bound = context.store.machine.bindings
+    known = [rendering.digest for rendering in bound.renderings(binding).get(name, [])]
+    if digest_of(data) in known:
+        kept = b"" if context.journal.find_secrets(made.decode("utf-8", "replace")) else made
+        written = (name, digest_of(made), len(made), kept)
+        bound.rendered([(binding, [written], binding.mirrored)], lasting=True)
+
+
+def _do_line(context: Context, chore: dict[str, Any]) -> None:
+    title, line = f"# {chore['title']}", chore["line"]
+    files.append_once(chore["file"], line.encode(), header=title.encode(), mode=0o644)
+
+
+def _do_nothing(context: Context, chore: dict[str, Any]) -> None:
+    """What was left by an earlier version, and is done otherwise by now."""
+
+
+_DO: dict[str, Callable[[Context, dict[str, Any]], None]] = {
+    "keep": _do_keep,
+    "move": _do_move,
+    "write": _do_write,
+    "remove": _do_remove,
+    "unlog": _do_unlog,
+    "line": _do_line,
+    "log": _do_nothing,
+}

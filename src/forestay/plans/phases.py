@@ -1,0 +1,389 @@
+"""A session's way through the phases of its plan: judged by the gate it started with.
+
+The definition is read from the snapshot that the session keeps, never from a file: later edits of
+a workflow change no running session. The gate looks at the evidence as it was handed in; what is
+recorded is what may be kept of it. A refusal by a gate is recorded too: it is an attempt.
+
+Everything is decided again under the writer lock when it is recorded, so that two processes
+cannot both pass a phase.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.base.clock import iso
+from forestay.errors import InvalidInput, Refused
+from forestay.mirror.session_files import absorb_file_edits, read_state
+from forestay.model import event as ev
+from forestay.model.essay.moves import is_essay
+from forestay.model.essay.next_step import next_command
+from forestay.model.gates import phase_moves as moves
+from forestay.model.gates.gate import PERMISSIVE, Judgment, judge
+from forestay.model.plan import Gate, Workflow
+from forestay.model.rules import check_current, check_reach, decide
+from forestay.model.state import Checkpoint, Rows, State, Step, number_of
+from forestay.plans import prove
+from forestay.plans.evidence import kept
+from forestay.workspace.file_changes import OutputFiles, collect_outputs
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from forestay.journal.recorder import Recorder
+    from forestay.model.event import Body, Event
+
+_ISSUE = 1_000
+
+
+class Outcome(Struct, frozen=True):
+    """What came of a phase: the event, the phase, and what its gate said of the evidence.
+
+    `judgment` is None when a call was repeated with its key, or nobody asked the gate. `outputs`
+    says of each file that a passed phase should make whether it was kept.
+    """
+
+    event: Event
+    phase: int
+    passed: bool
+    overridden: bool = False
+    complete: bool = False
+    judgment: Judgment | None = None
+    outputs: dict[str, str] = {}
+
+
+class Asked(Struct, frozen=True):
+    """What the gate of a phase asks, what there is, and whether that would be enough.
+
+    `done` is a phase that passed; `handed_in` is false where `phase done` is not the way.
+    """
+
+    phase: int
+    name: str
+    gate: Gate
+    evidence: dict[str, object]
+    observed: dict[str, bool]
+    stale: list[str]
+    judgment: Judgment
+    done: bool = False
+    handed_in: bool = True
+
+
+class Listed(Struct, frozen=True):
+    """One phase as it stands; `spent_ms` is active time, None when nobody knows."""
+
+    number: int
+    name: str
+    status: str
+    verdict: str
+    attempts: int
+    started_at: int
+    ended_at: int
+    spent_ms: int | None
+    current: bool
+
+
+# -- verbs -------------------------------------------------------------------------------------
+
+
+def done(
+    session: Recorder,
+    number: int,
+    evidence: Mapping[str, object],
+    *,
+    override: bool = False,
+    because: str = "",
+    key: str = "",
+) -> Outcome:
+    """Hand in the evidence for the current phase; what the gate says of it is recorded."""
+    if override and not because.strip():
+        raise InvalidInput("an override needs a reason", hint='--override --because "…"')
+    if earlier := _judged_before(session, number, key):
+        return earlier
+    state, workflow = _look(session)
+    case = _case(session, state, workflow, number, evidence)
+    if case.judgment.checkpoint_passed:
+        return case.record(ev.CheckpointPassed, key)
+    if not override:
+        return case.record(ev.CheckpointFailed, key, issue=case.judgment.issue[:_ISSUE])
+    if case.gate is not None and not case.gate.override:
+        raise Refused(
+            f"the gate of phase {number} allows no override",
+            why=case.judgment.issue,
+            legal=[step.removeprefix("forestay ") for step in case.judgment.next_steps],
+        )
+    return case.record(ev.CheckpointOverridden, key, because=because)
+
+
+def fail(
+    session: Recorder,
+    number: int,
+    evidence: Mapping[str, object],
+    *,
+    issue: str = "",
+    key: str = "",
+) -> Outcome:
+    """Record a failed attempt at the current phase, whatever its gate would say."""
+    if earlier := _judged_before(session, number, key):
+        return earlier
+    state, workflow = _look(session)
+    case = _case(session, state, workflow, number, evidence)
+    return replace(case.record(ev.CheckpointFailed, key, issue=issue), judgment=None)
+
+
+def retry(session: Recorder, *, key: str = "") -> Event:
+    """Begin another attempt at the current phase."""
+    if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
+        return earlier[-1]
+    return session.record(*moves.again(_look(session)[0]), key=key)
+
+
+def rollback(session: Recorder, number: int, *, because: str = "", key: str = "") -> Event:
+    """Go back to a phase: it and all after it are to be done anew."""
+
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.StepStarted) and number_of(body.step) == number
+
+    if earlier := session.called_before(key, is_same):
+        return earlier[-1]
+    state, _ = _look(session)
+    _require_phases(state)
+    return session.record(*moves.back_to(state, number, because), key=key)
+
+
+def _require_phases(state: State) -> None:
+    """Refuse to move an essay by its stages: it has gates of its own."""
+    moves.require_plan(state)
+    if is_essay(state):
+        raise Refused(
+            "the stages of an essay are approved by its user",
+            legal=[f"essay approve {gate}" for gate in ("G1", "G2", "G3-Final", "G5")],
+            session=state.core.session,
+        )
+
+
+def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
+    """Say how many phases there are; that is said once."""
+
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.PlanResolved) and body.total == count
+
+    if earlier := session.called_before(key, is_same):
+        return earlier[-1]
+    state, workflow = _look(session)
+    return session.record(*moves.resolved(state, workflow, count, names), key=key)
+
+
+def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Asked:
+    """What the gate of a phase asks, and whether what there is would be enough. Changes nothing."""
+    state, workflow = _seen(session)
+    moves.require_plan(state)
+    check_reach(state.core, number)
+    there = {**moves.evidence_of(state, number), **evidence}
+    case = _Case(session, state, workflow, number, there)
+    done = number in state.core.phases_done
+    judgment, other = case.judgment, _other_way(state, number, done=done)
+    if other:
+        judgment = replace(judgment, next_steps=[f"forestay {other}"])
+    return Asked(
+        phase=number,
+        name=case.name,
+        gate=case.gate or Gate(strict=False, source=PERMISSIVE),
+        evidence=there,
+        observed=case.observed,
+        stale=sorted(case.stale),
+        judgment=judgment,
+        done=done,
+        handed_in=not other,
+    )
+
+
+def _other_way(state: State, number: int, *, done: bool) -> str:
+    """What is typed where a phase is not handed in: it has passed, or is a stage of an essay."""
+    if is_essay(state):
+        return f"revisit {number}" if done else next_command(state)
+    return f"phase rollback {number} --because REASON" if done else ""
+
+
+def listed(session: Recorder) -> list[Listed]:
+    """Every phase in its order, with how it stands."""
+    with session.context.store.view(session.id) as view:
+        state = read_state(session.context, session.id, view)
+        moves.require_plan(state)
+        rows = [row for row in state.rows.select("step") if isinstance(row, Step)]
+        phases = {n: row for row in rows if (n := state.core.phase_of(row.id)) is not None}
+        return [_listed(state, number, phases[number]) for number in sorted(phases)]
+
+
+def _listed(state: State, number: int, step: Step) -> Listed:
+    row = state.rows.get("checkpoint", step.id)
+    spent = state.core.phases_done.get(number, -1)
+    return Listed(
+        number=number,
+        name=step.title,
+        status=step.status,
+        verdict=row.verdict if isinstance(row, Checkpoint) else "pending",
+        attempts=row.attempts if isinstance(row, Checkpoint) else 0,
+        started_at=step.started_at,
+        ended_at=step.ended_at,
+        spent_ms=spent if spent >= 0 else None,
+        current=number == state.core.phase,
+    )
+
+
+# -- one phase, judged -------------------------------------------------------------------------
+
+
+def _case(
+    session: Recorder,
+    state: State,
+    workflow: Workflow | None,
+    number: int,
+    evidence: Mapping[str, object],
+) -> _Case:
+    """The case of the current phase. Who asks for another is told so, whatever a gate would say."""
+    _require_phases(state)
+    check_current(state.core, number)
+    decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
+    return _Case(session, state, workflow, number, evidence)
+
+
+class _Case:
+    """The evidence for a phase beside its gate."""
+
+    def __init__(
+        self,
+        session: Recorder,
+        state: State,
+        workflow: Workflow | None,
+        number: int,
+        evidence: Mapping[str, object],
+    ) -> None:
+        self.session, self.state, self.workflow = session, state, workflow
+        self.number, self.evidence = number, evidence
+        phase = workflow.phase(number) if workflow else None
+        self.id = state.core.phase_step(number)
+        self.gate = phase.gate if phase else None
+        self.outputs = phase.outputs if phase else []
+        self.observed, self.stale = prove.observed(session, self.id)
+        self.judgment = judge(
+            self.gate,
+            evidence,
+            at=iso(session.context.clock.now()),
+            phase=number,
+            observed=self.observed,
+            stale=self.stale,
+            next_steps=self._next_steps(),
+        )
+
+    @property
+    def name(self) -> str:
+        step = self.state.step(self.id)
+        return step.title if step else moves.title_of(self.workflow, self.number)
+
+    def _next_steps(self) -> list[str]:
+        following = moves.next_number(self.state, self.number)
+        if following is None:
+            return ["nothing: that was the last phase"]
+        step = self.state.step(self.state.core.phase_step(following))
+        name = step.title if step else moves.title_of(self.workflow, following)
+        return [f"Phase {following}: {name}", f"forestay phase gate {following}"]
+
+    def record(
+        self, kind: type[ev.Verdict], key: str, *, issue: str = "", because: str = ""
+    ) -> Outcome:
+        passed = kind is not ev.CheckpointFailed
+        shown = {**self.evidence, **self.observed}
+        keep = kept(shown, self.session.context.journal)
+        made = self._made() if passed else OutputFiles()
+        verdict = kind(
+            step=self.id,
+            evidence=keep.values,
+            observed=passed and self._is_proven(),
+            issue=issue,
+            because=because,
+            blob=keep.blob,
+            size=len(keep.data),
+            redacted=keep.redacted,
+        )
+        event = self.session.record(
+            *moves.under_way(self.state, self.workflow, self.number),
+            *made.bodies,
+            verdict,
+            *(moves.after(self.state, self.workflow, self.number) if passed else ()),
+            key=key,
+            blobs=[*made.blobs, *([(keep.blob, keep.data)] if keep.blob else [])],
+        )
+        return _outcome(event, self.number, kind, self.judgment, made.statuses)
+
+    def _made(self) -> OutputFiles:
+        """What the phase made, to be kept: a later change of it can then be compared."""
+        context = self.session.context
+        with context.store.view(self.session.id) as view:
+            rows = context.journal.state(view).rows
+            return collect_outputs(
+                self.outputs,
+                context.workspace.tree.root,
+                context.journal.find_secrets,
+                lambda path: rows.get("artifact", path),
+            )
+
+    def _is_proven(self) -> bool:
+        """Whether all that the gate requires was observed, and nothing of it claimed."""
+        required = [f.name for f in self.gate.fields if f.required] if self.gate else []
+        fresh = {name for name, held in self.observed.items() if held and name not in self.stale}
+        return bool(required) and fresh.issuperset(required)
+
+
+def _outcome(
+    event: Event,
+    number: int,
+    kind: type[Body],
+    judgment: Judgment | None = None,
+    told: dict[str, str] | None = None,
+) -> Outcome:
+    return Outcome(
+        event=event,
+        phase=number,
+        passed=kind is not ev.CheckpointFailed,
+        overridden=kind is ev.CheckpointOverridden,
+        complete=event.kind == "session.completed",
+        judgment=judgment,
+        outputs=told or {},
+    )
+
+
+# -- what is there -----------------------------------------------------------------------------
+
+
+def _look(session: Recorder) -> tuple[State, Workflow | None]:
+    """The state before something is recorded: what others wrote into its files is taken up."""
+    absorb_file_edits(session.context, session.id)
+    return _seen(session)
+
+
+def _seen(session: Recorder) -> tuple[State, Workflow | None]:
+    """The state, with what others wrote into its files, and the workflow it keeps."""
+    with session.context.store.view(session.id) as view:
+        state = _at_hand(read_state(session.context, session.id, view))
+    return state, session.context.journal.plan(state)
+
+
+def _at_hand(state: State) -> State:
+    """A state whose steps and verdicts can be looked at when its session no longer is."""
+    rows = Rows()
+    for table in ("step", "checkpoint", *(("attribute", "claim") if is_essay(state) else ())):
+        for row in state.rows.select(table):
+            rows.put(table, row.name, row)
+    return State(state.core, rows)
+
+
+def _judged_before(session: Recorder, number: int, key: str) -> Outcome | None:
+    def is_same(body: Body) -> bool:
+        return isinstance(body, ev.Verdict) and number_of(body.step) == number
+
+    batch = session.called_before(key, is_same)
+    kinds = [type(event.body) for event in batch if is_same(event.body)]
+    return _outcome(batch[-1], number, kinds[0]) if batch else None

@@ -1,0 +1,414 @@
+"""Revisit: going back to an earlier step, with its files, all of it or nothing.
+
+`look` says what it would do and touches nothing. `apply` records the events in one append, and
+in the same transaction what has to be done to files because of them (see `chore`). `undo`
+withdraws the events of a revisit and puts the files back, in the same way.
+
+A *version* is a file set aside as `NAME.vN.md`; only the name without a number is current.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from forestay.base import files
+from forestay.base.clock import new_id
+from forestay.base.hashing import digest_of
+from forestay.errors import InvalidInput, Refused
+from forestay.formats.essay import fields
+from forestay.formats.essay.impact import stage_of_file, told
+from forestay.formats.essay.stage_files import is_current, section_in, version_name
+from forestay.journal.context import Context
+from forestay.journal.recorder import Recorder
+from forestay.mirror.session_files import absorb_file_edits, read_state
+from forestay.model import event as ev
+from forestay.model.essay.moves import is_essay
+from forestay.model.event import Body, Event
+from forestay.model.gates.revisit_impact import (
+    IMPACTS,
+    Assessment,
+    Later,
+    Output,
+    Signal,
+    assess,
+    later_steps,
+    likeness,
+    verdicts_of,
+)
+from forestay.model.merge import in_order, retracted
+from forestay.model.state import POSITION, Artifact, State, Step, number_of
+from forestay.plans import pending_file_ops
+from forestay.plans.essay_sessions import folder_of
+from forestay.store.machine.bindings import Binding
+from forestay.workspace import tree
+
+_LOGS = (fields.THESIS_LOG, fields.DRAFT_LOG)
+_OVER_ALL = (fields.FINAL, "fact-check-log.md", "voice-check-log.md")
+
+
+class Look(Struct, frozen=True):
+    """What a revisit would do, what it would set aside as what, and what is left of the last."""
+
+    assessment: Assessment
+    versions: dict[str, str]
+    pending: list[str] = []
+
+
+class Kept(Struct, frozen=True):
+    """A file that becomes a version: where it is, what it is called then, and its content."""
+
+    path: str
+    full: str
+    target: str
+    version: int
+    data: bytes
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.data)
+
+
+# -- looking -----------------------------------------------------------------------------------
+
+
+def look(session: Recorder, step: str, impact: str = "") -> Look:
+    """What going back to a step would mean. Nothing is changed."""
+    if impact and impact not in IMPACTS:
+        raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
+    with session.context.store.view(session.id) as view:
+        known = _Known(session, read_state(session.context, session.id, view))
+        found = known.assess(known.step(step).id, impact)
+    kept = [*known.changed(found), *known.archived(found)]
+    names = {one.path: os.path.basename(one.target) for one in kept}
+    left = [
+        pending_file_ops.in_words(what)
+        for _, what in session.context.store.machine.file_work.pending(session.id)
+    ]
+    return Look(found, names, left)
+
+
+class _Known:
+    """A session's steps and files, as far as a revisit needs them."""
+
+    def __init__(self, session: Recorder, state: State) -> None:
+        self._session, self._state = session, state
+        self._plan = session.context.journal.plan(state)
+        self._essay = _essay_of(session.context, session.id)
+        self._is_essay = self._essay is not None or is_essay(state)
+        self._root = session.context.workspace.tree.root
+        if self._is_essay:
+            self._root = folder_of(session.context, session.id, state)
+        self._names = _names(self._root) if self._is_essay else []
+
+    @property
+    def essay(self) -> Binding | None:
+        return self._essay
+
+    def step(self, name: str) -> Step:
+        """The step that a number, or an id, means."""
+        tries = [f"{unit}-{name}" for unit in ("phase", "stage")] if name.isdigit() else []
+        for id in (*tries, name):
+            if row := self._state.step(id):
+                return row
+        steps = [row.name for row in self._state.rows.select("step", limit=20)]
+        why = f"known: {', '.join(steps)}" if steps else "there are none yet"
+        raise Refused(f"there is no step {name}", why=why, hint="forestay task list")
+
+    def assess(self, step: str, impact: str) -> Assessment:
+        later = [self._later(row) for row in later_steps(self._state, step)]
+        if self._is_essay:
+            files = [name for name in _OVER_ALL if name in self._names]
+            later.append(Later("", "done" if files else "pending", files))
+        ordered = self._plan is not None and number_of(step) is not None and not self._is_essay
+        outputs = [self._output(path) for path in self._outputs(step)]
+        return assess(step, outputs, later, impact=impact, in_order=ordered)
+
+    def _later(self, row: Step) -> Later:
+        at = fields.place_of(row.id) if self._is_essay else None
+        if at is None:
+            paths = [path for path in self._paths(row) if os.path.isfile(self.full(path))]
+            return Later(row.id, row.status, paths)
+        stage, section = at
+        mine = [n for n in self._names if is_current(n) and stage_of_file(n) == stage]
+        if section:
+            return Later(
+                row.id,
+                row.status,
+                [n for n in mine if section_in(n) == section],
+                [section],
+            )
+        own = [name for name in mine if section_in(name) is None]
+        return Later(row.id, row.status, own, self._begun(stage))
+
+    def _begun(self, stage: int) -> list[int]:
+        """The sections of a stage that somebody has worked on."""
+        found = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
+        places = [(fields.place_of(row.id), row.status) for row in found]
+        return [at[1] for at, s in places if at and at[0] == stage and at[1] and s != "pending"]
+
+    def _outputs(self, step: str) -> list[str]:
+        """What a step made, as far as anybody said so."""
+        at = fields.place_of(step) if self._is_essay else None
+        if at is None:
+            rows = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
+            mine = [row for row in rows if step in (row.id, row.parent)]
+            return list(dict.fromkeys(path for row in mine for path in self._paths(row)))
+        stage, section = at
+        kept = [row.name for row in self._state.rows.select("artifact")]
+        names = [n for n in {*self._names, *kept} if is_current(n) and n not in _LOGS]
+        mine_too = [n for n in names if stage_of_file(n) == stage]
+        return sorted(n for n in mine_too if not section or section_in(n) in (section, None))
+
+    def _paths(self, row: Step) -> list[str]:
+        number = number_of(row.id)
+        phase = self._plan.phase(number) if self._plan and number is not None else None
+        return [*row.files, *(phase.outputs if phase else [])]
+
+    def full(self, path: str) -> str:
+        return os.path.join(self._root, path) if self._is_essay else tree.absolute(path, self._root)
+
+    def _output(self, path: str) -> Output:
+        data, old = self._now(path), self._kept(path)
+        then, now = _text(old), _text(data)
+        signals = []
+        if self._is_essay and then is not None and now is not None:
+            signals = [Signal(*one) for one in told(path, then, now, likeness)]
+        return Output(path, then, now, signals)
+
+    def _now(self, path: str) -> bytes | None:
+        return files.read_optional(self.full(path), pending_file_ops.MAX_FILE, follow=False)
+
+    def _kept(self, path: str) -> bytes | None:
+        row = self._state.rows.get("artifact", path)
+        if not isinstance(row, Artifact) or not row.kept:
+            return None
+        return self._session.context.store.blob(row.digest)
+
+    # -- what becomes a version ----------------------------------------------------------------
+
+    def changed(self, found: Assessment) -> list[Kept]:
+        """Outputs of the step as they were: the old content, not the file, becomes a version."""
+        pairs = [(path, self._kept(path)) for path in found.changed]
+        return [self._version(path, data) for path, data in pairs if data is not None]
+
+    def archived(self, found: Assessment) -> list[Kept]:
+        pairs = [(path, self._now(path)) for path in dict.fromkeys(found.archive)]
+        return [self._version(path, data) for path, data in pairs if data is not None]
+
+    def fresh(self, found: Assessment) -> list[tuple[str, bytes]]:
+        """Outputs as they are now, where that is not kept yet."""
+        pairs = [(path, self._now(path), self._kept(path)) for path in self._outputs(found.step)]
+        return [(path, now) for path, now, old in pairs if now is not None and now != old]
+
+    def _version(self, path: str, data: bytes) -> Kept:
+        full = self.full(path)
+        folder, name = os.path.split(full)
+        target = version_name(name, _names(folder))
+        number = int(target.removesuffix(os.path.splitext(name)[1]).rpartition(".v")[2])
+        return Kept(path, full, os.path.join(folder, target), number, data)
+
+    # -- events --------------------------------------------------------------------------------
+
+    def moves(self, found: Assessment, because: str, gone: Sequence[Kept]) -> list[Body]:
+        row = self.step(found.step)
+        parent = self._state.step(row.parent) if row.parent else None
+        above = [parent.id] if parent is not None and parent.status == "done" else []
+        review, reset = [*found.review, *above], found.reset
+        again = [row.id, *reset, *(review if found.impact == "moderate" else [])]
+        why = f"revisit of {row.id}: {because}"[:1000]
+        return [
+            ev.StepRevisited(
+                step=row.id,
+                because=because,
+                impact=found.impact,
+                archived=[os.path.basename(one.target) for one in gone],
+            ),
+            *(ev.CheckpointRolledBack(step=s, because=why) for s in self._passed(again)),
+            *(ev.StepNeedsReview(step=step, because=why) for step in review),
+            *(ev.StepReset(step=step, because=why) for step in reset),
+            *([ev.StepReset(step=row.id, because=why)] if row.status == "done" else []),
+            *([ev.StepStarted(step=row.id)] if row.status != "running" else []),
+            *([ev.AttributeSet(key=POSITION, value=row.id)] if self._is_essay else []),
+        ]
+
+    def _passed(self, steps: Iterable[str]) -> list[str]:
+        return verdicts_of(self._state, steps)
+
+    def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
+        """Attributes of the layout that would name what is not there any more."""
+        if not self._is_essay:
+            return []
+        at = fields.place_of(found.step)
+        names, stage = set(gone), at[0] if at else 9
+        bodies: list[Body] = []
+        for row in self._state.rows.select("attribute"):
+            value = getattr(row, "value", None)
+            lost = isinstance(value, str) and os.path.basename(value) in names
+            later = found.impact == "major" and _stage_of(row.name) > stage
+            if value is not None and (lost or later):
+                bodies.append(ev.AttributeSet(key=row.name, value=None))
+        return bodies
+
+
+def _stage_of(attribute: str) -> int:
+    """The stage that an attribute of an essay is about; 0 for one of no stage."""
+    if attribute.startswith(f"{fields.ID}.output."):
+        return 5
+    return next((n for n in fields.STAGES if attribute.startswith(f"{fields.ID}.stage_{n}.")), 0)
+
+
+def _essay_of(context: Context, session: str) -> Binding | None:
+    return next(
+        (b for b in context.store.machine.bindings.bindings(session) if b.layout == fields.ID), None
+    )
+
+
+def _names(folder: str) -> list[str]:
+    return [os.path.basename(path) for path in files.list_paths(folder)]
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+# -- doing -------------------------------------------------------------------------------------
+
+
+def apply(
+    session: Recorder, step: str, *, impact: str = "", because: str = "", key: str = ""
+) -> tuple[Look, Event]:
+    """Go back to a step: events and chores in one append, then the files."""
+    context = session.context
+    absorb_file_edits(context, session.id)
+    found = look(session, step, impact)
+    if done := session.called_before(key, _is_revisit):
+        return found, next(event for event in done if _is_revisit(event.body))
+    reason = context.journal.redact(because.strip() or "; ".join(found.assessment.reasons))
+    with context.store.view(session.id) as view:
+        known = _Known(session, context.journal.state(view))
+        old, gone = known.changed(found.assessment), known.archived(found.assessment)
+        fresh = known.fresh(found.assessment)
+        bodies = known.moves(found.assessment, reason, gone)
+        bodies[1:1] = [
+            *(_versioned(one) for one in (*old, *gone)),
+            *(_saved(context, path, data) for path, data in fresh),
+            *known.forgotten(found.assessment, [one.path for one in gone]),
+        ]
+    chores = [
+        *({"op": "write", "to": one.target, "digest": one.digest} for one in old),
+        *(_move(one.full, one.target, one.digest) for one in gone),
+    ]
+    name = key or new_id(context.clock)
+    session.record(
+        *bodies,
+        key=name,
+        blobs=_blobs(context, [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]),
+        chores=[json.dumps(one) for one in chores],
+    )
+    pending_file_ops.finish(context, session.id)
+    batch = context.journal.events_of_key(session.id, name)
+    return found, next(event for event in batch if _is_revisit(event.body))
+
+
+def _is_revisit(body: Body) -> bool:
+    return isinstance(body, ev.StepRevisited)
+
+
+def _versioned(one: Kept) -> Body:
+    return ev.ArtifactVersioned(
+        path=one.path, version=one.version, digest=one.digest, size=len(one.data)
+    )
+
+
+def _saved(context: Context, path: str, data: bytes) -> Body:
+    secrets = _secrets(context, data)
+    return ev.ArtifactSaved(
+        path=path,
+        digest=digest_of(data),
+        size=len(data),
+        kept=not secrets,
+        redacted=sorted(set(secrets)),
+    )
+
+
+def _secrets(context: Context, data: bytes) -> list[str]:
+    return context.journal.find_secrets(data.decode("utf-8", "replace"))
+
+
+def _blobs(context: Context, contents: Iterable[bytes]) -> list[tuple[str, bytes]]:
+    return [(digest_of(data), data) for data in contents if not _secrets(context, data)]
+
+
+def _move(path: str, target: str, digest: str) -> dict[str, Any]:
+    return {"op": "move", "from": path, "to": target, "digest": digest}
+
+
+# -- undoing -----------------------------------------------------------------------------------
+
+
+def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
+    """Take the last revisit back: its events are withdrawn, its files get their names again."""
+    context = session.context
+    absorb_file_edits(context, session.id)
+    if earlier := session.called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
+        return earlier[-1]
+    event, batch = _last(session)
+    with context.store.view(session.id) as view:
+        known = _Known(session, context.journal.state(view))
+    fresh = {one.body.path for one in batch if isinstance(one.body, ev.ArtifactSaved)}
+    versions = [one.body for one in batch if isinstance(one.body, ev.ArtifactVersioned)]
+    chores = [_put_back(known, body, copied=body.path in fresh) for body in versions]
+    if known.essay and (where := fields.place_of(getattr(event.body, "step", ""))):
+        entry = {"op": "unlog", "file": known.essay.place, "stage": where[0], "at": event.head.at}
+        chores.append(entry)
+    reason = because or "the revisit is taken back"
+    done = session.record(
+        *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
+        key=key,
+        chores=[json.dumps(one) for one in reversed(chores)],
+    )
+    pending_file_ops.finish(context, session.id)
+    return done
+
+
+def _put_back(known: _Known, body: ev.ArtifactVersioned, *, copied: bool) -> dict[str, Any]:
+    full = known.full(body.path)
+    stem, dot = os.path.splitext(full)
+    version = f"{stem}.v{body.version}{dot}"
+    if copied:
+        # Only a copy of what is kept: the file itself was never moved.
+        return {"op": "remove", "path": version, "digest": body.digest}
+    return _move(version, full, body.digest)
+
+
+def _last(session: Recorder) -> tuple[Event, list[Event]]:
+    """The last revisit that stands, and every event that was recorded with it."""
+    with session.context.store.view(session.id) as view:
+        events = in_order(session.context.journal.events(view))
+    gone = retracted(events)
+    standing = [event for event in events if event.id not in gone]
+    # Whoever told one in a file moved the files too.
+    found = [event for event in standing if _is_revisit(event.body) and not event.is_read]
+    if not found:
+        raise Refused("nothing was revisited", hint="forestay revisit STEP")
+    base = found[-1].id.partition("-")[0]
+    batch = [event for event in standing if event.id.partition("-")[0] == base]
+    _require_idle_since(standing, batch)
+    return found[-1], batch
+
+
+def _require_idle_since(standing: Sequence[Event], batch: Sequence[Event]) -> None:
+    steps = {step for one in batch if (step := getattr(one.body, "step", ""))}
+    after = standing[standing.index(batch[-1]) + 1 :]
+    work = [event for event in after if getattr(event.body, "step", "") in steps]
+    if work:
+        raise Refused(
+            "work went on since the revisit",
+            why=f"#{work[0].seq} {work[0].kind} speaks of {getattr(work[0].body, 'step', '')}",
+            hint=f"take that back first: forestay undo {work[-1].seq}",
+        )

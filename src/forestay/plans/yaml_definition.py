@@ -1,0 +1,548 @@
+"""Our own form of a workflow definition: one YAML file, read with its lines, and written.
+
+    workflow: release
+    phases:
+      - name: Build
+        evidence:
+          tests: observed            # only a command that we ran counts
+          coverage: {min: 80}        # a number
+          reviewed: true             # exactly this value
+          notes: string              # any value of a type
+        rules:
+          - check: failed == 0
+            message: some tests fail
+      - Ship it                      # a phase without a gate
+
+Short forms are spelled out here and nowhere else. What is wrong is a `Finding` with the line it
+stands on, and a definition with an error is none: nothing is guessed. `workflows/workflow-v1.json`
+says the same as a JSON Schema, as far as a schema can.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from forestay.base.text import clean_id, clean_input, one_line, shorten
+from forestay.errors import InvalidInput
+from forestay.formats.port import ERROR, WARNING, Finding
+from forestay.formats.text.document import Document, fresh
+from forestay.formats.text.safe_parse import Unreadable
+from forestay.model.gates.expression import LARGEST, BadExpression, is_number, parsed, same
+from forestay.model.gates.gate import is_of_type
+from forestay.model.gates.safe_regex import BadPattern, compiled
+from forestay.model.plan import (
+    TYPES,
+    Expiry,
+    Field,
+    Gate,
+    Phase,
+    Rule,
+    Task,
+    Workflow,
+)
+from forestay.model.state import UNITS
+
+FORMAT = 1
+MOST_BYTES = 512 * 1024
+MOST = {"phases": 200, "tasks": 200, "outputs": 200, "evidence": 200, "rules": 100}
+MOST_FINDINGS = 100
+LINE, TEXT = 200, 4_000
+_RESERVED = re.compile(r"(?:phase|stage)-[0-9]+|[0-9]+\.[0-9]+")
+_HOURS = {"m": 1 / 60, "h": 1.0, "d": 24.0}
+
+Path = tuple[str | int, ...]
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "workflow": (
+        *("format", "workflow", "version", "title", "description", "unit", "base", "expiry"),
+        *("phases", "each"),
+    ),
+    "phase": (
+        *("name", "purpose", "effort", "tasks", "outputs"),
+        *("evidence", "rules", "strict", "override"),
+    ),
+    "task": ("name", "id", "purpose"),
+    "field": (*("type", "required", "description", "min", "max", "equals", "matches", "observed"),),
+    "rule": ("check", "message"),
+    "expiry": ("pause", "abandon"),
+}
+
+
+def read(data: bytes, source: str, *, name: str = "") -> tuple[Workflow | None, list[Finding]]:
+    """The workflow that some bytes define, and what is wrong with them; None if that is an error.
+
+    `source` is what people know the file by; `name`, if given, is the name it must have.
+    """
+    try:
+        document = Document.parse(data, "yaml", limit=MOST_BYTES)
+    except Unreadable as error:
+        return None, [Finding(error.code, ERROR, error.message, source, line=error.line)]
+    reader = _Reader(document, source)
+    made = reader.workflow(name)
+    found = sorted(reader.findings, key=lambda finding: finding.line)
+    return (None if reader.is_faulty else made), found
+
+
+class _Reader:
+    """Reads one document; what is wrong is noted, and something harmless is put in its place."""
+
+    def __init__(self, document: Document, source: str) -> None:
+        self.document, self.source = document, source
+        self.findings: list[Finding] = []
+        self.is_faulty = False
+        self.tasks: set[str] = set()
+
+    # -- notes ---------------------------------------------------------------------------------
+
+    def note(self, code: str, message: str, path: Path, severity: str = ERROR) -> None:
+        self.is_faulty |= severity == ERROR
+        if len(self.findings) >= MOST_FINDINGS:
+            return  # to find a line takes time, and nobody reads this many
+        where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
+        line = self.document.line(path)
+        self.findings.append(Finding(code, severity, message, self.source, where, line=line))
+
+    def line(self, path: Path) -> int:
+        return self.document.line(path)
+
+    # -- kinds of values -----------------------------------------------------------------------
+
+    def keyed(self, value: Any, path: Path, kind: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            self.note("wrong-type", f"a {kind} is a map of keys, not {_kind(value)}", path)
+            return {}
+        for key in value:
+            if key not in KEYS[kind]:
+                self.note("unknown-key", _unknown(key, KEYS[kind], kind), (*path, key))
+        return value
+
+    def several(self, value: Any, path: Path, what: str) -> list[Any]:
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            self.note("wrong-type", f"{what} is a list, not {_kind(value)}", path)
+            return []
+        if len(value) > MOST[what]:
+            self.note("too-many", f"more than {MOST[what]} {what}", path)
+        return value[: MOST[what]]
+
+    def text(self, value: Any, path: Path, what: str, *, limit: int = LINE) -> str:
+        """One line, or several where there is room for more."""
+        if not isinstance(value, str):
+            self.note("wrong-type", f"{what} is a text, not {_kind(value)}; put quotes", path)
+            return ""
+        return self.clean(lambda: clean_input(value, what, limit=limit, lines=limit > LINE), path)
+
+    def optional(self, values: dict[str, Any], key: str, path: Path, *, limit: int = LINE) -> str:
+        value = values.get(key)
+        return "" if value is None else self.text(value, (*path, key), key, limit=limit)
+
+    def clean(self, make: Callable[[], str], path: Path) -> str:
+        try:
+            return make()
+        except InvalidInput as error:
+            self.note("bad-text", str(error), path)
+            return ""
+
+    def flag(self, values: dict[str, Any], key: str, path: Path, default: bool) -> bool:
+        value = values.get(key, default)
+        if not isinstance(value, bool):
+            self.note("wrong-type", f"{key} is true or false, not {_kind(value)}", (*path, key))
+            return default
+        return value
+
+    # -- the whole -----------------------------------------------------------------------------
+
+    def workflow(self, wanted: str) -> Workflow:
+        values = self.keyed(self.document.value, (), "workflow")
+        base = values.get("base", 1)
+        if type(base) is not int or base not in (0, 1):
+            self.note("bad-base", "the first phase has the number 0 or 1", ("base",))
+            base = 1
+        phases = self.several(values.get("phases"), ("phases",), "phases")
+        each = values.get("each")
+        made = [self.phase(p, ("phases", at), base + at) for at, p in enumerate(phases)]
+        self.note_namesakes(made)
+        return Workflow(
+            name=self.name(values, wanted),
+            version=self.version(values),
+            title=self.optional(values, "title", ()),
+            description=self.optional(values, "description", (), limit=TEXT),
+            unit=self.unit(values),
+            base=base,
+            total=len(made) if each is None else None,
+            phases=made,
+            pattern=None if each is None else self.phase(each, ("each",), base + len(made)),
+            expiry=self.expiry(values.get("expiry")),
+            source=self.source,
+        )
+
+    def note_namesakes(self, phases: list[Phase]) -> None:
+        for at, phase in enumerate(phases):
+            if phase.name and phase.name in [each.name for each in phases[:at]]:
+                message = f"two phases are called {phase.name}: people cannot tell them apart"
+                self.note("same-name", message, ("phases", at), WARNING)
+
+    def name(self, values: dict[str, Any], wanted: str) -> str:
+        if not same(values.get("format", FORMAT), FORMAT):
+            self.note("newer-format", f"only format {FORMAT} is known here", ("format",))
+        if "workflow" not in values:
+            self.note("missing-key", "workflow: NAME is missing", ())
+            return ""
+        given = values["workflow"]
+        name = self.clean(lambda: clean_id(given, "the name of a workflow"), ("workflow",))
+        if wanted and name and name != wanted:
+            message = f"it is called {name}, but its file {wanted}"
+            self.note("other-name", message, ("workflow",))
+        return name
+
+    def version(self, values: dict[str, Any]) -> str:
+        value = values.get("version", "1")
+        if isinstance(value, float):
+            message = "put the version in quotes: 1.10 would be the number 1.1"
+            self.note("wrong-type", message, ("version",))
+            return ""
+        if type(value) is int and -LARGEST <= value <= LARGEST:
+            return str(value)
+        return self.text(value, ("version",), "the version", limit=64)
+
+    def unit(self, values: dict[str, Any]) -> str:
+        unit = values.get("unit", UNITS[0])
+        if unit not in UNITS:
+            self.note("bad-unit", f"unit is {' or '.join(UNITS)}", ("unit",))
+            return UNITS[0]
+        return str(unit)
+
+    def expiry(self, value: Any) -> Expiry:
+        if value is None:
+            return Expiry()
+        values = self.keyed(value, ("expiry",), "expiry")
+        pause, abandon = (self.hours(values.get(key), ("expiry", key)) for key in KEYS["expiry"])
+        if pause and abandon and abandon <= pause:
+            self.note("contradiction", "abandon comes after pause", ("expiry", "abandon"))
+        return Expiry(pause_hours=pause, abandon_hours=abandon)
+
+    def hours(self, value: Any, path: Path) -> float | None:
+        if value is None:
+            return None
+        number = value[:-1] if isinstance(value, str) else ""
+        is_number = number.isascii() and number.isdigit() and 0 < len(number) <= 5
+        if same(value, 0):
+            return 0.0
+        if not is_number or value[-1] not in _HOURS:
+            message = "a time is a number with m, h or d, such as 24h or 7d; 0 is never"
+            self.note("bad-time", message, path)
+            return None
+        return int(number) * _HOURS[value[-1]]
+
+    # -- phases --------------------------------------------------------------------------------
+
+    def phase(self, value: Any, path: Path, number: int) -> Phase:
+        if isinstance(value, str):
+            return Phase(number, self.text(value, path, "the name of a phase"))
+        values = self.keyed(value, path, "phase")
+        return Phase(
+            number=number,
+            name=self.named(values, path, "phase"),
+            purpose=self.optional(values, "purpose", path, limit=TEXT),
+            effort=self.optional(values, "effort", path),
+            tasks=list(self.all_tasks(values.get("tasks"), (*path, "tasks"))),
+            outputs=list(self.outputs(values.get("outputs"), (*path, "outputs"))),
+            gate=self.gate(values, path),
+        )
+
+    def named(self, values: dict[str, Any], path: Path, what: str) -> str:
+        if "name" not in values:
+            self.note("missing-key", f"a {what} has a name", path)
+            return ""
+        return self.text(values["name"], (*path, "name"), f"the name of a {what}")
+
+    def all_tasks(self, value: Any, path: Path) -> Iterator[Task]:
+        for at, each in enumerate(self.several(value, path, "tasks")):
+            yield self.task(each, (*path, at))
+
+    def task(self, value: Any, path: Path) -> Task:
+        if isinstance(value, str):
+            return Task(self.text(value, path, "a task"))
+        values = self.keyed(value, path, "task")
+        name = self.named(values, path, "task")
+        id = self.task_id(values["id"], (*path, "id")) if "id" in values else ""
+        return Task(name, id, self.optional(values, "purpose", path, limit=TEXT))
+
+    def task_id(self, value: Any, path: Path) -> str:
+        id = self.clean(lambda: clean_id(value, "the id of a task"), path)
+        if _RESERVED.fullmatch(id):
+            self.note("bad-id", f"{id} is what phases and tasks without an id are called", path)
+        if id and id in self.tasks:
+            self.note("duplicate-id", f"the id {id} is taken already", path)
+        self.tasks.add(id)
+        return id
+
+    def outputs(self, value: Any, path: Path) -> Iterator[str]:
+        for at, each in enumerate(self.several(value, path, "outputs")):
+            output = self.text(each, (*path, at), "an output", limit=LINE)
+            if output and not is_inside(output):
+                message = "an output is a path inside the project, such as docs/plan.md"
+                self.note("bad-path", message, (*path, at))
+            yield output
+
+    # -- gates ---------------------------------------------------------------------------------
+
+    def gate(self, values: dict[str, Any], path: Path) -> Gate | None:
+        asked = [key for key in ("evidence", "rules") if values.get(key)]
+        strict = self.flag(values, "strict", path, True)
+        override = self.flag(values, "override", path, True)
+        fields = list(self.fields(values.get("evidence"), (*path, "evidence")))
+        rules = list(self.rules(values.get("rules"), (*path, "rules"), fields))
+        if not asked:
+            for key in ("strict", "override"):
+                if key in values:
+                    message = f"{key} says nothing without evidence or rules"
+                    self.note("no-gate", message, (*path, key), WARNING)
+            return None
+        source = f"{self.source}, line {self.line((*path, asked[0]))}"
+        return Gate(fields=fields, rules=rules, strict=strict, override=override, source=source)
+
+    def fields(self, value: Any, path: Path) -> Iterator[Field]:
+        if value is None:
+            return
+        if not isinstance(value, dict):
+            self.note("wrong-type", f"evidence is a map of fields, not {_kind(value)}", path)
+            return
+        if len(value) > MOST["evidence"]:
+            self.note("too-many", f"more than {MOST['evidence']} fields", path)
+        for name, said in list(value.items())[: MOST["evidence"]]:
+            yield self.field(name, said, (*path, name))
+
+    def field(self, name: str, said: Any, path: Path) -> Field:
+        if not is_field_name(name):
+            message = "a field has a name of letters, digits and _, such as tests_pass"
+            self.note("bad-name", message, path)
+        values = self._spelled_out(said, path)
+        field = Field(
+            name=name,
+            type=self.type_of(values, path),
+            required=self.flag(values, "required", path, True),
+            description=self.optional(values, "description", path, limit=TEXT),
+            min=self.bound(values, "min", path),
+            max=self.bound(values, "max", path),
+            equals=self.equals(values, path),
+            matches=self.pattern(values, path),
+            observed=self.flag(values, "observed", path, False),
+        )
+        for message in _contradictions(field):
+            self.note("contradiction", message, path)
+        return field
+
+    def _spelled_out(self, said: Any, path: Path) -> dict[str, Any]:
+        """A field as a map: a type, `observed`, or the value it must have stand for one."""
+        if said == "observed":
+            return {"observed": True}
+        if isinstance(said, str):
+            return {"type": said}
+        if isinstance(said, bool) or is_number(said):
+            return {"equals": said}
+        if said is None:
+            message = "a field is a type, observed, a value, or a map of what it must be"
+            self.note("wrong-type", message, path)
+            return {}
+        return self.keyed(said, path, "field")
+
+    def type_of(self, values: dict[str, Any], path: Path) -> str:
+        given = values.get("type")
+        if given is None:
+            return _implied(values)
+        if given not in TYPES:
+            here = (*path, "type") if isinstance(given, str) and "type" in values else path
+            near = difflib.get_close_matches(str(given), [*TYPES, "observed"], 1)
+            hint = f"; {near[0]}?" if near else f"; there are {', '.join(TYPES)}"
+            self.note("bad-type", f"there is no type {shorten(str(given), 40)}{hint}", here)
+            return "any"
+        return str(given)
+
+    def bound(self, values: dict[str, Any], key: str, path: Path) -> float | None:
+        value = values.get(key)
+        if value is None:
+            return None
+        if not is_number(value) or not -LARGEST <= value <= LARGEST:
+            self.note("wrong-type", f"{key} is a number, not {_kind(value)}", (*path, key))
+            return None
+        return value
+
+    def equals(self, values: dict[str, Any], path: Path) -> str | int | float | bool | None:
+        value = values.get("equals")
+        if isinstance(value, (dict, list)) or (
+            is_number(value) and not -LARGEST <= value <= LARGEST
+        ):
+            message = "equals is a text, a number, true or false"
+            self.note("wrong-type", message, (*path, "equals"))
+            return None
+        return value
+
+    def pattern(self, values: dict[str, Any], path: Path) -> str:
+        value = values.get("matches", "")
+        if value == "" or not isinstance(value, str):
+            if "matches" in values:
+                self.note("wrong-type", "matches is a pattern in quotes", (*path, "matches"))
+            return ""
+        try:
+            compiled(value)
+        except BadPattern as error:
+            self.note("bad-pattern", error.what, (*path, "matches"))
+            return ""
+        return value
+
+    def rules(self, value: Any, path: Path, fields: list[Field]) -> Iterator[Rule]:
+        known = {field.name for field in fields}
+        for at, each in enumerate(self.several(value, path, "rules")):
+            here = (*path, at)
+            values = {"check": each} if isinstance(each, str) else self.keyed(each, here, "rule")
+            if "check" not in values:
+                self.note("missing-key", "a rule has a check", here)
+                continue
+            check = self.text(values["check"], here, "a rule", limit=1_000)
+            if check:
+                self._check(check, here, known)
+            yield Rule(check, self.optional(values, "message", here))
+
+    def _check(self, check: str, path: Path, known: set[str]) -> None:
+        try:
+            fields = parsed(check).fields
+        except BadExpression as error:
+            self.note("bad-rule", f"the rule cannot be read: {error.what}", path)
+            return
+        for name in sorted(fields - known):
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"; {near[0]}?" if near else ""
+            self.note("unknown-field", f"the rule names {name}, which is no field{hint}", path)
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    words = {dict: "a map", list: "a list", str: "a text", bool: "true or false"}
+    return words.get(type(value), "a number")
+
+
+def _unknown(key: str, known: tuple[str, ...], kind: str) -> str:
+    near = difflib.get_close_matches(key, known, 1)
+    hint = f"; {near[0]}?" if near else f"; there are {', '.join(known)}"
+    return f"a {kind} has no {shorten(key, 40)}{hint}"
+
+
+def is_inside(path: str) -> bool:
+    """Whether a path of a definition stays in the project."""
+    return not os.path.isabs(path) and "\\" not in path and ".." not in path.split("/")
+
+
+def is_field_name(name: str) -> bool:
+    return name.isascii() and name.isidentifier() and len(name) <= 64
+
+
+def _implied(values: dict[str, Any]) -> str:
+    """The type of a field that does not name one."""
+    if values.get("observed") is True or isinstance(values.get("equals"), bool):
+        return "boolean"
+    if is_number(values.get("equals")) or {"min", "max"} & values.keys():
+        return "number"
+    return "string" if {"equals", "matches"} & values.keys() else "any"
+
+
+def _contradictions(field: Field) -> Iterator[str]:
+    bounds = [bound for bound in (field.min, field.max) if bound is not None]
+    if field.observed and (field.type != "boolean" or bounds or field.matches):
+        yield "what is observed is true or false: whether a command ended well"
+    elif field.observed and field.equals is not None:
+        yield "what is observed must always be true; leave equals out"
+    elif field.type == "boolean" and bounds:
+        yield "true and false have no min or max"
+    if len(bounds) == 2 and bounds[0] > bounds[1]:
+        yield "min is greater than max"
+    if field.equals is not None and not is_of_type(field.type, field.equals):
+        yield f"equals is not of the type {field.type}"
+    if field.matches and field.type not in ("any", "string"):
+        yield f"matches is for texts, not for the type {field.type}"
+
+
+# -- writing -----------------------------------------------------------------------------------
+
+
+def write(workflow: Workflow) -> bytes:
+    """A definition that says what a workflow says, as far as our form can."""
+    values: dict[str, Any] = {"workflow": workflow.name, "version": workflow.version}
+    values |= _given(title=workflow.title, description=workflow.description)
+    if workflow.unit != UNITS[0]:
+        values["unit"] = workflow.unit
+    values["base"] = workflow.base
+    values |= _given(expiry=_expiry(workflow.expiry))
+    values["phases"] = [_phase(phase) for phase in workflow.phases]
+    if workflow.pattern is not None:
+        values["each"] = _phase(workflow.pattern)
+    return "".join(_left_out(workflow)).encode() + fresh("yaml", values)
+
+
+def _left_out(workflow: Workflow) -> Iterator[str]:
+    """Comments that tell what our form cannot say."""
+    for phase in [*workflow.phases, *filter(None, [workflow.pattern])]:
+        for told in phase.gate.opaque if phase.gate else []:
+            yield f"# Left out of {workflow.unit} {phase.number}: {one_line(told)}\n"
+
+
+def _given(**values: Any) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if value}
+
+
+def _expiry(expiry: Expiry) -> dict[str, str]:
+    times = {"pause": expiry.pause_hours, "abandon": expiry.abandon_hours}
+    return {key: _time(hours) for key, hours in times.items() if hours is not None}
+
+
+def _time(hours: float) -> str:
+    if hours % 24 == 0:
+        return f"{int(hours // 24)}d" if hours not in (0, 24) else f"{int(hours)}h"
+    return f"{int(hours)}h" if hours == int(hours) else f"{round(hours * 60)}m"
+
+
+def _phase(phase: Phase) -> dict[str, Any]:
+    gate = phase.gate or Gate()
+    values = {"name": phase.name} | _given(
+        purpose=phase.purpose,
+        effort=phase.effort,
+        tasks=[_task(task) for task in phase.tasks],
+        outputs=phase.outputs,
+        evidence={field.name: _field(field) for field in gate.fields},
+        rules=[{"check": rule.check} | _given(message=rule.message) for rule in gate.rules],
+    )
+    if phase.gate and (gate.fields or gate.rules):
+        values |= {} if gate.strict else {"strict": False}
+        values |= {} if gate.override else {"override": False}
+    return values
+
+
+def _task(task: Task) -> Any:
+    more = _given(id=task.id, purpose=task.purpose)
+    return {"name": task.name, **more} if more else task.name
+
+
+def _field(field: Field) -> Any:
+    said = {key: getattr(field, key) for key in KEYS["field"] if key != "equals"}
+    plain = {key: value for key, value in said.items() if value not in ("", None)}
+    plain |= {} if field.equals is None else {"equals": field.equals}
+    for key, usual in (("required", True), ("observed", False), ("type", "any")):
+        if plain.get(key) == usual:
+            del plain[key]
+    if field.observed:
+        plain.pop("type", None)
+    return _short(plain)
+
+
+def _short(plain: dict[str, Any]) -> Any:
+    if not plain:
+        return "any"
+    if plain == {"observed": True}:
+        return "observed"
+    return plain["type"] if plain.keys() == {"type"} else plain

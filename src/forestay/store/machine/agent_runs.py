@@ -1,0 +1,204 @@
+"""Agent runs on this machine, as their hooks report them.
+
+A *run* is one conversation of an agent, by the agent's own id for it (`native`); it works on one
+session at a time. A *flight* is a tool call that has begun and has no result yet. None of it is in
+the journal: a result becomes an event, and a flight whose process is gone has an unknown outcome.
+A payload is *taken* when everything in it is recorded; its name is stored in the same transaction,
+until its file is certainly gone. A *tally* counts payloads that became no event, by reason.
+"""
+
+from __future__ import annotations
+
+from forestay.store.machine.holders import Holder, add_holder, remove_holder
+from forestay.store.machine.tables import read_if_present
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Mapping, Sequence
+    from typing import Any
+
+    from forestay.store.machine.tables import Tables
+
+_REASON = 200
+_COLUMNS = "number, agent, native, session, process, folder, transcript, began, last, seen"
+
+
+class Flight:
+    """A tool call in progress, of the sub-agent `agent` if that is given."""
+
+    __slots__ = ("agent", "doing", "since", "tool")
+
+    def __init__(self, agent: str, tool: str, doing: str, since: int) -> None:
+        self.agent, self.tool, self.doing, self.since = agent, tool, doing, since
+
+
+class Run:
+    """A conversation of an agent. `seen` is the last event of its session it was informed of."""
+
+    __slots__ = (
+        "agent",
+        "began",
+        "flights",
+        "folder",
+        "last",
+        "native",
+        "number",
+        "process",
+        "seen",
+        "session",
+        "transcript",
+    )
+
+    def __init__(
+        self,
+        agent: str,
+        native: str,
+        *,
+        number: int = 0,
+        session: str = "",
+        process: str = "",
+        folder: str = "",
+        transcript: str = "",
+        began: int = 0,
+        last: int = 0,
+        seen: int = 0,
+    ) -> None:
+        self.number, self.agent, self.native, self.session = number, agent, native, session
+        self.process, self.folder, self.transcript = process, folder, transcript
+        self.began, self.last, self.seen = began, last, seen
+        self.flights: dict[str, Flight] = {}
+
+
+class RunChange:
+    """What recording payloads changes in a run, all of it or nothing."""
+
+    __slots__ = ("gone", "held", "now", "run", "taken", "tallies")
+
+    def __init__(self, now: int) -> None:
+        self.now = now
+        self.run: Run | None = None
+        self.held: list[Holder] = []
+        self.gone: list[Holder] = []
+        self.taken: list[str] = []
+        self.tallies: dict[str, int] = {}
+
+    def count(self, why: str) -> None:
+        """Count a payload that became no event."""
+        self.tallies[why[:_REASON]] = self.tallies.get(why[:_REASON], 0) + 1
+
+    def apply(self, connection: sqlite3.Connection) -> None:
+        """Apply the change inside a transaction; a new run gets its number."""
+        if self.run is not None:
+            _save_run(connection, self.run)
+        for holder in self.gone:
+            remove_holder(connection, holder)
+        for holder in self.held:
+            add_holder(connection, holder)
+        names = [(name,) for name in self.taken]
+        connection.executemany("INSERT OR IGNORE INTO taken VALUES (?)", names)
+        _count(connection, self.tallies, self.now)
+
+
+class AgentRuns:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def find(self, agent: str, native: str) -> Run | None:
+        """Return the run of an agent by its own id, with its flights, or None."""
+        found = self._read(
+            f"SELECT {_COLUMNS} FROM run WHERE agent = ? AND native = ?", (agent, native)
+        )
+        return self._run(found[0]) if found else None
+
+    def of(self, session: str) -> list[Run]:
+        """Return the runs that work, or worked last, on a session; latest first."""
+        found = self._read(
+            f"SELECT {_COLUMNS} FROM run WHERE session = ? COLLATE NOCASE ORDER BY last DESC",
+            (session,),
+        )
+        return [self._run(row) for row in found]
+
+    def last_of(self, agent: str, process: str) -> str:
+        """Return the session that a process worked on last, in any run; "" if none."""
+        found = self._read(
+            "SELECT session FROM run WHERE agent = ? AND process = ? AND session != ''"
+            " ORDER BY last DESC, number DESC LIMIT 1",
+            (agent, process),
+        )
+        return str(found[0][0]) if found else ""
+
+    def _run(self, row: tuple[Any, ...]) -> Run:
+        number, agent, native, session, process, folder, transcript, began, last, seen = row
+        run = Run(
+            agent,
+            native,
+            number=number,
+            session=session,
+            process=process,
+            folder=folder,
+            transcript=transcript,
+            began=began,
+            last=last,
+            seen=seen,
+        )
+        for key, *rest in self._read(
+            "SELECT key, agent, tool, doing, since FROM inflight WHERE run = ? ORDER BY since, key",
+            (number,),
+        ):
+            run.flights[key] = Flight(*rest)
+        return run
+
+    def tallies(self) -> dict[str, tuple[int, int]]:
+        """Return reason → (how many payloads became no event, when that last happened)."""
+        rows = self._read("SELECT what, count, last FROM tally ORDER BY what")
+        return {what: (count, last) for what, count, last in rows}
+
+    def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        return read_if_present(self._tables, sql, values)
+
+    def taken(self) -> set[str]:
+        """Return the names of recorded payloads whose files may still exist."""
+        return {name for (name,) in self._read("SELECT name FROM taken")}
+
+    def forget_taken(self) -> None:
+        """Forget these names, because their files are gone; a power cut may undo this."""
+        self._tables.write_soon(lambda connection: connection.execute("DELETE FROM taken"))
+
+    def save(self, change: RunChange) -> None:
+        """Apply a change that comes with no event; durable when this returns."""
+        self._tables.ensure_sessions([holder.session for holder in change.held])
+        self._tables.write(change.apply)
+
+    def tell(self, run: Run, seq: int) -> None:
+        """Record the last event that a run was informed of; a power cut may undo this."""
+        run.seen = seq
+        self._tables.write_soon(
+            lambda connection: connection.execute(
+                "UPDATE run SET seen = ? WHERE number = ?", (seq, run.number)
+            )
+        )
+
+
+def _save_run(connection: sqlite3.Connection, run: Run) -> None:
+    values = (run.session, run.process, run.folder, run.transcript, run.began, run.last, run.seen)
+    ((run.number,),) = connection.execute(
+        "INSERT INTO run (agent, native, session, process, folder, transcript, began, last, seen)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET session = excluded.session,"
+        " process = excluded.process, folder = excluded.folder, transcript = excluded.transcript,"
+        " last = excluded.last, seen = excluded.seen RETURNING number",
+        (run.agent, run.native, *values),
+    ).fetchall()
+    connection.execute("DELETE FROM inflight WHERE run = ?", (run.number,))
+    connection.executemany(
+        "INSERT INTO inflight VALUES (?, ?, ?, ?, ?, ?)",
+        [(run.number, k, f.agent, f.tool, f.doing, f.since) for k, f in run.flights.items()],
+    )
+
+
+def _count(connection: sqlite3.Connection, tallies: Mapping[str, int], now: int) -> None:
+    connection.executemany(
+        "INSERT INTO tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+        " SET count = count + excluded.count, last = excluded.last",
+        [(what, count, now) for what, count in tallies.items()],
+    )

@@ -1,0 +1,429 @@
+"""Which files belong to which session on this machine, and what we last wrote into them.
+
+A *binding* ties a session to one place of one format; a place has one owner. A binding that was
+released stays stored, without a claim to its place, so that its session can bind again. A
+*rendering* is what we once wrote into one of its files. It is stored to recognize bytes found later
+as ours, as ours from earlier (a tool restored them), or as an edit, which is then compared with the
+nearest rendering. A process that keeps writing stores most renderings as differences from one that
+is stored whole. Renderings are a cache: a lost one makes our own file look edited, and comparing
+it finds nothing new.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+
+from forestay.store.machine.tables import BY_ID, read_if_present
+from forestay.store.sqlite.schema import must_scrub
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+    from typing import Any
+
+    from forestay.store.machine.tables import Tables
+
+KEPT = 16
+"""Renderings of one file that are stored at least."""
+
+_Base = tuple[int, str, bytes]
+"""A rendering that is stored whole: its number, its digest, its bytes."""
+Written = tuple[str, str, int, bytes]
+"""A file that is about to be written: its name, digest and size, and the bytes to store."""
+
+Note = tuple["Binding", "Sequence[Written]", int]
+"""What is about to be written for a binding, and the last event that its files then show."""
+
+_COLUMNS = "b.number, s.id, b.layout, b.native, b.root, b.place, b.mirrored, b.quiet, b.suspended"
+
+
+class Binding:
+    """A session's place in a layout. `mirrored` is the last event its files show."""
+
+    __slots__ = (
+        "layout",
+        "mirrored",
+        "native",
+        "number",
+        "place",
+        "quiet",
+        "root",
+        "session",
+        "suspended",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        session: str,
+        format_id: str,
+        native: str,
+        root: str,
+        place: str,
+        mirrored: int,
+        quiet: int,
+        suspended: str,
+    ) -> None:
+        self.number = number
+        self.session = session
+        self.layout = format_id
+        self.native = native
+        self.root = root
+        self.place = place
+        self.mirrored = mirrored
+        self.quiet = bool(quiet)
+        self.suspended = suspended
+
+
+class Rendering:
+    """Bytes that we wrote into a file, by their digest.
+
+    `Bindings.said` returns the bytes themselves; of a rendering that `is_bare` they are not stored.
+    """
+
+    __slots__ = ("digest", "file", "is_bare", "n", "size")
+
+    def __init__(self, file: str, n: int, digest: str, size: str, is_bare: bool = False) -> None:
+        self.file = file
+        self.n = n
+        self.digest = digest
+        self.size = int(size or 0)
+        self.is_bare = is_bare
+
+
+class Bindings:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._bases: dict[tuple[int, str], _Base | None] = {}
+
+    def bindings(self, session: str = "") -> list[Binding]:
+        """Return the bindings of a session, or of all."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
+            f" {f'WHERE s.{BY_ID}' if session else ''} ORDER BY b.number"
+        )
+        return [Binding(*row) for row in self._read(sql, (session,) if session else ())]
+
+    def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+        try:
+            return read_if_present(self._tables, sql, values)
+        except UnicodeEncodeError:
+            return []  # a name that cannot be encoded was never stored
+
+    def owner(self, place: str) -> Binding | None:
+        """Return the binding that owns a place, or None; case makes no other place."""
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
+            " WHERE b.place = ? COLLATE NOCASE",
+            (place,),
+        )
+        found = [Binding(*row) for row in rows]
+        return next((one for one in found if _is_same(one.place, place)), None)
+
+    def named(self, format_id: str, native: str) -> list[Binding]:
+        """The bindings under an id of a layout, wherever they are."""
+        rows = self._read(
+            f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
+            " WHERE b.layout = ? AND b.native = ?",
+            (format_id, native),
+        )
+        return [Binding(*row) for row in rows]
+
+    def places(self, root: str) -> set[str]:
+        """Return the places below a folder that have an owner."""
+        below = (f"{root}/", f"{root}0")  # the sign behind the slash
+        rows = self._read("SELECT place FROM binding WHERE place >= ? AND place < ?", below)
+        return {place for (place,) in rows}
+
+    def bind(
+        self,
+        session: str,
+        kind: str,
+        native: str,
+        root: str,
+        place: str,
+        *,
+        soon: bool = False,
+    ) -> bool:
+        """Bind a place to a session, durably unless `soon`; return False if it has an owner."""
+
+        def act(connection: sqlite3.Connection) -> bool:
+            connection.execute(_TAKE_AGAIN, (place, session, kind, native, root))
+            connection.execute(
+                "INSERT OR IGNORE INTO binding (session, layout, native, root, place)"
+                f" SELECT number, ?, ?, ?, ? FROM session WHERE {BY_ID}",
+                (kind, native, root, place, session),
+            )
+            owner = connection.execute(
+                f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session"
+                f" WHERE b.place = ? AND s.{BY_ID}",
+                (place, session),
+            )
+            return owner.fetchone() is not None
+
+        self._tables.ensure_sessions([session])
+        return self._tables.write_soon(act) if soon else self._tables.write(act)
+
+    def unbind(self, binding: Binding) -> None:
+        """Release a place. Its renderings stay stored, in case the session binds it again."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(_LET_GO, (binding.number,))
+
+        self._tables.write(act)
+
+    def follow(self, binding: Binding, root: str, place: str) -> bool:
+        """Move a binding with its files to another folder; its renderings stay known.
+
+        Returns False if the place there has an owner.
+        """
+
+        def act(connection: sqlite3.Connection) -> bool:
+            moved = connection.execute(_FOLLOW, (root, place, binding.number))
+            return moved.rowcount == 1
+
+        return self._tables.write(act)
+
+    def let_go(self, session: str, format_id: str) -> list[tuple[str, str]]:
+        """The ids that a session had in a layout, with their roots; the last let go of first."""
+        rows = self._read(
+            "SELECT b.native, b.root FROM binding b JOIN session s ON s.number = -b.session"
+            f" WHERE s.{BY_ID} AND b.layout = ? ORDER BY b.number DESC",
+            (session, format_id),
+        )
+        return [(native, root) for native, root in rows]
+
+    def had(self, format_id: str, native: str, root: str) -> str:
+        """Return the session that last released an id in a folder, or ""."""
+        rows = self._read(
+            "SELECT s.id FROM binding b JOIN session s ON s.number = -b.session"
+            " WHERE b.session < 0 AND b.layout = ? AND b.native = ? AND b.root = ?"
+            " ORDER BY b.number DESC LIMIT 1",
+            (format_id, native, root),
+        )
+        return str(rows[0][0]) if rows else ""
+
+    def forget(self, session: str) -> None:
+        """Erase the content of a session's renderings; their digests stay known as ours."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(_SAY_NOTHING, (session,))
+            must_scrub(connection)
+
+        self._tables.write(act)
+        self._bases.clear()
+        self._tables.scrub(session, "the stored content of its files is erased")
+
+    def change(self, binding: Binding, *, suspended: str, quiet: bool) -> None:
+        values = (suspended, int(quiet), binding.number)
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE binding SET suspended = ?, quiet = ? WHERE number = ?", values
+            )
+
+        self._tables.write(act)
+        binding.suspended, binding.quiet = suspended, quiet
+
+    def move(self, binding: Binding, place: str) -> None:
+        """Change the place of a binding's main file."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.execute(
+                "UPDATE binding SET place = ? WHERE number = ?", (place, binding.number)
+            )
+
+        self._tables.write(act)
+        binding.place = place
+
+    def renderings(self, binding: Binding) -> dict[str, list[Rendering]]:
+        """Return the renderings of each file, the newest first."""
+        rows = self._read(
+            "SELECT file, n, digest, stat, data = x'' FROM rendering WHERE binding = ?"
+            " ORDER BY file, n DESC",
+            (binding.number,),
+        )
+        found: dict[str, list[Rendering]] = {}
+        for row in rows:
+            found.setdefault(row[0], []).append(Rendering(*row))
+        return found
+
+    def newest(self, binding: Binding) -> dict[str, Rendering]:
+        """Return the newest rendering of each file."""
+        rows = self._read(_NEWEST, (binding.number,))
+        return {row[0]: Rendering(*row) for row in rows}
+
+    def said(self, binding: Binding, file: str) -> list[bytes]:
+        """Return the content of the renderings of a file, the newest first."""
+        return [data for _, data in self.said_each(binding, file)]
+
+    def said_each(self, binding: Binding, file: str) -> list[tuple[str, bytes]]:
+        """Return (digest, content) of the renderings of a file, the newest first."""
+        rows = self._read(
+            "SELECT n, digest, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
+            (binding.number, file),
+        )
+        contents: dict[int, bytes] = {}
+        digests: dict[int, str] = {}
+        for n, digests[n], data in rows:
+            text = _unpacked(data, contents)
+            if text is not None:
+                contents[n] = text
+        return [(digests[n], contents[n]) for n in sorted(contents, reverse=True)][:KEPT]
+
+    def said_last(self, binding: Binding, file: str) -> bytes:
+        """Return the content of the newest rendering of a file; empty if it is not stored."""
+        place = (binding.number, file)
+        data: bytes = next(iter(self._read(_DATA_LAST, place)), (b"",))[0]
+        base: dict[int, bytes] = {}
+        if data.startswith(_DELTA):
+            n = _HEAD.unpack_from(data, 1)[0]
+            base.update((n, zlib.decompress(row[0])) for row in self._read(_DATA_OF, (*place, n)))
+        return _unpacked(data, base) or b""
+
+    def rendered(self, new: Sequence[Note], *, lasting: bool = False) -> None:
+        """Record what is about to be written into the files of some bindings, in one transaction.
+
+        Each comes with the last event that its files then show. A power cut may undo the record
+        unless it is `lasting`; then the files are only compared once more.
+        """
+
+        def act(connection: sqlite3.Connection) -> dict[tuple[int, str], _Base | None]:
+            bases: dict[tuple[int, str], _Base | None] = {}
+            for binding, files, mirrored in new:
+                for written in files:
+                    place = (binding.number, written[0])
+                    bases[place] = _add(connection, *place, written, self._bases.get(place))
+                connection.execute(_REACHED, (mirrored, binding.number))
+            return bases
+
+        write = self._tables.write if lasting else self._tables.write_soon
+        self._bases |= write(act)
+        for binding, _, mirrored in new:
+            binding.mirrored, binding.suspended = mirrored, ""
+
+
+# A released binding has the negative number of its session, which no query joins, and a place that
+# is no path, so that the path is free.
+_LET_GO = "UPDATE binding SET session = -session, place = '#' || number WHERE number = ?"
+_FOLLOW = "UPDATE OR IGNORE binding SET root = ?, place = ?, suspended = '' WHERE number = ?"
+_TAKE_AGAIN = f"""
+    UPDATE OR IGNORE binding SET session = -session, place = ?, suspended = ''
+    WHERE session = (SELECT -number FROM session WHERE {BY_ID})
+        AND layout = ? AND native = ? AND root = ?
+"""
+_SAY_NOTHING = f"""
+    UPDATE rendering SET data = x'' WHERE binding IN
+        (SELECT b.number FROM binding b JOIN session s ON s.number = b.session AND s.{BY_ID})
+"""
+_NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
+_DATA_LAST = "SELECT data FROM rendering WHERE binding = ? AND file = ? ORDER BY n DESC LIMIT 1"
+_DATA_OF = "SELECT data FROM rendering WHERE binding = ? AND file = ? AND n = ? AND data != x''"
+_REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
+
+
+def _is_same(one: str, other: str) -> bool:
+    """Return whether two places that differ at most by case are the same file."""
+    if one == other:
+        return True
+    here, there = os.path.dirname(one), os.path.dirname(other)
+    try:
+        return os.path.samefile(here, there)
+    except OSError:
+        return not (os.path.exists(here) or os.path.exists(there))
+
+
+def _add(
+    connection: sqlite3.Connection,
+    binding: int,
+    file: str,
+    written: Written,
+    base: _Base | None,
+) -> _Base | None:
+    """Store one rendering; return the whole one that the next may refer to."""
+    _, digest, size, data = written
+    place, sought = (binding, file), base[:2] if base else (0, "")
+    last, held = connection.execute(_LAST, (*place, *sought, *place)).fetchone()
+    n = last + 1
+    if not data:
+        packed = b""
+    elif base is not None and held and n - base[0] < KEPT:
+        packed = _delta(data, base[0], base[2])
+    else:
+        packed, base = _squeezed(data), (n, digest, data)
+    connection.execute(_REMEMBER, (*place, n, digest, str(size), packed))
+    if n % 4 == 0:
+        connection.execute(_FORGET, (*place, n - KEPT, n - 2 * KEPT))
+    return base
+
+
+_LAST = """
+    SELECT coalesce(max(n), 0),
+        EXISTS (SELECT 1 FROM rendering WHERE binding = ? AND file = ? AND n = ? AND digest = ?
+            AND data != x'')
+    FROM rendering WHERE binding = ? AND file = ?
+"""
+_REMEMBER = "INSERT INTO rendering VALUES (?, ?, ?, ?, ?, ?)"
+_FORGET = """
+    DELETE FROM rendering WHERE binding = ? AND file = ? AND n <= ?
+        AND (n <= ? OR substr(data, 1, 1) IN (x'', x'01'))
+"""
+
+# A rendering is stored whole (zlib), or as its difference from one of the last sixteen whole ones.
+_DELTA = b"\x01"
+_HEAD = struct.Struct(">QII")
+
+
+def _delta(data: bytes, n: int, base: bytes) -> bytes:
+    """Return bytes as what differs between a common beginning and end with `base`."""
+    least = min(len(data), len(base))
+    start = _common(data, base, least)
+    end = _common_end(data, base, least - start)
+    return _DELTA + _HEAD.pack(n, start, end) + _squeezed(data[start : len(data) - end])
+
+
+def _squeezed(data: bytes) -> bytes:
+    """Compress with little memory.
+
+    Allocating the usual 256 kB each time can take ten times as long as the work on a small file.
+    """
+    squeeze = zlib.compressobj(1, zlib.DEFLATED, 13, 5)
+    return squeeze.compress(data) + squeeze.flush()
+
+
+def _common(one: bytes, other: bytes, most: int) -> int:
+    """Return how many bytes two texts have in common at their beginning, up to `most`."""
+    same, different = 0, most + 1
+    while different - same > 1:
+        half = (same + different) // 2
+        if one[same:half] == other[same:half]:
+            same = half
+        else:
+            different = half
+    return same
+
+
+def _common_end(one: bytes, other: bytes, most: int) -> int:
+    a, b = len(one), len(other)
+    same, different = 0, most + 1
+    while different - same > 1:
+        half = (same + different) // 2
+        if one[a - half : a - same] == other[b - half : b - same]:
+            same = half
+        else:
+            different = half
+    return same
+
+
+def _unpacked(data: bytes, contents: dict[int, bytes]) -> bytes | None:
+    """Return the content of a rendering; None if it, or its base, is not stored."""
+    if not data.startswith(_DELTA):
+        return zlib.decompress(data) if data else None
+    n, start, end = _HEAD.unpack_from(data, 1)
+    if n not in contents:
+        return None
+    base = contents[n]
+    return base[:start] + zlib.decompress(data[1 + _HEAD.size :]) + base[len(base) - end :]

@@ -1,0 +1,88 @@
+"""Holders: the processes that work, or worked, on sessions of this machine."""
+
+from __future__ import annotations
+
+from forestay.store.machine.tables import BY_ID
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from forestay.store.machine.tables import Tables
+
+IDLE = "waiting to be asked"
+"""What an agent is doing whose turn is over: if it is gone then, nothing was broken off."""
+
+
+class Holder:
+    """A process that works, or worked, on a session and has not released it."""
+
+    __slots__ = ("agent", "doing", "name", "process", "session", "since")
+
+    def __init__(
+        self, session: str, process: str, name: str, agent: str, doing: str, since: int
+    ) -> None:
+        self.session = session
+        self.process = process
+        self.name = name
+        self.agent = agent
+        self.doing = doing
+        self.since = since
+
+    @property
+    def is_idle(self) -> bool:
+        return self.doing == IDLE
+
+
+class Holders:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def find(self, session: str = "") -> list[Holder]:
+        """Return the holders of a session, or of all; the oldest first."""
+        rows = self._tables.read(
+            "SELECT s.id, h.machine, h.boot, h.ns, h.pid, h.start, h.name, h.agent, h.doing,"
+            " h.since FROM holder h JOIN session s ON s.number = h.session"
+            f" {f'WHERE {BY_ID}' if session else ''} ORDER BY h.since",
+            (session,) if session else (),
+        )
+        return [Holder(r[0], "/".join(map(str, r[1:6])), r[6], r[7], r[8], r[9]) for r in rows]
+
+    def add(self, holder: Holder) -> None:
+        """Record that a process works on a session."""
+        self._tables.ensure_sessions([holder.session])
+        self._tables.write(lambda connection: add_holder(connection, holder))
+
+    def remove(self, holders: Sequence[Holder]) -> None:
+        """Record that processes work on their sessions no more."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            for holder in holders:
+                remove_holder(connection, holder)
+
+        if holders:
+            self._tables.write(act)
+
+
+def add_holder(connection: sqlite3.Connection, holder: Holder) -> None:
+    """Record, inside a transaction, that a process works on a session."""
+    machine, boot, ns, pid, start = holder.process.split("/")
+    values = (machine, boot, ns, int(pid), start, holder.name, holder.agent, holder.doing)
+    connection.execute(
+        "INSERT OR REPLACE INTO holder SELECT number, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+        f" FROM session WHERE {BY_ID}",
+        (*values, holder.since, holder.session),
+    )
+
+
+def remove_holder(connection: sqlite3.Connection, holder: Holder) -> None:
+    """Record, inside a transaction, that a process works on a session no more."""
+    machine, boot, ns, pid, start = holder.process.split("/")
+    connection.execute(
+        "DELETE FROM holder"
+        f" WHERE session = (SELECT number FROM session WHERE {BY_ID})"
+        " AND machine = ? AND boot = ? AND ns = ? AND pid = ? AND start = ?"
+        " AND agent = ?",
+        (holder.session, machine, boot, ns, int(pid), start, holder.agent),
+    )

@@ -1,0 +1,108 @@
+"""What is true of one machine only: projects, bindings, agent runs, remotes, the device.
+
+None of it is in a journal and none of it travels. It always lies in SQLite.
+"""
+
+from __future__ import annotations
+
+from forestay.errors import Damaged
+from forestay.store.machine import device
+from forestay.store.machine.projects import Projects
+from forestay.store.machine.tables import BY_ID, read_if_present
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.store.machine.agent_runs import AgentRuns
+    from forestay.store.machine.bindings import Bindings
+    from forestay.store.machine.holders import Holders
+    from forestay.store.machine.remotes import Remotes
+    from forestay.store.machine.session_files import FileWork, SeenFiles
+    from forestay.store.machine.tables import Tables
+
+
+class Machine:
+    """The tables of this machine, by topic.
+
+    Each topic is imported with its first use: a short command needs one or two of them.
+    """
+
+    def __init__(self, tables: Tables, file_work: FileWork | None = None) -> None:
+        """`file_work` is given where that lies with the events and not in these tables."""
+        self.tables = tables
+        self._file_work = file_work
+
+    @property
+    def projects(self) -> Projects:
+        """Projects, their working trees, and the current session of each tree."""
+        return Projects(self.tables)
+
+    @property
+    def holders(self) -> Holders:
+        """Processes that work, or worked, on sessions."""
+        from forestay.store.machine.holders import Holders  # start-up
+
+        return Holders(self.tables)
+
+    @property
+    def seen_files(self) -> SeenFiles:
+        """Files as sessions last saw them."""
+        from forestay.store.machine.session_files import SeenFiles  # start-up
+
+        return SeenFiles(self.tables)
+
+    @property
+    def file_work(self) -> FileWork:
+        """What recorded events still ask to be done to files."""
+        from forestay.store.machine.session_files import FileWork  # start-up
+
+        return self._file_work or FileWork(self.tables)
+
+    @property
+    def bindings(self) -> Bindings:
+        """Which files belong to which session, and what was written into them."""
+        from forestay.store.machine.bindings import Bindings  # start-up
+
+        return Bindings(self.tables)
+
+    @property
+    def agent_runs(self) -> AgentRuns:
+        """Conversations of agents."""
+        from forestay.store.machine.agent_runs import AgentRuns  # start-up
+
+        return AgentRuns(self.tables)
+
+    @property
+    def remotes(self) -> Remotes:
+        """What this home knows of its remotes."""
+        from forestay.store.machine.remotes import Remotes  # start-up
+
+        return Remotes(self.tables)
+
+    @property
+    def device(self) -> str:
+        """The id this home writes under; "" before the first write."""
+        return device.current_id(self.tables)
+
+    def devices(self) -> set[str]:
+        """Return every id that this home ever wrote under."""
+        # An older version stored former ids in the heads only.
+        lost = {str(id) for (id,) in self.tables.read("SELECT device FROM lost")}
+        known = device.former_ids(self.tables) | self.tables.head_devices() | lost
+        return (known | {self.device}) - {""}
+
+    def secret(self) -> bytes:
+        """Return the secret that keys prompt fences; it never leaves the home."""
+        found = self.tables.read("SELECT value FROM meta WHERE key = 'secret'")
+        try:
+            return bytes.fromhex(str(found[0][0]) if found else "") or bytes(32)
+        except ValueError:
+            raise Damaged(
+                "the database is damaged",
+                why="its secret cannot be read",
+                hint="see what can be saved: forestay doctor",
+            ) from None
+
+    def is_bound(self, session: str) -> bool:
+        """Return whether files belong to a session here."""
+        sql = f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session AND s.{BY_ID}"
+        return bool(read_if_present(self.tables, sql, (session,)))

@@ -1,0 +1,196 @@
+"""Projects of this machine, their working trees, and the current session of each tree."""
+
+from __future__ import annotations
+
+from forestay.store.machine.tables import BY_ID, as_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from forestay.store.machine.tables import Rows, Tables
+
+    Key = tuple[str, str]
+
+
+class TreeRecord:
+    """A working tree as it was found now: where it is and which project it belongs to.
+
+    `project` is 0 where none is known yet: then one is made with `id` and `name`.
+    """
+
+    __slots__ = ("id", "inode", "keys", "name", "path", "project")
+
+    def __init__(
+        self,
+        path: str,
+        inode: str,
+        project: int,
+        *,
+        id: str = "",
+        name: str = "",
+        keys: Sequence[Key] = (),
+    ) -> None:
+        self.path = path
+        self.inode = inode
+        self.project = project
+        self.id = id
+        self.name = name
+        self.keys = keys
+
+
+class Places:
+    """What is known of the projects and folders of this machine, sessions by their ids."""
+
+    __slots__ = ("keys", "members", "projects", "trees")
+
+    def __init__(self, projects: Rows, keys: Rows, members: Rows, trees: Rows) -> None:
+        self.projects = projects
+        self.keys = keys
+        self.members = members
+        self.trees = trees
+
+
+class Projects:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def tree(self, path: str) -> tuple[str, int, str] | None:
+        """Return (inode, project, current session or "") of a known tree, or None."""
+        found = self._tables.read(
+            "SELECT t.inode, t.project, s.id FROM tree t LEFT JOIN session s"
+            " ON s.number = t.session AND s.forgotten = 0 WHERE t.path = ?",
+            (as_text(path),),
+        )
+        return (str(found[0][0]), int(found[0][1]), str(found[0][2] or "")) if found else None
+
+    def all(self) -> list[tuple[int, str, list[Key]]]:
+        """Return every project: its number, id and keys."""
+        rows = self._tables.read(
+            "SELECT p.number, p.id, k.kind, k.value FROM project p"
+            " LEFT JOIN project_key k ON k.project = p.number ORDER BY p.number"
+        )
+        found: dict[int, tuple[int, str, list[Key]]] = {}
+        for number, id, kind, value in rows:
+            entry = found.setdefault(int(number), (int(number), str(id), []))
+            if kind is not None:
+                entry[2].append((str(kind), str(value)))
+        return list(found.values())
+
+    def name_of(self, number: int) -> str:
+        """Return the name of a project; "" if there is none."""
+        found = self._tables.read("SELECT name FROM project WHERE number = ?", (number,))
+        return str(found[0][0]) if found else ""
+
+    def record_tree(
+        self, tree: TreeRecord, session: str | None, *, members: Sequence[str] = ()
+    ) -> int:
+        """Record where a tree is, its project, and (unless None) its current session.
+
+        `members` are sessions that belong to its project from now on, if they had none. Returns
+        the number of the project.
+        """
+
+        def act(connection: sqlite3.Connection) -> int:
+            project = record_tree(connection, tree, session)
+            for id in members:
+                _join(connection, project, id)
+            return project
+
+        self._tables.ensure_sessions([session or "", *members])
+        return self._tables.write(act)
+
+    def export_places(self) -> Places:
+        """Return projects, folders and what belongs to them, for another database."""
+
+        def read(sql: str, *kinds: type | tuple[type, ...]) -> Rows:
+            # A damaged page may hold anything, and other tables would refuse it.
+            found = self._tables.read(sql)
+            return [r for r in found if all(map(isinstance, r, kinds))]
+
+        return Places(
+            read("SELECT number, id, name FROM project", int, str, str),
+            read("SELECT kind, value, project FROM project_key", str, str, int),
+            read("SELECT id, project FROM session WHERE project IS NOT NULL", str, int),
+            read(
+                "SELECT t.path, t.inode, t.project, s.id FROM tree t"
+                " LEFT JOIN session s ON s.number = t.session",
+                *(str, str, int, (str, type(None))),
+            ),
+        )
+
+    def import_places(self, places: Places) -> None:
+        """Copy what another database knew of this machine into one that knows nothing yet."""
+
+        def act(connection: sqlite3.Connection) -> None:
+            connection.executemany(
+                "INSERT OR IGNORE INTO project VALUES (?, ?, ?)", places.projects
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)", places.keys
+            )
+            connection.executemany(
+                f"UPDATE session SET project = ?2 WHERE {BY_ID.replace('?', '?1')}", places.members
+            )
+            connection.executemany(
+                "INSERT OR IGNORE INTO tree VALUES"
+                f" (?1, ?2, ?3, (SELECT number FROM session WHERE {BY_ID.replace('?', '?4')}))",
+                places.trees,
+            )
+
+        known = [*(row[0] for row in places.members), *(row[3] or "" for row in places.trees)]
+        self._tables.ensure_sessions(known)
+        self._tables.write(act)
+
+
+def record_tree(connection: sqlite3.Connection, tree: TreeRecord, session: str | None) -> int:
+    """Record a tree inside a transaction; return the number of its project."""
+    path = as_text(tree.path)
+    project = tree.project or _found_meanwhile(connection, tree) or _add_project(connection, tree)
+    connection.executemany(
+        "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)",
+        [(kind, as_text(value), project) for kind, value in tree.keys],
+    )
+    connection.execute(
+        "INSERT INTO tree VALUES (?, ?, ?, NULL) ON CONFLICT DO UPDATE"
+        " SET inode = excluded.inode, project = excluded.project",
+        (path, tree.inode, project),
+    )
+    if session is not None:
+        connection.execute(
+            f"UPDATE tree SET session = (SELECT number FROM session WHERE {BY_ID}) WHERE path = ?",
+            (session, path),
+        )
+        _join(connection, project, session)
+    return project
+
+
+def _found_meanwhile(connection: sqlite3.Connection, tree: TreeRecord) -> int:
+    """Return the project that another process gave this tree since this process read the tables.
+
+    Otherwise one that has every key of the tree, or 0.
+    """
+    row = connection.execute(
+        "SELECT project FROM tree WHERE path = ? AND inode = ?", (as_text(tree.path), tree.inode)
+    ).fetchone()
+    if row:
+        return int(row[0])
+    key = "SELECT project FROM project_key WHERE kind = ? AND value = ?"
+    having = [
+        {int(project) for (project,) in connection.execute(key, (kind, as_text(value)))}
+        for kind, value in tree.keys
+    ]
+    return min(set.intersection(*having), default=0) if having else 0
+
+
+def _add_project(connection: sqlite3.Connection, tree: TreeRecord) -> int:
+    values = (tree.id, as_text(tree.name))
+    cursor = connection.execute("INSERT INTO project (id, name) VALUES (?, ?)", values)
+    return int(cursor.lastrowid or 0)
+
+
+def _join(connection: sqlite3.Connection, project: int, session: str) -> None:
+    connection.execute(
+        f"UPDATE session SET project = ? WHERE project IS NULL AND {BY_ID}", (project, session)
+    )

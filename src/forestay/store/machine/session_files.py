@@ -1,0 +1,85 @@
+"""Files as sessions last saw them, and what recorded events still ask to be done to files."""
+
+from __future__ import annotations
+
+from forestay.store.machine.tables import BY_ID, as_text, read_if_present
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Sequence
+
+    from forestay.store.machine.tables import Tables
+
+_AT_ONCE = 500
+
+
+class SeenFiles:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def find(self, session: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
+        """Return path → (stamp, digest) of those absolute paths that the session recorded here."""
+        found: dict[str, tuple[str, str]] = {}
+        for start in range(0, len(paths), _AT_ONCE):
+            some = {as_text(path): path for path in paths[start : start + _AT_ONCE]}
+            for stored, stamp, digest in self._tables.read(
+                "SELECT path, stamp, digest FROM seen_file"
+                f" WHERE session = (SELECT number FROM session WHERE {BY_ID})"
+                f" AND path IN ({','.join('?' * len(some))})",
+                (session, *some),
+            ):
+                found[some[stored]] = (stamp, digest)
+        return found
+
+    def stamps_below(self, folder: str) -> set[tuple[str, str]]:
+        """Return (path, stamp) of a file, or of those below a folder, as sessions saw them."""
+        # They are in order only within a session, so each is asked.
+        rows = self._tables.read(
+            "SELECT f.path, f.stamp FROM session s CROSS JOIN seen_file f"
+            " ON f.session = s.number AND f.path >= ? AND f.path < ?",
+            (as_text(folder), f"{as_text(folder)}0"),  # the sign behind the slash
+        )
+        return set(rows)
+
+    def record(self, session: str, path: str, stamp: str, digest: str) -> None:
+        """Record a file as it was when the session recorded it; durable when this returns."""
+        self._tables.ensure_sessions([session])
+        self._tables.write(lambda connection: _put(connection, session, [(path, stamp, digest)]))
+
+    def record_all(self, session: str, seen: dict[str, tuple[str, str]]) -> None:
+        """Record many files; what a power cut undoes is only read again."""
+        self._tables.ensure_sessions([session])
+        known = self.find(session, list(seen))
+        new = [(path, *one) for path, one in seen.items() if known.get(path) != one]
+        if new:
+            self._tables.write_soon(lambda connection: _put(connection, session, new))
+
+
+def _put(
+    connection: sqlite3.Connection, session: str, seen: Sequence[tuple[str, str, str]]
+) -> None:
+    connection.executemany(
+        f"INSERT OR REPLACE INTO seen_file SELECT number, ?, ?, ? FROM session WHERE {BY_ID}",
+        [(as_text(path), stamp, digest, session) for path, stamp, digest in seen],
+    )
+
+
+class FileWork:
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def pending(self, session: str) -> list[tuple[int, str]]:
+        """Return what events of a session still ask to be done to files, in order: number, what."""
+        return read_if_present(
+            self._tables,
+            "SELECT c.number, c.what FROM chore c JOIN session s ON s.number = c.session"
+            f" AND s.{BY_ID} ORDER BY c.number",
+            (session,),
+        )
+
+    def finish(self, number: int) -> None:
+        """Record that one piece of work is done; durable when this returns."""
+        self._tables.write(
+            lambda connection: connection.execute("DELETE FROM chore WHERE number = ?", (number,))
+        )

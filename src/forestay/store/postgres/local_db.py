@@ -1,0 +1,280 @@
+"""What this machine stores next to a database that many machines share.
+
+The tables of `Machine`, the device and its secret are in a small SQLite database below the home,
+one for each store (by the id of that store). A session that one of its tables refers to has a
+*stub* there: a row with its id and nothing else. The ends of the chains written here are remembered
+in a file next to it.
+
+File work is the exception: it must become true with its events, so it lies with them on the server,
+under the name of this home.
+"""
+
+from __future__ import annotations
+
+import os
+
+from forestay.base import files
+from forestay.store.machine.session_files import FileWork
+from forestay.store.port import Batch, moved
+from forestay.store.postgres import schema
+from forestay.store.postgres.view import folded
+from forestay.store.sqlite.heads_file import RememberedHeads
+from forestay.store.sqlite.store import SqliteStore
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Iterable, Sequence
+    from typing import Any, TypeVar
+
+    from forestay.base.clock import Clock
+    from forestay.store.machine.device import MachineName
+    from forestay.store.port import Head, View
+    from forestay.store.postgres.connection import Connection, Server
+
+    T = TypeVar("T")
+    Rows = list[tuple[Any, ...]]
+
+_DEVICE_SECONDS = 1.0
+_META = "SELECT key, value FROM @meta"
+_LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+_STUB = """
+    INSERT INTO session (id, seq, fold, core, core_sum, status, goal, archived, began, updated,
+        summary) SELECT ?1, 0, 0, x'', 0, '', '', 0, 0, 0, ''
+    WHERE NOT EXISTS (SELECT 1 FROM session WHERE id = ?1 COLLATE NOCASE)
+"""
+
+
+class LocalDatabase:
+    """The SQLite database and the heads file that belong to one store."""
+
+    def __init__(
+        self, folder: str, *, clock: Clock, busy_timeout: float, machine: MachineName
+    ) -> None:
+        self.sqlite = SqliteStore(folder, clock=clock, busy_timeout=busy_timeout, machine=machine)
+        self.heads = RememberedHeads(os.path.join(folder, files.REMEMBERED))
+        self.is_settled = False
+
+    def settle(self) -> None:
+        """Choose a device id and a secret, and notice a copied home; once per process."""
+        if not self.is_settled:
+            self.sqlite.database.write_soon(lambda connection: None)
+            self.is_settled = True
+
+    def name(self) -> str:
+        """Return what distinguishes this home from others that write to the store."""
+        from hashlib import sha256  # start-up
+
+        return sha256(b"home" + self.sqlite.machine.secret()).hexdigest()[:16]
+
+    def has(self, session: str) -> bool:
+        sql = "SELECT 1 FROM session WHERE id = ? COLLATE NOCASE"
+        return bool(self.sqlite.database.read(sql, (session,)))
+
+    def projects(self) -> dict[str, int]:
+        """Return session → the project it belongs to on this machine."""
+        sql = "SELECT id, project FROM session WHERE project IS NOT NULL"
+        return dict(self.sqlite.database.read(sql))
+
+    def project(self, session: str) -> int | None:
+        sql = "SELECT project FROM session WHERE id = ? COLLATE NOCASE"
+        found = self.sqlite.database.read(sql, (session,))
+        return found[0][0] if found else None
+
+    def erase(self, session: str) -> None:
+        """Erase all that this machine stores of a session."""
+        if self.has(session):
+            self.sqlite.erase(session, lambda view: _stub(forgotten=1))
+
+    def erase_seen(self, session: str) -> None:
+        """Erase what this machine saw of a session of which events were erased."""
+
+        def plan(view: View) -> Batch:
+            batch = _stub(forgotten=0)
+            batch.erased = []
+            return batch
+
+        if self.has(session):
+            self.sqlite.append(session, plan)
+
+    def close(self) -> None:
+        self.sqlite.close()
+        self.heads.close()
+
+
+def put_stubs(connection: sqlite3.Connection, sessions: Iterable[str]) -> None:
+    connection.executemany(_STUB, [(id,) for id in sessions])
+
+
+def _stub(forgotten: int) -> Batch:
+    texts = dict.fromkeys(("status", "goal", "summary"), "")
+    numbers = {"archived": 0, "began": 0, "updated": 0, "forgotten": forgotten}
+    return Batch(entries=(), core=b"", fold=0, rows=(), listing={**texts, **numbers})
+
+
+class LocalSide:
+    """This home's side of a store on a server: the tables of the machine, made with first use."""
+
+    def __init__(
+        self,
+        server: Server,
+        home: str,
+        *,
+        clock: Clock,
+        busy_timeout: float,
+        machine: MachineName,
+        opens_sealed: bool,
+    ) -> None:
+        self.home = home
+        self._server, self._clock = server, clock
+        self._timeout, self._machine, self._opens_sealed = busy_timeout, machine, opens_sealed
+        self._database: LocalDatabase | None = None
+        self._device = ("", 0.0)
+
+    # -- opening -------------------------------------------------------------------------------
+
+    def open(self) -> LocalDatabase:
+        """Return the database of this machine; an empty one while the server has no tables."""
+        if self._database is None:
+            meta: dict[str, str] = dict(self._server.read(_META))
+            if "store" not in meta:
+                return self._local_database("none")
+            self.require_open(meta)
+            self._database = self._local_database(meta["store"])
+        return self._database
+
+    def _local_database(self, id: str) -> LocalDatabase:
+        return LocalDatabase(
+            os.path.join(self.home, files.STORES, id),
+            clock=self._clock,
+            busy_timeout=self._timeout,
+            machine=self._machine,
+        )
+
+    def prepare(self) -> LocalDatabase:
+        """Do the same for a write: create the tables, or bring them up to date, first."""
+        if self._database is None or not self._database.is_settled:
+            found = self._server.read("SELECT value FROM @meta WHERE key = 'format'")
+            if not found or int(found[0][0]) < schema.FORMAT:
+                self._server.insist(lambda: self._server.use(self._migrate, "update"))
+            self.open().settle()
+        return self.open()
+
+    def _migrate(self, connection: Connection) -> None:
+        schema.migrate(connection, self._server.place.schema)
+
+    def require_open(self, meta: dict[str, str] | None = None) -> None:
+        """Raise `Refused` if the store was moved elsewhere."""
+        seal = seal_of(meta or dict(self._server.read(_META)))
+        if seal is not None and not self._opens_sealed:
+            raise moved(self._server.place.shown, seal)
+
+    def close(self) -> None:
+        database, self._database = self._database, None
+        if database is not None:
+            database.close()
+
+    # -- the server, as this home sees it ------------------------------------------------------
+
+    def read_server(self, sql: str, values: Sequence[object] = ()) -> Rows:
+        """Return rows of one query to the server; none while it has no tables."""
+        self.open()
+        try:
+            return self._server.read(sql, values)
+        except UnicodeEncodeError:
+            return []  # what cannot be encoded was never stored
+
+    def stored_ids(self, sessions: Sequence[str]) -> list[str]:
+        """Return those of the sessions that exist, by their ids as they were first written."""
+        keys = [folded(id) for id in sessions if id]
+        if not keys:
+            return []
+        found = self.read_server("SELECT id FROM @session WHERE key = ANY(%s)", (keys,))
+        return [str(row[0]) for row in found]
+
+    def session_lengths(self, session: str = "") -> Rows:
+        sql = "SELECT id, seq FROM @session WHERE forgotten = 0"
+        if session:
+            return self.read_server(f"{sql} AND key = %s", (folded(session),))
+        return self.read_server(sql)
+
+    def write_server(self, act: Callable[[Connection], object]) -> None:
+        """Run one statement that may be sent twice."""
+        self._server.insist(lambda: self._server.use(act, "update"))
+
+    def note_lost(self, session: str, head: Head) -> None:
+        self.prepare()
+        sql, lost = self._server.sql(_LOSE), (session, head.device, head.n, head.hash)
+        self.write_server(lambda connection: connection.execute(sql, lost))
+
+    # -- the device ----------------------------------------------------------------------------
+
+    def recent_device(self) -> str:
+        """Return the device as it was at most a second ago, for a process that keeps writing.
+
+        It cannot change together with what is on the server, however often it is read.
+        """
+        id, until = self._device
+        if not id or self._clock.monotonic() >= until:
+            id = self.open().sqlite.machine.device
+            self._device = (id, self._clock.monotonic() + _DEVICE_SECONDS)
+        return id
+
+    def forget_device(self) -> None:
+        """Read the device again at the next use."""
+        self._device = ("", 0.0)
+
+    # -- the tables of the machine -------------------------------------------------------------
+
+    def read(self, sql: str, values: Sequence[object] = ()) -> Rows:
+        return self.open().sqlite.database.read(sql, values)
+
+    def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        return self.prepare().sqlite.database.write(act)
+
+    def write_soon(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        return self.prepare().sqlite.database.write_soon(act)
+
+    def scrub(self, session: str, done: str) -> None:
+        self.prepare().sqlite.database.scrub(session, done)
+
+    def ensure_sessions(self, sessions: Iterable[str]) -> None:
+        """Add a stub for each of these sessions that the server has."""
+        database = self.prepare()
+        new = [id for id in dict.fromkeys(sessions) if id and not database.has(id)]
+        stored = self.stored_ids(new)
+        if stored:
+            self.write(lambda connection: put_stubs(connection, stored))
+
+    def head_devices(self) -> set[str]:
+        database = self.open()
+        local = {head.device for _, _, head in database.heads.all()}
+        return local | database.sqlite.database.head_devices()
+
+
+class ServerFileWork(FileWork):
+    """File work that lies with its events on the server, under the name of this home."""
+
+    def __init__(self, local: LocalSide, server: Server) -> None:
+        super().__init__(local)
+        self._local, self._server = local, server
+
+    def pending(self, session: str) -> list[tuple[int, str]]:
+        database = self._local.open()
+        if not database.sqlite.machine.device:
+            return []
+        return self._local.read_server(
+            "SELECT c.number, c.what FROM @chore c JOIN @session s ON s.number = c.session"
+            " WHERE s.key = %s AND c.home = %s ORDER BY c.number",
+            (folded(session), database.name()),
+        )
+
+    def finish(self, number: int) -> None:
+        sql = self._server.sql("DELETE FROM @chore WHERE number = %s")
+        self._local.write_server(lambda connection: connection.execute(sql, (number,)))
+
+
+def seal_of(meta: dict[str, str]) -> tuple[str, str] | None:
+    """Return the other store and the state of a move, from the values of `meta`."""
+    word, _, other = meta.get("moved", "").partition(" ")
+    return (other, word) if word else None

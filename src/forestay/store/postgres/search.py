@@ -1,0 +1,223 @@
+"""Full-text search over what events say, with an index that is brought up to date when asked.
+
+Words are told apart here, not by the server: letters and digits in any script, without case and
+accents, so that every server answers alike and none needs a dictionary. It keeps where the words
+of an event are (`tsvector`) and finds those that begin so; what the event says is read from
+the event. `session.indexed` tells how far the index has come.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+from forestay.errors import Damaged, InvalidInput, ReadOnly
+from forestay.store.port import Stored
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from forestay.store.postgres.connection import Connection, Server
+    from forestay.store.postgres.local_db import LocalSide
+    from forestay.store.postgres.view import PgView
+    from forestay.store.sqlite.search import TextOf
+
+    Word = tuple[str, int, int]
+    Query = list[list[str]]
+    OpenView = Callable[[str], PgView]
+    Unread = tuple[int, int, int, list[tuple[int, str]]]
+
+MOST_WORDS = 64
+_BATCH = 2000
+_LONGEST = 200
+_LAST_PLACE = 16_000
+_AROUND = 12
+_WORD = re.compile("[^\\W_](?:[^\\W_]|[\u0300-\u036f])*")
+_BEHIND = """
+    SELECT number, id, indexed FROM @session WHERE indexed < seq AND forgotten = 0 LIMIT %s
+"""
+_MOVED = """
+    UPDATE @session SET indexed = %s WHERE number = %s AND indexed = %s AND forgotten = 0
+"""
+_ADD = """
+    INSERT INTO @find SELECT %s, u.seq, u.words::tsvector
+    FROM unnest(%s::bigint[], %s::text[]) u (seq, words) ON CONFLICT DO NOTHING
+"""
+_FIND = """
+    SELECT s.id, e.seq, e.header, e.salt, e.data
+    FROM @find f JOIN @session s ON s.number = f.session AND s.forgotten = 0
+    JOIN @event e ON e.session = f.session AND e.seq = f.seq
+    WHERE f.words @@ %(query)s::tsquery
+    ORDER BY ts_rank(f.words, %(query)s::tsquery) DESC, s.updated DESC, s.id, e.seq LIMIT %(most)s
+"""
+
+
+def search(
+    local: LocalSide,
+    server: Server,
+    open_view: OpenView,
+    words: str,
+    text_of: TextOf,
+    limit: int,
+) -> list[dict[str, object]]:
+    query = _query(words)
+    if not query:
+        return []
+    found: list[dict[str, object]] = []
+    try:
+        _catch_up(local, server, open_view, text_of)
+    except ReadOnly:
+        # What cannot be written down is looked through: a store that can be read can be searched.
+        found += _unindexed(local, open_view, text_of, query)
+    asked = {"query": _tsquery(query), "most": limit if limit >= 0 else None}
+    sql = _FIND.replace("%(query)s", "%s").replace("%(most)s", "%s::bigint")
+    values = (asked["query"], asked["query"], asked["most"])
+    for session, seq, header, salt, data in local.read_server(sql, values):
+        found += _hits(session, Stored(seq, header, salt, data), text_of, query)
+    return found if limit < 0 else found[:limit]
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+def _words(text: str) -> Iterator[Word]:
+    """Each word as it is compared, and where it stands."""
+    for match in _WORD.finditer(text):
+        yield _plain(match[0])[:_LONGEST], *match.span()
+
+
+def _plain(word: str) -> str:
+    if word.isascii():
+        return word.lower()
+    apart = unicodedata.normalize("NFD", word)
+    return "".join(sign for sign in apart if unicodedata.category(sign) != "Mn").lower()
+
+
+def _query(words: str) -> Query:
+    """Each word asked for, as the words that stand together in it; the last may be a beginning."""
+    clean = words.replace("\0", " ").encode("utf-8", "replace").decode()
+    wanted = list(dict.fromkeys(clean.split()))
+    if len(wanted) > MOST_WORDS:
+        raise InvalidInput(f"{len(wanted)} words to search for; at most {MOST_WORDS}")
+    phrases = ([word for word, _, _ in _words(one) if word] for one in wanted)
+    return [phrase for phrase in phrases if phrase]
+
+
+def _tsquery(query: Query) -> str:
+    return " & ".join(
+        "(" + " <-> ".join([*(f"'{word}'" for word in phrase[:-1]), f"'{phrase[-1]}':*"]) + ")"
+        for phrase in query
+    )
+
+
+def _tsvector(text: str) -> str:
+    places: dict[str, list[str]] = {}
+    for number, (word, _, _) in enumerate(_words(text), start=1):
+        if word:
+            places.setdefault(word, []).append(str(min(number, _LAST_PLACE)))
+    return " ".join(f"'{word}':{','.join(at[:250])}" for word, at in places.items())
+
+
+def _does_match(text: str, query: Query) -> bool:
+    words = [word for word, _, _ in _words(text)]
+
+    def occurs(phrase: list[str]) -> bool:
+        size = len(phrase)
+        return any(
+            words[at : at + size - 1] == phrase[:-1] and words[at + size - 1].startswith(phrase[-1])
+            for at in range(len(words) - size + 1)
+        )
+
+    return all(map(occurs, query))
+
+
+def _snippet(text: str, query: Query) -> str:
+    """Some words around the first that was asked for, those marked with brackets."""
+    begun = tuple(phrase[-1] for phrase in query)
+    whole = {word for phrase in query for word in phrase[:-1]}
+    words = list(_words(text))
+    hits = [word in whole or word.startswith(begun) for word, _, _ in words]
+    if not any(hits):
+        return text[:100]
+    first = max(0, hits.index(True) - _AROUND // 3)
+    shown = range(first, min(first + _AROUND, len(words)))
+    start, end = (words[first][1] if first else 0), words[shown[-1]][2]
+    end = len(text) if shown[-1] == len(words) - 1 else end
+    parts, at = ["…"] if first else [], start
+    for number in shown:
+        _, begins, ends = words[number]
+        if hits[number]:
+            parts += [text[at:begins], "[", text[begins:ends], "]"]
+            at = ends
+    parts += [text[at:end], "" if end == len(text) else "…"]
+    return "".join(parts)
+
+
+# -- the index -------------------------------------------------------------------------------------
+
+
+def _hits(session: str, stored: Stored, text_of: TextOf, query: Query) -> list[dict[str, object]]:
+    found = _text(stored, text_of)
+    if found is None:
+        return []
+    kind, text = found
+    snippet = _snippet(text, query)
+    return [{"session": session, "seq": stored.seq, "kind": kind, "snippet": snippet}]
+
+
+def _text(stored: Stored, text_of: TextOf) -> tuple[str, str] | None:
+    try:
+        return text_of(stored)
+    except Damaged:
+        return None  # verification speaks of it; the rest must still be found
+
+
+def _catch_up(local: LocalSide, server: Server, open_view: OpenView, text_of: TextOf) -> None:
+    while unread := _unread(local, open_view, text_of, _BATCH):
+        made = list(unread)
+
+        def act(connection: Connection, made: list[Unread] = made) -> None:
+            _index(connection, server, made)
+
+        server.insist(lambda act=act: server.use(act, "update"))  # type: ignore[misc]
+
+
+def _unread(local: LocalSide, open_view: OpenView, text_of: TextOf, most: int) -> list[Unread]:
+    """What is behind, as far as `most` events reach: number, from, to, texts by arrival number."""
+    found: list[Unread] = []
+    for number, session, indexed in local.read_server(_BEHIND, (most,)):
+        with open_view(session) as view:
+            events = list(view.events(after=indexed, limit=most))
+            # Where events are missing the index still gets to the end.
+            reached = events[-1].seq if len(events) == most else view.seq
+        texts = [(one.seq, text[1]) for one in events if (text := _text(one, text_of))]
+        found.append((number, indexed, reached, texts))
+        most -= len(events)
+        if most <= 0:
+            break
+    return found
+
+
+def _index(connection: Connection, server: Server, unread: Iterable[Unread]) -> None:
+    with connection.transaction():
+        for number, after, reached, texts in unread:
+            moved = connection.execute(server.sql(_MOVED), (reached, number, after))
+            # Otherwise another process has indexed, or erased, the session meanwhile.
+            if moved.rowcount and texts:
+                words = [_tsvector(text) for _, text in texts]
+                seqs = [seq for seq, _ in texts]
+                connection.execute(server.sql(_ADD), (number, seqs, words))
+
+
+def _unindexed(
+    local: LocalSide, open_view: OpenView, text_of: TextOf, query: Query
+) -> list[dict[str, object]]:
+    found: list[dict[str, object]] = []
+    for _, session, indexed in local.read_server(_BEHIND, (1 << 31,)):
+        with open_view(session) as view:
+            for stored in view.events(after=indexed):
+                text = _text(stored, text_of)
+                if text and _does_match(text[1], query):
+                    found += _hits(session, stored, text_of, query)
+    return found

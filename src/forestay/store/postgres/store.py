@@ -1,0 +1,315 @@
+"""The PostgreSQL store: one database for server processes, fleets, or a person with a server.
+
+`connection` reaches the server, `schema` has the tables, `local_db` what stays on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+
+import psycopg
+
+from forestay.base import files
+from forestay.store.blob_codec import packed, unpacked
+from forestay.store.machine.device import change_device
+from forestay.store.machine.machine import Machine
+from forestay.store.port import Capabilities, Store, listings, no_such_session
+from forestay.store.postgres import save
+from forestay.store.postgres.append import Append, Appender, known_text
+from forestay.store.postgres.connection import Lost, NotThere, Place, Server
+from forestay.store.postgres.local_db import LocalSide, ServerFileWork, put_stubs
+from forestay.store.postgres.maintenance import PostgresMaintenance
+from forestay.store.postgres.view import LINE, LOAD, PgView, folded
+from forestay.store.postgres.watch import Watcher
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Callable, Sequence
+
+    from forestay.base.clock import Clock
+    from forestay.store.machine.change import MachineChange
+    from forestay.store.machine.device import MachineName
+    from forestay.store.port import Batch, Head, Plan, View
+    from forestay.store.postgres.connection import Connection, Rows
+    from forestay.store.sqlite.search import TextOf
+
+_MOST = 1 << 62
+_MOST_RESOLVED = 20
+_MOST_KNOWN = 1000
+_MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_LIST = f"SELECT line_sum, {LINE} FROM @session"
+_TESTS = {name: f"{name} = %s" for name in ("status", "archived", "forgotten")}
+_ERASE = (
+    "DELETE FROM @blob_use WHERE session = %(number)s",
+    save.UNUSED,
+    "UPDATE @event SET salt = NULL, data = NULL, key = NULL WHERE session = %(number)s",
+    "DELETE FROM @row WHERE session = %(number)s",
+    "DELETE FROM @find WHERE session = %(number)s",
+    "DELETE FROM @chore WHERE session = %(number)s",
+    "DELETE FROM @lost WHERE session = %(session)s",
+)
+
+
+class LentView(PgView):
+    """A view for reading only, over a connection that goes back when it ends."""
+
+    _lent: tuple[Server, Connection] | None = None
+
+    def lend(self, server: Server, connection: Connection) -> LentView:
+        self._lent = (server, connection)
+        return self
+
+    def end(self) -> None:
+        super().end()
+        lent, self._lent = self._lent, None
+        if lent is not None:
+            _end_moment(*lent)
+
+    __del__ = end
+
+
+class PostgresStore(Store):
+    def __init__(
+        self,
+        url: str,
+        home: str,
+        *,
+        clock: Clock,
+        busy_timeout: float,
+        machine: MachineName,
+        opens_sealed: bool = False,
+    ) -> None:
+        self.home = os.path.abspath(home)
+        self.capabilities = Capabilities(search=True, notifies=True, files=False)
+        known = os.path.isdir(os.path.join(self.home, files.STORES))
+        self._server = Server(Place(url), clock=clock, timeout=busy_timeout, is_known=known)
+        self.shown = self._server.place.shown
+        self._local = LocalSide(
+            self._server,
+            self.home,
+            clock=clock,
+            busy_timeout=busy_timeout,
+            machine=machine,
+            opens_sealed=opens_sealed,
+        )
+        self.machine = Machine(self._local, ServerFileWork(self._local, self._server))
+        self.maintenance = PostgresMaintenance(self._local, self._server)
+        self._numbers: dict[str, int] = {}
+        self._appender = Appender(self._local, self._server)
+        self._watcher = Watcher(self._local, self._server, self.capabilities)
+
+    # -- appending -----------------------------------------------------------------------------
+
+    def append(
+        self,
+        session: str,
+        plan: Plan,
+        *,
+        create: bool = False,
+        blobs: Sequence[tuple[str, bytes]] = (),
+        change: MachineChange | None = None,
+    ) -> None:
+        parts = [(digest, packed(digest, data)) for digest, data in blobs]
+        work = change.file_work if change else ()
+        append = Append(session, plan, create=create, blobs=parts, file_work=work)
+        local = self._local.prepare()
+        if create or (change is not None and change.is_local):
+            self._appender.require_outside()
+            # One at a time on this machine: a process that begins a session sees what others began.
+            view = self._local.write(lambda one: self._record_locally(one, append, change))
+        else:
+            view = self._record(append)
+        if view.has_erased:
+            local.erase_seen(view.session)
+
+    def _record(self, append: Append) -> PgView:
+        view = self._appender.record(append)
+        if view.new_device:
+            self._local.forget_device()
+            self._local.write(lambda connection: change_device(connection, view.new_device))
+        return view
+
+    def _record_locally(
+        self, connection: sqlite3.Connection, append: Append, change: MachineChange | None
+    ) -> PgView:
+        """Append inside a transaction of the tables of this machine."""
+        view = self._appender.record(append)
+        if view.exists:
+            put_stubs(connection, [view.session])
+        if view.new_device:
+            self._local.forget_device()
+            change_device(connection, view.new_device)
+        if change is not None:
+            held = [holder.session for holder in change.run.held] if change.run else []
+            put_stubs(connection, self._local.stored_ids(held))
+            change.apply(connection, view.session)
+        return view
+
+    # -- reading -------------------------------------------------------------------------------
+
+    def _sql(self, text: str) -> str:
+        return self._server.sql(text)
+
+    def view(self, session: str) -> PgView:
+        key = known_text(session)
+
+        def look() -> PgView:
+            number = self._number(key)
+            if number is None:
+                raise no_such_session(session)
+            return self._moment(session, key, self._appender.recall(number, session))
+
+        local = self._local.open()
+        view = self._server.insist(look)
+        view.device = local.sqlite.machine.device
+        view.project = local.project(view.session)
+        return view
+
+    def _number(self, key: str) -> int | None:
+        if key not in self._numbers:
+            found = self._local.read_server("SELECT number FROM @session WHERE key = %s", (key,))
+            if not found:
+                return None
+            if len(self._numbers) >= _MOST_KNOWN:
+                self._numbers.clear()
+            self._numbers[key] = found[0][0]
+        return self._numbers[key]
+
+    def _moment(self, session: str, key: str, remembered: Head | None) -> PgView:
+        """`remembered` was read before: a head that another process remembers now is not in it."""
+        connection = self._server.borrow()
+        try:
+            with connection.pipeline():
+                connection.execute(_MOMENT)
+                cursor = connection.execute(self._sql(LOAD), (key,), binary=True)
+            found = cursor.fetchone()
+        except psycopg.Error as error:
+            _end_moment(self._server, connection)
+            raise self._server.translated(error, "read") from error
+        if found is None or found[0] != self._numbers.get(key):
+            _end_moment(self._server, connection)
+            self._numbers.pop(key, None)
+            raise no_such_session(session) if found is None else Lost
+        view = LentView(self._lasting(connection), session, "", found)
+        view.remembered = remembered
+        return view.lend(self._server, connection)
+
+    def _lasting(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
+        """Reads for a view that somebody holds: what is lost under it cannot be had again."""
+        read = self._server.reader(connection)
+
+        def one(sql: str, values: Sequence[object]) -> Rows:
+            try:
+                return read(sql, values)
+            except psycopg.Error as error:
+                told = self._server.translated(error, "read")
+                raise (
+                    self._server.gone(error) if isinstance(told, Lost | NotThere) else told
+                ) from error
+
+        return one
+
+    def catalogue(
+        self, *, where: dict[str, object] | None = None, limit: int = -1
+    ) -> list[dict[str, object]]:
+        asked = {"forgotten": 0, **(where or {})}
+        projects = self._local.open().projects()
+        tests, values = self._tests(asked, projects)
+        most = min(limit, _MOST) if limit >= 0 else None
+        rows = self._local.read_server(
+            f"{_LIST} WHERE {' AND '.join(tests)} ORDER BY updated DESC, number DESC"
+            " LIMIT %s::bigint",
+            (*values, most),
+        )
+        of = {folded(id): project for id, project in projects.items()}
+        return listings([(*row, of.get(folded(row[1]))) for row in rows])
+
+    @staticmethod
+    def _tests(
+        asked: dict[str, object], projects: dict[str, int]
+    ) -> tuple[list[str], list[object]]:
+        """Conditions and their values; which project a session is in is known here only."""
+        tests: list[str] = []
+        values: list[object] = []
+        for name, value in asked.items():
+            if name == "id":
+                tests.append("key = %s")
+                values.append(folded(str(value)))
+            elif name == "project":
+                tests.append("key <> ALL(%s)" if value is None else "key = ANY(%s)")
+                within = (id for id, project in projects.items() if value in (None, project))
+                values.append(list(map(folded, within)))
+            else:
+                tests.append(_TESTS[name])
+                values.append(value)
+        return tests, values
+
+    def resolve(self, prefix: str) -> list[str]:
+        if not prefix:
+            return []
+        key = folded(prefix)
+        found = self._local.read_server(
+            "SELECT id FROM @session WHERE key = %s AND forgotten = 0", (key,)
+        )
+        found = found or self._local.read_server(
+            "SELECT id FROM @session WHERE key >= %s AND key < %s AND forgotten = 0"
+            " ORDER BY key LIMIT %s",
+            (key, key + "\U0010ffff", _MOST_RESOLVED),
+        )
+        return [str(row[0]) for row in found]
+
+    def blob(self, digest: str) -> bytes | None:
+        found = self._local.read_server(
+            "SELECT data FROM @blob WHERE digest = %s ORDER BY part", (digest,)
+        )
+        if not found:
+            return None
+        data = unpacked(digest, [part for (part,) in found])
+        if data is None:
+            raise save.damaged(f"the content stored under {digest[:12]} is damaged")
+        return data
+
+    def search(self, words: str, *, text_of: TextOf, limit: int = 20) -> list[dict[str, object]]:
+        from forestay.store.postgres import search
+
+        return search.search(self._local, self._server, self.view, words, text_of, limit)
+
+    def watch(self, session: str, after: int, timeout: float) -> bool:
+        return self._watcher.watch(folded(session), after, timeout)
+
+    # -- erasing -------------------------------------------------------------------------------
+
+    def erase(self, session: str, plan: Callable[[View], Batch]) -> None:
+        self._appender.forget()
+
+        def also(connection: Connection, view: PgView) -> None:
+            # Content that another session takes up meanwhile must not go.
+            connection.execute(self._sql(save.LOCK_BLOBS.format("")))
+            for statement in _ERASE:
+                if "%(session)s" in statement or "%(number)s" in statement:
+                    values = {"number": view.number, "session": view.session}
+                    connection.execute(self._sql(statement), values)
+                else:
+                    connection.execute(self._sql(statement))
+            connection.execute(self._sql(save.RESUM), {"number": view.number})
+
+        local = self._local.prepare()
+        view = self._record(Append(session, plan, also=also))
+        local.heads.forget(view.number)
+        local.erase(view.session)
+
+    def close(self) -> None:
+        self._server.close()
+        self._local.close()
+        self._numbers.clear()
+        self._appender.forget()
+
+
+def _end_moment(server: Server, connection: Connection) -> None:
+    try:
+        if not connection.closed:
+            connection.rollback()
+    except psycopg.Error:
+        connection.close()
+    server.give_back(connection)

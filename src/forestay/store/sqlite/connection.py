@@ -1,0 +1,765 @@
+"""The database file: how it comes to be, is opened, shared with others, and let go of.
+
+Words. The *writer* is this process's one writing connection, a *reader* a read-only one. Readers
+that nobody uses lie *idle* until one is wanted again; one that is *lent* belongs to a view.
+
+Rules learned by experiment, each with a test:
+
+- Every write transaction, checkpoint and close of the writer happens under the writer lock
+  (`lock.py`): in SQLite before 3.51.3 a commit can be lost that races a checkpoint.
+- Nothing here, and nothing anywhere in Forestay, opens the database, its -wal or its -shm except
+  through SQLite: closing such a descriptor drops the locks of the whole process.
+- Readers open read-only: they never checkpoint and write nothing.
+- No connection crosses a fork. SQLite notes in memory which locks its process has, and a child
+  inherits that: even a connection of its own would believe in its parent's locks, and what it
+  commits would be gone when the parent closes.
+- A database is made aside and takes its name when it is complete: nobody meets half a one.
+- After an error that may come from the disk the connection is thrown away, not trusted again.
+- A process that ends leaves the log to others: a checkpoint at each exit would cost too much.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+from _weakref import ref
+from functools import partial
+
+from forestay.base import files
+from forestay.errors import Busy, Damaged, ForestayError, Outdated, ReadOnly, StoreFailed
+from forestay.store.sqlite.heads_file import RememberedHeads
+from forestay.store.sqlite.schema import FORMAT, SEALED, migrate
+from forestay.store.sqlite.writer_lock import WriterLock, open_private
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any, Protocol, TypeVar
+
+    from forestay.base.clock import Clock
+
+    T = TypeVar("T")
+    Inode = tuple[int, int]
+
+    class Read(Protocol):
+        def __call__(
+            self, sql: str, values: Sequence[object] = (), /
+        ) -> Iterable[tuple[Any, ...]]: ...
+
+
+_ASIDE = ".new"
+_MOST_IDLE = 4
+_FORK_WAIT = 1.0
+_AT_ONCE = 0.05
+_SCRUB_WAIT_MS = 1000
+_MUCH_ROOM = 16_384
+"""In KiB: as much as twenty thousand events take."""
+DRIVER_ERRORS = (sqlite3.Error, UnicodeDecodeError)
+"""What the driver raises; the second when its message quotes bytes of a damaged schema."""
+
+_PRAGMAS = (
+    "synchronous=FULL",
+    "secure_delete=ON",
+    # A short log is read quickly by the next short process, and weighs most in a small home.
+    "wal_autocheckpoint=128",
+    "journal_size_limit=16777216",
+    *(("fullfsync=ON", "checkpoint_fullfsync=ON") if sys.platform == "darwin" else ()),
+)
+
+
+class Reader(sqlite3.Connection):
+    """A read-only connection that knows which file it has open."""
+
+    inode: Inode = (0, 0)
+    frozen = False
+    ends = 0
+    """How often it was given back: a view that an interrupt left knows that it is another's now."""
+
+
+class Database:
+    def __init__(
+        self,
+        home: str,
+        *,
+        clock: Clock,
+        timeout: float,
+        settle: Callable[[sqlite3.Connection], None],
+    ) -> None:
+        """`settle` is called in the first transaction of each writer."""
+        self.home = home
+        self.path = os.path.join(home, files.DATABASE)
+        self.lock = WriterLock(os.path.join(home, files.LOCK), clock=clock, timeout=timeout)
+        self.heads = RememberedHeads(os.path.join(home, files.HEADS))
+        self._timeout = timeout
+        self._settle = settle
+        self._prepared = False
+        self._writer: sqlite3.Connection | None = None
+        self._patience = 0
+        self._room: int | None = None
+        self._inode: Inode = (0, 0)
+        self._idle: list[Reader] = []
+        self._lent: dict[int, ref[Reader]] = {}
+        self._alone = False
+
+    # -- using it ------------------------------------------------------------------------------
+
+    def write(
+        self,
+        act: Callable[[sqlite3.Connection], T],
+        then: Callable[[T], None] | None = None,
+        *,
+        checks: bool = False,
+        synced: bool = True,
+    ) -> T:
+        """Run `act` in a write transaction under the writer lock; durable when it returns.
+
+        `then` is given what `act` answered, after the commit and before the lock is let go. An
+        `act` that reads `min_writer` itself hands it to `require_current`, and says so. One that
+        is not `synced` is durable with the next one that is.
+        """
+        self._prepare_home()
+
+        def alone() -> T:
+            result = self._committed(act, checks, "FULL" if synced else "NORMAL")
+            if then is not None:
+                then(result)
+            return result
+
+        return self.lock.hold(alone)
+
+    def _committed(
+        self, act: Callable[[sqlite3.Connection], T], checks: bool, synchronous: str
+    ) -> T:
+        connection = self._writing()
+        try:
+            connection.execute(f"PRAGMA synchronous={synchronous}")
+            self._share_patience(connection)
+            self._give_up_room(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            if not checks:
+                self.require_current(_meta(connection, "min_writer"))
+            result = act(connection)
+            connection.execute("COMMIT")
+        except DRIVER_ERRORS as error:
+            self._discard_writer()
+            raise self.translated(error, "update") from error
+        except BaseException as error:
+            self._roll_back(connection, error)
+            raise
+        return result
+
+    def make_room(self, connection: sqlite3.Connection) -> None:
+        """Keep the pages of a large transaction in memory until it ends, or the next one begins.
+
+        What is written before that, for lack of room, is often written again.
+        """
+        if self._room is None:
+            self._room = int(connection.execute("PRAGMA cache_size").fetchone()[0])
+            connection.execute(f"PRAGMA cache_size=-{_MUCH_ROOM}")
+
+    def _give_up_room(self, connection: sqlite3.Connection) -> None:
+        if self._room is not None:
+            connection.execute(f"PRAGMA cache_size={self._room}")
+            self._room = None
+
+    def mend(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `write`, on a database whose tables or values keep every other writer out."""
+        self._prepare_home()
+        return self.lock.hold(lambda: self._mended(act))
+
+    def _mended(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        self._discard_writer()
+        connection = self._connect("rw")
+        connection.text_factory = _lenient  # what is to be mended need not be text any more
+        try:
+            for pragma in ("journal_mode=WAL", *_PRAGMAS):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN IMMEDIATE")
+            result = act(connection)
+            self._settle(connection)
+            connection.execute("COMMIT")
+            self._sync_home()
+        except DRIVER_ERRORS as error:
+            raise self.translated(error, "update") from error
+        finally:
+            _close_quietly(connection)
+        return result
+
+    def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        """Rows of one read-only query; no database yet means no rows."""
+        reader = self.borrow()
+        if reader is None:
+            return []
+        try:
+            rows = rows_of(reader, sql, values)
+        except DRIVER_ERRORS as error:
+            self.give_back(reader, broken=True)
+            raise self.translated(error, "read") from error
+        self.give_back(reader)
+        return rows
+
+    def read_together(self, act: Callable[[Read], T]) -> T | None:
+        """Run an `act` whose queries all see one moment; None if there is no database yet."""
+        reader = self.borrow()
+        if reader is None:
+            return None
+        broken = True
+        try:
+            reader.execute("BEGIN")
+            result = act(partial(rows_of, reader))
+            reader.execute("ROLLBACK")
+            broken = False
+        except DRIVER_ERRORS as error:
+            raise self.translated(error, "read") from error
+        finally:
+            self.give_back(reader, broken=broken)
+        return result
+
+    def borrow(self) -> Reader | None:
+        """A reader for one moment, to be given back; None while there is no database."""
+        inode = self._inode_there()
+        if inode is None:
+            return None
+        reader = self._take_idle(inode) or self._open_reader(inode)
+        # Weakly: an interrupt may keep whoever has it from giving it back.
+        self._lent[id(reader)] = ref(reader)
+        return reader
+
+    def _take_idle(self, inode: Inode) -> Reader | None:
+        while self._idle:
+            try:
+                reader = self._idle.pop()
+            except IndexError:
+                return None  # another thread was faster
+            if reader.inode == inode:
+                return reader
+            _close_quietly(reader)
+        return None
+
+    def give_back(self, reader: Reader, *, broken: bool = False) -> None:
+        reader.ends += 1
+        if self._lent.pop(id(reader), None) is None:
+            return  # an interrupt came between: it was given back already, or belongs to a parent
+        if not broken and not reader.frozen and len(self._idle) < _MOST_IDLE:
+            self._idle.append(reader)
+        else:
+            _close_quietly(reader)
+
+    def write_soon(self, act: Callable[[sqlite3.Connection], T]) -> T:
+        """Like `write`, but a power cut may undo it: for what can be found out again."""
+        return self.write(act, synced=False)
+
+    def ensure_sessions(self, sessions: Iterable[str]) -> None:
+        """Do nothing: the sessions of this store are in the same database."""
+
+    def session_lengths(self, session: str = "") -> list[tuple[Any, ...]]:
+        sql = "SELECT id, seq FROM session WHERE forgotten = 0"
+        if session:
+            return self.read(f"{sql} AND id = ? COLLATE NOCASE", (session,))
+        return self.read(sql)
+
+    def head_devices(self) -> set[str]:
+        return {head.device for _, _, head in self.heads.all()}
+
+    def scrub(self, session: str, done: str) -> None:
+        """Free what was erased and empty the -wal, so that no old page is in any file.
+
+        Raises `Busy`, saying what is `done`, while a reader needs old pages. What a transaction
+        erased with `must_scrub` is removed at the latest when the next writer opens.
+        """
+        if not self.lock.hold(self._scrubbed):
+            raise Busy(
+                f"{done}, but old pages of it are still being read",
+                why="another process or thread reads an earlier moment",
+                hint="the first command that writes once it has finished removes them",
+                operation="delete",
+                session=session,
+            )
+
+    def _scrubbed(self) -> bool:
+        connection = self._writing()
+        try:
+            return self._scrub(connection, wait_ms=_SCRUB_WAIT_MS)
+        except DRIVER_ERRORS as error:
+            self._discard_writer()
+            raise self.translated(error, "delete") from error
+
+    def _scrub(self, connection: sqlite3.Connection, *, wait_ms: int) -> bool:
+        connection.execute(f"PRAGMA busy_timeout={wait_ms}")
+        # A script, because only that steps through all pages; `execute` would free just one.
+        connection.executescript("PRAGMA incremental_vacuum")
+        busy = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        if not busy:
+            connection.execute("DELETE FROM meta WHERE key = 'scrub'")
+        connection.execute(f"PRAGMA busy_timeout={self._patience}")
+        return not busy
+
+    def _share_patience(self, connection: sqlite3.Connection) -> None:
+        """Who waited for our lock has only the rest of its time for those of SQLite."""
+        hurried = self.lock.left < self._timeout - _AT_ONCE
+        patience = int((self.lock.left if hurried else self._timeout) * 1000)
+        if patience != self._patience:
+            connection.execute(f"PRAGMA busy_timeout={patience}")
+            self._patience = patience
+
+    # -- letting go ----------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Let go of everything, with a checkpoint if nobody else has the database open."""
+        self._close_idle()
+        if self._writer is not None:
+            try:
+                self.lock.hold(self._discard_writer)
+            except ForestayError:
+                pass  # the lock cannot be had: `leave` closes without a checkpoint, nothing is lost
+        self.leave()
+
+    def leave(self) -> None:
+        """Let go of everything at once, and leave the log to whoever comes next."""
+        self._close_idle()
+        self.lock.in_turn(self._leave_all, _FORK_WAIT)
+        _enlisted.pop(id(self), None)
+
+    def _leave_all(self) -> None:
+        self._leave_writer()
+        self.lock.close()
+        self.heads.close()
+
+    def __del__(self) -> None:
+        if self._writer is not None or self._idle:
+            self.leave()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            _close_quietly(self._idle.pop())
+
+    def _discard_writer(self) -> None:
+        connection, self._writer = self._writer, None
+        if connection is not None:
+            _close_quietly(connection)
+
+    def _leave_writer(self) -> None:
+        """Close the writer without a checkpoint: beside an open reader it is not the last one.
+
+        And the reader, which comes last, may not write. So this needs no writer lock.
+        """
+        writer, self._writer = self._writer, None
+        if writer is None:
+            return
+        try:
+            reader = self._connect("ro")
+            rows_of(reader, "SELECT 1 FROM meta")
+        except (sqlite3.Error, ForestayError):
+            _leak(writer)
+            _leaked.add(self._inode)
+            return
+        _close_quietly(writer)
+        _close_quietly(reader)
+
+    def _roll_back(self, connection: sqlite3.Connection, error: BaseException) -> None:
+        try:
+            if isinstance(error.__cause__, sqlite3.Error):
+                self._discard_writer()
+            elif connection.in_transaction:
+                connection.execute("ROLLBACK")
+        except sqlite3.Error:
+            self._discard_writer()
+
+    # -- forks ---------------------------------------------------------------------------------
+
+    def before_fork(self) -> None:
+        if any(reader() is not None for reader in list(self._lent.values())):
+            import gc
+
+            gc.collect()  # of those that an interrupt left nobody makes use
+        self._alone = not self.lock.is_mine
+        if self._alone and self.lock.take_turn(_FORK_WAIT):
+            self._leave_writer()
+        self._close_idle()
+
+    def after_fork_in_parent(self) -> None:
+        if self._alone:
+            self.lock.end_turn()
+
+    def after_fork_in_child(self) -> None:
+        # What could not be closed (a view was open, a write under way) bars the way to that file.
+        lent = (reader() for reader in self._lent.values())
+        _inherited.update(reader.inode for reader in lent if reader is not None)
+        if self._writer is not None:
+            _inherited.add(self._inode)
+            _leak(self._writer)
+        self._writer, self._idle, self._lent = None, [], {}
+        self.lock.start_anew()
+        self.heads.close()
+
+    # -- opening -------------------------------------------------------------------------------
+
+    def _prepare_home(self) -> None:
+        if self._prepared:
+            return
+        from forestay.store.sqlite import filesystem_check
+
+        files.make_private_dir(self.home)
+        reason = filesystem_check.shared_locks_ok(self.home)
+        if reason:
+            raise StoreFailed(
+                f"sessions cannot be kept in {self.home}",
+                why=reason,
+                hint="set FORESTAY_HOME to a folder on a local disk",
+                file=self.home,
+            )
+        self._prepared = True
+
+    def _writing(self) -> sqlite3.Connection:
+        """The writer. Call under the writer lock only."""
+        if self._writer is None:
+            try:
+                self._writer = self._open_writer()
+            except DRIVER_ERRORS as error:
+                raise self.translated(error, "update") from error
+        elif _inode(self.path) != self._inode:
+            self._discard_writer()
+            self.heads.close()
+            self.lock.look_again()
+            self._prepared = False
+            raise StoreFailed(
+                "the database was replaced while it was open",
+                why="another file has its name now",
+                hint="run the command again; then: forestay verify",
+                file=self.path,
+            )
+        return self._writer
+
+    def _open_writer(self) -> sqlite3.Connection:
+        if self._inode_there() is None:
+            self._create()
+        connection = self._connect("rw")
+        try:
+            # First of all, so that a database of someone else is not changed in the least.
+            self.require_current(_meta(connection, "min_writer"))
+            mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+            if mode != "wal":
+                raise self.damaged(f"its journal mode is {mode}")
+            for pragma in _PRAGMAS:
+                connection.execute(f"PRAGMA {pragma}")
+            self._patience = -1
+            self._share_patience(connection)
+            self._begin(connection)
+            # SQLite passes over a failed sync of the folder in which it made the -wal.
+            self._sync_home()
+        except BaseException:
+            _close_quietly(connection)
+            raise
+        self._inode = _inode(self.path)
+        return connection
+
+    def _begin(self, connection: sqlite3.Connection) -> None:
+        connection.execute("BEGIN IMMEDIATE")
+        self.require_current(_meta(connection, "min_writer"))
+        have = self._number("format", _meta(connection, "format"))
+        if have < FORMAT:
+            migrate(connection, have)
+        self._settle(connection)
+        connection.execute("COMMIT")
+        if connection.execute("SELECT 1 FROM meta WHERE key = 'scrub'").fetchone():
+            self._scrub(connection, wait_ms=0)
+
+    def require_current(self, min_writer: str | None) -> None:
+        """Asked in every write transaction: a newer version may have taken the store over."""
+        needed = self._number("min_writer", min_writer)
+        if needed == SEALED:
+            raise Outdated(
+                "nothing can be recorded here any more",
+                why="everything is moved to another store",
+                hint="see where: forestay status; or finish it: forestay backup move --to URL",
+            )
+        if needed > FORMAT:
+            raise Outdated(
+                "this process is too old to write here",
+                why=f"a newer Forestay took the store over (format {needed}, this has {FORMAT})",
+                hint="restart this program with the newer version; nothing was written",
+            )
+
+    def _number(self, name: str, value: str | None) -> int:
+        # No number that was ever written has ten digits; `int` refuses more than some thousand.
+        if value is None or not value.isdecimal() or len(value) > 9:
+            raise self.damaged(f"its {name} cannot be read")
+        return int(value)
+
+    def _create(self) -> None:
+        """Make the database aside. Nobody can have it open yet, so it may take its name."""
+        aside = self.path + _ASIDE
+        try:
+            for leftover in (aside, aside + "-journal", aside + "-wal", aside + "-shm"):
+                if os.path.lexists(leftover):
+                    os.unlink(leftover)
+            os.close(open_private(aside, os.O_EXCL))
+            self._fill(aside)
+            os.rename(aside, self.path)
+        except OSError as error:
+            raise files.failure(error, "write", self.path) from error
+        self._sync_home()
+
+    def _fill(self, aside: str) -> None:
+        connection = sqlite3.connect(_uri(aside, "rw"), uri=True, isolation_level=None)
+        try:
+            for pragma in ("auto_vacuum=INCREMENTAL", "journal_mode=WAL", *_PRAGMAS):
+                connection.execute(f"PRAGMA {pragma}")
+            connection.execute("BEGIN")
+            migrate(connection, 0)
+            connection.execute("COMMIT")
+            # Syncs the file, and unlike the checkpoint of a close says when that fails.
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        finally:
+            connection.close()
+
+    def _sync_home(self) -> None:
+        try:
+            files.sync_folder(self.home)
+        except OSError as error:
+            raise files.failure(error, "write", self.home) from error
+
+    def _open_reader(self, inode: Inode) -> Reader:
+        try:
+            reader = self._connect("ro")
+        except DRIVER_ERRORS as error:
+            raise self.translated(error, "read") from error
+        reader.inode = inode
+        return reader
+
+    def _connect(self, mode: str) -> Reader:
+        if _inherited and _inode(self.path) in _inherited:
+            raise StoreFailed(
+                "this process was forked while its parent was using the database",
+                why="it believes in locks that only its parent has",
+                hint="start it afresh; with multiprocessing, by the spawn method",
+                file=self.path,
+            )
+        _enlist(self)
+        # No log to read and none can be made: the file alone is the whole truth.
+        frozen = (
+            mode == "ro" and not files.size(self.path + "-wal") and not files.is_writable(self.home)
+        )
+        connection = sqlite3.connect(
+            _uri(self.path, "ro&immutable=1" if frozen else mode),
+            uri=True,
+            isolation_level=None,
+            timeout=self.lock.left if mode == "rw" else self._timeout,
+            check_same_thread=False,
+            factory=Reader,
+        )
+        connection.frozen = frozen
+        return connection
+
+    def _inode_there(self) -> Inode | None:
+        """Return the inode of the database, None if there is none yet; `Damaged` if it vanished."""
+        found = self._inode_if_filled()
+        if found:
+            return found
+        gone = len({session for _, session, _ in self.heads.all()})
+        # SQLite would delete the log of a database that is empty, and what is still in it.
+        if not gone and not files.size(self.path + "-wal"):
+            return None
+        # Another process may have created the database since the first look: then it is there now.
+        found = self._inode_if_filled()
+        if found:
+            return found
+        raise Damaged(
+            f"the database is missing or empty, but held {gone or 'some'} session(s)",
+            why="the file was deleted or cut to nothing",
+            hint="put the file back, or rebuild it from backups: forestay doctor --fix",
+            file=self.path,
+        )
+
+    def _inode_if_filled(self) -> Inode | None:
+        try:
+            facts = os.stat(self.path)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise files.failure(error, "read", self.path) from error
+        return (facts.st_dev, facts.st_ino) if facts.st_size else None
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def translated(self, error: Exception, operation: str) -> ForestayError:
+        """The error of ours that a driver error means."""
+        code = getattr(error, "sqlite_errorcode", 0)
+        if code == sqlite3.SQLITE_CANTOPEN and self._is_log_out_of_reach():
+            return ReadOnly(
+                "the newest events cannot be read here",
+                why="they are in the log of the database, and reading it takes a home to write in",
+                hint=f"read a copy: cp -r {self.home} COPY && forestay --home COPY list",
+                operation=operation,
+                file=self.path,
+            )
+        if isinstance(error, UnicodeDecodeError) or str(error).startswith(_SIGNS_OF_DAMAGE):
+            code = sqlite3.SQLITE_CORRUPT
+        kind, hint = MEANING.get(code) or MEANING.get(code & 0xFF, _UNKNOWN)
+        what = {
+            Busy: "another program keeps the database locked",
+            ReadOnly: "the home cannot be written",
+            Damaged: "the database is damaged",
+        }.get(kind, "the database refused")
+        return kind(what, why=str(error), hint=hint, operation=operation, file=self.path)
+
+    def _is_log_out_of_reach(self) -> bool:
+        """Without the log the file alone would show an older state as if it were the newest."""
+        log = files.size(self.path + "-wal") and not files.size(self.path + "-shm")
+        return bool(log) and not files.is_writable(self.home)
+
+    def damaged(self, why: str) -> Damaged:
+        return Damaged("the database is damaged", why=why, hint=_SALVAGE, file=self.path)
+
+
+# Databases that this process has open, for the moments of a fork and of the end.
+_enlisted: dict[int, Callable[[], Database | None]] = {}
+# Files that SQLite, in this process, wrongly believes to have locked.
+_inherited: set[Inode] = set()
+# Files of connections that could not be closed as they should be.
+_leaked: set[Inode] = set()
+_watching: list[bool] = []
+
+
+def _enlist(database: Database) -> None:
+    _enlisted[id(database)] = ref(database)
+    if not _watching:
+        import atexit
+
+        _watching.append(True)
+        atexit.register(_at_exit)
+        os.register_at_fork(
+            before=_before_fork,
+            after_in_parent=_after_fork_in_parent,
+            after_in_child=_after_fork_in_child,
+        )
+
+
+def _open_here() -> Iterator[Database]:
+    for reference in list(_enlisted.values()):
+        database = reference()
+        if database is not None:
+            yield database
+
+
+def _at_exit() -> None:
+    for database in _open_here():
+        database.leave()
+
+
+def _before_fork() -> None:
+    for database in _open_here():
+        database.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for database in _open_here():
+        database.after_fork_in_parent()
+
+
+def _after_fork_in_child() -> None:
+    _inherited.update(_leaked)
+    for database in _open_here():
+        database.after_fork_in_child()
+
+
+_SALVAGE = "see what can be saved: forestay doctor"
+_RIGHTS = "check owner and permissions, or set FORESTAY_HOME"
+_DISK = "check the disk (df -h, system log), then: forestay verify"
+_REPORT = "this is a fault of Forestay: look closer with: forestay doctor"
+# What SQLite and its driver count among general errors.
+_SIGNS_OF_DAMAGE = ("no such table", "no such column", "Could not decode to UTF-8")
+_UNKNOWN: tuple[type[ForestayError], str] = (StoreFailed, "look closer with: forestay doctor")
+
+MEANING: dict[int, tuple[type[ForestayError], str]] = {
+    sqlite3.SQLITE_BUSY: (Busy, "try again"),
+    sqlite3.SQLITE_LOCKED: (Busy, "try again"),
+    sqlite3.SQLITE_PROTOCOL: (Busy, "try again"),
+    sqlite3.SQLITE_READONLY: (ReadOnly, _RIGHTS),
+    sqlite3.SQLITE_READONLY_DBMOVED: (StoreFailed, "it was moved or replaced; run it again"),
+    sqlite3.SQLITE_PERM: (ReadOnly, _RIGHTS),
+    sqlite3.SQLITE_AUTH: (ReadOnly, _RIGHTS),
+    sqlite3.SQLITE_FULL: (StoreFailed, "free some space, then run the command again: df -h"),
+    sqlite3.SQLITE_IOERR: (StoreFailed, _DISK),
+    sqlite3.SQLITE_NOLFS: (StoreFailed, _DISK),
+    sqlite3.SQLITE_CANTOPEN: (
+        StoreFailed,
+        "check that the home is there and yours; of one that cannot be written, read a copy",
+    ),
+    sqlite3.SQLITE_NOMEM: (StoreFailed, "free some memory, then run the command again"),
+    sqlite3.SQLITE_TOOBIG: (StoreFailed, "keep large content in a file of its own"),
+    sqlite3.SQLITE_CORRUPT: (Damaged, _SALVAGE),
+    sqlite3.SQLITE_NOTADB: (Damaged, _SALVAGE),
+    sqlite3.SQLITE_FORMAT: (Damaged, _SALVAGE),
+    sqlite3.SQLITE_EMPTY: (Damaged, _SALVAGE),
+    # The tables contradict each other, such as an arrival number that is taken twice.
+    sqlite3.SQLITE_CONSTRAINT: (Damaged, _SALVAGE),
+    sqlite3.SQLITE_MISMATCH: (Damaged, _SALVAGE),
+    sqlite3.SQLITE_ERROR: (StoreFailed, _REPORT),
+    sqlite3.SQLITE_ABORT: (StoreFailed, "run the command again"),
+    sqlite3.SQLITE_INTERRUPT: (StoreFailed, "run the command again"),
+    sqlite3.SQLITE_SCHEMA: (StoreFailed, "run the command again"),
+    sqlite3.SQLITE_INTERNAL: (StoreFailed, _REPORT),
+    sqlite3.SQLITE_MISUSE: (StoreFailed, _REPORT),
+    sqlite3.SQLITE_NOTFOUND: (StoreFailed, _REPORT),
+    sqlite3.SQLITE_RANGE: (StoreFailed, _REPORT),
+}
+
+
+def _meta(connection: sqlite3.Connection, key: str) -> str | None:
+    found = connection.execute("SELECT value FROM meta WHERE key = ?", (key,)).fetchone()
+    return None if found is None else str(found[0])
+
+
+def rows_of(
+    connection: sqlite3.Connection, sql: str, values: Sequence[object] = ()
+) -> list[tuple[Any, ...]]:
+    """All rows of a query; a text that is damaged is shown as far as it can be."""
+    try:
+        return connection.execute(sql, values).fetchall()
+    except UnicodeEncodeError:
+        return []  # what cannot be written was never stored
+    except sqlite3.OperationalError as error:
+        if not str(error).startswith("Could not decode to UTF-8"):
+            raise
+    # A flipped bit in one text must not hide everything else; verification finds it.
+    connection.text_factory = _lenient
+    try:
+        return connection.execute(sql, values).fetchall()
+    finally:
+        connection.text_factory = str
+
+
+def _lenient(text: bytes) -> str:
+    return text.decode("utf-8", "replace")
+
+
+def _uri(path: str, mode: str) -> str:
+    # Bytes that are not plain are spelled out: a path need not be text, nor free of "?" and "#".
+    plain = b"/-_.~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+    name = "".join(chr(b) if b in plain else f"%{b:02x}" for b in os.fsencode(path))
+    return f"file://{name}?mode={mode}"
+
+
+def _inode(path: str) -> Inode:
+    try:
+        facts = os.stat(path)
+    except OSError:
+        return (0, 0)
+    return (facts.st_dev, facts.st_ino)
+
+
+def _close_quietly(connection: sqlite3.Connection) -> None:
+    try:
+        connection.close()
+    except sqlite3.Error:
+        # It is being thrown away because it failed; the first error is the one to report.
+        return
+
+
+def _leak(connection: sqlite3.Connection) -> None:
+    """Keep a connection from ever being closed by this process."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -1,0 +1,279 @@
+"""The writer lock: one writer at a time, over a file that is never removed.
+
+SQLite has locks of its own. This one stands around them, because a commit that races a
+checkpoint or the close of another connection can be lost in SQLite before 3.51.3, and because
+waiting here is fair and can say whom we are waiting for.
+
+The kernel keeps the lock for a process, so threads of one process first take *turns*. Then they
+*queue*: whoever is next holds the lock of a second, empty file, so that a process which writes
+all the time cannot write again before the next one has. That is a courtesy only: after a while
+one tries without it, for who is next may have been stopped.
+
+The file holds one line about the last holder. It is advice for people, never a fact to act on:
+whether the lock is held is known to the kernel alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import sys
+from _thread import RLock
+
+from forestay.base import files
+from forestay.base.files import failure
+from forestay.errors import Busy, StoreFailed
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import TypeVar
+
+    from forestay.base.clock import Clock
+
+    T = TypeVar("T")
+
+_LINE = 160
+# The first pause in seconds, and by what it grows: who is next looks more often than the rest.
+_QUEUING, _NEXT = (0.0005, 2.0), (0.0001, 1.2)
+_LONGEST_PAUSE = 0.01
+_PATIENCE = 0.25
+_LOOK_EVERY = 1.0
+
+
+class WriterLock:
+    """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder.
+
+    `left` is what is left, now, of the time that whoever has it may spend on waiting. Whose turn
+    it is among threads is known to a lock that knows its owner: an interrupt may come between
+    taking it and noting that it was taken.
+    """
+
+    def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
+        self.path = path
+        self._clock = clock
+        self._timeout = timeout
+        self._fd = self._queue = -1
+        self._inode = 0
+        self._looked = 0.0
+        self._name = b""
+        self._turn = RLock()
+        self._deadline = 0.0
+
+    def hold(self, act: Callable[[], T]) -> T:
+        """Run `act` alone. Whatever interrupts it, and when, the lock is let go.
+
+        A `with` would keep it if the interrupt came just before its end began.
+        """
+        self._require_outside()
+        try:
+            with self:
+                return act()
+        finally:
+            self._free()
+
+    def __enter__(self) -> None:
+        deadline = self._clock.monotonic() + self._timeout
+        self._require_outside()
+        try:
+            if not self._turn.acquire(timeout=self._timeout):
+                raise self._busy("another thread of this process")
+            self._acquire(deadline)
+            self._deadline = deadline
+            self._leave_our_name()
+        except BaseException:
+            if self.is_mine:
+                self._let_go(self._queue)  # unless an interrupt came first, it is let go already
+            self._free()
+            raise
+
+    def _require_outside(self) -> None:
+        if self.is_mine:
+            raise RuntimeError("this thread is in the middle of a write; it cannot begin another")
+
+    @property
+    def is_mine(self) -> bool:
+        """Whether this thread has the turn."""
+        return bool(self._turn._is_owned())  # type: ignore[attr-defined]
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self._deadline - self._clock.monotonic())
+
+    def __exit__(self, *_: object) -> None:
+        self._free()
+
+    def _free(self) -> None:
+        """Let go of whatever this thread has; of what another has, of nothing."""
+        if self.is_mine:
+            self._let_go(self._fd)
+            self._turn.release()  # last: it tells that the rest is done
+
+    def in_turn(self, act: Callable[[], object], timeout: float) -> None:
+        """Run `act` while no other thread of this process writes; not if one is at it too long."""
+        if self.is_mine:
+            return
+        try:
+            try:
+                if self.take_turn(timeout):
+                    act()
+            finally:
+                self.end_turn()
+        finally:
+            self.end_turn()  # an interrupt may have kept the first from beginning
+
+    def take_turn(self, timeout: float) -> bool:
+        """Keep the other threads of this process from writing; False if one is at it too long."""
+        return self._turn.acquire(timeout=timeout)
+
+    def end_turn(self) -> None:
+        if self.is_mine:
+            self._turn.release()
+
+    def start_anew(self) -> None:
+        """In a forked child: nobody has a turn, and the inherited descriptor is let go.
+
+        It shares its parent's lock, which stays locked until both have closed it.
+        """
+        self._turn = RLock()
+        self.close()
+
+    def close(self) -> None:
+        opened, self._fd, self._queue = (self._fd, self._queue), -1, -1
+        for fd in opened:
+            if fd >= 0:
+                os.close(fd)
+
+    def look_again(self) -> None:
+        """Make sure, the next time, that the file is still the one under this name."""
+        self._looked = -_LOOK_EVERY
+
+    def holder(self) -> str:
+        """Who wrote its name last, for messages."""
+        try:
+            fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return "unknown"
+        try:
+            line = os.read(fd, _LINE).decode("utf-8", "replace").strip(" \n\0")
+        finally:
+            os.close(fd)
+        return line or "unknown"
+
+    def _acquire(self, deadline: float) -> None:
+        """Wait for the lock."""
+        while True:
+            if self._fd < 0:
+                self._open()
+            now = self._wait(deadline)
+            if now - self._looked < _LOOK_EVERY:
+                return
+            self._looked = now
+            if self._inode == _inode(self.path):
+                return
+            # Someone removed the file, or the whole home: a lock on it keeps nobody out.
+            self.close()
+
+    def _open(self) -> None:
+        try:
+            self._fd = _opened(self.path)
+            self._inode = os.fstat(self._fd).st_ino
+            self._queue = _opened(os.path.join(os.path.dirname(self.path), files.QUEUE))
+            self._name = _our_name()
+        except BaseException:
+            self.close()  # half opened would look opened to the next try
+            raise
+
+    def _wait(self, deadline: float) -> float:
+        began, next_in_line = self._clock.monotonic(), False
+        pause, growth = _QUEUING
+        try:
+            while True:
+                if not next_in_line and self._take(self._queue):
+                    next_in_line, (pause, growth) = True, _NEXT
+                now = self._clock.monotonic()
+                if (next_in_line or now - began > _PATIENCE) and self._take(self._fd):
+                    return now
+                if now >= deadline:
+                    raise self._busy(self.holder())
+                jitter = 0.5 + self._clock.random(1)[0] / 255
+                self._clock.sleep(min(pause * jitter, deadline - now))
+                pause = min(pause * growth, _LONGEST_PAUSE)
+        finally:
+            self._let_go(self._queue)
+
+    def _take(self, fd: int) -> bool:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        except OSError as error:
+            raise failure(error, "write", self.path) from error
+        return True
+
+    def _let_go(self, fd: int) -> None:
+        try:
+            if fd >= 0:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+        except OSError:
+            self.close()  # which lets go as well
+
+    def _busy(self, holder: str) -> Busy:
+        return Busy(
+            f"another process is writing: {holder}",
+            why=f"it held the writer lock for {self._timeout:g} s",
+            hint="try again, or wait longer: forestay config busy_timeout SECONDS",
+            file=self.path,
+            operation="update",
+        )
+
+    def _leave_our_name(self) -> None:
+        try:
+            os.pwrite(self._fd, self._name, 0)
+        except OSError:
+            return  # a full disk may keep the name out of the message, not the writer from writing
+
+
+def _opened(path: str) -> int:
+    try:
+        return open_private(path)
+    except OSError as error:
+        if files.is_irregular(path):
+            raise StoreFailed(
+                f"{path} is not a file",
+                why="something else has the name of a file that is locked around every write",
+                hint="move it aside: forestay doctor --fix",
+                file=path,
+            ) from error
+        raise failure(error, "write", path) from error
+
+
+def open_private(path: str, flags: int = 0) -> int:
+    """A descriptor of a file of ours that only this user can read, whatever the umask."""
+    flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    fd = os.open(path, flags, 0o600)
+    try:
+        mode = os.fstat(fd).st_mode
+        if not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        if mode & 0o777 != 0o600:
+            os.fchmod(fd, 0o600)
+    except BaseException:
+        os.close(fd)
+        raise
+    return fd
+
+
+def _our_name() -> bytes:
+    name = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
+    line = f"pid {os.getpid()} ({name})".encode("utf-8", "replace")[: _LINE - 1]
+    return line.ljust(_LINE - 1) + b"\n"
+
+
+def _inode(path: str) -> int:
+    try:
+        return os.stat(path).st_ino
+    except OSError:
+        return 0

@@ -1,0 +1,468 @@
+"""Arrival: a session is taken up on another device than it was last worked on.
+
+Paths in a journal are relative, so a session needs no translation: its project is the tree in
+which it is resumed. What cannot be carried over is looked at here and told: the branch and the
+commit that were checked out, the tools that were at work, files that are missing. Nothing of it
+keeps anyone from going on, unless they ask for that with `--strict`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+
+import msgspec
+from msgspec import Struct
+
+from forestay.base import files
+from forestay.base.clock import ago
+from forestay.base.config import child_environment
+from forestay.base.hashing import digest_of
+from forestay.base.text import plural
+from forestay.base.version import __version__
+from forestay.errors import InvalidInput, NoSession, ReadOnly, Refused
+from forestay.journal.recorder import Recorder
+from forestay.model.event import AttributeSet, Body
+from forestay.model.state import Artifact, Attribute, Core, State
+from forestay.sync.device_names import name_of, persons
+from forestay.sync.safe_paths import is_harmless
+from forestay.workspace import git
+from forestay.workspace.current_session import is_open
+from forestay.workspace.tree import absolute, relative
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    from forestay.journal.context import Context
+    from forestay.store.machine.remotes import Known
+    from forestay.workspace.tree import Tree
+
+TOOLS = "tools"
+"""The attribute that says which tools a session was last worked on with."""
+_TOOLS = ("forestay", "python", "git")
+_SECONDS = 5
+_FEW = 5
+_KNOWN = 64 * 1024 * 1024
+
+
+class Finding(Struct, frozen=True):
+    """Something that is not here as it was there; `command` helps, if anything does."""
+
+    what: str
+    text: str
+    command: str = ""
+
+
+class Checkout(Struct, frozen=True):
+    """What was checked out elsewhere; either may be unknown."""
+
+    branch: str
+    commit: str
+
+    def __str__(self) -> str:
+        commit = f"commit {self.commit[:10]}" if _HASH.fullmatch(self.commit) else "a commit"
+        return f"{commit} of branch {self.branch}" if _BRANCH.fullmatch(self.branch) else commit
+
+
+class Pulled(Struct, frozen=True):
+    """Whether others' work was asked for first; `why` is told when it could not be had.
+
+    `hint` then says what helps. `new` are sessions that were not here before. `late` is told when
+    the answer was not waited for any longer: when remotes were last looked at. `closed` is how many
+    sessions lie where this device can read none.
+    """
+
+    asked: bool = False
+    events: int = 0
+    why: str = ""
+    hint: str = ""
+    new: list[str] = []
+    late: str = ""
+    closed: int = 0
+
+
+class Put(Struct, frozen=True):
+    """What became of an artifact: written, same, differs, unknown (no content), refused, blocked
+    by something else in its place, or denied by the system."""
+
+    path: str
+    word: str
+
+
+def pull(context: Context, session: str = "") -> Pulled:
+    """Take what other devices put on remotes, of one session or all; going on without is fine."""
+    known, seconds = context.store.machine.remotes.all(), context.settings.pull_seconds
+    if not known or not seconds:
+        return Pulled()
+    from forestay.sync.background import fetched
+
+    said = fetched(context, session, seconds, _passphrase(context))
+    if said is None:
+        return Pulled(True, late=_late(known, seconds, context.clock.now()))
+    try:
+        return _pulled(msgspec.json.decode(said, type=dict))
+    except msgspec.DecodeError:
+        return Pulled(True, why="the pull ended without an answer", hint="forestay sync --pull")
+
+
+def _passphrase(context: Context) -> str:
+    """What this device's key is wrapped in: another process cannot ask for it."""
+    from forestay.sync.keychain import is_locked
+
+    return context.ask_passphrase() if context.ask_passphrase and is_locked(context) else ""
+
+
+def _late(known: Sequence[Known], seconds: int, now: int) -> str:
+    looks = {
+        "done": "last looked at {}",
+        "failed": "failed, last looked at {}",
+        "": "never looked at",
+    }
+    told = [
+        f"{one.name} {looks[one.result * bool(one.synced)].format(ago(now - one.synced))}"
+        for one in known
+    ]
+    return f"no answer within {plural(seconds, 'second')}; {', '.join(told)}"
+
+
+def _pulled(answer: dict[str, Any]) -> Pulled:
+    """What the answer of `pull --json` means to whoever takes a session up."""
+    if error := answer.get("error"):
+        return Pulled(True, why=error["what"], hint=error["hint"])
+    remotes = answer["remotes"]
+    sessions = [(one["remote"], each) for one in remotes for each in one["sessions"]]
+    wrong = [(one["remote"], one["error"]) for one in remotes if one["error"]]
+    wrong += [(remote, each["error"]) for remote, each in sessions if each["error"]]
+    return Pulled(
+        True,
+        sum(each["pulled"] for _, each in sessions),
+        "; ".join(f"{remote}: {_in_words(error)}" for remote, error in wrong),
+        hint=wrong[0][1]["hint"] or "" if wrong else "",
+        new=[each["session"] for _, each in sessions if each["new"] and each["pulled"]],
+        closed=sum(one["others"] for one in remotes if not one["sessions"]),
+    )
+
+
+def _in_words(error: dict[str, Any]) -> str:
+    return f"{error['message']} ({error['why']})" if error["why"] else str(error["message"])
+
+
+def meant_here(context: Context, error: NoSession) -> str:
+    """The session from elsewhere that is meant in this folder, where no session was begun.
+
+    Only one that a device of the user began in this project, and no other could be meant: else it
+    is the error, with all that came from elsewhere to choose from.
+    """
+    found = _unclaimed(context)
+    of_project = [one for one in found if one.fits]
+    certain = [one for one in of_project if one.fits == _BY_COMMIT] or of_project
+    if len(certain) == 1 and certain[0].is_own and not error.choices:
+        return certain[0].id
+    rest = [(one.id, one.status, one.goal) for one in of_project or found]
+    if not rest:
+        raise error
+    why = "" if error.choices else f"these came from elsewhere{'' if of_project else _OTHER}"
+    hint = f"forestay resume {rest[0][0]}"
+    raise NoSession(error.what, why=why, hint=hint, choices=[*error.choices, *rest])
+
+
+_OTHER = ", and none of them was begun in a project of this name"
+
+
+_BY_NAME, _BY_COMMIT = 1, 2
+_LOOKED_AT = 50
+
+
+class _Arrived(Struct, frozen=True):
+    """An open session that belongs to no project of this machine yet."""
+
+    id: str
+    status: str
+    goal: str
+    fits: int
+    is_own: bool
+
+
+def _unclaimed(context: Context) -> list[_Arrived]:
+    rows = context.store.catalogue(where={"archived": 0, "project": None}, limit=_LOOKED_AT)
+    return [_arrived(context, row) for row in rows if is_open(row["status"])]
+
+
+def _arrived(context: Context, row: dict[str, Any]) -> _Arrived:
+    with context.store.view(row["id"]) as view:
+        core = context.journal.state(view).core
+    tree, fits = context.workspace.tree, 0
+    if _is_of(tree, core):
+        fits = _BY_COMMIT
+    elif core.project.casefold() == os.path.basename(tree.main).casefold():
+        fits = _BY_NAME
+    begun_by = next(iter(core.chains), "")
+    return _Arrived(row["id"], row["status"], row["goal"], fits, begun_by not in persons(context))
+
+
+def origin(context: Context, state: State) -> str:
+    """The chain that was written last, if that is not the one of this device."""
+    ends = [
+        (clock, n, device)
+        for device, chain in state.core.chains.items()
+        for n, _, clock in chain.heads
+    ]
+    last = max(ends, default=(0, 0, ""))[2]
+    return last if last != context.store.machine.device else ""
+
+
+def last_on(context: Context, device: str) -> str:
+    """The open session that was worked on last on a device, by its name."""
+    met: dict[str, None] = {}
+    for row in context.store.catalogue():
+        if row["status"] in ("completed", "aborted", "abandoned"):
+            continue
+        with context.store.view(str(row["id"])) as view:
+            state = context.journal.state(view)
+            chain = origin(context, state) or context.store.machine.device
+        met[name_of(context, chain)] = None
+        if device.casefold() in (chain.casefold(), name_of(context, chain).casefold()):
+            return str(row["id"])
+    known = ", ".join(met) or "no device"
+    raise InvalidInput(
+        f"no open session was worked on last on {device}",
+        why=f"the last work on those that are open was on {known}",
+        hint="forestay sync --pull; then: forestay list --all",
+    )
+
+
+# -- what is missing here ----------------------------------------------------------------------
+
+
+def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
+    """What is not here as it was where the session was last worked on.
+
+    If that was here: the commit that the device before had, until the session is laid aside here.
+    """
+    core = state.core
+    if not origin(session.context, state):
+        return _commit(session, Checkout(*core.git_there)) if core.git_there else []
+    return [
+        *_project(session, state),
+        *_commit(session, Checkout(core.git_branch, core.git_commit)),
+        *_tools(session, state),
+        *_files(session, state, drift),
+    ]
+
+
+def _project(session: Recorder, state: State) -> list[Finding]:
+    tree = session.context.workspace.tree
+    there, here = state.core.project, os.path.basename(tree.main)
+    # Where a commit of it is, it is the same project, whatever its folder is called.
+    if not there or there == here or _is_of(tree, state.core):
+        return []
+    return [Finding("project", f"it was begun in project {there}; this folder is of {here}")]
+
+
+def _is_of(tree: Tree, core: Core) -> bool:
+    """Whether a commit of the session is in this repository: its newest may be nowhere else."""
+    commits = dict.fromkeys(filter(None, (core.git_first, core.git_commit)))
+    return any(_commit_is_here(tree, commit) for commit in commits)
+
+
+def _commit(session: Recorder, there: Checkout) -> list[Finding]:
+    tree = session.context.workspace.tree
+    if not there.commit:
+        return []
+    if tree.git_dir is None:
+        return [Finding("commit", f"it was worked on at {there}; there is no git repository here")]
+    if not _commit_is_here(tree, there.commit):
+        return [_no_commit(tree, there)]
+    behind, ahead = _apart(tree, there.commit)
+    if not behind:
+        return []
+    more = f" and has {ahead} of its own" if ahead else ""
+    text = f"the checkout lacks {plural(behind, 'commit')} up to {there}{more}"
+    return [Finding("commit", text, _onward(there, session.context.checkout()[0]))]
+
+
+def _onward(there: Checkout, here: str) -> str:
+    """Where another branch is checked out here, nobody should merge before they looked."""
+    if there.branch != here and _BRANCH.fullmatch(there.branch):
+        return f"git switch {there.branch}"
+    return f"git merge {there.commit[:10]}"
+
+
+_BRANCH, _VERSION = re.compile(r"[\w.][\w./+@#-]{,99}"), re.compile(r"[\w.+-]{1,40}")
+"""What can be told, and typed, as it is: a journal may say anything."""
+
+
+def _apart(tree: Tree, commit: str) -> tuple[int, int]:
+    """How many commits only the other has, and how many only the checkout."""
+    counts = _git(tree, "rev-list", "--left-right", "--count", f"{commit}...HEAD")
+    # A branch without any commit is no HEAD yet.
+    behind, *ahead = (counts or _git(tree, "rev-list", "--count", commit) or b"0").split()
+    return int(behind), int(ahead[0]) if ahead else 0
+
+
+def _no_commit(tree: Tree, there: Checkout) -> Finding:
+    # Git may be missing, or refuse a repository of another user: then nobody knows.
+    shallow = _git(tree, "rev-parse", "--is-shallow-repository")
+    if shallow is None:
+        return Finding("commit", f"it was worked on at {there}; git does not answer here")
+    if shallow.strip() == b"true":
+        text = f"{there} is not in this shallow clone; push it there, then fetch all here"
+        return Finding("commit", text, "git fetch --unshallow")
+    return Finding("commit", f"{there} is not here; push it there, then fetch it here", "git fetch")
+
+
+def _commit_is_here(tree: Tree, commit: str) -> bool:
+    # What a journal says may come from anyone: nothing but a commit is told to git.
+    named = _HASH.fullmatch(commit)
+    return bool(named) and _git(tree, "cat-file", "-e", f"{commit}^{{commit}}") is not None
+
+
+_HASH = re.compile("[0-9a-f]{7,64}")
+
+
+def _git(tree: Tree, *arguments: str) -> bytes | None:
+    return git.run_git(tree, child_environment(), *arguments, timeout=_SECONDS)
+
+
+def tools(context: Context) -> dict[str, str]:
+    """What a session is worked on with here, by name."""
+    said = _git(context.workspace.tree, "version") or b""
+    words = said.decode("utf-8", "replace").split()
+    found = {"forestay": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
+    return {**found, "git": words[2]} if words[:2] == ["git", "version"] else found
+
+
+def _tools(session: Recorder, state: State) -> list[Finding]:
+    then = _said_tools(state)
+    if not then:
+        return []
+    now = tools(session.context)
+    if session.context.workspace.tree.git_dir is None:
+        then.pop("git", None)  # without a repository nobody asks which git there is
+    return [
+        Finding("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")
+        for name, version in then.items()
+        if now.get(name) != version
+    ]
+
+
+def _said_tools(state: State) -> dict[str, str]:
+    row = state.rows.get("attribute", TOOLS) if state.count("attribute") else None
+    text = row.value if isinstance(row, Attribute) and isinstance(row.value, str) else ""
+    pairs = (part.strip().partition(" ") for part in text.split(","))
+    told = {name: version for name, _, version in pairs if _VERSION.fullmatch(version)}
+    return {name: told[name] for name in _TOOLS if name in told}
+
+
+def record_tools(session: Recorder) -> list[Body]:
+    """That the tools changed since they were last told; nothing where no session ever travels."""
+    context = session.context
+    if not context.store.machine.remotes.all():
+        return []
+    now = tools(context)
+    with context.store.view(session.id) as view:
+        if _said_tools(context.journal.state(view)) == now:
+            return []
+    text = ", ".join(f"{name} {version}" for name, version in now.items())
+    return [AttributeSet(key=TOOLS, value=text)]
+
+
+def _files(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
+    kept = _restorable(session, state)
+    missing = list(dict.fromkeys([path for path, word in drift if word == "missing"] + kept))
+    if not missing:
+        return []
+    shown = ", ".join(missing[:_FEW]) + (f" and {len(missing) - _FEW} more" * (len(missing) > _FEW))
+    found = [Finding("file", f"missing here: {shown}")]
+    if kept:
+        text = f"{len(kept)} of them came with the session"
+        found.append(Finding("artifact", text, "forestay resume --restore"))
+    return found
+
+
+def _restorable(session: Recorder, state: State) -> list[str]:
+    """Artifacts that are not here and could be written; of very many only some are looked at."""
+    root, most = session.context.workspace.tree.root, session.context.settings.drift_files
+    rows = state.rows.select("artifact") if state.count("artifact") else ()
+    kept = [row.path for row in rows if isinstance(row, Artifact) and row.kept][:most]
+    places = {path: _allowed(path, root) for path in kept}
+    return [path for path, place in places.items() if place and not os.path.lexists(place)]
+
+
+# -- artifacts ---------------------------------------------------------------------------------
+
+
+def restore(session: Recorder, *, force: bool = False) -> list[Put]:
+    """Write the artifacts that came with a session into its project, where they are not there.
+
+    A file that differs is left as it is, unless forced.
+    """
+    with session.context.store.view(session.id) as view:
+        rows = list(session.context.journal.state(view).rows.select("artifact"))
+    return [_put(session, row, force) for row in rows if isinstance(row, Artifact)]
+
+
+def _allowed(stored: str, root: str) -> str:
+    """Where an artifact may be written, "" if nowhere."""
+    try:
+        path = absolute(stored, root)
+    except InvalidInput:
+        return ""
+    # A link in the project may lead to what is hidden in it.
+    led = os.path.relpath(os.path.realpath(path), root)
+    return path if is_harmless(stored) and is_harmless(led) else ""
+
+
+def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> int:
+    """Write what is kept of an artifact to a place that the user names; returns its size.
+
+    `path` is as it was recorded, or leads there from here.
+    """
+    with session.context.store.view(session.id) as view:
+        rows = list(session.context.journal.state(view).rows.select("artifact"))
+    kept = {row.path: row.digest for row in rows if isinstance(row, Artifact) and row.kept}
+    digest = kept.get(path) or kept.get(_recorded_as(path, session.context.workspace.tree.root))
+    data = session.context.store.blob(digest) if digest else None
+    if data is None:
+        what = f"session {session.id} keeps no content of {path}"
+        why = f"it keeps {', '.join(list(kept)[:_FEW]) or 'none'}"
+        raise InvalidInput(what, why=why, session=session.id)
+    (files.replace if overwrite else files.create)(to, [data])
+    return len(data)
+
+
+def _recorded_as(path: str, root: str) -> str:
+    try:
+        return relative(path, root)
+    except InvalidInput:
+        return ""
+
+
+def _put(session: Recorder, row: Artifact, force: bool) -> Put:
+    path = _allowed(row.path, session.context.workspace.tree.root)
+    if not path:
+        return Put(row.path, "refused")
+    data = session.context.store.blob(row.digest) if row.kept else None
+    if data is None:
+        return Put(row.path, "unknown")
+    try:
+        return Put(row.path, _written(path, data, row.digest, force))
+    except (InvalidInput, Refused):  # a folder, a link, a pipe: that is no matter of the others
+        return Put(row.path, "blocked")
+    except ReadOnly:
+        return Put(row.path, "denied")
+
+
+def _written(path: str, data: bytes, digest: str, force: bool) -> str:
+    there = files.read_optional(path, _KNOWN, follow=False)
+    if there is not None and digest_of(there) == digest:
+        return "same"
+    if there is not None and not force:
+        return "differs"
+    files.require_no_link(os.path.dirname(path))
+    files.make_folder(os.path.dirname(path))
+    files.replace(path, data, mode=0o644)
+    return "written"

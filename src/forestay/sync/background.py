@@ -1,0 +1,166 @@
+"""Syncs that run in a process of their own, so that nobody waits longer than they want to.
+
+At the moments that matter (an agent begins or ends, a decision, an error, a pause), and else no
+more often than the setting says, whoever records leaves a *wish*, the time of a file, and starts
+a process unless one is under way. That one syncs with every remote, and once more if another
+wish came meanwhile. What is recorded too early for a sync of its own is *put off*: a process
+waits until it is time, which the time of another file tells, and nobody starts a second one
+before that. Else what was recorded last would stay here until something else is. Where there is
+no remote nothing of this happens; what goes wrong is kept with the remote, for `forestay remote
+list`, and never told to whoever recorded something.
+
+Whoever takes a session up has others' work *fetched* first, and waits for it a few seconds. A
+remote that does not answer, a mount that hangs or a long transfer keeps nobody longer: that
+process goes on alone, and what it takes is here the next time.
+"""
+
+from __future__ import annotations
+
+import os
+
+from forestay.base import files
+from forestay.base.config import environment_of
+from forestay.errors import Busy, ForestayError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from forestay.journal.context import Context
+    from forestay.sync.run import Report
+
+_WISH = "sync.wish"
+_LATER = "sync.later"
+_LOCK = "errand.lock"
+_MOST = 20
+"""How often one process may begin anew, should wishes never end."""
+
+
+def request_sync(context: Context, *, is_urgent: bool) -> float:
+    """Start a sync in the background, now if it is urgent, else when it is time.
+
+    Return for how many seconds no further request is needed, because a process is waiting to sync.
+    """
+    now, last, seconds = context.clock.now(), _time(context, _WISH), context.settings.sync_seconds
+    if not is_urgent and not seconds:
+        return 1.0
+    if not is_urgent and 0 <= now - last < seconds * 1000:
+        return _put_off(context, now, last + seconds * 1000)
+    _touch(context, _WISH, now)
+    if not _is_under_way(context):
+        _start(context)
+    return 0.0
+
+
+def _put_off(context: Context, now: int, due: int) -> float:
+    told = _time(context, _LATER)
+    if not now < told <= due:  # else someone waits; one who died is missed only until then
+        _touch(context, _LATER, due)
+        _start(context, after=(due - now) // 1000 + 1)
+        told = due
+    return (told - now) / 1000
+
+
+def _time(context: Context, name: str) -> int:
+    """The time of a file, in milliseconds; 0 if there is none."""
+    try:
+        return os.stat(os.path.join(context.store.home, name)).st_mtime_ns // 1_000_000
+    except OSError:
+        return 0
+
+
+def _touch(context: Context, name: str, at: int) -> None:
+    path = os.path.join(context.store.home, name)
+    if not os.path.exists(path):
+        files.replace(path, b"")
+    os.utime(path, ns=(at * 1_000_000, at * 1_000_000))
+
+
+def _is_under_way(context: Context) -> bool:
+    try:
+        with files.locked(_lock(context), timeout=0, clock=context.clock, private=True):
+            return False
+    except Busy:
+        return True
+
+
+def _lock(context: Context) -> str:
+    return os.path.join(context.store.home, _LOCK)
+
+
+def _start(context: Context, after: int = 0) -> None:
+    out = os.open(os.devnull, os.O_WRONLY)
+    try:
+        _detach(context, out, "sync", "--soon", "--quiet", after=after)
+    except OSError:
+        return  # the next one will try again
+    finally:
+        os.close(out)
+
+
+def _detach(context: Context, out: int, *argv: str, passphrase: str = "", after: int = 0) -> None:
+    """Start a Forestay that outlives this process, by a shell that is gone at once."""
+    import sys
+
+    program = [sys.executable, "-c", "from forestay.cli.main import entry; entry()", *argv]
+    # By itself a shell neither loads anything here nor leaves a dead child to be buried.
+    child = os.posix_spawn(
+        "/bin/sh",
+        ["sh", "-c", _DETACHED, "sh", str(after), *program],
+        environment_of(context.settings, passphrase),
+        file_actions=[(os.POSIX_SPAWN_DUP2, out, 1)],
+    )
+    os.waitpid(child, 0)
+
+
+# It is a shell that waits, because it needs a fraction of the memory.
+_DETACHED = """trap '' HUP; cd /; after=$1; shift
+{ [ "$after" = 0 ] || sleep "$after"; exec "$@"; } </dev/null 2>/dev/null &"""
+
+
+def fetched(context: Context, session: str, seconds: float, passphrase: str = "") -> bytes | None:
+    """What a pull of one session or all answers, as JSON; None if it has not within `seconds`."""
+    ours, theirs = os.pipe()
+    named = ("--session", session) if session else ()
+    try:
+        _detach(context, theirs, "--json", *named, "sync", "--pull", passphrase=passphrase)
+    except OSError:
+        os.close(ours)
+        return b""
+    finally:
+        os.close(theirs)
+    with os.fdopen(ours, "rb", buffering=0) as answer:
+        return _heard(answer.fileno(), context.clock.monotonic() + seconds, context)
+
+
+def _heard(answer: int, until: float, context: Context) -> bytes | None:
+    """All that is said before the other end closes; None if that takes too long."""
+    import select
+
+    said, ready = b"", select.poll()  # `select` fails on descriptors from 1024 on
+    ready.register(answer, select.POLLIN | select.POLLHUP)
+    while ready.poll(max(until - context.clock.monotonic(), 0) * 1000):
+        more = os.read(answer, 1 << 16)
+        if not more:
+            return said
+        said += more
+    return None
+
+
+def run(context: Context, sync: Callable[[], Sequence[Report]]) -> int:
+    """Sync with every remote until no request is left; the exit code is always 0."""
+    now = context.clock.now()
+    if _time(context, _WISH) < _time(context, _LATER) <= now:
+        _touch(context, _WISH, now)  # what was put off is due; whoever is at it now does it, too
+    for _ in range(_MOST):
+        before = _time(context, _WISH)
+        try:
+            with files.locked(_lock(context), timeout=0, clock=context.clock, private=True):
+                done = sync()
+        except ForestayError:
+            return 0
+        # Whoever wished while the lock was held started no other process. A sync that somebody
+        # typed may have begun before what is wished for was recorded; each turn waits for it.
+        if _time(context, _WISH) == before and not any(isinstance(one.error, Busy) for one in done):
+            break
+    return 0

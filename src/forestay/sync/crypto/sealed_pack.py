@@ -1,0 +1,114 @@
+"""A pack as it travels: signed by the device that puts it there, sealed to the session's key.
+
+A *claim* says what the pack is: which stretch of which chain, who put it there, and which heads
+of the session's chains that device knew to be on this remote. It is signed together with the
+pack, so nothing of either can be exchanged, and both are sealed, so nobody else reads them.
+
+    object = envelope of kind SEALED, word: id of the session's key; claim: see `Claim`;
+             body: a pack (see `pack`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta, Struct
+
+from forestay.errors import Downgraded, Locked, NotEntitled, Swapped, Tampered
+from forestay.sync.crypto import key_text
+from forestay.sync.crypto.envelope import UNREADABLE, VERSION, disclose, enclose, word_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.sync.crypto.key_ring import Ring
+    from forestay.sync.crypto.keys import Key, Secret
+
+KIND = "SEALED"
+UNSAID = msgspec.UNSET
+"""Of a field that came later: it is not written at all."""
+Number = Annotated[int, Meta(ge=1, le=2**53)]
+"""What an event can have for one: a claim that tells of others is a lie."""
+Devices = Callable[[str, str], bytes | None]
+"""The verify key of a circle's signer; None where it is not known."""
+
+
+class Claim(Struct, frozen=True):
+    """What a pack says of itself.
+
+    What is `imported` came in a file to the owner of the session, who does not know who wrote it.
+
+    !! Signed and sealed as it is written. Fields may be added, never changed.
+    """
+
+    session: str
+    device: str
+    first: Number
+    last: Number
+    before: str
+    after: str
+    epoch: int
+    circle: str
+    signer: str
+    made: int
+    heads: dict[str, tuple[Number, str]] = {}
+    tombstone: str = ""
+    name: str = ""
+    version: int = VERSION
+    imported: bool | msgspec.UnsetType = UNSAID
+
+
+def seal_pack(claim: Claim, pack: bytes, key: Key, secret: Secret) -> bytes:
+    """Sign a claim with its pack, and seal both to the key of the session's epoch."""
+    if claim.signer != key.id:
+        raise ValueError("a claim is signed by the key that it names")
+    claimed = msgspec.json.encode(claim)
+    return enclose(KIND, claimed, pack, key, [secret.recipient], secret.id)
+
+
+def key_of(data: bytes) -> str:
+    """The id of the key that opens a pack."""
+    return word_of(data, KIND)
+
+
+def open_pack(data: bytes, ring: Ring, devices: Devices) -> tuple[Claim, bytes]:
+    """The claim and the pack, both as they were signed.
+
+    `Locked` names the key that is missing. `Downgraded`: not sealed, or of an older form.
+    `Swapped`: of another session. `NotEntitled`: signed by someone who is not known here.
+    `Tampered`: anything else that is not as it was made. Whether the signer may put packs there
+    is for `Ring.require_entitled`, which needs to know which packs were there when.
+    """
+    secret, epoch = ring.secret(key_of(data))
+    try:
+        inside = disclose(data, KIND, [secret])
+    except Locked:
+        raise Tampered("a pack is not sealed to the key that it names", why=secret.id) from None
+    claim = _read(inside.claim)
+    if claim.session != ring.session:
+        what = f"a pack of session {claim.session} is in the place of {ring.session}"
+        raise Swapped(what, session=ring.session)
+    verify = devices(claim.circle, claim.signer)
+    if verify is None:
+        raise NotEntitled(
+            f"a pack of session {ring.session} is signed by someone who is not known here",
+            why=f"device {claim.signer} of {key_text.grouped(claim.circle)}",
+            hint="forestay sync; if it stays so, ask who shares the session with you",
+            session=ring.session,
+        )
+    if not inside.is_signed_by(verify):
+        raise Tampered("the signature of a pack is wrong", session=ring.session)
+    if claim.version != VERSION:
+        raise Downgraded("a pack claims another version than it has", why=str(claim.version))
+    if claim.epoch != epoch:
+        why = f"epoch {claim.epoch} under the key of epoch {epoch}"
+        raise Swapped("a pack is sealed to the key of another epoch", why=why)
+    return claim, inside.body
+
+
+def _read(data: bytes) -> Claim:
+    try:
+        return msgspec.json.decode(data, type=Claim)
+    except UNREADABLE as error:
+        raise Tampered("the claim of a pack cannot be read", why=str(error)) from None

@@ -1,0 +1,124 @@
+"""The remotes of a home, by the names its owner gave them: added, tried, found, forgotten."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from forestay.errors import Downgraded, InvalidInput, NotThere, Outdated
+from forestay.journal.context import Context
+from forestay.store.machine.remotes import Known
+from forestay.sync.connect import told
+from forestay.sync.remotes import object_names
+from forestay.sync.remotes.open import open_remote
+from forestay.sync.remotes.port import FORMAT, Object, Oddity, Probe, Remote
+
+_NEWER = re.compile(rb"forestay remote (?!1\n)[1-9][0-9]{0,8}\n")
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
+
+
+class Checked(NamedTuple):
+    """A remote as it was found: what it can do, and what else lies there."""
+
+    name: str
+    address: str
+    backend: str
+    probe: Probe
+    oddities: Sequence[Oddity]
+    sessions: int
+
+
+def meant(context: Context, name: str = "") -> list[Known]:
+    """The remote of a name; without one, all of them, what failed last time after the others."""
+    every = sorted(context.store.machine.remotes.all(), key=lambda one: one.result == "failed")
+    found = [one for one in every if one.name == name] if name else every
+    if found:
+        return found
+    if every:
+        why = f"there is {', '.join(one.name for one in every)}"
+        raise InvalidInput(f"there is no remote {name}", why=why, hint="forestay remote list")
+    hint = "forestay remote add usb folder:/media/usb/forestay"
+    raise InvalidInput("there is no remote yet", hint=hint)
+
+
+def add(context: Context, name: str, address: str) -> Checked:
+    """Try a remote and remember it by a name."""
+    if not _NAME.fullmatch(name):
+        why = "small letters, digits, dot, dash and underscore, at most 40"
+        raise InvalidInput(f"{name!r} is no name for a remote", why=why)
+    if context.store.machine.remotes.find(name):
+        raise InvalidInput(f"there is a remote {name} already", hint="forestay remote list")
+    with closing(open_remote(address)) as remote:
+        _require_outside(context, remote.address)
+        found = _checked(name, remote)
+    same = [one.name for one in context.store.machine.remotes.all() if one.address == found.address]
+    if same:
+        raise InvalidInput(f"{found.address} is the remote {same[0]} already")
+    context.store.machine.remotes.add(name, found.address, told(found.probe), context.clock.now())
+    return found
+
+
+def _require_outside(context: Context, address: str) -> None:
+    kind, _, path = address.partition(":")
+    own = os.path.realpath(context.settings.home)
+    if kind == "folder" and f"{os.path.realpath(path)}/".startswith(f"{own}/"):
+        raise InvalidInput(
+            f"{path} lies in the home of this device",
+            why="what is pushed there would be lost with it",
+            hint="take a folder elsewhere: on a stick, or one that a sync tool carries",
+        )
+
+
+def check(context: Context, name: str) -> Checked:
+    """Try a remote again, and look what else lies there."""
+    (known,) = meant(context, name)
+    with closing(open_remote(known.address, known=bool(known.synced))) as remote:
+        found = _checked(name, remote)._replace(oddities=remote.oddities())
+    context.store.machine.remotes.probed(known, told(found.probe))
+    return found
+
+
+def _checked(name: str, remote: Remote) -> Checked:
+    require_format(remote, make=False)
+    probe = remote.probe()
+    places = by_place(remote.list(object_names.SESSIONS))
+    return Checked(name, remote.address, remote.backend, probe, (), len(places))
+
+
+def remove(context: Context, name: str) -> Known:
+    """Forget a remote; nothing there is changed."""
+    (known,) = meant(context, name)
+    context.store.machine.remotes.remove(known)
+    return known
+
+
+def by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
+    found: dict[str, list[Object]] = {}
+    for one in listed:
+        if place := object_names.place_of(one.name):
+            found.setdefault(place, []).append(one)
+    return found
+
+
+def require_format(remote: Remote, *, make: bool) -> bool:
+    """The mark that says how things are kept there; False if nobody has begun to."""
+    try:
+        mark = remote.get(FORMAT)
+    except NotThere:
+        if make:
+            remote.put(FORMAT, object_names.MARK)
+        return make
+    if mark == object_names.MARK:
+        return True
+    if _NEWER.fullmatch(mark):
+        what = "a newer Forestay keeps things there in another form"
+        raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
+    raise Downgraded(
+        "the mark of the remote is not as it was written",
+        why=f"{FORMAT} begins with {mark[:20]!r}, not with {object_names.MARK!r}",
+        hint="if someone damaged it, write that line there again; if it is no remote of Forestay,"
+        " choose another place",
+    )

@@ -1,0 +1,245 @@
+"""Parcels: the events of a session that are to travel, cut so that none is too large.
+
+Events are read in the order of their arrival, a little at a time, and laid with those of their
+chain; a row that is long enough becomes a parcel, with the content that its events name. What
+is held in memory is one row for each chain, however long the journal is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator, Sequence
+from hashlib import sha256
+from itertools import islice
+from typing import NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from forestay.base.version import __version__
+from forestay.errors import Damaged
+from forestay.journal import pack
+from forestay.journal.pack import Blob
+from forestay.journal.projections import as_sealed
+from forestay.model import event as ev
+from forestay.model.blob_refs import blob_names, may_be_named
+from forestay.store.port import Store, Stored, View
+from forestay.sync import pack_codec
+from forestay.sync.plan import MOST_BYTES, MOST_EVENTS, Coverage, Link, Stretch
+
+_LOT = 500
+"""How many events are looked at together."""
+_TOOL = f"forestay {__version__}"
+
+
+class Parcel(NamedTuple):
+    """What one pack is to hold."""
+
+    session: str
+    stretch: Stretch
+    events: list[Stored]
+    blobs: list[Blob]
+
+    def ready(self) -> Ready:
+        """The parcel as it can be finished in another thread, which then waits for nobody."""
+        is_erased = any(stored.data is None for stored in self.events)
+        return Ready(self.stretch, is_erased, pack_codec.make(*self))
+
+
+class Ready(NamedTuple):
+    """A parcel whose records are made."""
+
+    stretch: Stretch
+    is_erased: bool
+    made: pack_codec.Made
+
+    def packed(self, created: int) -> bytes:
+        return self.made.finish(created=created, tool=_TOOL, what="sync")
+
+
+class _Row:
+    """Events of one chain that follow each other, and what they weigh."""
+
+    __slots__ = ("before", "blobs", "carried", "device", "events", "first", "size")
+
+    def __init__(self, first: _Head) -> None:
+        self.device, self.first, self.before = first.device, first.n, first.prev
+        self.events: list[Stored] = []
+        self.blobs: list[Blob] = []
+        self.carried: set[str] = set()
+        self.size = 0
+
+    def lacks(self, content: Iterable[Blob]) -> list[Blob]:
+        """What it does not carry yet; each row carries all of its own, since one may be replaced.
+
+        Whoever replaces a pack leaves out what only forgotten events of that pack name.
+        """
+        return [blob for blob in content if blob.digest not in self.carried]
+
+    def has_room(self, more: int, content: Sequence[Blob]) -> bool:
+        if content:
+            more += sum(len(blob.data) for blob in self.lacks(content))
+        return self.size + more <= MOST_BYTES and len(self.events) < MOST_EVENTS
+
+    def carry(self, content: Iterable[Blob]) -> None:
+        for blob in self.lacks(content):
+            self.blobs.append(blob)
+            self.carried.add(blob.digest)
+            self.size += len(blob.data)
+
+    def parcel(self, session: str, after: str) -> Parcel:
+        last = self.first + len(self.events) - 1
+        stretch = Stretch(self.device, self.first, last, self.before, after)
+        return Parcel(session, stretch, self.events, self.blobs)
+
+
+class Cutting:
+    """Lays events into rows, and rows into parcels."""
+
+    def __init__(self, store: Store, session: str) -> None:
+        self._store, self._session = store, session
+        self._rows: dict[tuple[str, str], _Row] = {}
+
+    def add(self, events: Iterable[tuple[Stored, _Head, str]]) -> Iterator[Parcel]:
+        """Lay the next events; what comes back are parcels that had no room for more."""
+        row: _Row | None = None
+        end = ""
+        for stored, head, hash in events:
+            if row is None or head.prev != end or head.device != row.device:
+                self._lay_aside(row, end)
+                row = self._rows.pop((head.device, head.prev), None) or _Row(head)
+            data = stored.data
+            weight = len(stored.header) + len(data or b"")
+            named = data is not None and may_be_named(head.kind, data)
+            content = list(self._content(stored)) if named else []
+            if row.events and not row.has_room(weight, content):
+                yield row.parcel(self._session, head.prev)
+                row = _Row(head)
+            row.events.append(stored)
+            row.size += weight
+            if content:
+                row.carry(content)
+            end = hash
+        self._lay_aside(row, end)
+
+    def _lay_aside(self, row: _Row | None, end: str) -> None:
+        if row is not None:
+            self._rows[row.device, end] = row
+
+    def rest(self) -> Iterator[Parcel]:
+        """What is left when no more events come."""
+        for (_, after), row in self._rows.items():
+            yield row.parcel(self._session, after)
+        self._rows = {}
+
+    def _content(self, stored: Stored) -> Iterator[Blob]:
+        room = pack.MAX_BLOB  # what an event of a newer version names may be much
+        for digest in dict.fromkeys(blob_names(as_sealed(stored))):
+            data = self._kept(digest)
+            if data is not None and len(data) <= room:
+                room -= len(data)
+                yield Blob(self._session, digest, data)
+
+    def _kept(self, digest: str) -> bytes | None:
+        try:
+            data = self._store.blob(digest)
+        except Damaged:
+            return None  # the event is worth more than what is damaged beside it
+        return data if data is not None and len(data) <= pack.MAX_BLOB else None
+
+
+def parcels(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[Parcel]:
+    """The events that arrived after a number and are not covered, as parcels."""
+    cutting = Cutting(store, view.session)
+    events, has = view.events(after=after), there.has
+    while lot := list(islice(events, _LOT)):
+        checked: Iterable[tuple[Stored, _Head, str]] = _checked(lot, view.session)
+        if not there.is_empty:
+            checked = [one for one in checked if not has(one[1].device, one[1].n, one[2])]
+        yield from cutting.add(checked)
+    yield from cutting.rest()
+
+
+class _Head(Struct, gc=False):
+    """As much of a header as it takes to lay an event into a row."""
+
+    session: str
+    device: str
+    n: int
+    kind: str
+    digest: str
+    prev: str
+
+
+_decode = msgspec.json.Decoder(_Head).decode
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
+
+
+def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Head, str]]:
+    """What must be known of events, and their hashes; none leaves that is not as it was written.
+
+    That each follows the event before it shows where it is laid.
+    """
+    try:
+        heads = [_decode(stored.header) for stored in lot]
+    except _UNREADABLE:
+        heads = [_head(stored, session) for stored in lot]  # says which it is
+    hashes = [sha256(stored.header).hexdigest() for stored in lot]
+    for stored, head in zip(lot, heads, strict=True):
+        salt, data = stored.salt, stored.data
+        whole = (salt or b"") + data if data else salt
+        if head.session != session or (whole and sha256(whole).hexdigest() != head.digest):
+            raise _damaged(stored, session, "it is not what was written")
+    return zip(lot, heads, hashes, strict=True)
+
+
+def _head(stored: Stored, session: str) -> _Head:
+    try:
+        return _decode(stored.header)
+    except _UNREADABLE as error:
+        raise _damaged(stored, session, str(error)) from error
+
+
+def _damaged(stored: Stored, session: str, why: str) -> Damaged:
+    what = f"event {stored.seq} of session {session} is damaged, and does not travel"
+    return Damaged(what, why=why, hint="forestay doctor --fix", session=session)
+
+
+def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[Parcel]:
+    """The events of a stretch that is held, as parcels: what several packs there cover."""
+    cutting = Cutting(store, view.session)
+    yield from cutting.add(_chain(view, wanted))
+    yield from cutting.rest()
+
+
+def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
+    """The events of one branch, found from its end backwards."""
+    found: list[tuple[Stored, _Head, str]] = []
+    next_hash = wanted.after
+    for stored in view.events(newest=True):
+        ((_, head, hash),) = _checked([stored], view.session)
+        if hash == next_hash:
+            found.append((stored, head, hash))
+            next_hash = head.prev
+            if head.n <= wanted.first:
+                break
+    if not found or found[-1][1].n != wanted.first or found[-1][1].prev != wanted.before:
+        raise Damaged(
+            f"session {view.session} does not hold what it pushed", hint="forestay verify"
+        )
+    return found[::-1]
+
+
+def coverage(view: View, there: Sequence[Stretch], forked: Iterable[str]) -> Coverage:
+    """Which events of a view are covered; chains that are `forked` are looked at event by event."""
+    branching = set(forked) & {one.device for one in there}
+    return Coverage(there, links_of(view, branching) if branching else {})
+
+
+def links_of(view: View, devices: Container[str]) -> dict[str, Link]:
+    """How the events of some chains follow each other."""
+    links: dict[str, Link] = {}
+    for stored in view.events():
+        header = ev.parse_header(stored.header)
+        if header.device in devices:
+            links[as_sealed(stored).hash] = (header.device, header.n, header.prev)
+    return links

@@ -1,0 +1,1 @@
+"""Where packs are put: a folder or a bucket. Main modules: `port`, `folder`, `s3`."""

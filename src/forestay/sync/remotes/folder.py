@@ -1,0 +1,462 @@
+"""A folder as a remote: on a USB stick, on a share, or one that a sync tool carries about.
+
+Objects are files below the folder, by their names. The secret is that others write there too,
+and that the folder may not be what it was: `synced` says what a strange file name means, links
+are not followed (each step down is taken from an open folder), and where the mark of a remote
+was seen once, its absence means that the stick is not plugged in, never that all is gone.
+
+A *stand-in* is a conflict copy that is read for the object it was made of, because that one is
+missing. Objects are written beside their place under a name that is never listed, are synced,
+and take their name only if it is free.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import stat
+from typing import NamedTuple
+
+from forestay.base import files
+from forestay.errors import ForestayError, InvalidInput, NotThere, RemoteFailed, Unreachable
+from forestay.sync.remotes.cloud_folder import COPY, OBJECT, PARTIAL, PLACEHOLDER, meaning
+from forestay.sync.remotes.object_names import most
+from forestay.sync.remotes.port import (
+    FORMAT,
+    Object,
+    Oddity,
+    Probe,
+    Remote,
+    check_name,
+    require_few,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_BELOW = _FOLDER | os.O_NOFOLLOW
+_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_CHUNK = 1 << 20
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+_LINK = "link"
+_ASKED = "is the stick plugged in?"
+_PLUG_IN = "plug in the stick, mount the share or start the sync tool, then try again"
+_EMPTIED = "; if it was emptied for good, on each device: forestay remote remove, then remote add"
+
+_FULL = "there is no room left"
+_CLOSED = "it is read-only for this user"
+# What a code means here: the class, the sentence, what helps. PATH is the folder.
+_MEANING: dict[int, tuple[type[RemoteFailed], str, str]] = {
+    errno.ENOSPC: (RemoteFailed, _FULL, "free some space there, then try again: df -h PATH"),
+    errno.EDQUOT: (RemoteFailed, _FULL, "your quota there is used up; free some space"),
+    errno.EFBIG: (RemoteFailed, "files that large cannot be kept there", ""),
+    errno.EROFS: (RemoteFailed, _CLOSED, "mount it for writing, or unlock the stick"),
+    errno.EACCES: (RemoteFailed, _CLOSED, "check owner and permissions: ls -ld PATH"),
+    errno.EPERM: (RemoteFailed, _CLOSED, "check owner and permissions: ls -ld PATH"),
+    errno.ELOOP: (RemoteFailed, "a link lies there; links are not followed", "look at it: ls -l"),
+    errno.ENOTDIR: (
+        RemoteFailed,
+        "a file or a link lies where a folder should be",
+        "move it away, then try again",
+    ),
+    errno.EISDIR: (
+        RemoteFailed,
+        "a folder lies where a file should be",
+        "move it away, then try again",
+    ),
+    errno.EMFILE: (RemoteFailed, "too many open files", "raise the limit: ulimit -n"),
+}
+# What a disk says that went away while it was in use.
+_GONE = (
+    errno.EIO,
+    errno.ENODEV,
+    errno.ENXIO,
+    errno.ENOTCONN,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+)
+
+
+class _Found(NamedTuple):
+    """A file as it lies there: its path below the folder, and what it is."""
+
+    place: str
+    kind: str
+    name: str
+    size: int
+
+
+class FolderRemote(Remote):
+    """Objects as files below a folder."""
+
+    backend = "folder"
+
+    def __init__(self, path: str, *, known: bool = False) -> None:
+        if not path or "\0" in path:
+            raise InvalidInput("a folder remote needs a path", hint="folder:/path/of/the/folder")
+        self.path = os.path.abspath(path)
+        self.address = f"folder:{self.path}"
+        self._known = known
+        self._lasting: set[str] = set()
+
+    # -- the port --------------------------------------------------------------------------------
+
+    def list(self, prefix: str) -> Iterator[Object]:
+        best: dict[str, _Found] = {}
+        with self._opened("list") as root:
+            for found in _scan(root, prefix):
+                self.steps += 1
+                if found.name and _rank(found) < _rank(best.get(found.name)):
+                    best[found.name] = found
+                    require_few(len(best), self.address)
+        for name in sorted(best):
+            yield Object(name, best[name].size)
+
+    def get(self, name: str) -> bytes:
+        place = check_name(name)
+        with self._opened("read", name) as root:
+            try:
+                return _read(root, place)
+            except FileNotFoundError:
+                return self._stand_in(root, name)
+
+    def put(self, name: str, data: bytes) -> bool:
+        check_name(name)
+        with self._opened("write", name, make=True) as root:
+            for last in (False, True):
+                try:
+                    written = self._write(root, name, data)
+                    break
+                except FileNotFoundError:  # its folder was just removed by someone who tidied up
+                    self._lasting.clear()
+                    if last:
+                        raise
+        self._known = self._known or name == FORMAT
+        return written
+
+    def delete(self, name: str) -> None:
+        check_name(name)
+        with self._opened("remove", name) as root:
+            # Copies too: one that stays would stand in for what was removed.
+            for found in list(_scan(root, name)):
+                if found.name == name:
+                    _unlink(root, found.place)
+
+    def probe(self) -> Probe:
+        was_there = os.path.isdir(self.path)
+        name = f"probe/{os.urandom(16).hex()}"
+        try:
+            try:
+                self.put(name, b"first")
+                conditional = not self.put(name, b"second") and self.get(name) == b"first"
+                lists = [Object(name, 5)] == [*self.list(name)]
+            finally:
+                self._tidy(name, was_there)
+        except NotThere as error:
+            return Probe(False, False, str(error))
+        return Probe(
+            conditional, lists, "" if conditional and lists else "files change by themselves"
+        )
+
+    def oddities(self) -> Sequence[Oddity]:
+        with self._opened("list") as root:
+            found = sorted(_scan(root, ""))
+            whole = {each.name for each in found if each.kind == OBJECT}
+            return [_oddity(root, each, whole) for each in found if each.kind != OBJECT]
+
+    # -- the folder itself -----------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _opened(self, doing: str, name: str = "", *, make: bool = False) -> Iterator[int]:
+        """The folder while something is done in it; -1 where nothing was ever put."""
+        root = -1
+        try:
+            root = self._enter(make=make)
+            yield root
+        except OSError as error:
+            raise self._failure(error, doing, name) from error
+        finally:
+            if root >= 0:
+                os.close(root)
+
+    def _enter(self, *, make: bool) -> int:
+        try:
+            root = os.open(self.path, _FOLDER)
+        except FileNotFoundError:
+            if self._known or not os.path.isdir(os.path.dirname(self.path)):
+                raise self._gone("no such folder") from None
+            if not make:
+                return -1
+            return self._make()
+        if self._known and not _has_mark(root):
+            os.close(root)
+            raise self._gone(f"{FORMAT} is not in it, and was", _EMPTIED)
+        return root
+
+    def _make(self) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self.path, 0o700)
+        files.sync_folder(os.path.dirname(self.path))
+        return os.open(self.path, _FOLDER)
+
+    def _gone(self, why: str, more: str = "") -> Unreachable:
+        missing = os.path.dirname(self.path)
+        is_new = not self._known and not os.path.isdir(missing)
+        return Unreachable(
+            f"{self.path} is not there now",
+            why=f"{why}: {_ASKED}",
+            hint=f"plug it in, or make the folder: mkdir {missing}" if is_new else _PLUG_IN + more,
+            file=self.path,
+        )
+
+    def _failure(self, error: OSError, doing: str, name: str) -> ForestayError:
+        if isinstance(error, FileNotFoundError):
+            return NotThere(f"no {name} in {self.path}", file=self.path)
+        what = f"cannot {doing} in {self.path}"
+        file = os.path.join(self.path, name)
+        if error.errno in _GONE:
+            return Unreachable(what, why=_said(error), hint=_PLUG_IN, file=file)
+        kind, why, hint = _MEANING.get(error.errno or 0, (RemoteFailed, _said(error), ""))
+        return kind(what, why=why, hint=hint.replace("PATH", self.path), file=file)
+
+    # -- objects ---------------------------------------------------------------------------------
+
+    def _stand_in(self, root: int, name: str) -> bytes:
+        found = [each for each in _scan(root, name) if each.name == name]
+        if not found:
+            raise NotThere(f"no {name} in {self.path}", file=self.path)
+        best = min(found, key=_rank)
+        if best.kind == PLACEHOLDER:
+            raise Unreachable(
+                f"{name} is not on this machine yet",
+                why=f"the sync tool keeps only {best.place} here",
+                hint='let it download the folder ("keep on this device"), then try again',
+                file=self.path,
+            )
+        return _read(root, best.place)
+
+    def _write(self, root: int, name: str, data: bytes) -> bool:
+        folder, _, last = name.rpartition("/")
+        here = self._descend(root, folder)
+        try:
+            if _exists(here, last):
+                return False
+            temporary = f".{last[:100]}.{os.urandom(6).hex()}{files.TEMPORARY}"
+            try:
+                _write_new(here, temporary, data)
+                taken = not _take_name(here, temporary, last)
+            finally:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=here)
+            _sync_folder(here)  # also where another was faster: it may not have come so far
+            return not taken
+        finally:
+            os.close(here)
+
+    def _descend(self, root: int, folder: str) -> int:
+        """A folder below, made if it is missing; it survives a power cut, and so does its name."""
+        here, path = os.dup(root), ""
+        for part in folder.split("/") if folder else ():
+            path += f"/{part}"
+            try:
+                below = self._step(here, part, path)
+            finally:
+                os.close(here)
+            here = below
+        return here
+
+    def _step(self, here: int, part: str, path: str) -> int:
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(part, 0o700, dir_fd=here)
+        below = os.open(part, _BELOW, dir_fd=here)
+        if path not in self._lasting:  # whoever made it may have died before it was synced
+            _sync_folder(here)
+            self._lasting.add(path)
+        return below
+
+    def _tidy(self, name: str, was_there: bool) -> None:
+        self.delete(name)
+        self._lasting.clear()
+        for folder in [os.path.join(self.path, "probe"), *([] if was_there else [self.path])]:
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
+
+
+def _said(error: OSError) -> str:
+    return (error.strerror or str(error)).lower()
+
+
+_RANKS = {OBJECT: 0, COPY: 1, PLACEHOLDER: 2}
+
+
+def _rank(found: _Found | None) -> tuple[int, str]:
+    """Which of several files stands for an object: itself first, then by name."""
+    return (9, "") if found is None else (_RANKS[found.kind], found.place)
+
+
+# --- below the folder; every name is taken from an open folder, and no link is followed ----------
+
+
+def _scan(root: int, prefix: str) -> Iterator[_Found]:
+    """All files that are, or may become, objects whose names begin with the prefix."""
+    if root < 0:
+        return
+    todo = [("", "", False)]
+    while todo:
+        place, name, copied = todo.pop()
+        folder = _open_below(root, place)
+        try:
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    found = _looked_at(entry, place, name, copied, prefix)
+                    if isinstance(found, _Found):
+                        yield found
+                    elif found is not None:
+                        todo.append(found)
+        finally:
+            os.close(folder)
+
+
+def _looked_at(
+    entry: os.DirEntry[str], place: str, folder: str, copied: bool, prefix: str
+) -> _Found | tuple[str, str, bool] | None:
+    """What an entry is: a file of interest, a folder to look into, or None."""
+    kind, of = meaning(entry.name)
+    path, name = place + entry.name, folder + of
+    if entry.is_dir(follow_symlinks=False):
+        wanted = f"{name}/".startswith(prefix) or prefix.startswith(f"{name}/")
+        return (f"{path}/", f"{name}/", copied or kind == COPY) if of and wanted else None
+    if prefix and not (of and name.startswith(prefix)):
+        return None
+    if not entry.is_file(follow_symlinks=False):
+        return _Found(path, _LINK, "", 0)
+    if kind not in (OBJECT, COPY, PLACEHOLDER, PARTIAL):
+        return None
+    try:
+        size = entry.stat(follow_symlinks=False).st_size
+    except FileNotFoundError:
+        return None  # it was just removed
+    return _Found(path, COPY if copied and kind == OBJECT else kind, name if of else "", size)
+
+
+def _open_below(root: int, place: str) -> int:
+    here = os.dup(root)
+    for part in place.split("/")[:-1]:
+        try:
+            below = os.open(part, _BELOW, dir_fd=here)
+        finally:
+            os.close(here)
+        here = below
+    return here
+
+
+@contextlib.contextmanager
+def _beside(root: int, place: str) -> Iterator[tuple[int, str]]:
+    """The folder of a file, opened, and the file's own name."""
+    folder = _open_below(root, place)
+    try:
+        yield folder, place.rpartition("/")[2]
+    finally:
+        os.close(folder)
+
+
+def _has_mark(root: int) -> bool:
+    try:
+        with _beside(root, FORMAT) as (folder, last):
+            if _exists(folder, last):
+                return True
+    except OSError:
+        pass  # then a copy of it may be there
+    return any(found.name == FORMAT for found in _scan(root, FORMAT))
+
+
+def _exists(folder: int, name: str) -> bool:
+    try:
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    _require_regular(facts)
+    return True
+
+
+def _require_regular(facts: os.stat_result) -> None:
+    if stat.S_ISLNK(facts.st_mode):
+        raise OSError(errno.ELOOP, "it is a symbolic link")
+    if not stat.S_ISREG(facts.st_mode):
+        raise OSError(errno.EISDIR, "it is no regular file")
+
+
+def _read(root: int, place: str) -> bytes:
+    if root < 0:
+        raise FileNotFoundError(errno.ENOENT, "nothing is there yet")
+    with _beside(root, place) as (folder, name):
+        fd = os.open(name, _READ, dir_fd=folder)
+    try:
+        facts = os.fstat(fd)
+        _require_regular(facts)
+        if facts.st_size > most(place):
+            raise RemoteFailed(f"{place} is too large to be ours", why=f"{facts.st_size:,} bytes")
+        parts = []
+        while part := os.read(fd, _CHUNK):
+            parts.append(part)
+        return b"".join(parts)
+    finally:
+        os.close(fd)
+
+
+def _write_new(folder: int, name: str, data: bytes) -> None:
+    fd = os.open(name, _NEW, 0o600, dir_fd=folder)
+    try:
+        rest = memoryview(data)
+        while rest:
+            rest = rest[os.write(fd, rest) :]
+        files.sync_file(fd)
+    finally:
+        os.close(fd)
+
+
+def _take_name(folder: int, temporary: str, name: str) -> bool:
+    """Give a file its name; False if that is taken."""
+    try:
+        os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        # A stick has no hard links. Whoever takes the name between these two lines has the same
+        # bytes: names are made of what the object holds.
+        if _exists(folder, name):
+            return False
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+    return True
+
+
+def _sync_folder(folder: int) -> None:
+    try:
+        files.sync_file(folder)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):
+            raise
+
+
+def _unlink(root: int, place: str) -> None:
+    with _beside(root, place) as (folder, name):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=folder)
+            _sync_folder(folder)
+
+
+def _oddity(root: int, found: _Found, whole: set[str]) -> Oddity:
+    if found.kind != COPY:
+        return Oddity(found.place, found.kind, found.name)
+    if found.name not in whole:
+        return Oddity(found.place, "stand-in", found.name)
+    same = _read(root, found.place) == _read(root, found.name)
+    return Oddity(found.place, "copy" if same else "differs", found.name)

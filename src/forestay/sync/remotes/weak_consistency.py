@@ -1,0 +1,85 @@
+"""A remote that was found to ignore conditions, or to list late, and can be used all the same.
+
+Before a write it is looked whether the name is taken; after it what was kept is read back and
+compared. Where lists come late, what was written here is listed here until it was shown once.
+Two who write different bytes under one name in the same moment cannot be kept apart this way: one
+of them is told.
+"""
+
+from __future__ import annotations
+
+from forestay.base.clock import Clock
+from forestay.errors import NotThere, RemoteFailed
+from forestay.sync.remotes.port import Object, Oddity, Probe, Remote, check_name
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+_PAUSES = (0.02, 0.1, 0.5, 0.0)
+
+
+class Careful(Remote):
+    """Reads back what it writes; `late` if what was written is not listed at once."""
+
+    def __init__(self, inner: Remote, *, late: bool = False, clock: Clock | None = None) -> None:
+        self.inner, self.late, self._clock = inner, late, clock or Clock()
+        self.address, self.backend = inner.address, inner.backend
+        self._written: dict[str, int] = {}
+
+    def list(self, prefix: str) -> Iterator[Object]:
+        shown = dict(self.inner.list(prefix))
+        for name in shown:
+            self._written.pop(name, None)
+        late = {n: size for n, size in self._written.copy().items() if n.startswith(prefix)}
+        for name, size in sorted({**late, **shown}.items()):
+            yield Object(name, size)
+
+    def get(self, name: str) -> bytes:
+        return self.inner.get(name)
+
+    def put(self, name: str, data: bytes) -> bool:
+        if self._is_taken(check_name(name)):
+            return False
+        self.inner.put(name, data)
+        if not self._is_kept(name, data):
+            raise RemoteFailed(
+                f"{name} at {self.address} is not what was written there",
+                why="someone wrote it in the same moment, or the storage changes what it keeps",
+                hint="try again; if it stays so, use another storage",
+            )
+        if self.late:
+            self._written[name] = len(data)
+        return True
+
+    def delete(self, name: str) -> None:
+        self.inner.delete(name)
+        self._written.pop(name, None)
+
+    def probe(self) -> Probe:
+        return self.inner.probe()
+
+    def oddities(self) -> Sequence[Oddity]:
+        return self.inner.oddities()
+
+    def close(self) -> None:
+        self.inner.close()
+
+    def _is_kept(self, name: str, data: bytes) -> bool:
+        # More than once: where a second writer overwrites it, it is whole again in a moment.
+        for pause in _PAUSES:
+            try:
+                if self.inner.get(name) == data:
+                    return True
+            except NotThere:
+                pass
+            self._clock.sleep(pause)
+        return False
+
+    def _is_taken(self, name: str) -> bool:
+        # By reading: a storage that lists late may well have it.
+        try:
+            self.inner.get(name)
+        except NotThere:
+            return False
+        return True

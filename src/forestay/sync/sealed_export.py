@@ -1,0 +1,133 @@
+"""An exported file that only those can read whom it is for.
+
+    file = "FORESTAY EXPORT 1" LF, then a pack under age to a passphrase
+         | "FORESTAY EXPORT 2 " whom LF, then a pack under age to recipients
+    whom = "circle:" digits | "device:" digits | "age:" digits, with a space between
+
+Age does not tell to whom something is sealed, so the first line does: else whoever cannot open a
+file could not know where it would open. Files of form 1 may be sealed to recipients, too.
+
+    !! Such files are kept for years. A change is a new number in the first line.
+
+Who made it is not signed: a pack proves what is in it, and whoever takes it in decides to. It is
+held in memory as a whole, so that nothing of it ever lies open on the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from forestay.base import files
+from forestay.base.text import coerce_input
+from forestay.errors import ForestayError, InvalidInput, Locked, Outdated, Tampered
+from forestay.journal.context import Context
+from forestay.sync import keychain
+from forestay.sync.crypto import device_group as circles
+from forestay.sync.crypto import key_text, keys
+from forestay.sync.crypto.keys import Key, Secret
+
+MAGIC = b"FORESTAY EXPORT 1\n"
+_NAMED = b"FORESTAY EXPORT 2 "
+_ANY = b"FORESTAY EXPORT "
+_BY_PASSPHRASE = b"\n-> scrypt "
+_LIMIT = 2 << 30
+_MOST_SHOWN = 10
+"""Of those that a file says it is for, whoever wrote it."""
+
+
+def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "") -> bytes:
+    """A pack for persons (`fsp1…`), devices (`fsd1…`) or age recipients, or for a passphrase."""
+    if to and passphrase:
+        why = "age allows one or the other"
+        raise InvalidInput("a file is sealed to keys or to a passphrase, not to both", why=why)
+    data = b"".join(pack)
+    if passphrase:
+        return MAGIC + keys.seal_with_passphrase(data, passphrase)
+    first = _NAMED + " ".join(map(_whom, to)).encode() + b"\n"
+    return first + keys.seal(data, [recipient(each) for each in to])
+
+
+def _whom(text: str) -> str:
+    """Whom a key is of, by the digits that `forestay device key show` shows there."""
+    kind = text.strip()[:4].lower()
+    if kind == key_text.PERSON:
+        return f"circle:{key_text.read_person_key(text).circle[:20]}"
+    if kind == key_text.DEVICE:
+        return f"device:{keys.key_id(key_text.read_device_code(text).verify)}"
+    return f"age:{keys.key_id(key_text.recipient_bytes(recipient(text)))}"
+
+
+def recipient(text: str) -> str:
+    """The age recipient of a person key, a device code, or of itself."""
+    kind = text.strip()[:4].lower()
+    if kind == key_text.PERSON:
+        return key_text.read_person_key(text).recipient
+    if kind == key_text.DEVICE:
+        return key_text.read_device_code(text).recipient
+    if kind == "age1":
+        return key_text.recipient_of(key_text.recipient_bytes(text.strip()))
+    hint = "a person key (fsp1…), a device code (fsd1…) or an age recipient (age1…)"
+    raise InvalidInput("this is no key to seal to", hint=hint)
+
+
+def opened(context: Context, path: str) -> str | bytes:
+    """The pack in a sealed file; the path itself if it is not sealed."""
+    start = next(iter(files.read_chunks(path)), b"")
+    if not start.startswith(_ANY):
+        return path
+    if not start.startswith((MAGIC, _NAMED)):
+        raise Outdated(f"a newer Forestay wrote {path}", hint="use that version", file=path)
+    end = start.find(b"\n") + 1
+    data = files.read_bounded(path, _LIMIT)[end:]
+    whom = start[len(_NAMED) : end].decode("ascii", "replace").split()
+    try:
+        if _BY_PASSPHRASE in data[:200]:
+            return keys.open_with_passphrase(data, _passphrase(context, path), path)
+        return _by_keys(context, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
+    except Tampered as error:
+        raise Tampered(
+            f"{path} is not as it was sealed",
+            why=f"it is damaged or cut short: {error.why}",
+            hint="get it again from whoever made it: forestay backup export",
+            file=path,
+        ) from None
+
+
+def _as_shown(whom: str) -> str:
+    kind, _, digits = coerce_input(whom, limit=60, lines=False).partition(":")
+    named = {"circle": f"the circle {key_text.grouped(digits)}", "device": f"the device {digits}"}
+    return named.get(kind, f"the age key {digits}")
+
+
+def _passphrase(context: Context, path: str) -> str:
+    given = context.ask_passphrase() if context.ask_passphrase else ""
+    if not given:
+        hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, where it is asked for"
+        raise Locked(f"{path} is wrapped in a passphrase", hint=hint, file=path)
+    return given
+
+
+def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> bytes:
+    place = keychain.folder(context)
+    if not keys.exists(place):
+        own = "forestay device key init, forestay device key show"
+        hint = f"open it there; for a key of your own: {own}"
+        raise _not_for_us(path, whom, "this device has no key", hint)
+    key = keychain.own_key(context)
+    circle = circles.load_circle(place, key)
+    held: list[Key | Secret] = [key, *(circle.epochs if circle else [])]
+    for one in held:
+        try:
+            return one.open(data)
+        except Locked:
+            continue
+    here = f"this is the device {key.id}"
+    here += f" of the circle {circle.fingerprint}" if circle else ", of no circle"
+    yours = f"give who sends it: {circle.person}" if circle else "forestay device key init"
+    raise _not_for_us(path, whom, here, f"open it there, or {yours}" if whom else yours)
+
+
+def _not_for_us(path: str, whom: Sequence[str], here: str, hint: str) -> ForestayError:
+    what = f"{path} is sealed to other keys than those here"
+    why = f"it opens for {', '.join(whom)}; {here}" if whom else here
+    return Locked(what, why=why, hint=hint, file=path)

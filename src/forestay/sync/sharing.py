@@ -1,0 +1,214 @@
+"""Sharing: with whom a session travels, on every remote that has it.
+
+A session is pushed first, then its ring is turned: a new epoch, sealed to everyone who may read
+from now on. Each remote has a ring of its own, so a change is made on each. One that cannot be
+reached keeps the old keys: that someone is put out is then said there by the next sync, that
+someone is let in when the same is asked for again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from typing import NamedTuple
+
+from forestay.base.text import clean_input
+from forestay.errors import (
+    Busy,
+    ForestayError,
+    InvalidInput,
+    NotEntitled,
+    Refused,
+    RemoteFailed,
+)
+from forestay.journal.context import Context
+from forestay.mirror.session_files import write_files
+from forestay.store.machine.remotes import DOUBT, TURN, UNSHARE
+from forestay.sync.connect import reached
+from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto import key_text
+from forestay.sync.crypto.key_ring import CONTINUE, READ, Member, Ring
+from forestay.sync.crypto.key_text import PersonKey, same_fingerprint
+from forestay.sync.device_list import identity
+from forestay.sync.keychain import Spread
+from forestay.sync.lock import alone
+from forestay.sync.remotes import object_names
+from forestay.sync.run import Manner, visit_alone
+from forestay.sync.session_keys import SessionKeys
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.store.machine.remotes import Known
+    from forestay.sync.remotes.port import Remote
+
+Change = Callable[[Ring], Member]
+
+
+class Shared(NamedTuple):
+    """With whom a session is shared now, who owns it, and which remotes know of it."""
+
+    session: str
+    owner: str
+    members: list[Member]
+    spread: list[Spread]
+
+
+def share(
+    context: Context, session: str, person: PersonKey, *, mode: str = "", email: str = ""
+) -> Shared:
+    """Let a person read a session, or continue it; compare the fingerprint of the key first."""
+    now = context.clock.now()
+    for known in context.store.machine.remotes.all():
+        _owe(context, known, session, person.circle, owed=False)
+    return _everywhere(
+        context,
+        session,
+        lambda ring: rings.share(ring, person, mode=mode, made=now, email=_address(email)),
+    )
+
+
+def unshare(context: Context, session: str, who: str) -> Shared:
+    """Let someone read no more of a session from now on; what they have read they still have."""
+    now = context.clock.now()
+    is_key = who.lower().startswith(key_text.PERSON)
+    meant = {key_text.read_person_key(who).circle} if is_key else set[str]()
+
+    def change(ring: Ring) -> Member:
+        meant.add(_meant(ring, who).circle)
+        return rings.unshare(ring, _meant(ring, who).circle, made=now)
+
+    def owe(known: Known) -> bool:
+        for circle in meant:
+            _owe(context, known, session, circle)
+        return bool(meant)
+
+    return _everywhere(context, session, change, owe)
+
+
+def _owe(context: Context, known: Known, session: str, circle: str, *, owed: bool = True) -> None:
+    """Remember that someone is still to be put out on a remote, or that they are not."""
+    before = context.store.machine.remotes.noted(known, session).get(UNSHARE, {})
+    after = {each: "" for each in before if each != circle} | ({circle: ""} if owed else {})
+    if after != before:
+        context.store.machine.remotes.note(known, session, UNSHARE, after)
+
+
+def shares(context: Context, session: str) -> Shared:
+    """With whom a session is shared, as its remotes tell."""
+    found: list[Ring] = []
+    spread = []
+    for known in context.store.machine.remotes.all():
+        try:
+            with _keys(context, known, session) as (keys, _):
+                found += [keys.ready()] if keys.ring else []
+            spread.append(Spread(known.name))
+        except ForestayError as error:
+            spread.append(Spread(known.name, str(error)))
+    return _told(session, found, spread)
+
+
+def _everywhere(
+    context: Context, session: str, change: Change, owe: Callable[[Known], bool] | None = None
+) -> Shared:
+    """Make a change on every remote; `owe` hears of those that could not be reached."""
+    remotes = context.store.machine.remotes.all()
+    if not remotes:
+        hint = "forestay remote add usb folder:/media/usb/forestay"
+        raise Refused("there is no remote that others could read", hint=hint, session=session)
+    found, spread = [], []
+    failed: list[tuple[Known, ForestayError]] = []
+    for known in remotes:
+        try:
+            found.append(_turned(context, known, session, change, ending=owe is not None))
+            spread.append(Spread(known.name))
+        except ForestayError as error:
+            failed.append((known, error))
+            spread.append(Spread(known.name, str(error)))
+    for known, why in failed:
+        may_come = isinstance(why, RemoteFailed | Busy) and not isinstance(why, NotEntitled)
+        if owe is not None and may_come and owe(known):
+            why.hint = "; ".join(filter(None, (why.hint, "the next sync says it there")))
+    if not found:
+        raise failed[0][1]
+    told = _told(session, found, spread)
+    context.store.machine.remotes.share(session, [title(each) for each in told.members])
+    write_files(context, session)  # its files tell with whom it is shared
+    return told
+
+
+def _turned(context: Context, known: Known, session: str, change: Change, *, ending: bool) -> Ring:
+    """Turn the keys there. Whoever is put out may be what is wrong with the session."""
+    with alone(context):
+        report = visit_alone(context, known, Manner(sessions=(session,)))
+        for problem in () if ending else report.problems:
+            if problem.error is not None:
+                raise problem.error
+        with _keys(context, known, session) as (keys, remote):
+            held = keys.turn(remote.put, context.clock.now(), change)
+            context.store.machine.remotes.note(known, session, TURN, keys.turns)
+            return held
+
+
+@contextmanager
+def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[SessionKeys, Remote]]:
+    """The keys of a session as a remote shows them."""
+    me, remotes = identity(context), context.store.machine.remotes
+    there, noted = remotes.session(known, session), remotes.noted(known, session)
+    place = (there.place if there else "") or object_names.place(me.circle.name_key, session)
+    with closing(reached(known)) as remote:
+        listed = {one.name: one.size for one in remote.list(object_names.within(place))}
+        sound = {one.name for one in remotes.objects(known, session)}
+        yield (
+            SessionKeys(
+                me,
+                session,
+                listed,
+                get=remote.get,
+                place=place,
+                owner=there.owner if there else "",
+                turns=noted.get(TURN, {}),
+                sound=lambda: sound,
+                doubted=noted.get(DOUBT, ()),
+            ),
+            remote,
+        )
+
+
+def _told(session: str, found: list[Ring], spread: list[Spread]) -> Shared:
+    members = {each.circle: each for ring in found for each in ring.members}
+    owner = found[0].owner.id if found else ""
+    return Shared(session, owner, list(members.values()), spread)
+
+
+def _meant(ring: Ring, who: str) -> Member:
+    """The member that an address, a fingerprint, an id or a key means."""
+    if who.lower().startswith(key_text.PERSON):
+        circle = key_text.read_person_key(who).circle
+        found = [each for each in ring.members if each.circle == circle]
+    else:
+        found = [each for each in ring.members if _is_called(each, who)]
+    if len(found) == 1:
+        return found[0]
+    known = ", ".join(title(each) for each in found or ring.members)
+    why = f"it is shared with {known or 'nobody'}"
+    what = f"{who} may mean several persons" if found else f"it is not shared with {who!r}"
+    raise InvalidInput(what, why=why, hint="forestay share list", session=ring.session)
+
+
+def _is_called(member: Member, who: str) -> bool:
+    shown = (key_text.grouped(member.circle), PersonKey(member.circle, member.key).fingerprint)
+    named = bool(member.email) and member.email.casefold() == who.strip().casefold()
+    begun = len(who) >= 8 and member.circle.startswith(who)
+    return named or begun or any(same_fingerprint(who, one) for one in shown)
+
+
+def title(member: Member) -> str:
+    """How a person is called in lists."""
+    return member.email or key_text.grouped(member.circle)
+
+
+def _address(email: str) -> str:
+    return clean_input(email, "the address", limit=200, lines=False) if email else ""
+
+
+__all__ = ["CONTINUE", "READ", "Shared", "share", "shares", "title", "unshare"]

@@ -1,0 +1,133 @@
+"""A trip: what all exchanges of one visit to a remote share.
+
+It moves bytes and counts them, keeps a few transfers under way at a time, and begins nothing
+more once it is stopped: by the user, or because the remote is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from typing import TypeVar
+
+from forestay.base import hashing
+from forestay.base.clock import Clock
+from forestay.errors import RemoteFailed
+from forestay.journal.journal import Journal
+from forestay.store.machine.remotes import Known
+from forestay.sync.remotes import object_names
+from forestay.sync.remotes.object_names import PackName
+from forestay.sync.remotes.port import Object, Remote
+from forestay.sync.session_keys import Identity
+
+PATIENCE = (0.2, 0.5, 1.0, 2.0)
+"""How long to wait, each time, for a listing that is late."""
+_AHEAD = 8
+
+Obey = Callable[[str], Callable[[], Sequence[str]]]
+
+G = TypeVar("G")
+T = TypeVar("T")
+
+
+class Stopped(KeyboardInterrupt):
+    """An exchange ends because of what happened to another."""
+
+
+class Trip:
+    """One visit to a remote, as each exchange knows it."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        known: Known,
+        remote: Remote,
+        identity: Identity,
+        *,
+        clock: Clock,
+        pool: Executor,
+        again: bool = False,
+        patience: Sequence[float] = PATIENCE,
+        is_unattended: bool = False,
+        tell: Callable[[str, int], None] | None = None,
+        obey: Obey | None = None,
+    ) -> None:
+        """`again` puts there what the remote should have and lost; `tell` hears of bytes moved.
+
+        `obey` is asked before tombstones are taken, and answers what is to be done when they were.
+        """
+        self.journal, self.store = journal, journal.store
+        self.known, self.remote, self.identity = known, remote, identity
+        self.clock, self.pool = clock, pool
+        self.again, self.patience = again, patience
+        self.is_unattended = is_unattended
+        self._tell = tell
+        self.obey = obey
+        self.own = journal.store.machine.devices()
+        """Every id that this home wrote under."""
+        self.stopped: BaseException | None = None
+        """Why nothing more is begun, if so."""
+        self._hashes: dict[str, set[str]] = {}
+        hashing.use_openssl()
+
+    def get(self, name: str) -> bytes:
+        self.go_on()
+        data = self.remote.get(name)
+        self.told("down", len(data))
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put an object there; one that lies under its name already must be the same."""
+        self.go_on()
+        if not self.remote.put(name, data) and self.remote.get(name) != data:
+            raise RemoteFailed(
+                "the remote does not keep what is put there",
+                why=f"{name} holds other bytes than were written",
+                hint=f"forestay remote check {self.known.name}",
+            )
+        self.told("up", len(data))
+
+    def shown(self, listed: Iterable[Object]) -> None:
+        """What the remote lists, of all sessions: the same bytes belong to one place only."""
+        for one in map(object_names.as_pack, (each.name for each in listed)):
+            if one is not None:
+                self._hashes.setdefault(one.hash, set()).add(one.place)
+
+    def is_elsewhere(self, name: PackName) -> bool:
+        """Whether the same bytes were seen in the place of another session."""
+        same = self._hashes.get(name.hash, set()) | self.store.machine.remotes.places(
+            self.known, name.hash
+        )
+        return bool(same - {name.place})
+
+    def told(self, way: str, size: int) -> None:
+        if self._tell is not None:
+            self._tell(way, size)
+
+    def expect(self, way: str, events: int) -> None:
+        """So many events are about to move; whoever only counts bytes need not hear of it."""
+        if events and (hear := getattr(self._tell, "expect", None)):
+            hear(way, events)
+
+    def done(self, way: str, events: int) -> None:
+        """So many of them have moved."""
+        if hear := getattr(self._tell, "done", None):
+            hear(way, events)
+
+    def stop(self, why: BaseException) -> None:
+        self.stopped = self.stopped or why
+
+    def go_on(self) -> None:
+        """Nothing new is begun once the user said stop, or nothing can be reached."""
+        if self.stopped:
+            raise Stopped from self.stopped
+
+    def side_by_side(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
+        """The results of calls that wait for the remote, in their order, a few at a time."""
+        waiting: list[Future[T]] = []
+        for one in given:
+            waiting.append(self.pool.submit(act, one))
+            if len(waiting) >= _AHEAD:
+                yield waiting.pop(0).result()
+        for left in waiting:
+            yield left.result()

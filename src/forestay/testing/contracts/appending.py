@@ -1,0 +1,229 @@
+"""Appending: all of a batch or nothing, numbered without gaps, found again by its key."""
+
+from __future__ import annotations
+
+import pytest
+
+from forestay.errors import InvalidInput, NoSession
+from forestay.store.machine.change import MachineChange
+from forestay.store.machine.projects import TreeRecord
+from forestay.store.port import Batch, Entry, Store, View
+from forestay.testing.contracts.base import Fixtures, Row, batch, blob, content_of, put, texts
+
+
+class Appending(Fixtures):
+    # -- appending -------------------------------------------------------------------------------
+
+    def test_what_was_appended_is_read_back_exactly(self, store: Store) -> None:
+        top, salt, data = bytes(range(256)), b"\0salt\xff", "näh ✓ \0".encode()
+        rows: list[Row] = [("step", "ü", True, -3, b"\0\xff"), ("step", "", False, 2**40, b"")]
+        what = batch(rows=rows, core=b"\0core\xff", fold=7)
+        what.entries = [Entry(top, salt, data), Entry(b"h", None, None)]
+        put(store, "s1", what)
+        with store.view("s1") as view:
+            events = [(e.seq, e.header, e.salt, e.data) for e in view.events()]
+            assert events == [(1, top, salt, data), (2, b"h", None, None)]
+            assert (view.core, view.fold, view.seq, view.exists) == (b"\0core\xff", 7, 2, True)
+            assert sorted(view.all_rows()) == sorted(rows)
+
+    def test_arrival_numbers_start_at_one_and_have_no_gaps(self, store: Store) -> None:
+        put(store, "s1", batch("a"))
+        put(store, "s2", batch("x"))
+        put(store, "s1", batch("b", "c"))
+        put(store, "s1", batch())
+        put(store, "s1", batch("d"))
+        for session, expected in (("s1", [1, 2, 3, 4]), ("s2", [1])):
+            with store.view(session) as view:
+                assert [stored.seq for stored in view.events()] == expected
+                assert view.seq == expected[-1]
+
+    def test_a_plan_sees_the_session_as_it_is(self, store: Store) -> None:
+        put(store, "s1", batch("a", rows=[("step", "t1", True, 1, b"row")], core=b"first"))
+
+        def plan(view: View) -> Batch:
+            assert (view.exists, view.seq, view.core) == (True, 1, b"first")
+            assert view.row("step", "t1") == b"row"
+            assert [content_of(stored) for stored in view.events()] == ["a"]
+            return batch("b")
+
+        store.append("s1", plan)
+        assert texts(store, "s1") == ["a", "b"]
+
+    def test_a_plan_that_answers_nothing_writes_nothing(self, store: Store) -> None:
+        store.append("s1", lambda view: None, create=True, blobs=[blob(b"x")])
+        assert store.catalogue() == []
+        assert store.blob(blob(b"x")[0]) is None
+        put(store, "s1", batch("a", goal="kept"))
+        store.append("s1", lambda view: None)
+        assert (texts(store, "s1"), store.catalogue()[0]["goal"]) == (["a"], "kept")
+
+    def test_a_plan_that_raises_writes_nothing_and_the_next_one_works(self, store: Store) -> None:
+        def plan(view: View) -> Batch:
+            raise LookupError("mine")
+
+        with pytest.raises(LookupError, match="mine"):
+            store.append("s1", plan, create=True)
+        assert store.catalogue() == []
+        put(store, "s1", batch("a"))
+        with pytest.raises(LookupError, match="mine"):
+            store.append("s1", plan)
+        assert texts(store, "s1") == ["a"]
+        put(store, "s1", batch("b"))
+        assert texts(store, "s1") == ["a", "b"]
+
+    def test_a_batch_that_cannot_be_kept_whole_is_not_kept_at_all(self, store: Store) -> None:
+        put(store, "s1", batch("a", goal="old", rows=[("step", "t1", True, 1, b"old")]))
+        bad = batch("b", "c", goal="new", rows=[("step", "t1", True, 1, b"new")])
+        bad.rows = [*bad.rows, ("step", "t2", True, "no number", b"")]  # type: ignore[list-item]
+        with pytest.raises(Exception):  # noqa: B017, PT011 - any refusal will do
+            put(store, "s1", bad)
+        with store.view("s1") as view:
+            assert (view.seq, view.row("step", "t1"), view.listing()["goal"]) == (1, b"old", "old")
+        assert texts(store, "s1") == ["a"]
+
+    def test_a_session_is_made_only_when_asked(self, store: Store) -> None:
+        with pytest.raises(NoSession):
+            store.append("s1", lambda view: batch("a"))
+        assert store.catalogue() == []
+
+        def plan(view: View) -> Batch:
+            assert (view.exists, view.seq, view.core) == (False, 0, b"")
+            return batch("a")
+
+        store.append("s1", plan, create=True)
+        assert texts(store, "s1") == ["a"]
+
+    def test_create_of_one_that_is_there_shows_it_to_the_plan(self, store: Store) -> None:
+        put(store, "s1", batch("a"))
+        seen: list[bool] = []
+
+        def plan(view: View) -> None:
+            seen.append(view.exists)
+
+        store.append("s1", plan, create=True)
+        assert seen == [True]
+        assert len(store.catalogue()) == 1
+
+    def test_reading_what_is_not_there_raises_no_session(self, store: Store) -> None:
+        for session in ("s1", "", "\0", "\udc80", "%", "s" * 1000):
+            with pytest.raises(NoSession):
+                store.view(session)
+        put(store, "s1", batch("a"))
+        with pytest.raises(NoSession):
+            store.view("s2")
+        with pytest.raises(NoSession):
+            store.erase("s2", lambda view: batch("gone"))
+
+    def test_ids_are_found_in_any_case_and_kept_as_first_written(self, store: Store) -> None:
+        put(store, "Fix-Login", batch("a"))
+        put(store, "FIX-LOGIN", batch("b"))
+        with store.view("fix-login") as view:
+            assert (view.session, view.seq) == ("Fix-Login", 2)
+
+        def plan(view: View) -> None:
+            assert view.session == "Fix-Login"
+
+        store.append("fix-LOGIN", plan)
+        assert [row["id"] for row in store.catalogue()] == ["Fix-Login"]
+        assert store.resolve("fIX-l") == ["Fix-Login"]
+        assert len(store.catalogue(where={"id": "fix-login"})) == 1
+
+    def test_a_key_finds_its_event_in_its_session_only(self, store: Store) -> None:
+        put(store, "s1", batch("a", key="k1"))
+        put(store, "s1", batch("b"))
+        put(store, "s2", batch("c", key="k2"))
+        put(store, "s2", batch("d", key="k1"))
+        for session, key, expected in (
+            ("s1", "k1", "a"),
+            ("s2", "k1", "d"),
+            ("s2", "k2", "c"),
+            ("s1", "k2", None),
+            ("s1", "", None),
+        ):
+            with store.view(session) as view:
+                event = view.find(key)
+                assert (content_of(event) if event else None) == expected
+        with store.view("s1") as view:
+            again = view.find("k1")
+            assert again is not None and again.seq == 1
+
+    def test_keys_are_asked_for_together_and_what_has_none_is_read(self, store: Store) -> None:
+        put(store, "s1", batch("a", key="k1"))
+        put(store, "s1", batch("b", "c"))
+        put(store, "s2", batch("d", key="k2"))
+        many = [f"no {n}" for n in range(1_200)]
+        with store.view("s1") as view:
+            assert view.has_any([*many, "k1"]) and not view.has_any([*many, "k2", ""])
+            assert not view.has_any([])
+            assert [(one.seq, content_of(one)) for one in view.events(keyless_only=True)] == [
+                (2, "b"),
+                (3, "c"),
+            ]
+
+    def test_an_id_that_is_too_long_is_refused(self, store: Store) -> None:
+        with pytest.raises(InvalidInput):
+            put(store, "s" * 300, batch("a"))
+        assert store.catalogue() == []
+
+    # -- rows ------------------------------------------------------------------------------------
+
+    def test_rows_come_by_rank_then_key(self, store: Store) -> None:
+        rows: list[Row] = [
+            ("step", "c", True, 1, b"c1"),
+            ("step", "a", False, 2, b"a2"),
+            ("step", "b", True, 2, b"b2"),
+            ("step", "d", True, -5, b"d-5"),
+            ("file", "z", True, 0, b"other table"),
+        ]
+        put(store, "s1", batch("x", rows=rows))
+        put(store, "s2", batch("x", rows=[("step", "a", True, 0, b"other session")]))
+        with store.view("s1") as view:
+            assert view.rows("step") == [b"d-5", b"c1", b"a2", b"b2"]
+            assert view.rows("step", newest=True) == [b"b2", b"a2", b"c1", b"d-5"]
+            assert view.rows("step", open_only=True) == [b"d-5", b"c1", b"b2"]
+            assert view.rows("step", newest=True, limit=2) == [b"b2", b"a2"]
+            assert view.rows("step", open_only=True, newest=True, limit=1) == [b"b2"]
+            assert view.rows("step", limit=0) == []
+            assert view.rows("step", limit=10**30) == view.rows("step")
+            assert view.rows("nothing") == []
+            assert view.row("step", "nothing") is None
+
+    def test_a_row_put_again_takes_the_place_of_the_old_one(self, store: Store) -> None:
+        put(store, "s1", batch("a", rows=[("step", "t", True, 1, b"old")]))
+        put(store, "s1", batch("b", rows=[("step", "t", False, 9, b"new")]))
+        with store.view("s1") as view:
+            assert view.all_rows() == [("step", "t", False, 9, b"new")]
+            assert view.rows("step", open_only=True) == []
+
+    def test_fresh_rows_replace_all_rows_of_the_session(self, store: Store) -> None:
+        put(
+            store,
+            "s1",
+            batch("a", rows=[("step", "t", True, 1, b"1"), ("file", "f", False, 1, b"")]),
+        )
+        put(store, "s2", batch("a", rows=[("step", "t", True, 1, b"kept")]))
+        put(store, "s1", batch("b", rows=[("step", "u", True, 1, b"2")], fresh_rows=True))
+        with store.view("s1") as view:
+            assert view.all_rows() == [("step", "u", True, 1, b"2")]
+        with store.view("s2") as view:
+            assert view.row("step", "t") == b"kept"
+
+    def test_a_session_is_chosen_with_its_event_or_not_at_all(self, store: Store) -> None:
+        tree = TreeRecord("/w", "1:2", 0, id="p1", name="shop", keys=[("path", "/w")])
+
+        def refuse(view: View) -> Batch:
+            raise LookupError
+
+        with pytest.raises(LookupError):
+            store.append("s1", refuse, create=True, change=MachineChange(tree=tree))
+        assert store.machine.projects.tree("/w") is None and store.machine.projects.all() == []
+        store.append("s1", lambda view: batch("a"), create=True, change=MachineChange(tree=tree))
+        project = store.machine.projects.all()[0][0]
+        assert store.machine.projects.tree("/w") == ("1:2", project, "s1")
+        assert store.machine.projects.name_of(project) == "shop"
+        assert [row["project"] for row in store.catalogue()] == [project]
+        store.append("s2", lambda view: batch("b"), create=True)
+        store.append(
+            "s2", lambda view: None, change=MachineChange(tree=TreeRecord("/w", "1:2", project))
+        )
+        assert store.machine.projects.tree("/w") == ("1:2", project, "s2")

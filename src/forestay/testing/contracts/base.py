@@ -1,0 +1,139 @@
+"""What the parts of the contract share: a place for the data, and short helpers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
+
+import pytest
+
+from forestay.store.port import Batch, Entry, Head, Store, Stored
+
+Row = tuple[str, str, bool, int, bytes]
+
+
+class Place:
+    """Where the data of one test lies. `opener` opens a store over it and can be pickled."""
+
+    def __init__(self, opener: Callable[[], Store]) -> None:
+        self.opener = opener
+
+    def raw(self) -> bytes:
+        """Return every byte that lies there now, in any file or table."""
+        raise NotImplementedError
+
+    def damage_blob(self, digest: str) -> None:
+        """Change the content stored under a digest, without the store."""
+        raise NotImplementedError
+
+    def damage_event(self, session: str, seq: int) -> None:
+        """Change one byte of the content of an event, without the store."""
+        raise NotImplementedError
+
+    def copy_data(self) -> Callable[[], None]:
+        """Copy the data as it is now; return a function that restores the copy.
+
+        What the store remembers outside its tables stays as it is.
+        """
+        raise NotImplementedError
+
+
+def entry(text: str, key: str | None = None) -> Entry:
+    return Entry(header(text), f"salt of {text}".encode(), text.encode(), key)
+
+
+def header(text: str) -> bytes:
+    return b"header " + sha256(text.encode()).hexdigest().encode()
+
+
+def head(n: int, device: str = "d1") -> Head:
+    return Head(device, n, sha256(f"{device}:{n}".encode()).hexdigest())
+
+
+def batch(
+    *texts: str,
+    key: str | None = None,
+    rows: Sequence[Row] = (),
+    core: bytes = b"core",
+    fold: int = 1,
+    head: Head | None = None,
+    fresh_rows: bool = False,
+    device: str | None = None,
+    lost: Sequence[tuple[str, int, str]] = (),
+    resum: bool = False,
+    erased: Sequence[int] | None = None,
+    **listing: object,
+) -> Batch:
+    shown = {"status": "active", "goal": "", "archived": 0, "forgotten": 0, "began": 0}
+    return Batch(
+        entries=[entry(text, key) for text in texts],
+        core=core,
+        fold=fold,
+        rows=rows,
+        listing={**shown, "updated": 0, "summary": "{}", **listing},
+        head=head,
+        fresh_rows=fresh_rows,
+        device=device,
+        lost=lost,
+        resum=resum,
+        erased=erased,
+    )
+
+
+def put(store: Store, session: str, what: Batch, blobs: Sequence[bytes] = ()) -> None:
+    named = [(sha256(data).hexdigest(), data) for data in blobs]
+    store.append(session, lambda view: what, create=True, blobs=named)
+
+
+def naming(*content: bytes) -> str:
+    """Return the text of an event that names this content; no search finds it."""
+    return " ".join(["unsaid", *(sha256(data).hexdigest() for data in content)])
+
+
+def texts(store: Store, session: str) -> list[str]:
+    with store.view(session) as view:
+        return [content_of(stored) for stored in view.events()]
+
+
+def content_of(stored: Stored) -> str:
+    return (stored.data or b"").decode()
+
+
+def text_of(stored: Stored) -> tuple[str, str] | None:
+    """Return kind and text of every event worth finding: not erased, and not marked "unsaid"."""
+    found = content_of(stored)
+    return None if found.startswith("unsaid") or not found else ("note.added", found)
+
+
+def found(store: Store, words: str, limit: int = 20) -> list[tuple[object, object]]:
+    hits = store.search(words, text_of=text_of, limit=limit)
+    return [(hit["session"], hit["seq"]) for hit in hits]
+
+
+def blob(data: bytes) -> tuple[str, bytes]:
+    return sha256(data).hexdigest(), data
+
+
+class Fixtures:
+    """The fixtures: each test gets a fresh place, which the adapter's class provides."""
+
+    @pytest.fixture
+    def place(self) -> Place:
+        raise NotImplementedError("an adapter's test class needs its own fixture `place`")
+
+    @pytest.fixture
+    def another(self, place: Place) -> Iterator[Callable[[], Store]]:
+        """Return a function that opens one more store over the same data."""
+        opened: list[Store] = []
+
+        def open_one() -> Store:
+            opened.append(place.opener())
+            return opened[-1]
+
+        yield open_one
+        for store in opened:
+            store.close()
+
+    @pytest.fixture
+    def store(self, another: Callable[[], Store]) -> Store:
+        return another()

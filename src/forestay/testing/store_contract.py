@@ -1,0 +1,28 @@
+"""What every store must do, as tests. An adapter is done when all of them pass.
+
+An adapter's test module says where its data lies and inherits the rest:
+
+    class TestMyStore(StoreContract):
+        @pytest.fixture
+        def place(self, tmp_path: Path) -> MyPlace:
+            return MyPlace(partial(open_store, "my:…", str(tmp_path), clock=Clock()))
+
+Each test gets a fresh place, in any order. What an adapter does not declare in `Capabilities` is
+skipped; everything else is required.
+"""
+
+from __future__ import annotations
+
+from forestay.testing.contracts.appending import Appending
+from forestay.testing.contracts.base import Place, batch, found, head, put, text_of, texts
+from forestay.testing.contracts.erasing import Erasing
+from forestay.testing.contracts.reading import Reading
+from forestay.testing.contracts.remembering import Remembering
+from forestay.testing.contracts.searching import Searching
+from forestay.testing.contracts.sharing import Sharing
+
+__all__ = ["Place", "StoreContract", "batch", "found", "head", "put", "text_of", "texts"]
+
+
+class StoreContract(Appending, Reading, Erasing, Searching, Remembering, Sharing):
+    """All parts of the contract. Subclass it with your own fixture `place`."""

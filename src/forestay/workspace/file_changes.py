@@ -1,0 +1,159 @@
+"""Describe changes to files, and read files as artifacts.
+
+Digests are SHA-256 of the bytes. Content is stored only if the user asks for it (`artifact`) or a
+plan names the file as the output of a phase, and never if it holds a secret: then only the digest
+is stored.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from hashlib import sha256
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from forestay.base import files
+from forestay.base.config import child_environment
+from forestay.errors import InvalidInput
+from forestay.model.event import ArtifactSaved, FileChanged
+from forestay.model.state import Artifact, File, Row
+from forestay.workspace import git
+from forestay.workspace.tree import MAX_HASHED, Tree, absolute, file_facts, relative
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.workspace.tree import Seen
+
+MAX_ARTIFACT = 64 * 1024 * 1024
+_HEX = frozenset("0123456789abcdef")
+_SAME = "as it was"
+
+
+def complete_change(
+    given: FileChanged, tree: Tree, known: Row | None, now: int
+) -> tuple[FileChanged, Seen]:
+    """Fill in a change: action, digests and line counts, where they are absent.
+
+    The second value is stamp and digest of the file as it is now, empty where they are useless.
+    """
+    path = given.path
+    for digest in (given.before, given.after):
+        if digest and (len(digest) != 64 or not _HEX.issuperset(digest)):
+            raise InvalidInput(
+                f"{digest[:20]} is not a SHA-256", why="it has 64 hexadecimal digits"
+            )
+    last = known.after if isinstance(known, File) else ""
+    is_known = isinstance(known, File) and known.action != "deleted"
+    full = absolute(path, tree.root)
+    if os.path.lexists(full) and not os.path.isfile(full):
+        raise InvalidInput(f"{path} is not a regular file", hint="name a file", file=path)
+    facts = file_facts(full, now)
+    digest_now, stamp = (facts[0] or "", facts[1]) if facts else ("", "")
+    # A file too large to hash is too large to compare with the committed one.
+    is_large = facts is not None and not digest_now and os.path.getsize(full) > MAX_HASHED
+    after = given.after or digest_now
+    before = given.before or last or ("" if is_large else _committed_digest(tree, path))
+    if facts is None and not (given.action or given.after or before or isinstance(known, File)):
+        hint = f"if it was deleted, run: forestay record file {shlex.quote(path)} --action deleted"
+        raise InvalidInput(f"there is no such file: {path}", hint=hint, file=path)
+    action = given.action or _action(exists=facts is not None, was_there=is_known or bool(before))
+    if action == "deleted":
+        after = given.after
+    counts = {"added": given.added, "removed": given.removed}
+    if given.added is None and given.removed is None and not is_large:
+        counts = _line_counts(tree, path)
+    body = replace(given, action=action, before=before, after=after, **counts)
+    return body, (stamp if digest_now else "", digest_now)
+
+
+def _action(*, exists: bool, was_there: bool) -> str:
+    if not exists:
+        return "deleted"
+    return "modified" if was_there else "created"
+
+
+def _git(tree: Tree, *arguments: str) -> bytes | None:
+    return git.run_git(tree, child_environment(), *arguments, timeout=5)
+
+
+def _committed_digest(tree: Tree, path: str) -> str:
+    content = _git(tree, "cat-file", "blob", f"HEAD:{path}")
+    return "" if content is None else sha256(content).hexdigest()
+
+
+def _line_counts(tree: Tree, path: str) -> dict[str, int | None]:
+    found = _git(tree, "diff", "--numstat", "--no-ext-diff", "--no-textconv", "HEAD", "--", path)
+    parts = (found or b"").split(b"\t")
+    if len(parts) < 3 or not parts[0].isdigit() or not parts[1].isdigit():
+        return {"added": None, "removed": None}
+    return {"added": int(parts[0]), "removed": int(parts[1])}
+
+
+def build_artifact(
+    path: str, tree: Tree, secrets_in: Callable[[str], list[str]]
+) -> tuple[ArtifactSaved, list[tuple[str, bytes]]]:
+    """Return the event that saves a file, and its content unless it holds secrets."""
+    body, blobs, _ = read_artifact(relative(path, tree.root), tree.root, secrets_in)
+    return body, blobs
+
+
+def read_artifact(
+    inside: str, root: str, secrets_in: Callable[[str], list[str]]
+) -> tuple[ArtifactSaved, list[tuple[str, bytes]], bytes]:
+    """Return the event, the blobs and the bytes for a file, by its path inside a folder."""
+    data = files.read_bounded(absolute(inside, root), MAX_ARTIFACT)
+    digest = sha256(data).hexdigest()
+    found = secrets_in(data.decode("utf-8", "replace"))
+    body = ArtifactSaved(
+        path=inside, digest=digest, size=len(data), kept=not found, redacted=sorted(set(found))
+    )
+    return body, [] if found else [(digest, data)], data
+
+
+class OutputFiles(Struct, frozen=True):
+    """The expected outputs of a piece of work: what to save, and the status of each path.
+
+    A status is `kept`, `as it was` if the same content is stored already, `missing`, or why not.
+    """
+
+    bodies: list[ArtifactSaved] = []
+    blobs: list[tuple[str, bytes]] = []
+    statuses: dict[str, str] = {}
+
+
+def collect_outputs(
+    paths: Sequence[str],
+    root: str,
+    secrets_in: Callable[[str], list[str]],
+    known: Callable[[str], Row | None],
+) -> OutputFiles:
+    """Read the expected files. One that cannot be saved gets a status and stops nothing."""
+    outputs, room = OutputFiles(), MAX_ARTIFACT
+    for path in dict.fromkeys(paths):
+        try:
+            body, blobs, data = read_artifact(path, root, secrets_in)
+        except InvalidInput as error:
+            outputs.statuses[path] = _why_not(error)
+            continue
+        status = outputs.statuses[path] = (
+            _status_of(body, known(path)) if len(data) <= room else "too large"
+        )
+        if status not in (_SAME, "too large"):
+            outputs.bodies.append(body)
+            outputs.blobs.extend(blobs)
+            room -= len(data)
+    return outputs
+
+
+def _why_not(error: InvalidInput) -> str:
+    gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+    return "missing" if gone else f"not kept: {error}"
+
+
+def _status_of(body: ArtifactSaved, row: Row | None) -> str:
+    if isinstance(row, Artifact) and row.digest == body.digest:
+        return _SAME
+    return "kept" if body.kept else "only its digest is kept, it holds a secret"

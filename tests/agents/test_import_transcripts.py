@@ -1,0 +1,243 @@
+"""What an agent wrote down becomes a session, once, and nobody takes its word for confirmed."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forestay
+from forestay.agents.import_transcripts import Retold, moment_of
+from forestay.api.forestay import Forestay
+from forestay.errors import InvalidInput
+from forestay.model import event as ev
+from tests.agents.test_transcripts import META, calls, chat, line, output, result, user, uses, write
+
+DAY = 24 * 3600 * 1000
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "proj"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def stay(tmp_path: Path, project: Path) -> Iterator[Forestay]:
+    with forestay.open(home=str(tmp_path / "home"), cwd=str(project)) as home:
+        yield home
+
+
+def conversation(project: Path) -> list[dict[str, Any]]:
+    told = {"type": "create", "filePath": f"{project}/a.py", "content": "x\n"}
+    done = [{"type": "text", "text": "Done."}]
+    records = [
+        user("Mend the sail. It has a hole.", 1),
+        uses("Bash", {"command": "make sail"}, 2),
+        result(2, 3, "Error", "Exit code 2\nno thread", is_error=True),
+        uses("Write", {"file_path": f"{project}/a.py", "content": "x\n"}, 4),
+        result(4, 5, told),
+        uses("Write", {"file_path": "/elsewhere/b.py", "content": "x\n"}, 6),
+        result(6, 7, {"type": "create", "filePath": "/elsewhere/b.py", "content": "x\n"}),
+        uses("TodoWrite", {"todos": [{"content": "sew", "status": "in_progress"}]}, 8),
+        result(8, 9, {}),
+        line(
+            "assistant", 10, message={"model": "opus", "content": done, "stop_reason": "end_turn"}
+        ),
+    ]
+    return [{**record, "cwd": str(project)} for record in records]
+
+
+@pytest.fixture
+def transcripts(tmp_path: Path, project: Path) -> Path:
+    write(tmp_path / "agents" / "-proj" / "n1.jsonl", *conversation(project))
+    return tmp_path / "agents"
+
+
+def told(stay: Forestay, place: Path, agent: str = "claude-code", **more: Any) -> list[Retold]:
+    return stay.adopt_transcripts(agent, str(place), **more)
+
+
+def bodies(stay: Forestay, session: str) -> list[ev.Body]:
+    return [line.event.body for line in stay.session(session).log()]
+
+
+def test_a_conversation_becomes_a_paused_session_of_its_project(
+    stay: Forestay, transcripts: Path
+) -> None:
+    [one] = told(stay, transcripts)
+    assert (one.outcome, one.goal, one.native) == ("adopted", "Mend the sail", "n1")
+    assert one.missed == {"a file outside of the project": 1}
+    [row] = stay.list()
+    assert (row["session"], row["status"], row["project"]) == (one.session, "paused", "proj")
+    first, *rest = bodies(stay, one.session)
+    assert isinstance(first, ev.SessionAdopted)
+    assert (first.origin, first.native_id, first.git_branch) == (
+        "transcript:claude-code",
+        "n1",
+        "main",
+    )
+    assert [type(body).__name__ for body in rest] == [
+        *("MessageSent", "CommandRan", "FileChanged", "StepAdded", "StepStarted"),
+        *("MessageSent", "AttributeSet"),
+    ]
+    assert len(rest) + 1 == one.events
+    times = [event.event.head.at for event in stay.session(one.session).log()]
+    assert times[0] == times[1] == 1767323041000 and times == sorted(times)
+
+
+def test_what_it_says_is_unconfirmed(stay: Forestay, transcripts: Path) -> None:
+    [one] = told(stay, transcripts)
+    text = stay.session(one.session).brief().text
+    assert 'Goal: "Mend the sail" (from transcript:claude-code, unconfirmed)' in text
+    assert "the goal is not confirmed; it came from transcript:claude-code" in text
+    assert '"Mend the sail. It has a hole." (from transcript:claude-code, unconfirmed)' in text
+    assert "make sail [failure]" in text and "a.py: created" in text
+
+
+def test_twice_is_once(stay: Forestay, transcripts: Path) -> None:
+    [first] = told(stay, transcripts)
+    [again] = told(stay, transcripts)
+    assert (again.outcome, again.events, again.session) == ("known", 0, first.session)
+    os.utime(first.path)
+    [touched] = told(stay, transcripts)
+    assert (touched.outcome, touched.events) == ("known", 0)
+    assert len(bodies(stay, first.session)) == first.events
+
+
+def test_a_transcript_that_grew_adds_what_is_new(stay: Forestay, transcripts: Path) -> None:
+    [first] = told(stay, transcripts)
+    with open(first.path, "a") as file:
+        file.write(json.dumps(user("and the mast", 20)) + "\n")
+    [grown] = told(stay, transcripts)
+    assert (grown.outcome, grown.events, grown.session) == ("grown", 1, first.session)
+    assert bodies(stay, first.session)[-1] == ev.MessageSent(role="user", text="and the mast")
+
+
+def test_a_dry_run_records_nothing_and_says_what_would_come(
+    stay: Forestay, transcripts: Path
+) -> None:
+    [dry] = told(stay, transcripts, dry_run=True)
+    assert stay.list() == []
+    [real] = told(stay, transcripts)
+    assert (dry.events, dry.goal, dry.outcome) == (real.events, real.goal, "adopted")
+
+
+def test_what_hooks_told_while_it_went_on_is_not_doubled(
+    stay: Forestay, transcripts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forestay.store.machine.agent_runs import AgentRuns, Run
+
+    heard = Run("claude-code", "n1", session="h1")
+    monkeypatch.setattr(AgentRuns, "find", lambda self, agent, native: heard)
+    [one] = told(stay, transcripts)
+    assert (one.outcome, one.session, one.events) == ("recorded", "h1", 0)
+    assert stay.list() == []
+
+
+def test_what_was_forgotten_does_not_come_back(stay: Forestay, transcripts: Path) -> None:
+    [one] = told(stay, transcripts)
+    stay.session(one.session).forget()
+    [again] = told(stay, transcripts)
+    assert again.outcome == "forgotten"
+    assert stay.list() == []
+
+
+def test_secrets_and_long_words_are_treated_as_everywhere(
+    stay: Forestay, tmp_path: Path, project: Path
+) -> None:
+    secret = "ghp_" + "a1B2" * 9
+    long = f"Look at this: {secret} " + "line of a log\n" * 2000
+    write(tmp_path / "agents" / "n2.jsonl", {**user(long, 1), "cwd": str(project)})
+    [one] = told(stay, tmp_path / "agents")
+    body = bodies(stay, one.session)[1]
+    assert isinstance(body, ev.MessageSent) and body.blob and body.size > 20_000
+    whole = [line.event.body for line in stay.session(one.session).log(full=True)][1]
+    assert isinstance(whole, ev.MessageSent) and whole.text.count("line of a log") == 2000
+    assert secret not in whole.text and secret not in one.goal
+
+
+def test_a_conversation_of_a_folder_that_is_gone_is_kept(stay: Forestay, tmp_path: Path) -> None:
+    told_write = {"type": "create", "filePath": "/w/a.py", "content": "x\n"}
+    records = (
+        user("go on", 1),
+        uses("Write", {"file_path": "/w/a.py"}, 2),
+        result(2, 3, told_write),
+    )
+    write(tmp_path / "agents" / "n1.jsonl", *records)
+    [one] = told(stay, tmp_path / "agents")
+    paths = [body.path for body in bodies(stay, one.session) if isinstance(body, ev.FileChanged)]
+    assert (one.outcome, one.folder, paths) == ("adopted", "/w", ["a.py"])
+
+
+def test_codex_and_gemini_are_retold_too(stay: Forestay, tmp_path: Path, project: Path) -> None:
+    rollout = tmp_path / "codex" / "rollout-1.jsonl"
+    prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
+    asked = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
+    write(rollout, META, asked, calls("shell", {"command": "ls"}, 1), output(1, 2, "x"))
+    [one] = told(stay, tmp_path / "codex", "codex")
+    assert (one.outcome, one.goal, one.events) == ("adopted", "go", 3)
+    chats = tmp_path / "gemini" / "p" / "chats" / "session-1.jsonl"
+    write(chats, {"sessionId": "n9"}, chat("user", 1, "row"), chat("gemini", 2, "Rowed."))
+    [two] = told(stay, tmp_path / "gemini", "gemini")
+    assert (two.goal, two.events) == ("row", 3)
+
+
+def test_nothing_asked_and_nothing_done_is_no_session(stay: Forestay, tmp_path: Path) -> None:
+    write(tmp_path / "agents" / "n1.jsonl", line("summary"), user("x", 1, isMeta=True))
+    [one] = told(stay, tmp_path / "agents")
+    assert (one.outcome, one.session) == ("empty", "")
+    assert stay.list() == []
+
+
+def test_a_transcript_that_cannot_be_read_keeps_no_other(
+    stay: Forestay, transcripts: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forestay.agents.transcripts import find
+
+    write(transcripts / "n0.jsonl", user("other", 1, sessionId="n0"))
+    real = find.records
+
+    def failing(path: str, miss: Any) -> Iterator[object]:
+        for number, record in enumerate(real(path, miss)):
+            if number and path.endswith("n1.jsonl"):
+                raise InvalidInput("the disk is gone")
+            yield record
+
+    monkeypatch.setattr(find, "records", failing)
+    outcomes = {one.native: one.outcome for one in told(stay, transcripts)}
+    assert outcomes == {"n0": "adopted", "n1": "unreadable"}
+
+
+def test_only_what_changed_since_then_is_taken(stay: Forestay, transcripts: Path) -> None:
+    path = transcripts / "-proj" / "n1.jsonl"
+    os.utime(path, (10**9, 10**9))
+    assert told(stay, transcripts, since="30d") == []
+    assert len(told(stay, transcripts, since="2001-01-01")) == 1
+
+
+@pytest.mark.parametrize(
+    ("since", "ms"), [("", 0), ("36h", 1.5 * DAY), ("2d", 2 * DAY), ("3w", 21 * DAY)]
+)
+def test_since_is_a_span_or_a_day(since: str, ms: float) -> None:
+    now = 100 * DAY
+    assert moment_of(since, now) == (now - int(ms) if since else 0)
+    assert moment_of("1970-01-03", now) == 2 * DAY
+
+
+@pytest.mark.parametrize("since", ["yesterday", "-3d", "3", "d", "1970-13-01", "9999999999d"])
+def test_a_since_that_is_none_is_refused(since: str) -> None:
+    with pytest.raises(InvalidInput, match="30d"):
+        moment_of(since, 100 * DAY)
+
+
+def test_places_and_agents_that_are_none_are_refused(stay: Forestay, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="there is no"):
+        told(stay, tmp_path / "nowhere")
+    with pytest.raises(InvalidInput, match="nothing is known"):
+        told(stay, tmp_path, "cursor")

@@ -1,0 +1,28 @@
+"""What hooks said becomes events on a server, too: a sample of the tests of ingest.
+
+They are those tests, imported; what is different here is where their home keeps its sessions.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.agents.spooling import Hooks
+from tests.agents.test_ingest import (  # noqa: F401 - collected here, too
+    pytestmark,
+    test_end_in_order_pauses_and_the_next_start_resumes,
+    test_hook_answers_in_the_form_of_the_agent,
+    test_payloads_that_were_recorded_and_not_deleted_are_recorded_once,
+    test_process_that_died_in_a_tool_leaves_an_unknown_outcome,
+    test_session_is_saved_in_its_files_before_a_compaction_and_paused_at_the_end,
+    test_whole_turn_is_recorded_with_who_did_it_and_when,
+)
+
+
+@pytest.fixture
+def hooks(tmp_path: Path, pg_store: str) -> Hooks:
+    made = Hooks(tmp_path)
+    (made.home / "config.toml").write_text(f'store = "{pg_store}"\n')
+    return made

@@ -1,0 +1,321 @@
+"""Installing into agents: what each file becomes, and that uninstalling gives it back."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from forestay.agents import install, install_check
+from forestay.agents.install import Ground
+from forestay.agents.registry import AGENTS, PROJECT, SCOPES, USER
+from forestay.errors import ForestayError, InvalidInput
+
+EVERYWHERE = [
+    (name, scope) for name in AGENTS for scope in SCOPES if (name, scope) != ("agents-md", USER)
+]
+HOOKED = [name for name, agent in AGENTS.items() if agent.hooks]
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    for name in ("home", "me", "project"):
+        (tmp_path / name).mkdir()
+    return Ground(
+        str(tmp_path / "home"),
+        ["/opt/bin/forestay"],
+        str(tmp_path / "me"),
+        str(tmp_path / "project"),
+        {},
+    )
+
+
+def _tree(ground: Ground) -> dict[str, bytes]:
+    """Every file outside of our own home, and every folder."""
+    found: dict[str, bytes] = {}
+    for top in (ground.user_home, ground.root):
+        for folder, _, names in os.walk(top):
+            found[folder] = b""
+            for name in names:
+                path = os.path.join(folder, name)
+                found[path] = Path(path).read_bytes()
+    return found
+
+
+def _install(name: str, scope: str, ground: Ground) -> install.Plan:
+    plan = install.to_install(name, scope, ground)
+    install.carry_out(plan, ground)
+    return plan
+
+
+def _uninstall(name: str, scope: str, ground: Ground) -> None:
+    install.carry_out(install.to_uninstall(name, scope, ground), ground, out=True)
+
+
+@pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
+def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, ground: Ground) -> None:
+    before = _tree(ground)
+    _install(name, scope, ground)
+    assert _tree(ground) != before
+    _uninstall(name, scope, ground)
+    assert _tree(ground) == before
+
+
+@pytest.mark.parametrize("tools", [True, False])
+@pytest.mark.parametrize("name", HOOKED)
+def test_what_was_just_installed_is_of_no_other_version(
+    name: str, tools: bool, ground: Ground
+) -> None:
+    plan = install.to_install(name, USER, ground, tools=tools)
+    install.carry_out(plan, ground)
+    assert "agent-outdated" not in [one.code for one in install_check.advice(ground)]
+    for change in plan.changes:
+        path = Path(change.path)
+        path.write_bytes(path.read_bytes().replace(b'"timeout": ', b'"timeout": 1'))
+    assert "agent-outdated" in [one.code for one in install_check.advice(ground)]
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_every_event_runs_our_script_with_agent_and_event(name: str, ground: Ground) -> None:
+    plan = _install(name, USER, ground)
+    settings = json.loads(Path(_hooks_file(name, ground)).read_text())
+    assert set(settings["hooks"]) == set(AGENTS[name].events)
+    for event, groups in settings["hooks"].items():
+        [hook] = groups[0]["hooks"]
+        line = [hook["command"], *hook.get("args", [])]
+        assert " ".join(line).removeprefix("exec ") == f"{ground.script} {name} {event}"
+    assert plan.events == len(AGENTS[name].events)
+
+
+def _hooks_file(name: str, ground: Ground) -> str:
+    place = AGENTS[name].hooks
+    assert place is not None
+    return place.path(USER, ground.variables, ground.user_home, ground.root)
+
+
+@pytest.mark.parametrize("name", HOOKED)
+def test_other_settings_stay_byte_for_byte(name: str, ground: Ground) -> None:
+    path = Path(_hooks_file(name, ground))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    event = AGENTS[name].events[0]
+    mine = f'"hooks": {{ "{event}": [ {{"hooks":[{{"command":"mine"}}]}} ] }}'
+    text = f'{{ "model":"x",\r\n {mine} }}\r\n'
+    path.write_bytes(text.encode())
+    os.chmod(path, 0o640)
+    _install(name, USER, ground)
+    now = path.read_bytes()
+    assert now != text.encode()
+    assert json.loads(now)["hooks"][event][0] == {"hooks": [{"command": "mine"}]}
+    assert path.stat().st_mode & 0o777 == 0o640
+    _uninstall(name, USER, ground)
+    assert path.read_bytes() == text.encode()
+
+
+@pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
+def test_twice_is_once(name: str, scope: str, ground: Ground) -> None:
+    _install(name, scope, ground)
+    assert install.to_install(name, scope, ground).changes == []
+
+
+def test_a_newer_version_replaces_the_entries_of_an_older_one(ground: Ground) -> None:
+    _install("claude-code", USER, ground)
+    path = Path(_hooks_file("claude-code", ground))
+    old = path.read_text().replace('"timeout": 10', '"timeout": 99').replace("PostCompact", "Gone")
+    path.write_text(old)
+    _install("claude-code", USER, ground)
+    hooks = json.loads(path.read_text())["hooks"]
+    assert '"timeout": 99' not in path.read_text()
+    assert len(hooks["Stop"]) == 1
+
+
+def test_codex_gets_its_server_at_the_end_of_its_toml(ground: Ground) -> None:
+    path = Path(ground.user_home, ".codex", "config.toml")
+    path.parent.mkdir()
+    path.write_text('model = "x"  # mine\n[mcp_servers.other]\ncommand = "o"')
+    before = path.read_bytes()
+    _install("codex", USER, ground)
+    assert path.read_bytes().startswith(before)
+    server = tomllib.loads(path.read_text())["mcp_servers"]["forestay"]
+    assert server == {"command": "/opt/bin/forestay", "args": ["mcp"]}
+    _uninstall("codex", USER, ground)
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("mine", ["", 'model = "x"', 'model = "x"\n', "# mine\n\n[a]\nb = 1\n"])
+def test_what_codex_adds_behind_our_server_outlives_it(ground: Ground, mine: str) -> None:
+    path = Path(ground.user_home, ".codex", "config.toml")
+    path.parent.mkdir()
+    path.write_text(mine)
+    _install("codex", USER, ground)
+    added = '\n[projects."/p"]\ntrust_level = "trusted"\n'
+    known = '\n[mcp_servers.forestay.tools.find]\napproval_mode = "approve"\n'
+    path.write_text(path.read_text() + known + added)
+    assert install.to_install("codex", USER, ground).changes == []
+    _uninstall("codex", USER, ground)
+    rest = tomllib.loads(path.read_text())
+    assert rest == {**tomllib.loads(mine), "projects": {"/p": {"trust_level": "trusted"}}}
+    assert path.read_text().startswith(mine)
+    assert path.read_text().endswith(added)
+
+
+def test_a_server_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
+    path = Path(ground.user_home, ".gemini", "settings.json")
+    path.parent.mkdir()
+    path.write_text('{"mcpServers": {"forestay": {"command": "something-else"}}}')
+    plan = _install("gemini", USER, ground)
+    servers = json.loads(path.read_text())["mcpServers"]
+    assert servers == {"forestay": {"command": "something-else"}}
+    assert any("left as it is" in line for line in plan.says)
+
+
+def test_claude_code_is_asked_to_list_the_server_itself(ground: Ground) -> None:
+    plan = install.to_install("claude-code", USER, ground)
+    assert plan.runs == [
+        ["claude", "mcp", "add", "--scope", "user", "forestay", "--", "/opt/bin/forestay", "mcp"]
+    ]
+    Path(ground.user_home, ".claude.json").write_text(
+        '{"mcpServers": {"forestay": {"command": "/opt/bin/forestay", "args": ["mcp"]}}}'
+    )
+    assert install.to_install("claude-code", USER, ground).runs == []
+
+
+def test_settings_behind_a_link_are_changed_where_they_are(ground: Ground) -> None:
+    real = Path(ground.user_home, "dotfiles.json")
+    real.write_text('{"a": 1}')
+    link = Path(_hooks_file("claude-code", ground))
+    link.parent.mkdir()
+    link.symlink_to(real)
+    _install("claude-code", USER, ground)
+    assert link.is_symlink()
+    assert "SessionStart" in real.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "link"),
+    [
+        ("claude-code", ".claude"),
+        ("gemini", ".gemini/settings.json"),
+        ("opencode", ".opencode/plugin/forestay.js"),
+        ("agents-md", "AGENTS.md"),
+    ],
+)
+def test_link_out_of_a_project_is_not_followed(name: str, link: str, ground: Ground) -> None:
+    place = Path(ground.root, link)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.symlink_to(ground.user_home + "/mine")
+    for plan in (install.install, install.uninstall):
+        with pytest.raises(InvalidInput, match="leads out of the project"):
+            plan(name, PROJECT, ground)
+    assert os.listdir(ground.user_home) == []
+
+
+@pytest.mark.parametrize("name", HOOKED)
+@pytest.mark.parametrize("at", [0, 1])
+def test_hook_that_its_owner_put_beside_ours_stays(name: str, at: int, ground: Ground) -> None:
+    _install(name, USER, ground)
+    path = Path(_hooks_file(name, ground))
+    told = json.loads(path.read_text())
+    told["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
+    path.write_text(json.dumps(told))
+    _install(name, USER, ground)
+    _uninstall(name, USER, ground)
+    left = {"hooks": {"SessionStart": [{"hooks": [{"command": "mine"}]}]}}
+    assert json.loads(path.read_text()) == left
+
+
+def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
+    path = Path(ground.root, ".opencode/plugin/forestay.js")
+    path.parent.mkdir(parents=True)
+    path.write_text("mine")
+    with pytest.raises(InvalidInput, match="not of forestay"):
+        install.to_install("opencode", PROJECT, ground)
+    assert install.to_uninstall("opencode", PROJECT, ground).changes == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *('{"a": 1', "[]", "null", "// only this", '{"a": 1}{"b": 2}', '{"a": 1.2.3}', "{}\0"),
+        *('{"hooks": null}', '{"hooks": []}', '{"hooks": {"AfterTool": {}}}'),
+        *('{"mcpServers": []}', '{"mcpServers": null}', '{"a": ' + "9" * 5000 + "}"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_named_and_kept(text: str, ground: Ground) -> None:
+    path = Path(_hooks_file("gemini", ground))
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(InvalidInput, match=str(path)):
+        _install("gemini", USER, ground)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize("text", ["", " \n"])
+def test_empty_settings_are_as_good_as_none(text: str, ground: Ground) -> None:
+    path = Path(_hooks_file("gemini", ground))
+    path.parent.mkdir()
+    path.write_text(text)
+    _install("gemini", USER, ground)
+    assert "AfterTool" in json.loads(path.read_text())["hooks"]
+    _uninstall("gemini", USER, ground)
+    assert json.loads(path.read_text()) == {}
+
+
+def test_a_file_changed_since_the_plan_is_not_written(ground: Ground) -> None:
+    plan = install.to_install("gemini", PROJECT, ground)
+    path = Path(plan.changes[0].path)
+    path.parent.mkdir()
+    path.write_text("{}")
+    with pytest.raises(ForestayError, match="changed by someone else"):
+        install.carry_out(plan, ground)
+    assert path.read_text() == "{}"
+
+
+def test_an_agents_own_folder_is_found_where_its_variable_says(ground: Ground) -> None:
+    moved = ground.user_home + "/elsewhere"
+    there = msgspec.structs.replace(ground, variables={"CODEX_HOME": moved})
+    assert {c.path for c in install.to_install("codex", USER, there).changes} == {
+        f"{moved}/hooks.json",
+        f"{moved}/config.toml",
+    }
+
+
+def test_what_is_installed_is_found_by_looking(ground: Ground) -> None:
+    _install("qwen", PROJECT, ground)
+    _install("cursor", USER, ground)
+    os.remove(os.path.join(ground.home, "hooks", "installed.json"))
+    found = {(plan.agent, plan.scope) for plan in install.installed(ground)}
+    assert ("qwen", PROJECT) in found
+    assert ("cursor", USER) in found
+    assert not {name for name, _ in found} & {"claude-code", "codex", "gemini", "opencode"}
+
+
+def test_what_is_told_in_agents_md_is_installed_in_no_other_agent(ground: Ground) -> None:
+    _install("agents-md", PROJECT, ground)
+    found = [(plan.agent, plan.scope) for plan in install.installed(ground)]
+    assert found == [("agents-md", PROJECT)]
+    _install("cursor", PROJECT, ground)
+    assert ("cursor", PROJECT) in [(plan.agent, plan.scope) for plan in install.installed(ground)]
+
+
+def test_no_settings_are_copied_into_our_home(ground: Ground) -> None:
+    path = Path(_hooks_file("claude-code", ground))
+    path.parent.mkdir()
+    path.write_text('{"env": {"KEY": "canary-9f3"}}')
+    _install("claude-code", USER, ground)
+    for folder, _, names in os.walk(ground.home):
+        for name in names:
+            assert b"canary-9f3" not in Path(folder, name).read_bytes()
+
+
+def test_a_home_that_is_elsewhere_is_named_to_script_and_server(ground: Ground) -> None:
+    moved = msgspec.structs.replace(ground, moved=True)
+    _install("gemini", USER, moved)
+    servers = json.loads(Path(_hooks_file("gemini", ground)).read_text())["mcpServers"]
+    assert servers["forestay"]["args"] == ["--home", ground.home, "mcp"]
+    assert f"--home {ground.home} ingest" in Path(ground.script).read_text()
+    _uninstall("gemini", USER, moved)
+    assert not Path(_hooks_file("gemini", ground)).exists()

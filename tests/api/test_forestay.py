@@ -1,0 +1,536 @@
+"""Which session is meant, whose project this is, who else is at work: seen through the library."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import forestay
+from forestay import Forestay, NoSession, Session
+from forestay.base.clock import FakeClock
+from forestay.journal.presence import Presence
+from forestay.store.sqlite.store import SqliteStore
+
+TEN_YEARS = 10 * 365 * 24 * 3600 * 1000
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> str:
+    return str(tmp_path / "home")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "project"
+    made.mkdir()
+    return made
+
+
+@pytest.fixture
+def stay(home: str, folder: Path) -> Iterator[Forestay]:
+    with forestay.open(home, cwd=str(folder)) as opened:
+        yield opened
+
+
+def at(home: str, folder: Path) -> Forestay:
+    return forestay.open(home, cwd=str(folder))
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ["-c", "user.name=T", "-c", "user.email=t@example.org"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def repository(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a.txt").write_text("a\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-q", "-m", "first")
+    return folder
+
+
+# -- which session -----------------------------------------------------------------------------
+
+
+def test_reading_a_fresh_home_creates_nothing(stay: Forestay, home: str) -> None:
+    assert stay.list() == []
+    with pytest.raises(NoSession):
+        stay.current()
+    assert not os.path.exists(home)
+
+
+def test_the_session_started_last_is_current(stay: Forestay) -> None:
+    first = stay.start("one")
+    second = stay.start("two")
+    assert stay.current().id == second.id
+    assert stay.use(first.id).id == stay.current().id == first.id
+
+
+def test_a_current_session_that_is_finished_is_not_written_to(stay: Forestay) -> None:
+    other = stay.start("still open")
+    stay.start("finished").complete()
+    with pytest.raises(NoSession) as caught:
+        stay.current(open_only=True)
+    assert [choice[0] for choice in caught.value.choices] == [other.id]
+
+
+def test_what_is_picked_up_is_named_current_or_the_only_open_one(stay: Forestay) -> None:
+    stay.start("one", id="one")
+    stay.start("two", id="two")
+    assert stay.to_pick_up("one").id == "one" and stay.to_pick_up().id == "two"
+    stay.current().complete()
+    assert stay.to_pick_up().id == "one" and stay.to_pick_up(open_only=False).id == "two"
+    stay.session("one").complete()
+    with pytest.raises(NoSession):
+        stay.to_pick_up()
+
+
+def test_the_hands_of_one_agent_are_not_others_to_each_other(
+    stay: Forestay, home: str, folder: Path
+) -> None:
+    session = stay.start("one").id
+    with subprocess.Popen(["sleep", "60"]) as server:
+        stay.workspace.hold(session, "mcp", pid=server.pid)
+        with Forestay(stay.settings, cwd=str(folder), hand=True) as hand:
+            assert hand.others(session) == []
+        with at(home, folder) as stranger:
+            assert [holder.name for holder, _ in stranger.others(session)] == ["user", "mcp"]
+        server.kill()
+
+
+def test_another_folder_has_no_current_session(stay: Forestay, home: str, tmp_path: Path) -> None:
+    stay.start("here")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with at(home, elsewhere) as there, pytest.raises(NoSession):
+        there.current()
+
+
+def test_an_id_may_be_shortened_while_it_is_unique(stay: Forestay) -> None:
+    stay.start("one", id="alpha-1")
+    stay.start("two", id="alpha-2")
+    stay.start("three", id="beta")
+    assert stay.session("b").id == "beta"
+    assert stay.session("ALPHA-1").id == "alpha-1"
+    with pytest.raises(NoSession, match="could be any of 2"):
+        stay.session("alpha")
+
+
+def test_the_asked_for_session_wins(stay: Forestay, home: str, folder: Path) -> None:
+    first = stay.start("one")
+    stay.start("two")
+    with forestay.open(home, cwd=str(folder), session=first.id) as asked:
+        assert asked.current().id == first.id
+
+
+def test_a_child_of_a_working_process_means_its_session(stay: Forestay, tmp_path: Path) -> None:
+    session = stay.start("one")
+    session.note("this process is at work now")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    code = f"import forestay; print(forestay.open({stay.settings.home!r}).current().id)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == session.id
+
+
+# -- projects ----------------------------------------------------------------------------------
+
+
+def test_each_worktree_has_its_own_current_session(home: str, tmp_path: Path) -> None:
+    main = repository(tmp_path / "main")
+    git(main, "worktree", "add", "-q", str(tmp_path / "side"))
+    with at(home, main) as a, at(home, tmp_path / "side") as b:
+        ours = a.start("in main")
+        theirs = b.start("in side")
+        assert (a.current().id, b.current().id) == (ours.id, theirs.id)
+        assert {row["session"] for row in a.list()} == {ours.id, theirs.id}
+
+
+def test_a_moved_repository_keeps_its_current_session(home: str, tmp_path: Path) -> None:
+    old = repository(tmp_path / "old")
+    with at(home, old) as stay:
+        session = stay.start("before the move")
+    new = old.rename(tmp_path / "new")
+    with at(home, new) as stay:
+        assert stay.current().id == session.id
+        assert [row["session"] for row in stay.list()] == [session.id]
+
+
+def test_a_moved_folder_without_git_finds_its_sessions_but_guesses_nothing(
+    home: str, tmp_path: Path
+) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    with at(home, old) as stay:
+        session = stay.start("before the move")
+    new = old.rename(tmp_path / "new")
+    with at(home, new) as stay:
+        assert [row["session"] for row in stay.list()] == [session.id]
+        assert stay.workspace.only_open() == session.id
+        with pytest.raises(NoSession):
+            stay.current()
+
+
+def test_a_second_clone_finds_the_sessions_of_the_first(home: str, tmp_path: Path) -> None:
+    first = repository(tmp_path / "first")
+    with at(home, first) as stay:
+        session = stay.start("in the first clone")
+    git(tmp_path, "clone", "-q", str(first), "second")
+    with at(home, tmp_path / "second") as stay:
+        assert [row["session"] for row in stay.list()] == [session.id]
+
+
+def test_another_repository_at_the_same_path_is_another_project(home: str, tmp_path: Path) -> None:
+    place = repository(tmp_path / "place")
+    git(place, "remote", "add", "origin", "https://example.org/one.git")
+    with at(home, place) as stay:
+        stay.start("of the first repository")
+    place.rename(tmp_path / "aside")
+    place.mkdir()
+    git(place, "init", "-q")
+    git(place, "remote", "add", "origin", "https://example.org/two.git")
+    with at(home, place) as stay, pytest.raises(NoSession):
+        stay.current()
+
+
+def test_init_makes_a_folder_recognisable_wherever_it_goes(home: str, tmp_path: Path) -> None:
+    old = tmp_path / "old"
+    old.mkdir()
+    with at(home, old) as stay:
+        session = stay.start("marked")
+        assert Path(stay.init()).read_text().strip()
+    copied = tmp_path / "copied"
+    subprocess.run(["cp", "-r", str(old), str(copied)], check=True)
+    with at(home, copied) as stay:
+        assert [row["session"] for row in stay.list()] == [session.id]
+
+
+# -- liveness ----------------------------------------------------------------------------------
+
+WORKER = """
+import sys, time
+import forestay
+stay = forestay.open(sys.argv[1], cwd=sys.argv[2])
+s = stay.session(sys.argv[3])
+with s.agent("code-1", type="dev", task="the parser") as agent:
+    agent.note("at work")
+    print("working", flush=True)
+    time.sleep(60)
+"""
+
+
+def working(stay: Forestay, session: Session, folder: Path) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", WORKER, stay.settings.home, str(folder), session.id]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "working\n"
+    return process
+
+
+def killed(process: subprocess.Popen[str]) -> None:
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+
+
+@pytest.mark.req("S4-3")
+def test_the_death_of_the_last_holder_is_noticed_and_recorded(home: str, folder: Path) -> None:
+    with at(home, folder) as stay:
+        session = stay.start("survive")
+        process = working(stay, session, folder)
+    killed(process)
+    with at(home, folder) as stay:
+        session = stay.current()
+        assert "interrupted" in session.status()["attention"]
+        briefing = session.resume()
+        kinds = [line.event.kind for line in session.log(limit=2)]
+        agent = session.state().agent("code-1")
+    assert kinds == ["session.interrupted", "session.resumed"]
+    assert agent is not None
+    assert (agent.status, agent.category) == ("failed", "interrupted")
+    assert briefing.unknown_outcomes == 1
+    assert "code-1" in briefing.text
+
+
+def test_resuming_clears_the_interruption_and_counts(home: str, folder: Path) -> None:
+    with at(home, folder) as stay:
+        session = stay.start("survive")
+        process = working(stay, session, folder)
+    killed(process)
+    with at(home, folder) as stay:
+        stay.current().resume()
+        status = stay.current().status()
+    assert "interrupted" not in status["attention"]
+    assert status["resumes"] == 1
+
+
+def test_letting_go_is_no_interruption(home: str, folder: Path) -> None:
+    with at(home, folder) as stay:
+        stay.start("in order").note("done for today")
+    with at(home, folder) as stay:
+        status = stay.current().status()
+    assert status["attention"] == []
+    assert status["holders"] == []
+
+
+def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: Path) -> None:
+    told: list[str] = []
+    with forestay.open(home, cwd=str(folder), on_notice=told.append) as stay:
+        session = stay.start("shared")
+        process = working(stay, session, folder)
+        Presence.of(stay.context)._check_again = 0.0
+        session.note("who is there?")
+        others = [(holder.agent, word) for holder, word in stay.others(session.id)]
+        killed(process)
+    assert len(told) == 1
+    assert str(process.pid) in told[0]
+    assert ("code-1", "alive") in others
+
+
+def test_a_forked_child_is_a_holder_of_its_own(stay: Forestay) -> None:
+    session = stay.start("forking")
+    session.note("parent")
+    child = os.fork()
+    if child == 0:
+        try:
+            session.note("child")
+        finally:
+            os._exit(0)
+    os.waitpid(child, 0)
+    session.note("parent again")
+    texts = [line.event.body.text for line in session.log() if hasattr(line.event.body, "text")]
+    assert texts == ["parent", "child", "parent again"]
+    assert session.verify().ok
+
+
+# -- time --------------------------------------------------------------------------------------
+
+
+def test_a_clock_that_jumps_ten_years_changes_no_order(home: str, folder: Path) -> None:
+    clock = FakeClock()
+    with forestay.open(home, cwd=str(folder), clock=clock) as stay:
+        session = stay.start("time")
+        clock.jump(TEN_YEARS)
+        session.note("in the future")
+        clock.jump(-2 * TEN_YEARS)
+        session.note("in the past")
+        events = [line.event for line in session.log()]
+        briefing = session.brief()
+    assert [event.head.n for event in events] == [1, 2, 3]
+    assert [event.head.clock for event in events] == [1, 2, 3]
+    assert events[1].head.at > events[0].head.at > events[2].head.at
+    assert "time" in briefing.text
+
+
+def test_a_secret_in_the_name_of_a_branch_is_neither_shown_nor_drift(
+    home: str, tmp_path: Path
+) -> None:
+    token = "ghp_" + "Ab1" * 12
+    folder = repository(tmp_path / "repo")
+    with at(home, folder) as stay:
+        session = stay.start("branches")
+        git(folder, "switch", "-q", "-c", f"fix-{token}")
+        first, second = session.resume(), session.brief()
+    assert "drifted" in first.attention and token not in first.text
+    assert "drifted" not in second.attention and token not in second.text
+
+
+def test_a_session_that_begins_during_a_verification_is_no_damage(
+    home: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with at(home, folder) as stay, at(home, folder) as other:
+        stay.start("first")
+        catalogue = stay.store.catalogue
+
+        def listed(where: dict[str, object] | None = None) -> list[dict[str, object]]:
+            found = catalogue(where=where)
+            other.start("meanwhile")
+            return found
+
+        monkeypatch.setattr(stay.store, "catalogue", listed)
+        assert all(report.ok for report in stay.verify())
+
+
+def test_resuming_on_another_branch_says_so_once(home: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "repo")
+    with at(home, folder) as stay:
+        stay.start("branches")
+    git(folder, "switch", "-q", "-c", "other")
+    with at(home, folder) as stay:
+        first = stay.current().resume()
+        second = stay.current().brief()
+    assert "other" in first.text
+    assert "drifted" in first.attention
+    assert "drifted" not in second.attention
+
+
+def test_a_request_for_an_impossible_briefing_records_nothing(stay: Forestay) -> None:
+    session = stay.start("no")
+    session.pause()
+    with pytest.raises(forestay.InvalidInput):
+        session.resume(budget=149)
+    assert session.status()["status"] == "paused"
+
+
+def test_below_a_plain_folder_one_is_still_in_it(home: str, folder: Path) -> None:
+    deep = folder / "a" / "b"
+    deep.mkdir(parents=True)
+    with at(home, folder) as stay:
+        session = stay.start("here")
+    with at(home, deep) as stay:
+        assert stay.current().id == session.id
+        (deep / "x.txt").write_text("x")
+        changed = stay.current().file(str(deep / "x.txt")).body
+    assert getattr(changed, "path", "") == "a/b/x.txt"
+
+
+def test_a_plain_folder_keeps_its_session_when_one_is_started_above(
+    home: str, folder: Path
+) -> None:
+    below = folder / "a"
+    (below / "b").mkdir(parents=True)
+    with at(home, below) as stay:
+        own = stay.start("below").id
+    with at(home, folder) as stay:
+        above = stay.start("above").id
+    for place, meant in ((below, own), (below / "b", own), (folder, above)):
+        with at(home, place) as stay:
+            assert stay.current().id == meant
+
+
+@pytest.mark.parametrize("is_link", [True, False])
+def test_below_the_home_folder_one_is_not_in_it(
+    home: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
+) -> None:
+    (folder / "a").mkdir()
+    link = tmp_path / "link"
+    link.symlink_to(folder)
+    monkeypatch.setenv("HOME", str(link if is_link else folder))
+    with at(home, folder) as stay:
+        session = stay.start("everything")
+        assert stay.current().id == session.id
+    with at(home, folder / "a") as stay, pytest.raises(forestay.NoSession):
+        stay.current()
+
+
+def test_below_the_root_one_is_not_in_it(home: str, folder: Path) -> None:
+    with at(home, Path("/")) as stay:
+        session = stay.start("everything")
+        assert stay.current().id == session.id
+    with at(home, folder) as stay, pytest.raises(forestay.NoSession):
+        stay.current()
+
+
+def test_a_dead_agent_is_not_shown_as_running(home: str, folder: Path) -> None:
+    with at(home, folder) as stay:
+        session = stay.start("survive")
+        process = working(stay, session, folder)
+    killed(process)
+    with at(home, folder) as stay:
+        status = stay.current().status()
+    assert status["running"] == []
+    assert status["agents"]["died"] == 1
+    assert "code-1" in status["next"]
+    assert len(status["holders"]) == 1
+
+
+def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
+        stay.start("one", id="one")
+        stay.start("two", id="two")
+        assert [(report.session, report.ok) for report in stay.verify()] == [
+            ("two", True),
+            ("one", True),
+        ]
+        store = stay.store
+        assert isinstance(store, SqliteStore)
+        store.database.write(
+            lambda connection: connection.execute("DELETE FROM session WHERE id = 'one'")
+        )
+        whole, session = stay.verify()
+    assert (whole.session, whole.ok, session.session, session.ok) == ("", False, "two", True)
+    told = "; ".join(finding.message for finding in whole.findings)
+    assert "not listed" in told and "session one was acknowledged here" in told
+
+
+def test_a_start_that_is_refused_writes_nothing(home: str, folder: Path) -> None:
+    with at(home, folder) as stay:
+        with pytest.raises(forestay.ForestayError):
+            stay.start("goal", mode="nonsense")
+        with pytest.raises(forestay.ForestayError):
+            stay.start("")
+    assert not os.path.exists(os.path.join(home, "forestay.db")) or not stay.list(all=True)
+
+
+def test_a_repeated_start_is_current_again(home: str, folder: Path) -> None:
+    with at(home, folder) as stay:
+        first = stay.start("goal", key="once").id
+        stay.start("another")
+        assert stay.start("goal", key="once").id == first == stay.current().id
+
+
+def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
+    home: str, tmp_path: Path
+) -> None:
+    folders = [tmp_path / name for name in ("mine", "third", "fourth")]
+    for one in folders:
+        one.mkdir()
+    with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path)) as stay:
+        stay.start("goal", id="travels").export(str(tmp_path / "x.fspack"))
+    with at(home, folders[0]) as stay:
+        stay.import_(str(tmp_path / "x.fspack"))
+        assert [one["session"] for one in stay.list()] == ["travels"]
+        assert stay.session("travels").status()["project"] == "mine"
+        with pytest.raises(NoSession):
+            stay.current()
+    for other in folders[1:]:
+        with at(home, other) as stay:
+            assert stay.list() == []
+            assert [one["session"] for one in stay.list(all=True)] == ["travels"]
+            stay.import_(str(tmp_path / "x.fspack"))
+            assert stay.list() == []
+
+
+def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_path: Path) -> None:
+    folders = [tmp_path / name for name in ("mine", "third")]
+    for one in folders:
+        one.mkdir()
+    with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path)) as stay:
+        stay.start("goal", id="saved")
+        saved = stay.backup(str(tmp_path / "usb")).path
+    with at(home, folders[0]) as stay:
+        stay.restore(saved)
+        assert stay.list() == [] and [one["session"] for one in stay.list(all=True)] == ["saved"]
+        with pytest.raises(NoSession) as none:
+            stay.current()
+        assert "for imported sessions: forestay resume" in none.value.hint
+        stay.session("saved").resume()
+        assert [one["session"] for one in stay.list()] == ["saved"]
+    with at(home, folders[1]) as stay:
+        assert stay.list() == []
+
+
+@pytest.mark.parametrize("name", [b"\xff\xfe", b"a\nb", b"\x1b[31m", b"\xe9t\xe9", "ü✓".encode()])
+def test_work_in_a_folder_of_any_name_is_recorded_and_found(tmp_path: Path, name: bytes) -> None:
+    folder = os.path.join(str(tmp_path), os.fsdecode(name))
+    os.mkdir(folder)
+    subprocess.run(["git", "init", "-q", folder], check=True)
+    with forestay.open(str(tmp_path / "home"), cwd=folder) as stay:
+        session = stay.start("goal", id="work")
+        session.note("one")
+        assert stay.current().id == "work" and [one["session"] for one in stay.list()] == ["work"]
+        stay.init()
+        assert session.verify().ok and session.resume().text
+        session.export(str(tmp_path / "x.fspack"))
+    with forestay.open(str(tmp_path / "other"), cwd=folder) as stay:
+        stay.import_(str(tmp_path / "x.fspack"))
+        assert [one["session"] for one in stay.list()] == ["work"]

@@ -1,0 +1,323 @@
+"""A home that was harmed: every command says what, why and what helps, and `doctor` mends it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.cli.support import Answer, Cli
+
+pytestmark = pytest.mark.usefixtures("quick_probe")
+
+Harm = Callable[[Path], None]
+
+
+def folder(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (path / "inside").write_text("kept")
+
+
+def pipe(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    os.mkfifo(path)
+
+
+def link(path: Path) -> None:
+    target = path.with_name("elsewhere")
+    target.write_text("not ours\n")
+    path.unlink(missing_ok=True)
+    path.symlink_to(target)
+
+
+def dangling(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to(path.with_name("nowhere"))
+
+
+ODD = pytest.mark.parametrize("harm", [folder, pipe, link, dangling])
+
+
+def is_told(answer: Answer, code: int) -> None:
+    """An error of ours with a next step, and no sign that the program itself failed."""
+    assert answer.code == code, answer
+    assert "this is a bug" not in answer.err + answer.out
+    assert "Traceback" not in answer.err + answer.out
+    assert "→ " in answer.err + answer.out, answer
+
+
+@ODD
+@pytest.mark.parametrize("name", ["writer.lock", "writer.queue"])
+def test_what_stands_in_the_place_of_a_lock_is_told_and_moved_aside(
+    cli: Cli, home: Path, name: str, harm: Harm
+) -> None:
+    cli.start("Add login", "--id", "login")
+    harm(home / name)
+    answer = cli("note", "x")
+    is_told(answer, 1)
+    assert "forestay doctor --fix" in answer.err and name in answer.err
+    assert cli.json("status")["seq"] == 1
+    is_told(cli("doctor"), 5)
+    assert cli("doctor", "--fix").code == 0
+    assert any(path.name.startswith(name) for path in (home / "quarantine").iterdir())
+    cli.ok("note", "x")
+    assert cli("verify").code == 0
+    if (home / "elsewhere").exists():
+        assert (home / "elsewhere").read_text() == "not ours\n"
+
+
+@ODD
+def test_what_stands_in_the_place_of_the_heads_is_told_and_moved_aside(
+    cli: Cli, home: Path, harm: Harm
+) -> None:
+    cli.start("Add login", "--id", "login")
+    harm(home / "heads")
+    cli.ok("note", "one")
+    cli.ok("status")
+    is_told(cli("doctor"), 5)
+    assert cli("doctor", "--fix").code == 0
+    cli.ok("note", "two")
+    assert (home / "heads").is_file() and cli("verify").code == 0
+
+
+@ODD
+def test_what_stands_in_the_place_of_the_backups_memory_is_moved_aside(
+    cli: Cli, home: Path, harm: Harm
+) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.ok("backup", "create")
+    harm(home / "backups" / "state.json")
+    is_told(cli("doctor"), 5)
+    cli.ok("backup", "create")
+    assert (home / "backups" / "state.json").is_file()
+    assert cli("doctor").code == 0
+
+
+# -- the catalogue -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "harm", ["goal = 'Add lagin'", "status = 'completed'", "summary = '{\"attention\": 5}'"]
+)
+def test_a_flipped_byte_in_the_catalogue_is_never_shown_as_truth(
+    cli: Cli, home: Path, harm: str
+) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.start("Another", "--id", "other")
+    change(home, f"UPDATE session SET {harm} WHERE id = 'login'")
+    answer = cli("status", "--session", "login")
+    is_told(answer, 5)
+    assert "forestay doctor --fix" in answer.err
+    listed = cli("list")
+    assert "damaged" in listed.out and "forestay doctor --fix" in listed.out
+    marked = {one["session"]: one["attention"] for one in cli.json("list")["sessions"]}
+    assert marked == {"login": ["damaged"], "other": []}
+    assert cli("verify").code == 5
+    assert cli("doctor", "--fix").code == 0
+    assert cli.json("status", "--session", "login")["goal"] == "Add login"
+    assert cli("verify").code == 0
+
+
+def change(home: Path, *statements: str) -> None:
+    """Change the tables, as no code of ours ever would."""
+    with closing(sqlite3.connect(home / "forestay.db")) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+
+
+# -- the doctor --------------------------------------------------------------------------------
+
+
+def test_a_good_home_is_told_that_nothing_had_to_be_mended(cli: Cli, home: Path) -> None:
+    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    cli.start("Add login", "--id", "login")
+    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    assert "mended" not in cli.ok("doctor").out
+
+
+def test_everything_mended_is_a_success(cli: Cli, home: Path) -> None:
+    cli.start("Add login", "--id", "login")
+    change(home, "DROP TABLE row", "DROP TABLE find", "DELETE FROM meta")
+    is_told(cli("note", "x"), 5)
+    is_told(cli("brief"), 5)
+    is_told(cli("verify"), 5)
+    is_told(cli("doctor"), 5)
+    answer = cli("doctor", "--fix")
+    assert answer.code == 0 and "mended   recreated the table row" in answer.out
+    cli.ok("note", "x")
+    assert cli.ok("verify").code == 0
+
+
+def test_what_was_pushed_and_lost_here_is_looked_for_on_the_remote(
+    cli: Cli, home: Path, tmp_path: Path
+) -> None:
+    cli.ok("device", "key", "init")
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "one")
+    cli.ok("sync")
+    for path in (*home.glob("forestay.db*"), *home.glob("backups/*.fspack")):
+        path.unlink()
+    is_told(unfixed := cli("doctor"), 5)
+    assert "doctor --fix" in unfixed.err
+    mended = cli("doctor", "--fix")
+    assert mended.code == 5 and "forestay remote add NAME ADDRESS, forestay sync" in mended.out
+    cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    assert "if it was pushed: forestay sync" in cli("doctor").out
+    cli.ok("sync")
+    assert "Sound: 1 session, 2 events" in cli.ok("verify").out
+    assert cli("doctor").code == 0
+
+
+def test_what_is_lost_is_named_and_no_success(cli: Cli, home: Path) -> None:
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "after the first backup")
+    change(home, "DROP TABLE event")
+    is_told(cli("doctor"), 5)
+    answer = cli("doctor", "--fix")
+    assert answer.code == 5 and "lost     session login: 1 of 2 event(s)" in answer.out
+    assert cli.json("status")["session"] == "login"
+    cli.start("Another")
+    assert "acknowledged here" in cli("verify").out
+
+
+@pytest.mark.parametrize(
+    "argv", [["status"], ["list"], ["note", "x"], ["brief"], ["log"], ["doctor"]]
+)
+@pytest.mark.parametrize("value", ["", "x", "9" * 5000, "²"])
+@pytest.mark.parametrize("key", ["format", "min_writer", "device", "secret"])
+def test_no_value_of_the_database_ends_in_a_bug(
+    cli: Cli, home: Path, key: str, value: str, argv: list[str]
+) -> None:
+    cli.start("Add login", "--id", "login")
+    change(home, f"UPDATE meta SET value = '{value}' WHERE key = '{key}'")
+    answer = cli(*argv)
+    assert "this is a bug" not in answer.err and "Traceback" not in answer.err + answer.out
+    assert answer.code in (0, 5)
+
+
+# -- content beside the events -----------------------------------------------------------------
+
+
+HARMED_CONTENT = {
+    "a byte of the first part": "UPDATE blob SET data = CAST(x'ff' || substr(data, 2) AS BLOB)",
+    "a byte in the middle": "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'00'"
+    " || substr(data, 22) AS BLOB) WHERE hex(substr(data, 21, 1)) != '00'",
+    "the end of a part": "UPDATE blob SET data = substr(data, 1, length(data) - 9)",
+    "the last part": "DELETE FROM blob WHERE part > 0",
+    "all of it": "DELETE FROM blob",
+    "its name": "UPDATE blob SET digest = substr(digest, 2) || 'x'",
+}
+
+
+@pytest.fixture
+def keeping(cli: Cli, project: Path) -> None:
+    """A session with a long note and an artifact of two parts that no compression shortens."""
+    cli.start("Add login", "--id", "login")
+    cli.ok("note", "a long story, part one. " * 1000)
+    (project / "a.bin").write_bytes(Random(1).randbytes(1_200_000))
+    cli.ok("record", "artifact", "a.bin")
+
+
+@pytest.mark.usefixtures("keeping")
+@pytest.mark.parametrize("name", HARMED_CONTENT)
+def test_damaged_content_is_told_by_all_who_speak_for_the_session(
+    cli: Cli, home: Path, name: str
+) -> None:
+    assert (cli("brief").code, cli("resume").code, cli("verify").code) == (0, 0, 0)
+    with closing(sqlite3.connect(home / "forestay.db")) as connection:
+        assert connection.execute(HARMED_CONTENT[name]).rowcount > 0
+        connection.commit()
+    for command in ("brief", "resume"):
+        answer = cli(command, "--no-fence")
+        assert answer.code == 5 and "content" in answer.out, answer
+        assert "forestay verify" in answer.err
+        answer = cli("--json", command)
+        assert answer.code == 5 and "damaged" in answer.json["attention"]
+    assert cli("verify").code == 5
+    assert cli("doctor").code == 5
+
+
+@pytest.mark.usefixtures("keeping")
+def test_a_session_that_lost_content_can_be_gone_on_with(cli: Cli, home: Path) -> None:
+    change(home, "DELETE FROM blob")
+    before = cli.json("status")["seq"]
+    assert cli("resume").code == 5
+    assert cli.json("status")["seq"] == before + 1
+
+
+@pytest.mark.usefixtures("keeping")
+def test_content_that_was_kept_before_there_were_sums_is_as_good(cli: Cli, home: Path) -> None:
+    change(home, "UPDATE blob SET data = substr(data, 1, length(data) - 4)")
+    assert (cli("brief").code, cli("resume").code, cli("verify").code) == (0, 0, 0)
+    change(home, "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'0000' AS BLOB)")
+    assert (cli("brief").code, cli("resume").code, cli("verify").code) == (5, 5, 5)
+
+
+# -- settings ----------------------------------------------------------------------------------
+
+
+def noise(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe noise")
+
+
+@pytest.mark.parametrize("harm", [folder, pipe, noise])
+def test_settings_that_cannot_be_read_are_told_and_do_not_stop_the_doctor(
+    cli: Cli, home: Path, harm: Harm
+) -> None:
+    cli.start("Add login", "--id", "login")
+    harm(home / "config.toml")
+    for argv in (["status"], ["note", "x"], ["brief"], ["config"]):
+        is_told(cli(*argv), 2)
+        assert "mv " in cli(*argv).err
+    is_told(cli("doctor"), 5)
+    assert "config.toml" in cli("doctor").out
+    answer = cli("doctor", "--fix")
+    if harm is noise:
+        assert answer.code == 5 and "mv " in answer.out
+        os.rename(home / "config.toml", home / "config.toml.old")
+    else:
+        assert answer.code == 0 and "moved" in answer.out
+    assert cli.json("status")["seq"] == 1
+
+
+# -- packs -------------------------------------------------------------------------------------
+
+
+def test_a_session_whose_artifact_is_gone_is_exported_only_when_told_so(
+    cli: Cli, home: Path, project: Path
+) -> None:
+    cli.start("Add login", "--id", "login")
+    (project / "a.txt").write_text("content\n")
+    cli.ok("record", "artifact", "a.txt")
+    change(home, "DELETE FROM blob")
+    answer = cli("backup", "export", "login.fspack")
+    is_told(answer, 5)
+    assert "--partial" in answer.err and not (project / "login.fspack").exists()
+    answer = cli("backup", "export", "login.fspack", "--partial")
+    assert answer.code == 5 and "left out" in answer.out
+    assert cli("--home", str(project / "other"), "backup", "import", "login.fspack").code == 0
+    answer = cli("backup", "create")
+    assert answer.code == 5 and "left out login" in answer.out
+
+
+def test_what_is_advised_can_be_pasted_whatever_the_home_is_called(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "my home"
+    monkeypatch.setenv("FORESTAY_HOME", str(home))
+    cli.start()
+    home.chmod(0o755)
+    settings = home / "config.toml"
+    settings.write_bytes(b"\xff")
+    told = cli("--json", "doctor").json["advice"]
+    advised = {each["code"]: each["fix"] for each in told}
+    assert advised["home-open"] == f"chmod 700 '{home}'"
+    assert advised["config"].endswith(f": mv '{settings}' '{settings}.old'")

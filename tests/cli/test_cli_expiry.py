@@ -1,0 +1,108 @@
+"""What `status` and `resume` say of a session that nobody worked on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forestay.api.session import Session
+from forestay.base.clock import Clock
+from tests.cli.support import Cli
+from tests.format_helpers import ESSAY, ESSAY_FOLDER, fill
+
+DAY = 24 * 3_600_000
+
+
+@pytest.fixture
+def left(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A session that was left for eight days, under limits of a day and a week."""
+    cli.start()
+    cli.ok("config", "pause_hours", "24")
+    cli.ok("config", "abandon_hours", "168")
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
+    return cli
+
+
+@pytest.mark.req("S3-128")
+def test_status_warns_and_offers_the_choices(left: Cli) -> None:
+    answer = left.ok("status")
+    assert "nobody worked on this session for 8 days" in answer.err
+    assert "forestay session abandon --session" in answer.err
+    expiry = left.json("status")["expiry"]
+    assert expiry["state"] == "abandoned" and len(expiry["choices"]) == 3
+    assert (expiry["pause_hours"], expiry["abandon_hours"]) == (24, 168)
+
+
+def test_resume_warns_and_goes_on(left: Cli) -> None:
+    values = left.json("resume")
+    assert values["status"] == "active" and values["expiry"]["state"] == "abandoned"
+    assert "expiry" not in left.json("status")
+    log = left.ok("log").out
+    assert "inactivity" in log and "no activity for 24 hours" in log
+
+
+def test_work_is_refused_with_the_way_on(left: Cli) -> None:
+    left.ok("task", "add", "more")
+    answer = left("task", "start", "t1")
+    assert answer.code == 4 and "forestay resume" in answer.err
+
+
+def test_of_a_session_that_nothing_limits_no_plan_is_looked_up(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
+    monkeypatch.setattr(Session, "expiry", lambda self: pytest.fail("it was looked up"))
+    assert "expiry" not in cli.json("status")
+
+
+def test_a_session_at_work_has_no_such_field(cli: Cli) -> None:
+    cli.start()
+    assert "expiry" not in cli.json("status")
+
+
+@pytest.mark.req("S3-127")
+def test_status_says_that_a_session_left_for_a_day_counts_as_paused(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    cli.ok("files", "bind", "essay")
+    assert cli.ok("status").err == ""
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + DAY + DAY // 24)
+    said = "nobody worked on this session for 25 hours: it counts as paused"
+    assert said in cli.ok("status").err
+    cli.ok("note", "back")
+    assert said not in cli.ok("status").err
+
+
+@pytest.mark.req("S3-128")
+@pytest.mark.parametrize("days, is_told", [(6, False), (8, True)])
+def test_the_list_of_essays_and_who_resumes_one_are_warned_after_a_week(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_told: bool
+) -> None:
+    cli.start()
+    cli.ok("files", "bind", "essay")
+    now = Clock.now
+    monkeypatch.setattr(Clock, "now", lambda self: now(self) + days * DAY)
+    listed = cli.ok("essay", "list")
+    assert ("for 8 days" in listed.err, "forestay essay resume" in listed.err) == (is_told,) * 2
+    assert listed.out.startswith("Sessions found:")
+    (row,) = cli.json("essay", "list")["essays"]
+    assert row["abandoned_days"] == (days if is_told else 0)
+    assert cli.ok("essay", "resume", "1").err.count("for 8 days") == is_told
+    assert "for 8 days" not in cli.ok("essay", "list").err
+
+
+@pytest.mark.req("S3-128")
+def test_who_resumes_an_essay_of_another_program_after_a_week_is_warned_once(
+    cli: Cli, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    (project.parent / "tmp").mkdir(exist_ok=True)
+    (project / ESSAY).parent.rename(project.parent / "tmp" / ESSAY_FOLDER)
+    assert cli.ok("essay", "resume", "1").err.count("nobody worked on") == 1
+    assert "nobody worked on" not in cli.ok("status").err

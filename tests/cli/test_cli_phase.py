@@ -1,0 +1,215 @@
+"""Phases on the command line: what they take, what they say, and how they end."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from forestay.model.gates.gate import MOST_BYTES
+from tests.cli.support import Cli, command
+
+GATED = """\
+workflow: gated
+base: 0
+phases:
+  - name: Plan
+    evidence:
+      files: {type: list, min: 1}
+      ready: true
+  - name: Build
+"""
+
+
+@pytest.fixture
+def planned(cli: Cli, project: Path) -> Cli:
+    (project / "gated.yaml").write_text(GATED, encoding="utf-8")
+    cli.start("Build it", "--id", "it", "--workflow", "./gated.yaml", "--target", "specs/it.md")
+    return cli
+
+
+@pytest.mark.req("X1-7")
+def test_a_second_start_says_that_it_resumed_the_open_one(planned: Cli) -> None:
+    again = ("start", "Build it again", "--workflow", "./gated.yaml", "--target", "specs/it.md")
+    said = planned.ok(*again).out
+    assert "There is an open session of this workflow on this target" in said
+    assert "Resumed session it" in said
+    assert planned.json(*again)["taken_up"] is True
+
+
+@pytest.mark.req("X1-10")
+def test_a_target_outside_the_project_is_an_error_of_use(planned: Cli) -> None:
+    answer = planned("start", "x", "--workflow", "gated.yaml", "--target", "../elsewhere")
+    assert answer.code == 2 and "outside of" in answer.err
+
+
+def test_evidence_is_json_where_it_can_be_read_as_such(planned: Cli) -> None:
+    given = ["files=[1, 2]", "ready=true", "n=65", 'quoted="65"', "text=65%", "object={", "no=nope"]
+    words = [word for one in given for word in ("--evidence", one)]
+    found = planned.json("phase", "gate", "0", *words)["evidence"]
+    assert found == {
+        "files": [1, 2],
+        "ready": True,
+        "n": 65,
+        "quoted": "65",
+        "text": "65%",
+        "object": "{",
+        "no": "nope",
+    }
+
+
+def test_the_gate_of_the_current_phase_says_how_it_is_handed_in(planned: Cli) -> None:
+    said = planned.ok("phase", "gate", "--evidence", "ready=true").out
+    assert "Phase 0: Plan" in said and "✗ files is missing" in said
+    assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in said
+    both = ("--evidence", "ready=true", "--evidence", "files=[1]")
+    said = planned.ok("phase", "gate", *both).out
+    assert "it would pass" in said
+    assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in said
+    cli = planned
+    cli.start("No plan", "--id", "bare")
+    assert "has no plan with phases" in cli("phase", "gate").err
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("e.json", '{"files": ["a"], "ready": true}'), ("e.yaml", "files: [a]\nready: true\n")],
+)
+def test_evidence_comes_from_files_too(planned: Cli, name: str, text: str) -> None:
+    Path(name).write_text(text, encoding="utf-8")
+    answer = planned("phase", "done", "0", "--evidence-file", name, "--evidence", "ready=false")
+    assert answer.code == 4 and "ready is false, true is wanted" in answer.out
+    assert planned.ok("phase", "done", "0", "--evidence-file", name).code == 0
+
+
+@pytest.mark.req("X1-10")
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (b"[1, 2]", "is no evidence"),
+        (b'{"a": 1, "a"', "cannot be read"),
+        (b"a: &a [*a]\n", "cannot be read"),
+        (b'{"x": ' + b"[" * 90 + b"]" * 90 + b"}", ""),
+        (b'{"x": "' + b"y" * MOST_BYTES + b'"}', "too large"),
+        (b"\xff\xfe\x00", "cannot be read"),
+    ],
+)
+def test_bad_evidence_is_refused_and_nothing_recorded(planned: Cli, data: bytes, told: str) -> None:
+    Path("bad.json").write_bytes(data)
+    before = planned.json("status")["seq"]
+    answer = planned("phase", "done", "0", "--evidence-file", "bad.json")
+    assert answer.code == 2 and told in answer.err
+    assert planned("phase", "done", "0", "--evidence", "no-value").code == 2
+    assert planned("phase", "done", "0", "--evidence-file", "not-there.json").code == 2
+    assert planned.json("status")["seq"] == before
+
+
+@pytest.mark.req("X1-9")
+def test_a_refusal_by_the_gate_ends_with_4_and_its_answer(planned: Cli) -> None:
+    answer = planned("--json", "phase", "done", "0", "--evidence", "ready=true")
+    assert answer.code == 4
+    told = answer.json["result"]
+    assert (told["checkpoint_passed"], told["errors"]) == (False, ["files is missing"])
+    assert told["diagnostics"]["fields_missing"] == ["files"]
+    assert told["diagnostics"]["gate_source"] == "gated.yaml, line 5"
+    assert answer.json["event"]["kind"] == "checkpoint.failed"
+    assert answer.json["timing"]["status"] == "checkpoint_failed"
+
+
+def test_a_plan_is_walked_through_to_its_end(planned: Cli) -> None:
+    assert "phase 0 did not pass" in planned("phase", "done", "0").out
+    assert planned.ok("phase", "retry").code == 0
+    answer = planned.ok("phase", "done", "0", "--override", "--because", "seen")
+    assert "passed by override" in answer.out
+    assert "1 of 2: Build" in planned.ok("status").out
+    assert "completed" in planned.ok("phase", "done", "1").out
+    assert planned.json("status")["status"] == "completed"
+    planned.ok("phase", "rollback", "0", "--because", "once more", "--session", "it")
+    shown = planned.json("status")
+    assert (shown["status"], shown["phase"]["completed"]) == ("active", [])
+    table = planned.ok("phase").out
+    assert "rolled back (2 attempts)" in table and "*  0" in table
+
+
+def test_the_gate_tells_what_it_asks_and_whether_it_would_pass(planned: Cli) -> None:
+    told = planned.ok("phase", "gate", "0", "--evidence", "ready=true").out
+    assert "a list, at least 1" in told and "would not pass" in told
+    enough = planned.ok("phase", "gate", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
+    assert "would pass" in enough.out
+    planned.ok("phase", "done", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
+    assert "asks for nothing" in planned.ok("phase", "gate", "1").out
+
+
+@pytest.mark.req("X1-6")
+def test_what_is_not_reached_yet_is_refused_with_4(planned: Cli) -> None:
+    answer = planned("phase", "gate", "1")
+    assert answer.code == 4
+    assert "You must complete Phase 0 before accessing Phase 1" in answer.err
+    wrong = planned("phase", "done", "1")
+    assert wrong.code == 4 and "Cannot complete phase 1, current phase is 0" in wrong.err
+
+
+def test_a_passed_phase_names_the_tasks_that_were_left_open_in_it(cli: Cli) -> None:
+    cli.start("Build", "--workflow", "feature")
+    cli.ok("task", "done", "plan-goal")
+    said = cli.ok("phase", "done", "1").out
+    assert "tasks of it still open: plan-scope, plan-criteria" in said
+    assert "! criteria is missing" in said, "a gate that is not strict only warns"
+
+
+def test_the_first_lines_of_the_log_tell_of_the_plan(planned: Cli) -> None:
+    said = planned.ok("log").out
+    assert "gated" in said and "phase-0 – Plan" in said
+
+
+@pytest.mark.req("S1-124")
+def test_resuming_can_show_the_display_of_the_document(planned: Cli) -> None:
+    said = planned.ok("resume", "--style", "praxis", "--no-fence").out
+    assert said.startswith("📋 Session it: gated\n   Target: specs/it.md\n")
+    assert "🎯 Progress: Phase 0 of 2 (0% complete)" in said
+
+
+def test_of_many_processes_that_hand_in_a_phase_one_passes_it(planned: Cli) -> None:
+    words = ["phase", "done", "0", "--evidence", "ready=true", "--evidence", "files=[1]"]
+    line = [*command(), *words]
+    runs = [subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for _ in "1234"]
+    told = [run.communicate(timeout=60)[1].decode() for run in runs]
+    assert sorted(run.returncode for run in runs) == [0, 4, 4, 4]
+    assert sum("Cannot complete phase 0, current phase is 1" in one for one in told) == 3
+    kinds = [line["kind"] for line in planned.ok("log", "--json").lines]
+    assert kinds.count("checkpoint.passed") == kinds.count("step.completed") == 1
+
+
+def test_undo_takes_a_passed_phase_back_and_brings_it_again(cli: Cli) -> None:
+    cli.ok("start", "Build it", "--workflow", "feature")
+    assert "nothing to undo" in cli("undo").err
+    first = cli.json("status")["phase"]["current"]
+    cli.ok("phase", "done", str(first), "--override", "--because", "known")
+    assert "phase start" in cli.ok("log").out
+    cli.ok("undo")
+    assert (
+        cli.json("status")["phase"] | {"current": first, "completed": []}
+        == (cli.json("status")["phase"])
+    )
+    cli.ok("undo", str(cli.json("status")["seq"]))
+    assert cli.json("status")["phase"]["completed"] == [first]
+
+
+def test_the_gate_of_a_phase_that_passed_offers_the_way_back(planned: Cli) -> None:
+    planned.ok("phase", "done", "0", "--evidence", "files=[1]", "--evidence", "ready=true")
+    back = "forestay phase rollback 0 --because REASON"
+    asked = planned.ok("phase", "gate", "0").out
+    assert "it has passed" in asked and back in asked and "phase done" not in asked
+    answer = planned.json("phase", "gate", "0")
+    assert answer["gate"]["passed"] and answer["result"]["next_steps"] == [back]
+    assert not planned.json("phase", "gate")["gate"]["passed"]
+
+
+def test_where_no_override_is_allowed_what_is_lacking_is_named(cli: Cli, project: Path) -> None:
+    (project / "hard.yaml").write_text(
+        "workflow: hard\nphases: [{name: A, override: false, evidence: {ready: true}}]\n"
+    )
+    cli.start("x", "--workflow", "./hard.yaml")
+    answer = cli("phase", "done", "1", "--override", "--because", "no time")
+    assert answer.code == 4 and "forestay phase done 1 --evidence ready=VALUE" in answer.err

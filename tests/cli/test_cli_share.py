@@ -1,0 +1,111 @@
+"""Sharing on the command line: what is asked, what is said, what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import forestay
+from tests.cli.support import Cli
+
+
+@pytest.fixture
+def bob(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The person key of someone else; the current session is on a remote that both can reach."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    cli.ok("device", "key", "init")
+    cli.start("Add login", "--id", "login")
+    cli.ok("--home", str(tmp_path / "bob"), "device", "key", "init")
+    with forestay.open(str(home)) as stay:
+        stay.store.machine.remotes.add("usb", f"folder:{tmp_path / 'remote'}", "", 1)
+    return str(cli.json("--home", str(tmp_path / "bob"), "device", "key", "show")["person"])
+
+
+def test_fingerprint_is_compared_before_anything_is_shared(
+    cli: Cli, bob: str, tmp_path: Path
+) -> None:
+    shown = cli.json("--home", str(tmp_path / "bob"), "device", "key", "show")["person_fingerprint"]
+    unasked = cli("share", "add", "login", "--with", bob)
+    assert unasked.code == 4 and shown in unasked.err and "--yes" in unasked.err
+    no = cli("share", "add", "login", "--with", bob, source="no\n", terminal=True)
+    assert no.code == 1 and shown in " ".join(no.out.split()) and "not shared" in no.out
+    assert "nobody" in cli.ok("share", "list").out
+
+
+def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
+    address = "bob@example.org"
+    done = cli.ok("share", "add", "login", "--with", bob, "--email", address, "--continue", "--yes")
+    assert address in done.out and "may continue it" in done.out
+    assert address in cli.ok("share", "list", "login").out
+    gone = cli.ok("share", "remove", "login", address)
+    assert "nothing that is written from now on" in gone.out
+    assert "copies of it stay readable" in gone.out
+    assert cli.json("share", "list", "login")["members"] == []
+
+
+def test_sharing_again_leaves_what_someone_may_do_unless_it_is_said(cli: Cli, bob: str) -> None:
+    cli.ok("share", "add", "login", "--with", bob, "--continue", "--yes")
+    again = cli.ok("share", "add", "login", "--with", bob, "--email", "bob@example.org", "--yes")
+    assert "may continue it" in again.out and "bob@example.org" in again.out
+    assert "may read it" in cli.ok("share", "add", "login", "--with", bob, "--read", "--yes").out
+
+
+def test_reader_is_told_what_stays_here_and_once_that_it_ended(
+    cli: Cli, bob: str, tmp_path: Path
+) -> None:
+    there = ("--home", str(tmp_path / "bob"))
+    cli.ok("share", "add", "login", "--with", bob, "--yes")
+    cli.ok(*there, "remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    cli.ok(*there, "sync")
+    cli.ok(*there, "note", "mine", "--session", "login")
+    said = cli.ok(*there, "sync").out
+    assert "login: 1 event stays here: it is shared with you to read" in said
+    assert "not pushed" not in said
+    cli.ok("share", "remove", "login", bob)
+    cli.ok(*there, "sync", "--soon", "--quiet")
+    assert "login: no longer shared with you; what came stays" in cli.ok(*there, "sync").out
+    later = cli.ok(*there, "sync").out
+    assert "what came stays" not in later and "not pushed" not in later
+    assert "login: 1 event stays here: it is no longer shared with you" in later
+
+
+def test_a_guest_who_forgets_is_told_that_others_keep_what_they_wrote(
+    cli: Cli, bob: str, tmp_path: Path
+) -> None:
+    there = ("--home", str(tmp_path / "bob"))
+    cli.ok("note", "by the owner")
+    cli.ok("share", "add", "login", "--with", bob, "--continue", "--yes")
+    cli.ok(*there, "remote", "add", "usb", f"folder:{tmp_path / 'remote'}")
+    cli.ok(*there, "sync")
+    cli.ok(*there, "note", "mine", "--session", "login")
+    cli.ok(*there, "session", "use", "login")
+    own = cli.ok(*there, "session", "forget", "#3", "--dry-run").out
+    assert "usb: replaced there" in own and "stays with them" not in own
+    both = cli.ok(*there, "session", "forget", "#2", "#3", "--dry-run").out
+    assert "usb: replaced there" in both and "stays with them" in both
+    for which in ("#2", "login"):
+        foreign = cli.ok(*there, "session", "forget", which, "--yes").out
+        assert "stays with them" in foreign and "erases it there" not in foreign
+    kept = cli.ok("session", "forget", "login", "--yes").out
+    assert "usb: the next sync erases it there" in kept and "stays with them" not in kept
+
+
+@pytest.mark.parametrize(
+    "line, says",
+    [
+        ("share add login --with fsp1abc --yes", "mistyped"),
+        ("share add login --with age1abc --yes", "no person key"),
+        ("share remove login nobody@example.org", "not shared with"),
+    ],
+)
+def test_what_cannot_be_shared_is_refused(cli: Cli, bob: str, line: str, says: str) -> None:
+    answer = cli(*line.split())
+    assert answer.code == 2 and says in answer.err, answer
+
+
+def test_without_a_remote_it_says_what_is_missing(cli: Cli, bob: str, home: Path) -> None:
+    with forestay.open(str(home)) as stay:
+        stay.store.machine.remotes.remove(stay.store.machine.remotes.all()[0])
+    answer = cli("share", "add", "login", "--with", bob, "--yes")
+    assert answer.code == 4 and "forestay remote add" in answer.err

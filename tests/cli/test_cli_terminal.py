@@ -1,0 +1,194 @@
+"""What reaches a terminal: colour, width, the pager, and nothing that it would obey."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+from forestay.cli.main import main
+from forestay.cli.terminal import Screen
+from tests.cli.support import Cli, Terminal
+
+NASTY = "evil \u202egoal\u202c \u200bzero \u2066x\u2069"
+
+
+def test_a_pipe_gets_no_colour_and_a_terminal_does(cli: Cli) -> None:
+    cli.start()
+    for argv in ([], ["status"], ["list"], ["log"], ["show"], ["note"], ["--help"]):
+        answer = cli(*argv)
+        assert "\x1b" not in answer.out + answer.err
+        shown = cli(*argv, terminal=True)
+        assert "\x1b[" in shown.out + shown.err
+        plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.out + shown.err)
+        assert "\x1b" not in plain
+
+
+@pytest.mark.parametrize("how", ["NO_COLOR", "TERM", "setting", "option"])
+def test_colour_can_be_refused(cli: Cli, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.start()
+    argv = ["--no-color"] if how == "option" else []
+    if how == "setting":
+        cli.ok("config", "color", "never")
+    elif how != "option":
+        monkeypatch.setenv(how, "dumb")
+    for line in ("status", "session use nowhere", "task --help", "--help", "nonsense"):
+        answer = cli(*line.split(), *argv, terminal=True)
+        assert "\x1b" not in answer.out + answer.err
+
+
+def test_colour_can_be_forced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    cli.start()
+    monkeypatch.setenv("FORESTAY_COLOR", "always")
+    assert "\x1b[" in cli.ok("status").out
+    assert "\x1b" not in cli.ok("status", "--json").out
+
+
+def test_tables_fit_a_terminal_and_stay_whole_in_a_pipe(cli: Cli) -> None:
+    goal = "a very long goal " * 20
+    cli.start(goal, "--id", "long")
+    cli.ok("note", "a very long remark " * 20)
+    for line in ("list", "log", "show", "search remark"):
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", cli.ok(*line.split(), terminal=True).out)
+        wide = [row for row in shown.splitlines()[1:] if len(row) > 80]
+        assert not wide, line
+    assert goal.strip() in cli.ok("list").out
+
+
+def test_a_table_with_long_ids_fits_a_terminal_too(cli: Cli) -> None:
+    cli.start("Add login " * 4, "--id", "workflow_default_005f838e-62a2-4922-a05f-3962698e3a06")
+    lines = cli.ok("list", "--no-color", terminal=True).out.splitlines()
+    assert all(len(line) <= 80 for line in lines), lines
+    assert "workflow_default_005f838e-" in lines[1] and "Add login" in lines[1]
+
+
+def test_ways_that_do_not_fit_one_line_of_an_error_stand_below_each_other(cli: Cli) -> None:
+    cli.start()
+    cli.ok("agent", "start", "code-1")
+    lines = cli("agent", "start", "code-1", "--no-color", terminal=True).err.splitlines()
+    assert "  → forestay agent done code-1" in lines
+    assert all(len(line) <= 80 for line in lines), lines
+    assert " · forestay agent done code-1 · " in cli("agent", "start", "code-1").err
+
+
+def test_prose_goes_on_below_the_end_of_its_lead(home: Path) -> None:
+    out = Terminal()
+    Screen(out, out, None).prose("lead  ", "word " * 20)
+    assert [line[:10] for line in out.getvalue().splitlines()] == ["lead  word", "      word"]
+    assert all(len(line) <= 80 for line in out.getvalue().splitlines())
+
+
+def test_a_line_is_broken_between_words_on_a_terminal_and_whole_in_a_pipe() -> None:
+    out, pipe = Terminal(), io.StringIO()
+    for stream in (out, pipe):
+        Screen(stream, stream, None).line(("  #7 ", "dim"), "word " * 20, ("end", "green"))
+    first, second = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
+    assert first.startswith("  #7 word") and second == "    word word word word word end"
+    assert len(first) <= 80 and pipe.getvalue().count("\n") == 1
+
+
+def test_what_is_to_be_typed_is_never_broken() -> None:
+    out = Terminal()
+    way = "forestay essay section done 1 --map stage-3-section-1-arguments.md"
+    Screen(out, out, None).hint("next: ", f"{way} · forestay pause --context half-way")
+    lines = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
+    assert lines == [f"  next: {way} ·", "    forestay pause --context half-way"]
+
+
+def test_a_long_path_gets_a_line_of_its_own_before_the_terminal_breaks_it() -> None:
+    out, path = Terminal(), f"{'x' * 73}.json"
+    screen = Screen(out, out, None)
+    screen.line("  kept in ", path)
+    screen.prose("error    ", f"{path} is no session")
+    screen.explain("error: ", f"{path} is no session")
+    lines = out.getvalue().splitlines()
+    assert [line.strip() for line in lines if "x" in line] == [path] * 3
+    assert all(len(line) <= 80 for line in lines), lines
+
+
+def test_a_word_that_fits_no_line_stays_where_it_is() -> None:
+    out = Terminal()
+    Screen(out, out, None).line("kept in ", "x" * 90)
+    assert out.getvalue() == f"kept in {'x' * 90}\n"
+
+
+def test_nothing_that_was_recorded_reaches_the_terminal_as_a_command(cli: Cli) -> None:
+    cli.start(NASTY, "--id", "nasty")
+    cli.ok("note", NASTY, "--for-next")
+    cli.ok("decide", NASTY, "--option", NASTY)
+    cli.ok("record", "attribute", "k", NASTY)
+    cli.ok("agent", "start", "a", "--task", NASTY)
+    for line in ("", "status", "list", "log", "show", "diff 1 3", "brief", "search evil", "undo"):
+        for terminal in (False, True):
+            out = cli(*line.split(), terminal=terminal).out
+            assert not set(out) & set("\u202e\u202c\u200b\u2066\u2069\x9b"), line
+
+
+def test_struck_out_events_are_struck_out_where_that_can_be_seen(cli: Cli) -> None:
+    cli.start()
+    cli.ok("note", "wrong")
+    cli.ok("undo")
+    assert "\x1b[2;9mnote        wrong\x1b[0m" in cli.ok("log", terminal=True).out
+    assert "~~note        wrong~~ (withdrawn)" in cli.ok("log").out
+    assert "~~note        wrong~~" in cli.ok("log", "--no-color", terminal=True).out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-8"])
+def test_a_terminal_of_any_encoding_gets_the_answer(cli: Cli, encoding: str) -> None:
+    cli.start("Grüße – 漢字")
+    for argv in (["list"], ["log"], []):
+        data = io.BytesIO()
+        out = io.TextIOWrapper(data, encoding=encoding)
+        assert main(argv, out, io.StringIO()) == 0
+        out.flush()
+        text = data.getvalue().decode(encoding)
+        assert "Gr" in text
+        if encoding == "ascii":
+            assert "\\u6f22" in text and "\\u2013" not in text
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1", "utf-16"])
+def test_json_is_utf_8_whatever_the_locale(cli: Cli, encoding: str) -> None:
+    cli.start("Grüße 漢字")
+    data = io.BytesIO()
+    out = io.TextIOWrapper(data, encoding=encoding)
+    assert main(["--json", "status"], out, io.StringIO()) == 0
+    out.flush()
+    assert "Grüße 漢字" in data.getvalue().decode("utf-8")
+
+
+# -- the pager ---------------------------------------------------------------------------------
+
+
+def test_long_output_goes_to_the_pager_and_short_output_does_not(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.start()
+    monkeypatch.setenv("PAGER", f"cat > {tmp_path / 'paged'}")
+    assert cli.ok("log", terminal=True).out
+    assert not (tmp_path / "paged").exists()
+    for number in range(30):
+        cli.ok("note", str(number))
+    assert cli.ok("log", terminal=True).out == ""
+    assert (tmp_path / "paged").read_text().count("\n") == 31
+    (tmp_path / "paged").unlink()
+    assert cli.ok("log").out.count("\n") == 31
+    assert not (tmp_path / "paged").exists()
+
+
+def test_a_pager_that_is_not_there_does_not_swallow_the_answer(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORESTAY_PAGER", "no-such-program 2> /dev/null")
+    assert "Exit codes" in cli.ok("help", "--all", terminal=True).out
+
+
+def test_a_closed_stream_is_no_terminal() -> None:
+    out = Terminal()
+    screen = Screen(out, out, io.StringIO())
+    assert screen.is_terminal
+    closed = io.StringIO()
+    closed.close()
+    assert not Screen(closed, out, io.StringIO()).is_terminal

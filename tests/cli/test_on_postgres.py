@@ -1,0 +1,192 @@
+"""The command line does the same with its sessions on a server: a sample of its other tests.
+
+They are those tests, imported; what is different here is the home they get.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cli.support import Cli, command
+from tests.cli.test_cli_brief import (
+    test_after_the_death_of_an_agent_resume_exits_7,
+    test_brief_changes_nothing_and_resume_records_it,
+)
+from tests.cli.test_cli_care import (
+    test_config_shows_no_password,
+    test_export_and_import_carry_a_session_with_its_artifacts,
+    test_verify_says_what_it_checked,
+)
+from tests.cli.test_cli_choice import (
+    test_an_ambiguous_id_is_a_question,
+    test_resume_takes_the_only_open_session,
+)
+from tests.cli.test_cli_files import (
+    test_start_says_where_the_files_of_a_layout_are,
+    test_what_was_taken_up_is_counted_in_words,
+)
+from tests.cli.test_cli_look import (
+    test_another_folder_has_its_own_list_and_all_shows_both,
+    test_list_filters_and_stops_where_it_is_told,
+    test_log_shows_every_event_in_order,
+    test_looking_into_a_fresh_home_makes_nothing,
+    test_search_finds_words_and_says_where,
+    test_show_goes_back_to_any_point,
+)
+from tests.cli.test_cli_prove import linted, test_proven_then_stale_after_an_edit_then_proven_again
+from tests.cli.test_cli_record import (
+    test_a_key_makes_repeating_a_start_harmless,
+    test_undo_takes_back_all_that_a_command_recorded,
+)
+from tests.cli.test_cli_session import (
+    test_archive_hides_from_the_list_and_unarchive_brings_back,
+    test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up,
+    test_start_makes_the_session_current,
+    test_use_chooses_by_a_shortened_id_and_shows_it,
+)
+from tests.pgserver import PgServer
+
+SAMPLE = [
+    linted,
+    test_a_key_makes_repeating_a_start_harmless,
+    test_start_says_where_the_files_of_a_layout_are,
+    test_after_the_death_of_an_agent_resume_exits_7,
+    test_an_ambiguous_id_is_a_question,
+    test_another_folder_has_its_own_list_and_all_shows_both,
+    test_archive_hides_from_the_list_and_unarchive_brings_back,
+    test_brief_changes_nothing_and_resume_records_it,
+    test_config_shows_no_password,
+    test_export_and_import_carry_a_session_with_its_artifacts,
+    test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up,
+    test_list_filters_and_stops_where_it_is_told,
+    test_log_shows_every_event_in_order,
+    test_looking_into_a_fresh_home_makes_nothing,
+    test_proven_then_stale_after_an_edit_then_proven_again,
+    test_resume_takes_the_only_open_session,
+    test_search_finds_words_and_says_where,
+    test_show_goes_back_to_any_point,
+    test_start_makes_the_session_current,
+    test_undo_takes_back_all_that_a_command_recorded,
+    test_use_chooses_by_a_shortened_id_and_shows_it,
+    test_verify_says_what_it_checked,
+    test_what_was_taken_up_is_counted_in_words,
+]
+"""So that none of them is imported for nothing."""
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path:
+    path = tmp_path / "home"
+    monkeypatch.setenv("FORESTAY_HOME", str(path))
+    monkeypatch.setenv("FORESTAY_STORE", pg_store)
+    return path
+
+
+def test_the_doctor_says_what_it_cannot_see(cli: Cli) -> None:
+    cli.start()
+    told = cli("doctor")
+    assert "sessions are kept in postgresql://" in told.out
+    assert "its files, and their backups, are looked after there" in told.out
+    # The server of the tests may forget, and is told apart from one that does not.
+    assert ("fsync = off" in told.out) == (told.code != 0)
+    assert not (Path(os.environ["FORESTAY_HOME"]) / "backups").exists()
+
+
+def test_a_server_that_is_not_there_is_named_and_what_helps(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORESTAY_STORE", "postgresql://me:s3cret@127.0.0.1:1/db")
+    for argv in (["status"], ["start", "x"], ["list"], ["doctor"]):
+        told = cli(*argv)
+        assert told.code == 1 and "postgresql://me@127.0.0.1:1/db cannot be reached" in told.err
+        assert "s3cret" not in told.err + told.out and "→" in told.err
+    given = cli("--store", "postgresql://me:s3cret@127.0.0.1:1/db?password=s3cret", "status")
+    assert given.code == 1 and "s3cret" not in given.err
+
+
+def test_without_the_driver_one_is_told_what_to_install(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    for name in [name for name in sys.modules if name.startswith("forestay.store.postgres.store")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    told = cli("status")
+    assert told.code == 2 and "pip install 'forestay[postgres]'" in told.err
+
+
+# -- a server that goes away while its log is followed ------------------------------------------
+
+
+@pytest.fixture
+def follower(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, pg_server: PgServer
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Someone who follows a session, and has been told of its beginning."""
+    monkeypatch.setenv("FORESTAY_STORE", f"{pg_server.url}&schema=followed")
+    monkeypatch.setenv("FORESTAY_BUSY_TIMEOUT", "0.3")
+    cli.start("Add login")
+    argv = [*command(), "log", "--follow", "--json"]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(argv, stdout=pipe, stderr=pipe) as child:
+        assert _told(child)["kind"] == "session.started"
+        try:
+            yield child
+        finally:
+            child.kill()
+
+
+def _told(child: subprocess.Popen[bytes]) -> dict[str, object]:
+    assert child.stdout is not None
+    assert select.select([child.stdout], [], [], 60)[0]
+    found = json.loads(child.stdout.readline())
+    assert isinstance(found, dict)
+    return found
+
+
+def test_who_follows_waits_for_a_server_that_is_away_and_goes_on_where_it_was(
+    cli: Cli, follower: subprocess.Popen[bytes], pg_server: PgServer
+) -> None:
+    assert follower.stderr is not None and follower.stdout is not None
+    for text in ("first", "second"):
+        pg_server.stop()
+        try:
+            told = follower.stderr.readline()
+            assert b"waiting for it; Ctrl-C ends this" in told and b"postgresql://" in told
+            assert not select.select([follower.stderr, follower.stdout], [], [], 3)[0]  # once
+        finally:
+            pg_server.start()
+        cli.ok("note", text)
+        event = _told(follower)
+        assert (event["kind"], event["data"]) == ("note.added", {"text": text})
+    follower.send_signal(signal.SIGINT)
+    out, err = follower.communicate(timeout=30)
+    assert (follower.returncode, out, err) == (130, b"", b"")
+
+
+def test_who_follows_is_told_when_the_server_lets_them_in_no_more(
+    follower: subprocess.Popen[bytes], pg_server: PgServer
+) -> None:
+    pg_server.stop()
+    hba = pg_server.folder / "data" / "pg_hba.conf"
+    before = hba.read_text()
+    hba.write_text("local all nobody trust\n")
+    try:
+        pg_server.start_only()
+        out, _ = follower.communicate(timeout=60)
+    finally:
+        hba.write_text(before)
+        pg_server.stop()
+        pg_server.start()
+    told = json.loads(out)["error"]
+    assert follower.returncode == 1 and not told["retryable"]
+    assert "pg_hba.conf" in told["hint"], told

@@ -1,0 +1,358 @@
+"""What a layout has no field for travels beside it, and counts only while nobody changed it."""
+
+from __future__ import annotations
+
+import copy
+import json
+from itertools import product
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from forestay.formats import carry_over, diff
+from forestay.formats.facts import AgentFact, DecisionFact, Facts, StepFact, plain
+from forestay.formats.port import EXTRA, Where
+from forestay.formats.praxis.format import FORMAT as PRAXIS
+from forestay.formats.text.document import Document, fresh
+from tests.formats.scribe import keys, values
+from tests.formats.toys import POOR, RICH, Toy, facts
+
+often = settings(deadline=None, suppress_health_check=list(HealthCheck))
+formats = st.sampled_from([RICH, POOR])
+HERE = Where(now=1_700_000_000_000)
+LATER = Where(now=1_800_000_000_000)
+
+
+def main_of(files: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = next(iter(files.values()))
+    return found
+
+
+def with_strange_keys(files: dict[str, Any], strange: dict[str, Any]) -> dict[str, Any]:
+    """The files as another program would have them: keys of its own, in front and inside."""
+    name, main = next(iter(files.items()))
+    known = {f"x {key}": value for key, value in strange.items()}
+    made = {**known, **copy.deepcopy(main)}
+    for item in made.get("items", [])[:1]:
+        item.update(known)
+    return {name: made}
+
+
+def example() -> Facts:
+    return Facts(
+        native_id="n1",
+        goal="ship",
+        status="aborted",
+        progress=0.5,
+        because="tired",
+        steps=[
+            StepFact("plan", id="t1", status="done", agent="arch-1"),
+            StepFact("build", id="t2", status="blocked", parent="t1"),
+            StepFact("test", id="t3", status="failed"),
+        ],
+        agents=[AgentFact("arch-1", status="timed_out")],
+        decisions=[DecisionFact("use a", because="small", at=5)],
+    )
+
+
+@often
+@given(formats, facts)
+def test_everything_comes_back_from_a_layout_that_cannot_say_it(format: Toy, want: Facts) -> None:
+    files = carry_over.write(format, None, want, HERE, full=True)
+    assert carry_over.read(format, files, LATER) == want
+
+
+@often
+@given(formats, facts)
+def test_the_carried_values_survive_text(format: Toy, want: Facts) -> None:
+    files = carry_over.write(format, None, want, HERE, full=True)
+    name, main = next(iter(files.items()))
+    kind = name.rpartition(".")[2]
+    back = {name: Document.parse(fresh(kind, main), kind).value}
+    assert carry_over.read(format, back, LATER) == want
+
+
+@often
+@given(formats, facts, st.booleans(), st.dictionaries(keys, values, max_size=2))
+def test_writing_what_was_read_changes_nothing(
+    format: Toy, want: Facts, full: bool, strange: dict[str, Any]
+) -> None:
+    files = with_strange_keys(carry_over.write(format, None, want, HERE, full=full), strange)
+    again = carry_over.write(format, files, carry_over.read(format, files, HERE), LATER, full=full)
+    assert diff.identical(again, files)
+
+
+def test_steps_of_one_name_keep_their_statuses() -> None:
+    for statuses in product(("pending", "running", "blocked", "done"), repeat=3):
+        steps = [StepFact("plan it", id=f"t{n}", status=s) for n, s in enumerate(statuses)]
+        files = carry_over.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
+        read = carry_over.read(POOR, files, HERE)
+        assert sorted(step.status for step in read.steps) == sorted(statuses)
+        assert diff.identical(carry_over.write(POOR, files, read, HERE), files)
+
+
+def test_of_steps_of_one_name_what_is_over_stays_over() -> None:
+    said = ("skipped", "running")
+    steps = [StepFact("build it", id=f"t{n}", status=s) for n, s in enumerate(said)]
+    files = carry_over.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
+    assert [step.status for step in carry_over.read(POOR, files, HERE).steps] == [
+        "running",
+        "skipped",
+    ]
+
+
+def test_a_layout_that_says_everything_gets_no_extra_key() -> None:
+    files = carry_over.write(RICH, None, Facts(native_id="n", goal="g", status="paused"), HERE)
+    assert EXTRA not in main_of(files)
+
+
+def test_a_mirror_carries_statuses_and_nothing_else() -> None:
+    files = carry_over.write(POOR, None, example(), HERE)
+    said = carry_over.read(POOR, files, HERE)
+    assert said.status == "aborted"
+    assert [step.status for step in said.steps] == ["blocked", "failed", "done"]
+    assert (said.because, said.agents, {step.id for step in said.steps}) == ("", [], {""})
+
+
+def test_the_extra_key_goes_when_there_is_nothing_to_carry() -> None:
+    files = carry_over.write(POOR, None, example(), HERE)
+    plainer = Facts(native_id="n1", goal="ship", status="completed")
+    assert EXTRA in main_of(files)
+    assert EXTRA not in main_of(carry_over.write(POOR, files, plainer, HERE))
+
+
+def test_a_carried_status_counts_only_while_the_own_word_is_unchanged() -> None:
+    files = carry_over.write(POOR, None, example(), HERE, full=True)
+    main_of(files)["word"] = "open"
+    said = carry_over.read(POOR, files, HERE)
+    assert (said.status, said.because) == ("active", "tired")
+
+
+def test_a_step_without_an_id_is_found_again_after_another_program_finished_it() -> None:
+    files = carry_over.write(POOR, None, example(), HERE, full=True)
+    main = main_of(files)
+    main["todo"].remove("build")
+    main["finished"].append("build")
+    steps = {step.id: step for step in carry_over.read(POOR, files, HERE).steps}
+    assert steps["t2"].title == "build"
+    assert (steps["t2"].status, steps["t2"].parent) == ("done", "t1")
+    assert (steps["t1"].status, steps["t1"].agent) == ("done", "arch-1")
+    assert steps["t3"].status == "failed"
+
+
+def test_a_step_without_an_id_is_found_again_after_another_program_retitled_it() -> None:
+    files = carry_over.write(POOR, None, example(), HERE, full=True)
+    main_of(files)["todo"][0] = "build well"
+    steps = {step.id: step for step in carry_over.read(POOR, files, HERE).steps}
+    assert (steps["t2"].title, steps["t2"].parent) == ("build well", "t1")
+    assert set(steps) == {"t1", "t2", "t3"}
+
+
+def test_a_new_step_of_another_program_stays_without_an_id() -> None:
+    files = carry_over.write(POOR, None, example(), HERE, full=True)
+    main_of(files)["todo"].append("celebrate")
+    steps = carry_over.read(POOR, files, HERE).steps
+    assert {step.title: step.id for step in steps} == {
+        "plan": "t1",
+        "build": "t2",
+        "test": "t3",
+        "celebrate": "",
+    }
+
+
+@often
+@given(formats, facts, values)
+def test_junk_under_the_extra_key_is_harmless(format: Toy, want: Facts, junk: Any) -> None:
+    files = format.put(None, want, HERE)
+    for extra in (junk, {"v": 1, "facts": junk}, {"v": 1, "from": junk}, {"v": 99, "facts": junk}):
+        main_of(files)[EXTRA] = extra
+        assert isinstance(carry_over.read(format, files, HERE), Facts)
+        assert carry_over.convert(format, files, POOR, HERE)[0]
+
+
+def test_junk_in_the_place_of_all_facts_is_harmless_where_a_goal_is_made_of_others() -> None:
+    files = PRAXIS.put(None, example(), HERE)
+    own = PRAXIS.get(files, HERE)
+    for junk in (5, [1], None, {"goal": 5}):
+        change = {"was": carry_over._shared(plain(own)), "now": junk}
+        main_of(files)[EXTRA] = {"v": 1, "facts": change}
+        assert carry_over.read(PRAXIS, files, HERE).goal == own.goal
+
+
+def test_what_a_newer_version_carries_is_left_alone() -> None:
+    files = carry_over.write(POOR, None, example(), HERE)
+    main_of(files)[EXTRA] = {"v": 2, "facts": "in a form unknown here"}
+    again = carry_over.write(POOR, files, example(), HERE, full=True)
+    assert main_of(again)[EXTRA] == {"v": 2, "facts": "in a form unknown here"}
+
+
+# Conversions
+
+pairs = st.sampled_from([(RICH, POOR), (POOR, RICH)])
+
+
+@often
+@given(pairs, facts, st.booleans(), st.dictionaries(keys, values, max_size=3))
+def test_there_and_back_is_the_same(
+    pair: tuple[Toy, Toy], want: Facts, full: bool, strange: dict[str, Any]
+) -> None:
+    a, b = pair
+    files = with_strange_keys(carry_over.write(a, None, want, HERE, full=full), strange)
+    there, loss = carry_over.convert(a, files, b, HERE)
+    back, _ = carry_over.convert(b, there, a, LATER)
+    assert diff.identical(back, files)
+    assert loss.lost == []
+
+
+@often
+@given(facts, st.dictionaries(keys, values, max_size=3))
+def test_a_longer_walk_keeps_strange_keys(want: Facts, strange: dict[str, Any]) -> None:
+    files = with_strange_keys(carry_over.write(POOR, None, want, HERE), strange)
+    there = carry_over.convert(POOR, files, RICH, HERE)[0]
+    further = carry_over.convert(RICH, there, OTHER, HERE)[0]
+    assert diff.identical(carry_over.convert(OTHER, further, POOR, LATER)[0], files)
+
+
+class _Other(type(POOR)):  # type: ignore[misc]
+    id = "other"
+    name = "other-{}.json"
+
+
+OTHER = _Other()
+
+
+def converted(a: Toy, b: Toy) -> tuple[dict[str, Any], dict[str, Any]]:
+    strange = {"note": ["kept"], "n": 3}
+    files = with_strange_keys(carry_over.write(a, None, example(), HERE), strange)
+    return files, carry_over.convert(a, files, b, HERE)[0]
+
+
+def back(b: Toy, there: dict[str, Any], a: Toy) -> dict[str, Any]:
+    return carry_over.convert(b, there, a, LATER)[0]
+
+
+def changes(old: Any, new: Any, path: str = "") -> dict[str, Any]:
+    """The places that differ, and what stands there now."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        found: dict[str, Any] = {}
+        for key in {**old, **new}:
+            found |= changes(old.get(key), new.get(key), f"{path}.{key}")
+        return found
+    if isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+        found = {}
+        for place, (one, two) in enumerate(zip(old, new, strict=True)):
+            found |= changes(one, two, f"{path}[{place}]")
+        return found
+    return {} if diff.same(old, new) else {path: new}
+
+
+def test_a_status_changed_there_arrives_and_nothing_else_changes() -> None:
+    files, there = converted(RICH, POOR)
+    main_of(there)["word"] = "open"
+    assert changes(main_of(files), main_of(back(POOR, there, RICH))) == {".state": "active"}
+
+
+def test_a_progress_changed_there_arrives_and_nothing_else_changes() -> None:
+    files, there = converted(RICH, POOR)
+    main_of(there)["percent"] = 75
+    assert changes(main_of(files), main_of(back(POOR, there, RICH))) == {".progress": 0.75}
+
+
+def test_a_task_retitled_there_arrives_and_nothing_else_changes() -> None:
+    files, there = converted(RICH, POOR)
+    main_of(there)["todo"][0] = "build well"
+    after = main_of(back(POOR, there, RICH))
+    assert changes(main_of(files), after) == {".items[1].text": "build well"}
+
+
+def test_a_task_finished_there_arrives_and_nothing_else_changes() -> None:
+    files, there = converted(RICH, POOR)
+    main_of(there)["todo"].remove("build")
+    main_of(there)["finished"].append("build")
+    after = main_of(back(POOR, there, RICH))
+    assert changes(main_of(files), after) == {".items[1].state": "done"}
+
+
+def test_a_decision_added_there_arrives_and_nothing_else_changes() -> None:
+    files, there = converted(RICH, POOR)
+    main_of(there)["log"].append("use b")
+    after = main_of(back(POOR, there, RICH))
+    assert after["why"] == [*main_of(files)["why"], {"what": "use b", "why": ""}]
+    assert changes(main_of(files), after).keys() == {".why"}
+
+
+def test_what_another_program_adds_there_goes_back_and_returns() -> None:
+    files, there = converted(RICH, POOR)
+    main_of(there)["mood"] = {"today": "fine"}
+    home = back(POOR, there, RICH)
+    assert changes(main_of(files), main_of(home)).keys() == {f".{EXTRA}"}
+    again = carry_over.convert(RICH, home, POOR, LATER)[0]
+    assert main_of(again)["mood"] == {"today": "fine"}
+
+
+def test_the_order_of_steps_outlives_a_layout_that_sorts_them() -> None:
+    there = converted(RICH, POOR)[1]
+    main_of(there)["todo"].reverse()
+    main_of(there)["finished"] = [*main_of(there)["todo"], *main_of(there)["finished"]]
+    main_of(there)["todo"] = []
+    after = main_of(back(POOR, there, RICH))
+    assert [item["key"] for item in after["items"]] == ["t1", "t2", "t3"]
+    assert {item["state"] for item in after["items"]} == {"done"}
+
+
+def test_a_status_of_a_step_changed_there_arrives_in_the_poorer_layout() -> None:
+    there = converted(POOR, RICH)[1]
+    main_of(there)["items"][0]["state"] = "done"
+    after = main_of(back(RICH, there, POOR))
+    assert after["todo"] == ["test"]
+    assert sorted(after["finished"]) == ["build", "plan"]
+    assert after["x note"] == ["kept"]
+
+
+def test_what_travels_is_never_a_copy_of_the_file() -> None:
+    want = example()
+    want.goal = "a goal that is long enough to be seen twice if it were copied"
+    there = carry_over.convert(RICH, carry_over.write(RICH, None, want, HERE), POOR, HERE)[0]
+    assert json.dumps(there).count(want.goal) == 1
+
+
+def test_the_loss_says_what_travels_beside() -> None:
+    loss = carry_over.convert(RICH, carry_over.write(RICH, None, example(), HERE), POOR, HERE)[1]
+    assert loss.lost == []
+    assert "poor has no field for began_at: it travels under `forestay`" in loss.carried
+    assert "poor has a coarser field for status: it travels under `forestay`" in loss.carried
+    assert any("steps.id" in sentence for sentence in loss.carried)
+
+
+def test_nothing_is_reported_when_everything_has_a_field() -> None:
+    want = Facts(native_id="n1", goal="ship", status="completed")
+    loss = carry_over.convert(POOR, carry_over.write(POOR, None, want, HERE), RICH, HERE)[1]
+    assert (loss.carried, loss.lost) == ([], [])
+
+
+def test_what_cannot_be_carried_is_called_lost() -> None:
+    class Mute(type(POOR)):  # type: ignore[misc]
+        def put(self, old: Any, facts: Facts, where: Where, was: Any = None) -> Any:
+            return {self.files(facts.native_id)[0]: [facts.goal]}
+
+        def get(self, tree: Any, where: Where) -> Facts:
+            return Facts(goal=next(iter(tree.values()))[0])
+
+    loss = carry_over.convert(RICH, carry_over.write(RICH, None, example(), HERE), Mute(), HERE)[1]
+    assert any("status" in sentence for sentence in loss.lost)
+
+
+def test_a_session_that_says_no_id_comes_back_without_one() -> None:
+    files: dict[str, Any] = {"session-.yaml": {"task": "ship"}}
+    there = carry_over.convert(POOR, files, RICH, HERE)[0]
+    assert carry_over.convert(RICH, there, POOR, LATER)[0] == files
+
+
+@pytest.mark.parametrize("format", [RICH, POOR], ids=["rich", "poor"])
+def test_a_native_id_can_be_given_and_is_never_carried(format: Toy) -> None:
+    files = carry_over.write(RICH, None, example(), HERE)
+    there = carry_over.convert(RICH, files, format, HERE, native_id="mine")[0]
+    assert carry_over.read(format, there, HERE).native_id == "mine"
+    assert list(there) == format.files("mine")

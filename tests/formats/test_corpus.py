@@ -1,0 +1,195 @@
+"""Real files through the commands: what `check` and `adopt` say is what the tables say.
+
+The reviewed tables are those of the layouts' own tests; the files are not part of the project.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forestay
+from forestay.api.forestay import Forestay
+from forestay.formats import carry_over
+from forestay.model.state import State
+from tests.cli.support import Cli
+from tests.corpus import CORPUS, needs_corpus
+from tests.formats import test_ai_session_corpus as ai_session
+from tests.formats import test_craft_corpus as craft
+from tests.formats import test_essay_corpus as essay
+from tests.formats import test_orchestrator_corpus as orchestrator
+from tests.formats import test_praxis_corpus as praxis
+
+WORKFLOWS = str(CORPUS / "1" / "workflows")
+
+pytestmark = needs_corpus
+
+# What a row says: layout, generation, complete, status, progress, finding codes.
+Said = tuple[str, str, bool | None, str, float | None, tuple[str, ...]]
+
+
+def _rows() -> Iterator[tuple[str, Said]]:
+    for name, row in praxis.TABLE.items():
+        generation, complete, status, hundredths, codes = row
+        progress = None if hundredths is None else float(hundredths)
+        yield f"1/{name}", ("praxis", generation, complete, status, progress, codes)
+    for name, seen in craft.READINGS.items():
+        found = tuple(line.split()[0] for line in craft.FINDINGS[name])
+        yield f"2/{name}", ("craft", seen[1], seen[3], seen[4], seen[5] * 100, found)
+    for name, told in essay.TABLE.items():
+        yield f"3/{name}", ("essay", told[0], told[1], told[2], told[3] * 100, told[4])
+    for name, read in orchestrator.READINGS.items():
+        found = tuple(line.split()[0] for line in orchestrator.FINDINGS[name])
+        yield f"4/{name}", ("orchestrator", read[1], read[3], read[4], read[5] * 100, found)
+    for each in ai_session.TABLE:
+        if each.parses and not each.bad_lines:
+            hundred = None if each.progress is None else each.progress * 100
+            rest = (each.generation, each.complete, each.status, hundred, each.codes)
+            yield f"0/{each.path}", ("ai-session", *rest)
+
+
+TABLE: dict[str, Said] = dict(_rows())
+BROKEN = [f"0/{row.path}" for row in ai_session.TABLE if not row.parses or row.bad_lines]
+
+
+OTHERS = {
+    "0/generated/valid/contract-acknowledgment.md",
+    "1/classification.json",
+    "1/ouroboros-2025-11/browser/test_session_1.json",
+    "2/companion-teleport-config.json",
+}
+"""Beside the files of sessions; of a tree's folder and of the workflows, whatever is there."""
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setenv("FORESTAY_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    return Cli()
+
+
+def options(name: str, tmp_path: Path) -> list[str]:
+    """The definition of a workflow is handed in where the classification had one."""
+    row = praxis.classified().get(name.removeprefix("1/"), {})
+    if not row.get("workflow_metadata_total"):
+        return []
+    folder = tmp_path / "workflows" / row["workflow_type"]
+    folder.mkdir(parents=True, exist_ok=True)
+    total = {"total_phases": row["workflow_metadata_total"]}
+    (folder / "metadata.json").write_text(json.dumps(total))
+    return ["--workflows", str(folder.parent)]
+
+
+def alone(name: str) -> bool:
+    """Files of a tree are told by where they are in it, too."""
+    return "session-tree" not in name
+
+
+def test_every_file_of_the_corpus_is_in_a_table() -> None:
+    kinds = [str(number) for number in range(5)]
+    every = (path for kind in kinds for path in (CORPUS / kind).rglob("*") if path.is_file())
+    names = {str(path.relative_to(CORPUS)) for path in every}
+    known = {*TABLE, *BROKEN, *OTHERS}
+    apart = ("1/workflows/", "0/generated/session-tree/")
+    assert {name for name in names - known if not name.startswith(apart)} == set()
+    assert known <= names | {name for name in known if name.startswith(apart)}
+
+
+@pytest.mark.parametrize("name", sorted(OTHERS))
+def test_what_is_no_session_file_is_said_to_be_none(cli: Cli, name: str) -> None:
+    answer = cli("--json", "files", "check", str(CORPUS / name))
+    assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-layout"]
+    assert answer.code == 5
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
+def test_check_says_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> None:
+    answer = cli("--json", "files", "check", str(CORPUS / name), *options(name, tmp_path))
+    said = answer.json
+    codes = tuple(finding["code"] for finding in said["findings"])
+    _require_read(said, name)
+    assert codes == TABLE[name][-1]
+    severe = any(finding["severity"] == "error" for finding in said["findings"])
+    assert answer.code == (5 if severe else 0)
+    assert all(finding["message"] and finding["requirement"] for finding in said["findings"])
+
+
+def _require_read(said: dict[str, Any], name: str) -> None:
+    shown = None if said["progress"] is None else int(said["progress"] * 100 + 1e-9)
+    format_id, generation, complete, status, progress, _ = TABLE[name]
+    assert (said["layout"], said["generation"] or "") == (format_id, generation)
+    assert (said["complete"], said["status"] or "") == (complete, status)
+    assert shown == (None if progress is None else int(progress + 1e-9))
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_reported_and_what_it_says_is_salvaged(cli: Cli, name: str) -> None:
+    path = CORPUS / name
+    answer = cli("--json", "files", "check", str(path))
+    assert answer.code == 5
+    assert answer.json["layout"] == "ai-session"
+    assert answer.json["findings"][0]["severity"] == "error"
+    told = cli("--json", "adopt", str(path)).json["adopted"]
+    assert all(one["problems"] for one in told)
+
+
+@pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
+def test_adopt_takes_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> None:
+    path = CORPUS / name
+    before = path.read_bytes()
+    (one,) = cli("--json", "adopt", str(path), *options(name, tmp_path)).json["adopted"]
+    _, _, complete, status, _, codes = TABLE[name]
+    _require_read(one, name)
+    if "placeholder" in codes:
+        assert one["outcome"] == "template" and one["session"] is None
+        return
+    assert one["outcome"] == "adopted" and not one["bound"]
+    with forestay.open(str(tmp_path / "home"), trust_env=False) as stay:
+        state = stay.session(one["session"]).state()
+        assert state.core.status == (status or "active")
+        assert (state.core.status == "completed") is bool(complete)
+        _require_told(stay, path, state, tmp_path)
+    (again,) = cli("--json", "adopt", str(path), *options(name, tmp_path)).json["adopted"]
+    assert (again["outcome"], again["events"]) == ("known", 0)
+    assert path.read_bytes() == before
+
+
+def _require_told(stay: Forestay, path: Path, state: State, tmp_path: Path) -> None:
+    """What the file says arrives: every step, agent, decision, checkpoint and error."""
+    from forestay.mirror import discover
+    from forestay.mirror.check_context import Surroundings
+
+    (one,) = discover.find(str(path))
+    folder = tmp_path / "workflows"
+    where = Surroundings(stay.mirror.where, str(folder) if folder.is_dir() else "").of(one)
+    facts = carry_over.read(one.format, one.tree, where)
+
+    def count(table: str) -> int:
+        return len(list(state.rows.select(table)))
+
+    # Tokens of an agent that the file does not list make it one all the same.
+    assert count("agent") == len({agent.id for agent in facts.agents} | {*facts.tokens_by_agent})
+    assert count("decision") == len(facts.decisions)
+    titles: list[Any] = list(state.rows.select("step"))
+    assert len(titles) == len(facts.steps)
+    assert {step.title for step in facts.steps} <= {row.title for row in titles}
+
+
+def test_the_whole_corpus_is_adopted_in_one_go(cli: Cli) -> None:
+    told = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
+    outcomes = [one["outcome"] for one in told]
+    assert outcomes.count("rival") == 2 and outcomes.count("unreadable") == 0
+    again = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
+    assert [o["outcome"] for o in again] == [w.replace("adopted", "known") for w in outcomes]
+    tree = next(one for one in told if one["layout"] == "ai-session")
+    assert tree["outcome"] == "adopted" and tree["problems"]
+
+
+def test_the_session_that_showed_the_fault_is_complete(cli: Cli) -> None:
+    (path,) = (CORPUS / "1/legacy-2025-10-27").glob("062f24e7*.json")
+    said = cli.json("files", "check", str(path))
+    assert said["complete"] is True and said["status"] == "completed"

@@ -1,0 +1,1039 @@
+"""The `craft` layout: what is read, what is written, what is reported.
+
+`python -m tests.formats.test_craft` writes the published schemas anew.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+import forestay.formats.craft
+from forestay.formats import timestamps
+from forestay.formats.coerce import copied
+from forestay.formats.craft.format import FORMAT
+from forestay.formats.craft.schema import published
+from forestay.formats.facts import (
+    AgentFact,
+    DecisionFact,
+    Facts,
+    FileFact,
+    StepFact,
+    with_told_times,
+)
+from forestay.formats.fields import progress_of
+from forestay.formats.port import ERROR, WARNING, Finding, Format, Where, load_format
+from forestay.formats.status_words import session_status, session_word
+from tests.conformance import marked
+from tests.formats import json_stories as stories
+
+ID = "0b2f9d1e-5a77-4c11-9d2e-8a1f00c0ffee"
+NAME = f"{ID}.json"
+HERE = Where(now=1_768_700_000_000, naive="utc")
+Draft202012Validator: Any = import_module("jsonschema").Draft202012Validator
+SCHEMAS = Path(forestay.formats.craft.__file__).parent
+FILES = {False: "session-state-v1.json", True: "session-state-v1.strict.json"}
+
+AGENT: dict[str, Any] = {
+    "id": "plan-1",
+    "type": "backend-architect",
+    "status": "completed",
+    "started_at": "2026-02-01T09:00:15.000Z",
+    "completed_at": "2026-02-01T09:02:30.000Z",
+    "duration_seconds": 135,
+    "progress": 1.0,
+    "result": "success",
+    "blocking_on": None,
+    "error": None,
+    "output_summary": "Three queues",
+    "artifacts": {"files_created": ["docs/q.md"], "files_modified": [], "files_deleted": []},
+}
+RUNNING: dict[str, Any] = {
+    **AGENT,
+    "id": "code-1",
+    "type": "feature-dev",
+    "status": "running",
+    "completed_at": None,
+    "duration_seconds": None,
+    "progress": 0.25,
+    "result": None,
+    "output_summary": None,
+    "artifacts": {"files_created": [], "files_modified": ["q.py"], "files_deleted": ["old.py"]},
+}
+FAILED: dict[str, Any] = {
+    **RUNNING,
+    "id": "test-1",
+    "type": "my-own-type",
+    "status": "error",
+    "result": "failure",
+    "error": {
+        "category": "transient",
+        "message": "no network",
+        "retry_count": 2,
+        "last_retry_at": "2026-02-01T09:10:00.000Z",
+    },
+}
+DOCUMENT: dict[str, Any] = {
+    "$schema": "https://data-wise.github.io/craft/schemas/session-state-v1.json",
+    "schema_version": "1.0.0",
+    "session_id": ID,
+    "created_at": "2026-02-01T09:00:00.000Z",
+    "updated_at": "2026-02-01T09:30:00.250Z",
+    "device": "Workbench",
+    "project": "/home/me/queue",
+    "goal": "Make the queue durable",
+    "mode": "release",
+    "status": "in_progress",
+    "progress": 0.4,
+    "agents": [AGENT, RUNNING, FAILED],
+    "completed_work": ["Design"],
+    "pending_tasks": ["Code", "Tests"],
+    "decisions_made": [
+        {
+            "timestamp": "2026-02-01T09:05:00.000Z",
+            "context": "Where to keep messages",
+            "options": ["a file", "a database"],
+            "chosen": "a file",
+            "reasoning": None,
+        }
+    ],
+    "files_modified": [
+        {
+            "path": "q.py",
+            "action": "modified",
+            "agent_id": "code-1",
+            "timestamp": "2026-02-01T09:20:00.125Z",
+            "lines_added": 10,
+            "lines_removed": 0,
+            "hash_before": "ab" * 32,
+            "hash_after": None,
+        }
+    ],
+    "context_usage": {
+        "estimated_tokens": 900,
+        "compression_count": 1,
+        "last_compression": "2026-02-01T09:15:00.000Z",
+        "by_agent": {"plan-1": 400, "code-1": 500},
+    },
+    "teleportation": {
+        "enabled": True,
+        "last_sync": "2026-02-01T09:29:00.000Z",
+        "sync_status": "error",
+        "sync_error": "bucket is full",
+        "devices": ["Workbench", "Laptop"],
+        "storage_backend": "s3",
+        "encrypted": True,
+        "shared_with": ["someone@example.org"],
+    },
+    "metadata": {
+        "git_branch": "durable",
+        "git_commit": "c" * 40,
+        "craft_version": "1.23.0",
+        "tags": ["queue", "io"],
+        "notes": "Ask about fsync",
+        "ours": {"kept": True},
+    },
+}
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    return {NAME: {**copied(DOCUMENT), **changes}}
+
+
+def without(key: str) -> dict[str, Any]:
+    return {NAME: {k: v for k, v in DOCUMENT.items() if k != key}}
+
+
+def read(**changes: Any) -> Facts:
+    return FORMAT.get(tree(**changes), HERE)
+
+
+def write(facts: Facts, old: dict[str, Any] | None = None) -> dict[str, Any]:
+    made = FORMAT.put(old, facts, HERE)
+    value: dict[str, Any] = made[next(iter(made))]
+    return value
+
+
+def found(*, strict: bool = False, **changes: Any) -> list[tuple[str, str, str]]:
+    findings = FORMAT.check(tree(**changes), HERE, strict=strict)
+    return [(f.code, f.severity, f.where) for f in findings]
+
+
+def inside(key: str, *path: str | int, value: Any) -> dict[str, Any]:
+    """A change of one value inside a topmost key."""
+    made = {key: copied(DOCUMENT[key])}
+    parent: Any = made
+    *way, last = (key, *path)
+    for step in way:
+        parent = parent[step]
+    parent[last] = value
+    return made
+
+
+@cache
+def validator(strict: bool) -> Any:
+    return Draft202012Validator(json.loads((SCHEMAS / FILES[strict]).read_text("utf-8")))
+
+
+# --- the document ------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-1", "S2-10", "S2-11")
+def test_it_is_the_layout_of_document_s2_version_1_0_0() -> None:
+    made: Format = FORMAT
+    assert load_format("craft") is made
+    assert (FORMAT.document, write(Facts(goal="g"))["schema_version"]) == ("S2", "1.0.0")
+    assert FORMAT.reading(tree(), HERE).version == "1.0.0"
+
+
+@pytest.mark.req("S2-7", "S2-6", "S2-17", "S2-76", "S2-77", "S2-78", "S2-80", "S2-81")
+def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
+    made = write(Facts(native_id=ID, goal="g", began_at=1))
+    assert list(made) == list(DOCUMENT)
+    assert made["mode"] == "default"
+    assert made["metadata"] == {"git_branch": None, "git_commit": None, "tags": [], "notes": None}
+    assert made["$schema"] == DOCUMENT["$schema"]
+    assert list(made["context_usage"]) == list(DOCUMENT["context_usage"])
+    assert list(made["teleportation"]) == list(DOCUMENT["teleportation"])
+    assert FORMAT.put(None, Facts(native_id=ID), HERE).keys() == {NAME}
+
+
+@pytest.mark.req("S2-8", "S2-9", "S2-87")
+def test_new_ids_are_version_4_uuids_and_never_one_that_is_taken() -> None:
+    facts = Facts(goal="g", began_at=5)
+    first = FORMAT.new_id(facts, HERE, frozenset())
+    second = FORMAT.new_id(facts, HERE, frozenset({first}))
+    assert first != second
+    assert FORMAT.valid_id(first) == FORMAT.valid_id(second) == ""
+    assert write(facts)["session_id"] == first
+    for bad in ("", "x", "../etc", ID.upper(), ID.replace("4c", "1c"), f"{ID}\n"):
+        assert "UUID" in FORMAT.valid_id(bad)
+
+
+@pytest.mark.req("S2-9")
+@pytest.mark.parametrize(
+    "id, code",
+    [
+        ("abc12345-def6-7890-ghij-klmnopqrstuv", "not-uuid"),
+        ("0B2F9D1E-5A77-4C11-9D2E-8A1F00C0FFEE", "not-uuid"),
+        ("abc123-def456", "bad-session-id"),
+    ],
+)
+def test_an_id_that_is_no_uuid_is_read_and_reported(id: str, code: str) -> None:
+    assert read(session_id=id).native_id == id
+    assert [entry[0] for entry in found(session_id=id)] == [code]
+    assert [entry[1] for entry in found(session_id=id, strict=True)] == [ERROR]
+
+
+@pytest.mark.req("X2-1")
+def test_what_is_beside_a_session_file_is_left_and_not_taken_for_it() -> None:
+    assert FORMAT.files(ID) == [NAME]
+    beside = {"index.json": {"sessions": []}, f"{ID}/decisions.log": "x", **tree()}
+    assert FORMAT.get(beside, HERE).goal == DOCUMENT["goal"]
+    assert FORMAT.put(beside, FORMAT.get(beside, HERE), HERE) == beside
+
+
+@pytest.mark.req("S2-12", "S2-13", "S2-14", "S2-15", "S2-16", "S2-17", "S2-18", "S2-19")
+def test_core_fields_are_read() -> None:
+    facts = read()
+    assert (facts.native_id, facts.goal, facts.mode) == (ID, "Make the queue durable", "release")
+    assert (facts.began_at, facts.updated_at) == (1_769_936_400_000, 1_769_938_200_250)
+    assert (facts.device, facts.project_path) == ("Workbench", "/home/me/queue")
+    assert (facts.status, facts.progress) == ("active", 0.4)
+
+
+@pytest.mark.req("S2-12", "S2-13", "S2-14", "S2-15", "S2-16", "S2-17", "S2-18", "S2-19")
+def test_core_fields_are_written() -> None:
+    facts = Facts(
+        goal="g",
+        began_at=1_769_936_400_000,
+        updated_at=1_769_938_200_250,
+        mode="debug",
+        status="failed",
+        progress=0.65,
+    )
+    where = replace(HERE, device="iMac", project_path="/p")
+    made = FORMAT.put(None, replace(facts, native_id=ID), where)[NAME]
+    assert made["created_at"] == "2026-02-01T09:00:00.000Z"
+    assert made["updated_at"] == "2026-02-01T09:30:00.250Z"
+    assert (made["device"], made["project"]) == ("iMac", "/p")
+    assert (made["goal"], made["mode"], made["status"]) == ("g", "debug", "error")
+    assert made["progress"] == 0.65
+    assert made["teleportation"]["devices"] == ["iMac"]
+
+
+@pytest.mark.req("S2-18")
+@pytest.mark.parametrize(
+    "word, status",
+    [
+        ("in_progress", "active"),
+        ("paused", "paused"),
+        ("completed", "completed"),
+        ("error", "failed"),
+        ("aborted", "aborted"),
+        ("complete", "completed"),
+    ],
+)
+def test_status_words_are_read(word: str, status: str) -> None:
+    assert read(status=word).status == status
+    assert FORMAT.reading(tree(status=word), HERE).complete is (status == "completed")
+
+
+@pytest.mark.req("S2-18")
+def test_a_status_that_the_word_already_says_changes_nothing() -> None:
+    for status, word in (("created", "in_progress"), ("abandoned", "aborted")):
+        old = tree(status=word)
+        assert FORMAT.put(old, replace(read(status=word), status=status), HERE) == old
+    old = tree(status="complete")
+    assert FORMAT.put(old, replace(read(), status="completed"), HERE) == old
+
+
+@pytest.mark.req("S2-13")
+def test_updated_at_never_goes_back_and_keeps_its_spelling() -> None:
+    old = tree(updated_at="2026-02-01T10:00:00+01:00")
+    earlier, later = (replace(read(), updated_at=at) for at in (1, 1_769_940_000_999))
+    assert write(earlier, old)["updated_at"] == "2026-02-01T10:00:00+01:00"
+    assert write(later, old)["updated_at"] == "2026-02-01T11:00:00+01:00"
+
+
+@pytest.mark.req("S2-19", "S2-90")
+def test_progress_is_the_figure_given_else_counted() -> None:
+    done, open_ = StepFact("a", status="done"), StepFact("b")
+    agent = AgentFact("a-1", fraction=0.5)
+    assert write(Facts(progress=0.1, steps=[done]))["progress"] == 0.1
+    assert write(Facts(steps=[done, open_, open_, open_]))["progress"] == 0.25
+    assert write(Facts(agents=[agent, AgentFact("b-1")]))["progress"] == 0.25
+    assert write(Facts())["progress"] == 0.0
+    assert write(Facts(status="completed"))["progress"] == 1.0
+    assert write(replace(read(), progress=None), tree())["progress"] == 1 / 3
+
+
+@pytest.mark.req("S2-14")
+def test_a_device_that_writes_is_named_and_known() -> None:
+    facts = replace(read(), device="", goal="another")
+    made = FORMAT.put(tree(), facts, replace(HERE, device="Laptop 2"))[NAME]
+    assert made["device"] == "Laptop 2"
+    assert made["teleportation"]["devices"] == ["Workbench", "Laptop", "Laptop 2"]
+
+
+# --- agents ------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-20", "S2-21", "S2-22", "S2-23", "S2-24", "S2-25", "S2-27", "S2-35", "S2-83")
+def test_agents_are_read() -> None:
+    first, second, _ = read().agents
+    assert first == AgentFact(
+        id="plan-1",
+        type="backend-architect",
+        status="done",
+        started_at=1_769_936_415_000,
+        ended_at=1_769_936_550_000,
+        fraction=1.0,
+        result="Three queues",
+        tokens=400,
+        created=["docs/q.md"],
+    )
+    assert (second.status, second.ended_at, second.fraction) == ("running", None, 0.25)
+
+
+@pytest.mark.req("S2-36", "S2-37", "S2-38", "S2-83")
+def test_artifacts_are_read_and_written_even_of_a_running_agent() -> None:
+    agent = read().agents[1]
+    assert (agent.created, agent.modified, agent.deleted) == ([], ["q.py"], ["old.py"])
+    made = write(Facts(agents=[replace(agent, created=["n.py"])]))["agents"][0]
+    assert made["artifacts"] == {
+        "files_created": ["n.py"],
+        "files_modified": ["q.py"],
+        "files_deleted": ["old.py"],
+    }
+    ends = ("completed_at", "duration_seconds", "result", "output_summary")
+    assert [made[key] for key in ends] == [None] * 4
+
+
+@pytest.mark.req("S2-30", "S2-31", "S2-32", "S2-33", "S2-34")
+def test_an_agents_error_is_read_and_written() -> None:
+    agent = read().agents[2]
+    assert (agent.error, agent.category, agent.retries) == ("no network", "transient", 2)
+    assert agent.retried_at == 1_769_937_000_000
+    assert write(Facts(agents=[agent]))["agents"][0]["error"] == FAILED["error"]
+    again = replace(agent, status="running", error="", category="", retries=0, retried_at=None)
+    assert write(replace(read(), agents=[again]), tree())["agents"][0]["error"] is None
+    plain = AgentFact("a-1", status="failed", error="boom")
+    assert write(Facts(agents=[plain]))["agents"][0]["error"]["category"] == "logical"
+
+
+@pytest.mark.req("S2-23", "S2-28", "S2-39", "S2-40", "S2-41", "S2-42", "S2-43")
+@pytest.mark.parametrize(
+    "status, word, result",
+    [
+        ("pending", "pending", None),
+        ("running", "running", None),
+        ("done", "completed", "success"),
+        ("failed", "error", "failure"),
+        ("timed_out", "timeout", "timeout"),
+        ("skipped", "completed", "aborted"),
+    ],
+)
+def test_each_agent_status_has_its_word_and_result(status: str, word: str, result: str) -> None:
+    made = write(Facts(native_id=ID, agents=[AgentFact("a-1", status=status)]))
+    assert (made["agents"][0]["status"], made["agents"][0]["result"]) == (word, result)
+    assert FORMAT.get({NAME: made}, HERE).agents[0].status == status
+
+
+@pytest.mark.req("S2-29")
+def test_an_agent_that_waits_for_another_is_blocked() -> None:
+    made = write(Facts(native_id=ID, agents=[AgentFact("b", status="blocked", blocking_on="a")]))
+    assert (made["agents"][0]["status"], made["agents"][0]["blocking_on"]) == ("pending", "a")
+    assert FORMAT.get({NAME: made}, HERE).agents[0].status == "blocked"
+
+
+@pytest.mark.req("S2-26", "S2-44")
+def test_duration_is_the_time_between_start_and_end_rounded() -> None:
+    ended = replace(read().agents[0], ended_at=1_769_936_420_600)
+    assert write(Facts(agents=[read().agents[0]]))["agents"][0]["duration_seconds"] == 135
+    assert write(replace(read(), agents=[ended]), tree())["agents"][0]["duration_seconds"] == 6
+    assert found() == []
+    assert found(**inside("agents", 0, "duration_seconds", value=140)) == [
+        ("wrong-duration", "warning", "agents[0].duration_seconds")
+    ]
+
+
+def test_agents_change_in_place_leave_and_join() -> None:
+    plan, code, _ = read().agents
+    new = [replace(code, fraction=0.75), AgentFact("doc-1", type="doc-writer"), plan]
+    made = write(replace(read(), agents=new), tree(agents=[{**AGENT, "x": 1}, RUNNING, FAILED, 7]))
+    assert made["agents"][0] == {**AGENT, "x": 1}
+    assert made["agents"][1] == {**RUNNING, "progress": 0.75}
+    assert made["agents"][2] == 7
+    assert [agent["id"] for agent in made["agents"][3:]] == ["doc-1"]
+
+
+# --- work, decisions, files --------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-45", "S2-46")
+def test_work_is_steps_without_ids() -> None:
+    assert read().steps == [StepFact("Design", status="done"), StepFact("Code"), StepFact("Tests")]
+    steps = [
+        StepFact("Code", id="c", status="done"),
+        StepFact("", id="docs", status="running"),
+        StepFact("Tests", status="skipped"),
+    ]
+    made = write(replace(read(), steps=steps), tree())
+    assert made["completed_work"] == ["Code", "Tests"]
+    assert made["pending_tasks"] == ["docs"]
+
+
+@pytest.mark.req("S2-47", "S2-48", "S2-49", "S2-50", "S2-51", "S2-52")
+def test_decisions_are_read_and_written() -> None:
+    decision = DecisionFact(
+        "Where to keep messages",
+        options=["a file", "a database"],
+        chosen="a file",
+        at=1_769_936_700_000,
+    )
+    assert read().decisions == [decision]
+    more = DecisionFact("Sync at once", because="slow is fine", at=1_769_936_800_000)
+    made = write(replace(read(), decisions=[more]), tree())["decisions_made"]
+    assert made == [
+        DOCUMENT["decisions_made"][0],
+        {
+            "timestamp": "2026-02-01T09:06:40.000Z",
+            "context": "Sync at once",
+            "options": ["Sync at once"],
+            "chosen": "Sync at once",
+            "reasoning": "slow is fine",
+        },
+    ]
+    assert read(decisions_made=made).decisions == [decision, more]
+    assert [f[0] for f in found(**inside("decisions_made", 0, "chosen", value="paper"))] == [
+        "chosen-not-offered"
+    ]
+
+
+@pytest.mark.req("S2-47")
+def test_missing_decisions_are_none() -> None:
+    assert FORMAT.get(without("decisions_made"), HERE).decisions == []
+
+
+@pytest.mark.req("S2-53", "S2-54", "S2-55", "S2-56", "S2-57", "S2-58", "S2-59", "S2-60", "S2-61")
+def test_file_changes_are_read_and_written() -> None:
+    change = FileFact("q.py", "modified", "code-1", 1_769_937_600_125, 10, 0, "ab" * 32)
+    assert read().files == [change]
+    new = FileFact("new.py", "created", at=1_769_937_601_000, after="cd" * 32)
+    made = write(replace(read(), files=[new]), tree())["files_modified"]
+    assert made[0] == DOCUMENT["files_modified"][0]
+    assert made[1] == {
+        "path": "new.py",
+        "action": "created",
+        "agent_id": "unknown",
+        "timestamp": "2026-02-01T09:20:01.000Z",
+        "lines_added": None,
+        "lines_removed": None,
+        "hash_before": None,
+        "hash_after": "cd" * 32,
+    }
+    assert read(files_modified=made).files == [change, new]
+
+
+@pytest.mark.req("S2-60", "S2-61")
+def test_only_sha256_is_written_as_a_hash_and_others_are_reported() -> None:
+    assert (
+        write(Facts(files=[FileFact("a", after="a1b2")]))["files_modified"][0]["hash_after"] is None
+    )
+    odd = inside("files_modified", 0, "hash_after", value="a1b2c3...")
+    assert found(**odd) == [("not-sha256", "warning", "files_modified[0].hash_after")]
+    assert read(**odd).files[0].after == "a1b2c3..."
+    created = inside("files_modified", 0, "action", value="created")
+    assert found(**created) == [
+        ("hash-before-creation", "warning", "files_modified[0].hash_before")
+    ]
+
+
+def test_a_path_alone_is_a_change_and_stays_one() -> None:
+    old = tree(files_modified=["a.py", "b.py"])
+    assert [f.path for f in FORMAT.get(old, HERE).files] == ["a.py", "b.py"]
+    made = write(replace(read(), files=[FileFact("b.py", at=7), FileFact("c.py", at=7)]), old)
+    assert made["files_modified"][:2] == ["a.py", "b.py"]
+    assert [each["path"] for each in made["files_modified"][2:]] == ["c.py"]
+    assert found(files_modified=["a.py"]) == [("bare-path", "error", "files_modified[0]")]
+    assert found(decisions_made=["x"]) == [("bare-decision", "error", "decisions_made[0]")]
+
+
+def test_log_entries_are_never_removed_and_not_doubled() -> None:
+    facts = replace(read(), decisions=[], files=[])
+    assert FORMAT.put(tree(), facts, HERE) == tree()
+    coarse = inside("files_modified", 0, "timestamp", value="2026-02-01T09:20:00Z")
+    assert FORMAT.put(tree(**coarse), read(), HERE) == tree(**coarse)
+    twice = [read().files[0], replace(read().files[0], at=1_769_937_600_126)]
+    made = write(replace(read(), files=twice), tree())["files_modified"]
+    assert [each["timestamp"][-5:] for each in made] == [".125Z", ".126Z"]
+
+
+# --- context, teleportation, metadata ----------------------------------------------------------
+
+
+@pytest.mark.req("S2-62", "S2-63", "S2-64", "S2-65", "S2-66")
+def test_context_usage_is_read_and_written() -> None:
+    facts = read()
+    assert (facts.tokens, facts.compressions) == (900, 1)
+    assert facts.compressed_at == 1_769_937_300_000
+    assert facts.tokens_by_agent == {"plan-1": 400, "code-1": 500}
+    made = write(
+        Facts(
+            tokens=25_000,
+            compressions=2,
+            compressed_at=1_769_937_300_000,
+            agents=[AgentFact("a-1", tokens=8000)],
+            tokens_by_agent={"gone-1": 5},
+        )
+    )
+    assert made["context_usage"] == {
+        "estimated_tokens": 25_000,
+        "compression_count": 2,
+        "last_compression": "2026-02-01T09:15:00.000Z",
+        "by_agent": {"a-1": 8000, "gone-1": 5},
+    }
+    told = found(**inside("context_usage", "by_agent", value={"plan-1": 800}))
+    assert [finding[:2] for finding in told] == [("tokens-differ", "info")]
+
+
+@pytest.mark.req("S2-67", "S2-68", "S2-69", "S2-70", "S2-71", "S2-72", "S2-73", "S2-74", "S2-75")
+def test_teleportation_is_read_into_attributes_and_written_from_them() -> None:
+    attributes = {k: v for k, v in read().attributes.items() if "teleportation" in k}
+    assert attributes == {
+        "craft.teleportation.enabled": True,
+        "craft.teleportation.last_sync": "2026-02-01T09:29:00.000Z",
+        "craft.teleportation.sync_status": "error",
+        "craft.teleportation.sync_error": "bucket is full",
+        "craft.teleportation.devices": "Workbench\nLaptop",
+        "craft.teleportation.storage_backend": "s3",
+        "craft.teleportation.encrypted": True,
+        "craft.teleportation.shared_with": "someone@example.org",
+    }
+    made = write(Facts(attributes=dict(attributes)))["teleportation"]
+    assert made == DOCUMENT["teleportation"]
+    changes = dict.fromkeys(attributes) | {"craft.teleportation.sync_status": "success"}
+    changed = write(replace(read(), attributes=changes), tree())["teleportation"]
+    assert changed["sync_status"] == "success"
+    assert changed["last_sync"] is changed["sync_error"] is changed["shared_with"] is None
+    assert changed["enabled"] is True and changed["storage_backend"] == "s3"
+
+
+@pytest.mark.req("S2-69", "S2-70", "S2-73", "S2-85")
+def test_attributes_that_the_document_does_not_have_are_not_written() -> None:
+    said: dict[str, Any] = {
+        "last_sync": "yesterday",
+        "sync_status": "fine",
+        "storage_backend": "floppy",
+    }
+    said |= {"enabled": "yes", "devices": True}
+    attributes = {f"craft.teleportation.{key}": value for key, value in said.items()}
+    for old in (None, tree()):
+        made = write(replace(read(), attributes=read().attributes | attributes), old)
+        assert list(validator(True).iter_errors(made)) == []
+        assert made["teleportation"]["storage_backend"] in ("local", "s3")
+
+
+@pytest.mark.req("S2-67", "S2-68", "S2-73")
+def test_a_new_file_is_teleported_nowhere() -> None:
+    assert write(Facts(device="iMac"))["teleportation"] == {
+        "enabled": False,
+        "last_sync": None,
+        "sync_status": None,
+        "sync_error": None,
+        "devices": ["iMac"],
+        "storage_backend": "local",
+        "encrypted": False,
+        "shared_with": None,
+    }
+
+
+@pytest.mark.req("S2-75")
+def test_who_is_no_address_is_reported() -> None:
+    odd = inside("teleportation", "shared_with", value=["age1qqq"])
+    assert found(**odd) == [("not-an-address", "warning", "teleportation.shared_with[0]")]
+
+
+@pytest.mark.req("S2-76", "S2-77", "S2-78", "S2-79", "S2-80", "S2-81")
+def test_metadata_is_read_written_and_kept() -> None:
+    facts = read()
+    assert (facts.git_branch, facts.git_commit) == ("durable", "c" * 40)
+    own = ("craft.craft_version", "craft.tags", "craft.notes")
+    assert [facts.attributes[name] for name in own] == ["1.23.0", "queue\nio", "Ask about fsync"]
+    new = {**facts.attributes, "craft.tags": "one", "craft.notes": None}
+    made = write(replace(facts, git_branch="main", attributes=new), tree())["metadata"]
+    assert made == {
+        **DOCUMENT["metadata"],
+        "git_branch": "main",
+        "tags": ["one"],
+        "notes": None,
+    }
+    assert FORMAT.check(without("metadata"), HERE) == []
+    for key, code in (("git_commit", "not-a-commit"), ("craft_version", "not-a-version")):
+        assert found(**inside("metadata", key, value="a1b2..."))[0][0] == code
+
+
+# --- findings ----------------------------------------------------------------------------------
+
+MISSING = {
+    "S2-86": ["schema_version"],
+    "S2-87": ["session_id"],
+    "S2-88": ["created_at", "updated_at"],
+    "S2-89": ["device", "project", "goal"],
+    "S2-90": ["mode", "status", "progress"],
+    "S2-91": ["agents", "completed_work", "pending_tasks"],
+    "S2-92": ["files_modified", "context_usage"],
+    "S2-93": ["teleportation"],
+}
+
+
+@pytest.mark.parametrize(
+    "key, req", marked((key, r) for r, keys in MISSING.items() for key in keys)
+)
+def test_each_required_key_is_missed(key: str, req: str) -> None:
+    findings = [f for f in FORMAT.check(without(key), HERE) if f.severity == ERROR]
+    message = f"{key} is missing"
+    assert findings == [Finding("missing-key", ERROR, message, NAME, key, req)]
+
+
+WORDS = [
+    (("mode",), "debug default optimize release", "S2-17"),
+    (("status",), "in_progress paused completed error aborted", "S2-18"),
+    (("agents", 1, "status"), "pending running completed error timeout", "S2-23"),
+    (("agents", 2, "result"), "success failure timeout aborted", "S2-28"),
+    (
+        ("agents", 2, "error", "category"),
+        "transient resource configuration logical permanent",
+        "S2-31",
+    ),
+    (("files_modified", 0, "action"), "created modified deleted", "S2-55"),
+    (("teleportation", "sync_status"), "success pending error", "S2-70"),
+    (("teleportation", "storage_backend"), "claude-desktop local s3", "S2-73"),
+]
+
+
+@pytest.mark.parametrize("path, allowed, req", marked(WORDS))
+def test_words_outside_the_document_are_errors(path: Any, allowed: str, req: str) -> None:
+    key, *rest = path
+    for word in allowed.split():
+        change = inside(key, *rest, value=word) if rest else {key: word}
+        assert not [f for f in found(**change) if f[1] == ERROR]
+    change = inside(key, *rest, value="nonsense") if rest else {key: "nonsense"}
+    first = FORMAT.check(tree(**change), HERE)[0]
+    assert (first.code, first.severity, first.requirement) == ("unknown-word", ERROR, req)
+
+
+# Place, what it is (with a question mark: or null), requirement.
+FIELDS = [
+    ("schema_version", "text", "S2-10"),
+    ("session_id", "text", "S2-9"),
+    ("created_at", "stamp", "S2-12"),
+    ("updated_at", "stamp", "S2-13"),
+    ("device", "text", "S2-14"),
+    ("project", "text", "S2-15"),
+    ("goal", "text", "S2-16"),
+    ("mode", "text", "S2-17"),
+    ("status", "text", "S2-18"),
+    ("progress", "number", "S2-19"),
+    ("agents", "list", "S2-20"),
+    ("agents[0].id", "text", "S2-21"),
+    ("agents[0].type", "text", "S2-22"),
+    ("agents[0].status", "text", "S2-23"),
+    ("agents[0].started_at", "stamp?", "S2-24"),
+    ("agents[0].completed_at", "stamp?", "S2-25"),
+    ("agents[0].duration_seconds", "number?", "S2-26"),
+    ("agents[0].progress", "number?", "S2-27"),
+    ("agents[0].result", "text?", "S2-28"),
+    ("agents[0].blocking_on", "text?", "S2-29"),
+    ("agents[2].error", "object?", "S2-30"),
+    ("agents[2].error.category", "text", "S2-31"),
+    ("agents[2].error.message", "text", "S2-32"),
+    ("agents[2].error.retry_count", "number", "S2-33"),
+    ("agents[2].error.last_retry_at", "stamp?", "S2-34"),
+    ("agents[0].output_summary", "text?", "S2-35"),
+    ("agents[0].artifacts.files_created", "list", "S2-36"),
+    ("agents[1].artifacts.files_modified", "list", "S2-37"),
+    ("agents[1].artifacts.files_deleted", "list", "S2-38"),
+    ("completed_work", "list", "S2-45"),
+    ("pending_tasks", "list", "S2-46"),
+    ("decisions_made", "list", "S2-47"),
+    ("decisions_made[0].timestamp", "stamp", "S2-48"),
+    ("decisions_made[0].context", "text", "S2-49"),
+    ("decisions_made[0].options", "list", "S2-50"),
+    ("decisions_made[0].chosen", "text", "S2-51"),
+    ("decisions_made[0].reasoning", "text?", "S2-52"),
+    ("files_modified", "list", "S2-53"),
+    ("files_modified[0].path", "text", "S2-54"),
+    ("files_modified[0].action", "text", "S2-55"),
+    ("files_modified[0].agent_id", "text", "S2-56"),
+    ("files_modified[0].timestamp", "stamp", "S2-57"),
+    ("files_modified[0].lines_added", "number?", "S2-58"),
+    ("files_modified[0].lines_removed", "number?", "S2-59"),
+    ("files_modified[0].hash_before", "text?", "S2-60"),
+    ("files_modified[0].hash_after", "text?", "S2-61"),
+    ("context_usage", "object", "S2-62"),
+    ("context_usage.estimated_tokens", "number", "S2-63"),
+    ("context_usage.compression_count", "number", "S2-64"),
+    ("context_usage.last_compression", "stamp?", "S2-65"),
+    ("context_usage.by_agent", "object", "S2-66"),
+    ("teleportation", "object", "S2-67"),
+    ("teleportation.enabled", "boolean", "S2-68"),
+    ("teleportation.last_sync", "stamp?", "S2-69"),
+    ("teleportation.sync_status", "text?", "S2-70"),
+    ("teleportation.sync_error", "text?", "S2-71"),
+    ("teleportation.devices", "list", "S2-72"),
+    ("teleportation.storage_backend", "text", "S2-73"),
+    ("teleportation.encrypted", "boolean", "S2-74"),
+    ("teleportation.shared_with", "list?", "S2-75"),
+    ("metadata.git_branch", "text?", "S2-77"),
+    ("metadata.git_commit", "text?", "S2-78"),
+    ("metadata.craft_version", "text", "S2-79"),
+    ("metadata.tags", "list", "S2-80"),
+    ("metadata.notes", "text?", "S2-81"),
+]
+
+
+ELEMENTS = [
+    ("agents[0]", "object", "S2-20"),
+    ("agents[0].artifacts.files_created[0]", "text", "S2-36"),
+    ("agents[1].artifacts.files_modified[0]", "text", "S2-37"),
+    ("agents[1].artifacts.files_deleted[0]", "text", "S2-38"),
+    ("completed_work[0]", "text", "S2-45"),
+    ("pending_tasks[0]", "text", "S2-46"),
+    ("decisions_made[0].options[0]", "text", "S2-50"),
+    ("teleportation.devices[0]", "text", "S2-72"),
+    ("metadata.tags[0]", "text", "S2-80"),
+]
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS + ELEMENTS))
+def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) -> None:
+    wrong = stories.WRONG_KIND[kind.rstrip("?")]
+    for value, is_wrong in ((wrong, True), (None, "?" not in kind)):
+        findings = FORMAT.check({NAME: stories.changed(DOCUMENT, place, value)}, HERE)
+        told = [f.requirement for f in findings if f.where == place and f.severity == ERROR]
+        assert told == [req] * is_wrong, value
+
+
+@pytest.mark.parametrize(
+    "place, req",
+    marked((place, r) for place, _, r in FIELDS if "." in place and "metadata" not in place),
+)
+def test_a_key_that_is_missing_inside_is_told_and_an_error_in_what_we_write(
+    place: str, req: str
+) -> None:
+    document = stories.changed(DOCUMENT, place, ...)
+    (told,) = [f for f in FORMAT.check({NAME: document}, HERE) if f.code == "missing-key"]
+    assert (told.where, told.requirement) == (place, req)
+    strict = FORMAT.check({NAME: document}, HERE, strict=True)
+    assert [f.severity for f in strict if f.code == "missing-key"] == [ERROR]
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
+def test_each_field_is_written_into_a_new_file(place: str, kind: str, req: str) -> None:
+    (node, key), (wanted, _) = stories.at(write(read()), place), stories.at(DOCUMENT, place)
+    assert node[key] == wanted[key]
+    assert list(node) == [name for name in wanted if name != "ours"]
+
+
+@pytest.mark.req("S2-22")
+def test_any_agent_type_is_allowed() -> None:
+    listed = "feature-dev backend-architect bug-detective code-quality-reviewer test-specialist"
+    for kind in (*listed.split(), "doc-writer", "something-of-ours"):
+        assert found(**inside("agents", 0, "type", value=kind), strict=True) == []
+
+
+FAULTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"agents": {}}, "wrong-type", "S2-20"),
+    ({"progress": 65}, "out-of-range", "S2-19"),
+    ({"progress": True}, "wrong-type", "S2-19"),
+    ({"goal": " "}, "empty-text", "S2-16"),
+    ({"project": "queue"}, "relative-project", "S2-15"),
+    ({"schema_version": "2.0.0"}, "unknown-version", "S2-10"),
+    ({"schema_version": "1.1.0"}, "newer-version", "S2-10"),
+    ({"created_at": "yesterday"}, "bad-stamp", "S2-12"),
+    ({"created_at": "2026-02-30T00:00:00.000Z"}, "bad-stamp", "S2-12"),
+    ({"created_at": "2026-02-01T09:00:00"}, "naive-stamp", "S2-12"),
+    ({"updated_at": "2026-02-01T09:30:00Z"}, "stamp-style", "S2-13"),
+    ({"updated_at": "2026-02-01T08:59:59.999Z"}, "time-runs-back", "S2-13"),
+    ({"$schema": "other"}, "other-schema", "S2-6"),
+    ({"extra": 1}, "unknown-key", "S2-7"),
+    (
+        inside("agents", 0, "completed_at", value="2026-02-01T08:00:00.000Z"),
+        "time-runs-back",
+        "S2-25",
+    ),
+    (inside("agents", 1, "result", value="success"), "running-has-end", "S2-83"),
+    (inside("agents", 0, "result", value="failure"), "result-differs", "S2-28"),
+    (inside("agents", 1, "id", value="plan-1"), "duplicate-agent", "S2-21"),
+    (inside("agents", 1, "blocking_on", value="nobody-1"), "unknown-agent", "S2-21"),
+    (inside("agents", 1, "progress", value=1.5), "out-of-range", "S2-27"),
+    (inside("agents", 1, "duration_seconds", value=1.5), "wrong-type", "S2-26"),
+    (inside("files_modified", 0, "agent_id", value="nobody-1"), "unknown-agent", "S2-21"),
+    (inside("files_modified", 0, "path", value="/etc/passwd"), "absolute-path", "S2-54"),
+    (inside("files_modified", 0, "lines_added", value=-1), "out-of-range", "S2-58"),
+    (inside("context_usage", "by_agent", "test-1", value="5"), "wrong-type", "S2-66"),
+    (inside("metadata", "git_commit", value="1a2b3c"), "not-a-commit", "S2-78"),
+    (inside("metadata", "craft_version", value="two"), "not-a-version", "S2-79"),
+    (inside("files_modified", 0, "hash_after", value="ab" * 20), "not-sha256", "S2-61"),
+]
+
+
+@pytest.mark.parametrize("changes, code, req", marked(FAULTS))
+def test_each_fault_has_its_code_and_number(changes: dict[str, Any], code: str, req: str) -> None:
+    findings = FORMAT.check(tree(**changes), HERE)
+    assert (code, req) in [(f.code, f.requirement) for f in findings]
+
+
+@pytest.mark.req("S2-21")
+def test_an_agent_of_another_ones_id_is_named_by_its_place_in_the_list() -> None:
+    agent = DOCUMENT["agents"][0]
+    findings = FORMAT.check(tree(agents=["no agent", agent, {"id": ""}, {"id": ""}, agent]), HERE)
+    assert [f.where for f in findings if f.code == "duplicate-agent"] == ["agents[4].id"]
+
+
+@pytest.mark.req("S2-10", "S2-11")
+def test_versions_that_are_not_known_are_shown_but_not_written() -> None:
+    for version, writable in (
+        ("1.0.0", True),
+        ("1.0.7", True),
+        ("1.1.0", False),
+        ("99.0.0", False),
+    ):
+        reading = FORMAT.reading(tree(schema_version=version), HERE)
+        assert (reading.version, reading.writable) == (version, writable)
+
+
+# --- the published schema ----------------------------------------------------------------------
+
+
+@pytest.mark.req("S2-1", "S2-84", "S2-85")
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_published_schemas_are_made_from_the_rules(strict: bool) -> None:
+    text = (SCHEMAS / FILES[strict]).read_text("utf-8")
+    assert json.loads(text) == published(strict=strict)
+    assert "Versions: 1.0.0 2026-01-17 Initial schema definition" in text
+    Draft202012Validator.check_schema(json.loads(text))
+
+
+@pytest.mark.req("S2-6", "S2-47", "S2-85")
+@pytest.mark.parametrize("key, req", [("$schema", "S2-6"), ("decisions_made", "S2-47")])
+def test_what_only_a_writer_owes_is_missed_mildly(key: str, req: str) -> None:
+    for strict, severity in ((False, WARNING), (True, ERROR)):
+        (finding,) = FORMAT.check(without(key), HERE, strict=strict)
+        assert finding == Finding("missing-key", severity, f"{key} is missing", NAME, key, req)
+        schema = json.loads((SCHEMAS / FILES[strict]).read_text("utf-8"))
+        assert Draft202012Validator(schema).is_valid(without(key)[NAME]) is not strict
+
+
+@pytest.mark.req("S2-85")
+def test_the_jsonschema_tool_validates_a_session_file(tmp_path: Path) -> None:
+    session = tmp_path / "session.json"
+    tool = [sys.executable, "-W", "ignore", "-m", "jsonschema", "-i", str(session)]
+    for strict, name in FILES.items():
+        for value, code in ((DOCUMENT, 0), ({**DOCUMENT, "status": "odd"}, 1)):
+            session.write_text(json.dumps(value))
+            ended = subprocess.run([*tool, str(SCHEMAS / name)], capture_output=True, timeout=60)
+            assert ended.returncode == code, (strict, ended.stderr)
+
+
+def test_the_schema_is_not_needed_to_check() -> None:
+    program = (
+        "import sys; from forestay.formats.port import Where, load_format;"
+        "load_format('craft').check({'a.json': {}}, Where());"
+        "sys.exit('jsonschema' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+@pytest.mark.req("S2-85")
+@pytest.mark.parametrize("strict", [False, True])
+@given(data=st.data())
+def test_check_and_schema_agree(strict: bool, data: st.DataObject) -> None:
+    value = data.draw(stories.mutants(DOCUMENT, 2))
+    errors = [f for f in FORMAT.check({NAME: value}, HERE, strict=strict) if f.severity == ERROR]
+    assert validator(strict).is_valid(value) is (errors == []), errors
+
+
+@pytest.mark.req("S2-12", "S2-85")
+@pytest.mark.parametrize("strict", [False, True])
+def test_the_schema_refuses_days_that_the_calendar_has_not(strict: bool) -> None:
+    stamp = re.compile(published(strict=strict)["properties"]["created_at"]["pattern"])
+    days = itertools.product((0, 1, 1900, 2000, 2024, 2026, 9999), range(14), range(33))
+    for year, month, day in days:
+        said = f"{year:04}-{month:02}-{day:02}T12:00:00.000Z"
+        assert (stamp.search(said) is None) is (timestamps.read(said) is None), said
+
+
+@pytest.mark.req("S2-82", "S2-85")
+@given(stories.facts)
+def test_what_we_write_satisfies_the_strict_schema(facts: Facts) -> None:
+    value = write(facts)
+    assert list(validator(True).iter_errors(value)) == []
+    assert not [f for f in FORMAT.check({NAME: value}, HERE, strict=True) if f.severity == ERROR]
+
+
+# --- laws --------------------------------------------------------------------------------------
+
+
+def projected(facts: Facts) -> Facts:
+    """What this layout can say of some facts."""
+    done = [s for s in facts.steps if s.status in ("done", "skipped")]
+    rest = [s for s in facts.steps if s.status not in ("done", "skipped")]
+    plain = {"needs_review": "running", "blocked": "pending"}
+    agents = [replace(a, status=plain.get(a.status, a.status)) for a in facts.agents]
+    for agent in agents:
+        agent.category = agent.category or ("logical" if agent.error else "")
+    return replace(
+        facts,
+        status=session_status("craft", session_word("craft", facts.status)),
+        progress=progress_of(facts),
+        project="",
+        steps=[
+            *(StepFact(s.title, status="done") for s in done),
+            *(StepFact(s.title) for s in rest),
+        ],
+        agents=agents,
+        tokens_by_agent={a.id: a.tokens for a in facts.agents if a.tokens is not None},
+        attributes={},
+    )
+
+
+@given(stories.facts)
+def test_reading_what_was_written_says_the_facts(facts: Facts) -> None:
+    said = replace(FORMAT.get(FORMAT.put(None, facts, HERE), HERE), attributes={})
+    assert said == projected(facts)
+
+
+@given(stories.mutants(DOCUMENT), stories.facts)
+def test_facts_written_over_any_file_are_said_by_it(value: dict[str, Any], facts: Facts) -> None:
+    before = {agent.id: agent for agent in FORMAT.get({NAME: value}, HERE).agents}
+    made = FORMAT.put({NAME: value}, facts, HERE)
+    said, wanted = FORMAT.get(made, HERE), projected(facts)
+    for name in ("goal", "status", "mode", "device", "project_path", "git_branch", "tokens"):
+        assert getattr(said, name) == getattr(wanted, name), name
+    assert sorted(map(str, said.steps)) == sorted(map(str, wanted.steps))
+    told = {a.id: replace(a, tokens=None, category="") for a in said.agents}
+    ours = [with_told_times(agent, before.get(agent.id)) for agent in wanted.agents]
+    assert told == {a.id: replace(a, tokens=None, category="") for a in ours}
+    assert {d.what for d in said.decisions} >= {d.what for d in wanted.decisions}
+    assert {(f.path, f.action) for f in said.files} >= {(f.path, f.action) for f in wanted.files}
+    assert FORMAT.put(made, facts, HERE) == made
+
+
+# --- recognising and salvaging -----------------------------------------------------------------
+
+
+def test_it_is_recognised_by_shape_and_not_taken_for_others() -> None:
+    assert FORMAT.recognise("any.json", DOCUMENT) > 0.9
+    assert load_format("orchestrator").recognise("any.json", DOCUMENT) == 0.0
+    others: list[Any] = [
+        {"workflow_type": "w", "current_phase": 1, **DOCUMENT},
+        {"session_id": "a", "goal": "b", "project": {"name": "c"}, "created": "", "updated": ""},
+        {"sessions": []},
+        [],
+        "text",
+    ]
+    for other in others:
+        assert FORMAT.recognise(NAME, other) == 0.0
+
+
+def test_a_torn_file_gives_what_stands_before_the_break() -> None:
+    text = json.dumps(DOCUMENT, indent=2)
+    data = text[: text.index('"decisions_made"') + 60].encode() + b"\0" * 512
+    saved = FORMAT.salvage({NAME: data}, HERE)
+    assert saved is not None
+    assert saved.level == "partial" and "zeros" in saved.message
+    assert saved.facts.goal == DOCUMENT["goal"]
+    assert [agent.id for agent in saved.facts.agents] == ["plan-1", "code-1", "test-1"]
+    assert saved.lost == ["files_modified", "context_usage", "teleportation"]
+
+
+def test_keys_behind_the_damage_are_found_by_their_indentation() -> None:
+    text = json.dumps(DOCUMENT, indent=2)
+    hole = text.replace('"device": "Workbench"', '"device": "Wor\0\0\0\0')
+    saved = FORMAT.salvage({NAME: hole.encode()}, HERE)
+    assert saved is not None
+    assert (saved.facts.goal, saved.facts.status) == (DOCUMENT["goal"], "active")
+    assert "goal: found behind the damage" in saved.inferred
+    assert "agents" in saved.lost
+
+
+def test_of_two_versions_in_conflict_the_first_is_read() -> None:
+    text = json.dumps(DOCUMENT, indent=2)
+    goal = '  "goal": "Make the queue durable",\n'
+    both = f'<<<<<<< ours\n{goal}=======\n  "goal": "x",\n>>>>>>> theirs\n'
+    saved = FORMAT.salvage({NAME: text.replace(goal, both).encode()}, HERE)
+    assert saved is not None
+    assert (saved.level, saved.facts.goal) == ("whole", DOCUMENT["goal"])
+    assert "conflict" in saved.message
+
+
+@example(cut=json.dumps(DOCUMENT, indent=2).index("0.4,") + 1, tail=b"")
+@given(st.integers(0, 3000), st.sampled_from((b"", b"\0", b"\0" * 512)))
+def test_salvage_of_a_torn_file_never_invents(cut: int, tail: bytes) -> None:
+    data = json.dumps(DOCUMENT, indent=2).encode()[:cut] + tail
+    saved = FORMAT.salvage({NAME: data}, HERE)
+    if saved is not None:
+        assert saved.facts.native_id == ID
+        assert {agent.id for agent in saved.facts.agents} <= {"plan-1", "code-1", "test-1"}
+        assert saved.facts.progress in (None, 0.4)
+
+
+if __name__ == "__main__":
+    for strict_, name_ in FILES.items():
+        made_ = json.dumps(published(strict=strict_), indent=2, ensure_ascii=False)
+        (SCHEMAS / name_).write_text(f"{made_}\n", "utf-8")

@@ -1,0 +1,301 @@
+"""Values: which elements are one, what differs, and what becomes of a change since."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from forestay.formats.diff import align, delta, digest, identical, identity, merge, patch, same
+from tests.formats.scribe import keys, maps, scalars, values
+
+often = settings(deadline=None, suppress_health_check=list(HealthCheck))
+elements = st.one_of(scalars, values, st.fixed_dictionaries({"id": st.sampled_from("abcdef")}))
+lists = st.lists(elements, max_size=7)
+
+
+@pytest.mark.parametrize("one, other", [(1, True), (1, 1.0), (0, False), (0.0, -0.0), ("1", 1)])
+def test_types_tell_values_apart(one: Any, other: Any) -> None:
+    assert not same(one, other)
+    assert not same({"a": [one]}, {"a": [other]})
+    assert delta({"a": one}, {"a": other})
+
+
+def test_the_order_of_keys_matters_to_identity_alone() -> None:
+    one, other = {"a": 1, "b": 2}, {"b": 2, "a": 1}
+    assert same(one, other)
+    assert not identical(one, other)
+
+
+# Alignment
+
+
+@often
+@given(lists, lists)
+def test_an_alignment_pairs_each_element_at_most_once(old: list[Any], new: list[Any]) -> None:
+    pairs = align(old, new)
+    assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
+    assert all(0 <= i < len(old) and 0 <= j < len(new) for i, j in pairs)
+    assert [j for _, j in pairs] == sorted(j for _, j in pairs)
+
+
+@often
+@given(lists)
+def test_a_list_is_aligned_with_itself(old: list[Any]) -> None:
+    assert align(old, copy.deepcopy(old)) == [(i, i) for i in range(len(old))]
+
+
+@often
+@given(st.lists(st.integers(), unique=True, max_size=9), st.integers(0, 9), st.integers())
+def test_an_insertion_moves_nothing(old: list[int], at: int, more: int) -> None:
+    new = [*old[:at], "new", *old[at:]]
+    assert all(old[i] == new[j] for i, j in align(old, new))
+    assert len(align(old, new)) == len(old)
+
+
+def test_the_identity_is_the_first_key_that_all_share_uniquely() -> None:
+    assert identity([{"id": 1, "title": "x"}, {"id": 2, "title": "x"}]) == "id"
+    assert identity([{"id": 1, "title": "x"}, {"id": 1, "title": "y"}]) == "title"
+    assert identity([{"id": 1, "title": "x"}], [{"title": "x"}]) == "title"
+    assert identity([{"a": 1}]) == ""
+    assert identity(["x", {"name": "y"}]) == "name"
+
+
+def test_elements_with_an_id_are_followed_when_they_move() -> None:
+    old = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
+    new = [{"id": "b", "n": 3}, {"id": "c", "n": 2}, {"id": "a", "n": 1}]
+    assert align(old, new) == [(1, 0), (0, 2)]
+
+
+def test_a_retitled_element_is_the_same_and_another_id_is_another() -> None:
+    assert align([{"title": "a"}, {"title": "b"}], [{"title": "a"}, {"title": "c"}]) == [
+        (0, 0),
+        (1, 1),
+    ]
+    assert align([{"id": "a", "n": 1}], [{"id": "b", "n": 2}]) == []
+
+
+def test_a_changed_sentence_is_paired_with_what_stood_in_its_place() -> None:
+    assert align(["a", "b", "c"], ["a", "B", "c"]) == [(0, 0), (1, 1), (2, 2)]
+    assert align(["a", "c"], ["a", "B", "c"]) == [(0, 0), (1, 2)]
+
+
+def test_namesakes_are_told_apart_by_what_else_they_say() -> None:
+    old = [{"title": "t"}, {"title": "t", "status": "done"}]
+    new = [{"title": "t", "status": "done", "id": "1"}, {"title": "t", "id": "2"}]
+    assert sorted(align(old, new)) == [(0, 1), (1, 0)]
+
+
+LONG = 10_000
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ([{"id": i} for i in range(LONG)], [{"id": i, "x": 1} for i in range(5, LONG)]),
+        (list(range(LONG)), list(range(LONG, 0, -1))),
+        ([i % 7 for i in range(LONG)], [i % 5 for i in range(LONG)]),
+        (
+            [{"name": "x", "n": i} for i in range(LONG)],
+            [{"name": "x", "n": -i} for i in range(LONG)],
+        ),
+        ([1] * LONG, [1] * (LONG - 5) + [2] * 10),
+    ],
+    ids=["ids", "reversed", "repeated", "namesakes", "same"],
+)
+def test_long_lists_take_no_quadratic_time(old: list[Any], new: list[Any]) -> None:
+    start = time.process_time()
+    assert patch(delta(old, new), old) == new
+    assert time.process_time() - start < 60
+
+
+# Deltas
+
+
+@often
+@pytest.mark.parametrize("sort_keys", [False, True], ids=["as written", "sorted by others"])
+@given(st.one_of(values, lists, maps), st.one_of(values, lists, maps))
+def test_a_delta_leads_from_its_base_to_its_target(sort_keys: bool, base: Any, target: Any) -> None:
+    change = json.loads(json.dumps(delta(base, target), sort_keys=sort_keys))
+    assert identical(patch(change, base), target)
+
+
+@often
+@given(st.data(), values)
+def test_a_delta_leads_to_a_reordered_map(data: st.DataObject, value: Any) -> None:
+    base = {"a": value, "b": {"c": 1, "d": [value]}, "e": None}
+    inner = dict(data.draw(st.permutations(list(base["b"].items()))))
+    target = dict(data.draw(st.permutations([*base.items(), ("f", 1)]))) | {"b": inner}
+    assert identical(patch(delta(base, target), base), target)
+
+
+@often
+@given(values)
+def test_nothing_changed_is_an_empty_delta(value: Any) -> None:
+    assert delta(value, copy.deepcopy(value)) == {}
+    assert patch({}, value) == value
+
+
+@often
+@given(maps, maps, keys, values, values)
+def test_a_change_where_the_delta_does_not_touch_survives(
+    base: Any, target: Any, key: str, old: Any, new: Any
+) -> None:
+    change = delta({"in": base, "x": old}, {"in": target, "x": old})
+    assert patch(change, {"in": base, "x": new}) == {"in": target, "x": new}
+    added = patch(change, {"in": {**base, "a key of theirs": new}, "x": old})
+    assert added["in"] == {**target, "a key of theirs": new}
+
+
+@often
+@given(scalars, scalars, scalars)
+def test_a_change_where_the_delta_touches_wins_over_it(base: Any, target: Any, own: Any) -> None:
+    result = patch(delta({"a": base}, {"a": target}), {"a": own})
+    assert same(result["a"], target if same(own, base) else own)
+
+
+@often
+@given(values, values, values)
+def test_what_was_added_or_removed_meanwhile_wins(base: Any, target: Any, own: Any) -> None:
+    assert patch(delta({}, {"a": target}), {"a": own}) == {"a": own}
+    assert patch(delta({"a": base}, {}), {"a": base}) == {}
+    if not same(base, own):
+        assert patch(delta({"a": base}, {}), {"a": own}) == {"a": own}
+    assert patch(delta({"a": base}, {"a": target}), {}) == {}
+
+
+@often
+@given(lists, lists, st.lists(st.just({"title": "of theirs"}), max_size=2))
+def test_elements_that_came_since_stay(base: Any, target: Any, more: list[Any]) -> None:
+    result = patch(delta(base, target), [*base, *more])
+    assert sum(each == {"title": "of theirs"} for each in result) == len(more)
+
+
+def test_an_element_is_found_again_wherever_it_went() -> None:
+    base = [{"title": "a"}, {"title": "b"}, {"title": "c"}]
+    change = delta(
+        base, [{"title": "a", "id": 1}, {"title": "b", "id": 2}, {"title": "c", "id": 3}]
+    )
+    moved = [{"title": "new"}, {"title": "c"}, {"title": "a", "s": "done"}, {"title": "b"}]
+    assert patch(change, moved) == [
+        {"title": "new"},
+        {"title": "c", "id": 3},
+        {"title": "a", "s": "done", "id": 1},
+        {"title": "b", "id": 2},
+    ]
+
+
+def test_a_renamed_element_is_found_between_its_neighbours() -> None:
+    base = [{"title": "a"}, {"title": "b"}, {"title": "c"}]
+    change = delta(
+        base, [{"title": "a", "id": 1}, {"title": "b", "id": 2}, {"title": "c", "id": 3}]
+    )
+    renamed = [{"title": "a"}, {"title": "B"}, {"title": "c"}]
+    assert [each["id"] for each in patch(change, renamed)] == [1, 2, 3]
+
+
+def test_a_removed_element_is_not_missed() -> None:
+    base = [{"title": "a"}, {"title": "b"}, {"title": "c"}]
+    change = delta(
+        base, [{"title": "a", "id": 1}, {"title": "b", "id": 2}, {"title": "c", "id": 3}]
+    )
+    assert patch(change, [{"title": "a"}, {"title": "c"}]) == [
+        {"title": "a", "id": 1},
+        {"title": "c", "id": 3},
+    ]
+
+
+def test_a_delta_is_small_where_little_differs() -> None:
+    base = [{"id": i, "status": "open", "text": "x" * 50} for i in range(1000)]
+    target = copy.deepcopy(base)
+    target[500]["status"] = "done"
+    assert len(json.dumps(delta(base, target))) < 150
+
+
+@often
+@given(values, values)
+def test_a_malformed_delta_changes_nothing_or_little_but_never_fails(
+    change: Any, value: Any
+) -> None:
+    patch(change, value)
+    patch({"in": change, "add": change, "order": change}, value)
+    patch({"n": change, "at": change, "new": change, "order": change}, value)
+
+
+# Merging
+
+
+@often
+@given(st.one_of(values, maps), st.one_of(values, maps))
+def test_a_change_on_one_side_alone_is_taken(base: Any, changed: Any) -> None:
+    assert merge(base, base, changed) == (changed, [])
+    assert merge(base, changed, base) == (changed, [])
+    assert merge(base, changed, copy.deepcopy(changed)) == (changed, [])
+
+
+@often
+@given(values, values, values, values)
+def test_changes_of_different_keys_are_both_taken(a: Any, b: Any, c: Any, d: Any) -> None:
+    base = {"x": a, "y": b}
+    assert merge(base, {"x": c, "y": b}, {"x": a, "y": d}) == ({"x": c, "y": d}, [])
+
+
+@often
+@given(maps, maps, maps)
+def test_arguments_are_never_changed(base: Any, ours: Any, theirs: Any) -> None:
+    before = copy.deepcopy((base, ours, theirs))
+    merge(base, ours, theirs)
+    patch(delta(base, ours), theirs)
+    assert (base, ours, theirs) == before
+
+
+def test_contradictions_are_named_and_ours_stands() -> None:
+    base = {"s": "a", "list": [{"id": 1, "n": 1}, {"id": 2, "n": 1}]}
+    ours = {"s": "b", "list": [{"id": 1, "n": 2}, {"id": 2, "n": 1}]}
+    theirs = {"s": "c", "list": [{"id": 1, "n": 3}, {"id": 2, "n": 4}]}
+    value, conflicts = merge(base, ours, theirs)
+    assert value == {"s": "b", "list": [{"id": 1, "n": 2}, {"id": 2, "n": 4}]}
+    assert conflicts == [("s",), ("list", 0, "n")]
+
+
+def test_elements_added_on_both_sides_are_both_kept_and_equal_ones_once() -> None:
+    base = [{"id": 1}]
+    ours = [{"id": 1}, {"id": 2}, {"id": 9}]
+    theirs = [{"id": 0}, {"id": 1}, {"id": 9}, {"id": 3}]
+    value, conflicts = merge(base, ours, theirs)
+    assert sorted(each["id"] for each in value) == [0, 1, 2, 3, 9]
+    assert conflicts == []
+
+
+@pytest.mark.parametrize("a, b", [("a", "b"), ({"n": 1, "m": 1}, {"n": 2, "m": 1})])
+def test_what_one_side_added_is_no_edit_of_what_the_other_took_out(a: Any, b: Any) -> None:
+    assert merge([a], [b], [a, b]) == merge([a], [a, b], [b]) == ([b], [])
+
+
+def test_a_removal_is_taken_unless_the_other_side_changed_what_was_removed() -> None:
+    base = [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
+    assert merge(base, [{"id": 2, "n": 1}], base) == ([{"id": 2, "n": 1}], [])
+    assert merge(base, base, [{"id": 2, "n": 1}]) == ([{"id": 2, "n": 1}], [])
+    value, conflicts = merge(base, [{"id": 2, "n": 1}], [{"id": 1, "n": 5}, {"id": 2, "n": 1}])
+    assert {"id": 1, "n": 5} in value
+    assert len(conflicts) == 1
+
+
+def test_a_value_of_the_greatest_depth_is_no_trouble() -> None:
+    base: Any = 1
+    target: Any = 2
+    for level in range(64):
+        base = {"k": base} if level % 2 else [base]
+        target = {"k": target} if level % 2 else [target]
+    assert patch(delta(base, target), base) == target
+    assert merge(base, target, base) == (target, [])
+
+
+def test_a_digest_is_no_number_in_any_dialect() -> None:
+    """Some programs write a text as `1234e567` without quotes, others read a number there."""
+    assert all(digest(n, 8).isalpha() for n in range(500))

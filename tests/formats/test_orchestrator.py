@@ -1,0 +1,828 @@
+"""The `orchestrator` layout: what is read, what is written, what is reported, how it recovers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from forestay.formats.coerce import copied
+from forestay.formats.facts import (
+    SESSION,
+    AgentFact,
+    DecisionFact,
+    ErrorFact,
+    Facts,
+    FileFact,
+    StepFact,
+    with_told_times,
+)
+from forestay.formats.orchestrator.format import (
+    CURRENT,
+    FORMAT,
+    archive_name,
+    list_history,
+    recovery,
+    recovery_text,
+)
+from forestay.formats.orchestrator.schema import (
+    AGENT_STATUSES,
+    LIFECYCLE,
+    MODES,
+    STATUSES,
+    may_become,
+    misread,
+    percentage,
+)
+from forestay.formats.port import ERROR, Format, Where, load_format
+from forestay.formats.status_words import SESSION_WORDS, session_status, session_word
+from forestay.model.rules import SESSION_MOVES
+from tests.conformance import marked
+from tests.formats import json_stories as stories
+
+HERE = Where(now=1_768_700_000_000, naive="utc")
+DONE: dict[str, Any] = {
+    "id": "plan-1",
+    "type": "plan",
+    "task": "Design the queue",
+    "status": "complete",
+    "started": "2026-02-01T09:00:00Z",
+    "completed": "2026-02-01T09:02:00Z",
+    "result_summary": "two files",
+    "context_tokens": 1500,
+}
+RUNNING: dict[str, Any] = {
+    "id": "code-1",
+    "type": "code",
+    "task": "Write the queue",
+    "status": "in_progress",
+    "started": "2026-02-01T09:02:00Z",
+    "progress": 60,
+    "context_tokens": 3200,
+}
+FAILED: dict[str, Any] = {
+    "id": "test-1",
+    "type": "test",
+    "task": "Try it",
+    "status": "failure",
+    "started": "2026-02-01T09:03:00Z",
+    "completed": "2026-02-01T09:04:00Z",
+}
+DOCUMENT: dict[str, Any] = {
+    "schema_version": "1.0",
+    "session_id": "2026-02-01-a1b2c3",
+    "created": "2026-02-01T09:00:00Z",
+    "updated": "2026-02-01T09:30:00Z",
+    "project": {"name": "queue", "path": "/home/me/queue", "git_branch": "durable"},
+    "goal": "Make the queue durable",
+    "mode": "default",
+    "status": "in_progress",
+    "agents": [DONE, RUNNING, FAILED],
+    "completed_work": [{"task": "Design", "outcome": "two files", "files": ["docs/q.md"]}],
+    "pending_tasks": ["Finish it", "Test it"],
+    "decisions_made": [
+        {
+            "decision": "Sync at once",
+            "rationale": "slow is fine",
+            "timestamp": "2026-02-01T09:01:00Z",
+        }
+    ],
+    "context_usage": {"estimated_tokens": 25000, "percentage": 20, "last_compression": None},
+    "errors": [
+        {
+            "message": "no compiler",
+            "category": "configuration",
+            "agent": "test-1",
+            "timestamp": "2026-02-01T09:04:00Z",
+        }
+    ],
+}
+
+
+def tree(**changes: Any) -> dict[str, Any]:
+    return {CURRENT: {**copied(DOCUMENT), **changes}}
+
+
+def read(**changes: Any) -> Facts:
+    return FORMAT.get(tree(**changes), HERE)
+
+
+def write(facts: Facts, old: dict[str, Any] | None = None) -> dict[str, Any]:
+    made: dict[str, Any] = FORMAT.put(old, facts, HERE)[CURRENT]
+    return made
+
+
+def found(*, strict: bool = False, **changes: Any) -> list[tuple[str, str, str]]:
+    findings = FORMAT.check(tree(**changes), HERE, strict=strict)
+    return [(f.code, f.severity, f.where) for f in findings]
+
+
+# --- the document ------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-4", "S4-5", "S4-6")
+def test_it_is_the_layout_of_document_s4_with_one_current_file_and_an_archive() -> None:
+    made: Format = FORMAT
+    assert load_format("orchestrator") is made
+    assert FORMAT.document == "S4"
+    assert FORMAT.files("2025-12-27-abc123") == ["orchestrator-session.json"]
+    assert archive_name("2025-12-27-abc123") == "orchestrator-history/2025-12-27-abc123.json"
+
+
+@pytest.mark.req("S4-7", "S4-9", "S4-10", "S4-15", "S4-16", "S4-36")
+def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
+    facts = Facts(native_id="2026-02-01-a1b2c3", goal="g", status="created", began_at=1000)
+    made = FORMAT.put(None, facts, replace(HERE, project_path="/home/me/queue"))[CURRENT]
+    assert list(made) == list(DOCUMENT)
+    assert made["schema_version"] == "1.0"
+    assert made["created"] == made["updated"] == "1970-01-01T00:00:01Z"
+    assert made["project"] == {"name": "queue", "path": "/home/me/queue", "git_branch": None}
+    assert (made["mode"], made["status"], made["errors"]) == ("default", "created", [])
+    assert FORMAT.check({CURRENT: made}, HERE, strict=True) == []
+
+
+@pytest.mark.req("S4-8")
+def test_new_ids_are_the_day_and_six_digits_and_never_one_that_is_taken() -> None:
+    facts = Facts(goal="g", began_at=1_766_831_400_000)
+    first = FORMAT.new_id(facts, HERE, frozenset())
+    second = FORMAT.new_id(facts, HERE, frozenset({first}))
+    assert first != second
+    assert first.startswith("2025-12-27-") and len(first) == len("2025-12-27-abc123")
+    assert write(facts)["session_id"] == first
+    assert FORMAT.valid_id(first) == FORMAT.valid_id(second) == ""
+    for bad in ("", "abc123", "2025-12-27", "2025-02-30-abc123", "../2025-12-27-a", f"{first}\n"):
+        assert FORMAT.valid_id(bad)
+
+
+@pytest.mark.req("S4-8", "S4-56")
+@given(st.integers(0, 253_402_300_798_999), st.integers(1000, 10**9), st.text(), st.text())
+def test_of_two_new_ids_the_later_one_sorts_behind(
+    began: int, later: int, goal: str, other: str
+) -> None:
+    moments = (began, min(began + later, 253_402_300_799_999))
+    ids = [
+        FORMAT.new_id(Facts(goal=g, began_at=at or 1), HERE, frozenset())
+        for g, at in zip((goal, other), moments, strict=True)
+    ]
+    assert ids == sorted(ids) and ids[0] != ids[1]
+    assert [FORMAT.valid_id(id) for id in ids] == ["", ""]
+
+
+@pytest.mark.req("S4-8", "S4-9", "S4-10", "S4-11", "S4-12", "S4-13", "S4-14", "S4-15", "S4-16")
+def test_core_fields_are_read_and_written() -> None:
+    facts = read()
+    assert facts.native_id == "2026-02-01-a1b2c3"
+    assert (facts.began_at, facts.updated_at) == (1_769_936_400_000, 1_769_938_200_000)
+    assert (facts.project, facts.project_path) == ("queue", "/home/me/queue")
+    assert (facts.git_branch, facts.goal) == ("durable", "Make the queue durable")
+    assert (facts.mode, facts.status) == ("default", "active")
+    new = replace(
+        facts,
+        project="q",
+        project_path="/q",
+        git_branch="main",
+        goal="g",
+        mode="debug",
+        status="completed",
+        updated_at=1_769_938_260_999,
+    )
+    made = write(new, tree())
+    assert made["project"] == {"name": "q", "path": "/q", "git_branch": "main"}
+    assert (made["goal"], made["mode"], made["status"]) == ("g", "debug", "complete")
+    assert (made["created"], made["updated"]) == (DOCUMENT["created"], "2026-02-01T09:31:00Z")
+
+
+@pytest.mark.req("S4-10")
+def test_stamps_never_go_back_and_keep_their_spelling() -> None:
+    old = tree(updated="2026-02-01T03:30:00-06:00")
+    assert write(replace(read(), updated_at=1), old)["updated"] == "2026-02-01T03:30:00-06:00"
+    later = write(replace(read(), updated_at=1_769_938_260_000), old)
+    assert later["updated"] == "2026-02-01T03:31:00-06:00"
+    assert found(updated="2026-02-01T09:30:00.123456") == [("naive-stamp", "warning", "updated")]
+
+
+# --- agents and work ---------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-17", "S4-18", "S4-19", "S4-20", "S4-21", "S4-22", "S4-23", "S4-24", "S4-25")
+def test_agents_are_read_and_written() -> None:
+    done, running, failed = read().agents
+    assert done == AgentFact(
+        id="plan-1",
+        type="plan",
+        task="Design the queue",
+        status="done",
+        started_at=1_769_936_400_000,
+        ended_at=1_769_936_520_000,
+        fraction=1.0,
+        result="two files",
+        tokens=1500,
+    )
+    assert (running.status, running.fraction, running.ended_at) == ("running", 0.6, None)
+    assert failed.status == "failed"
+    assert write(Facts(agents=[done, running]))["agents"] == [DONE, RUNNING]
+
+
+@pytest.mark.req("S4-22", "S4-23", "S4-25")
+def test_an_agent_that_ends_or_starts_again_changes_its_keys() -> None:
+    plan, code, failed = read().agents
+    ended = replace(code, status="done", ended_at=plan.ended_at, result="ok", fraction=1.0)
+    again = replace(failed, status="running", ended_at=None, error="", fraction=0.104)
+    made = write(replace(read(), agents=[plan, ended, again]), tree())["agents"]
+    assert made[1] == {
+        "id": "code-1",
+        "type": "code",
+        "task": "Write the queue",
+        "status": "complete",
+        "started": "2026-02-01T09:02:00Z",
+        "completed": "2026-02-01T09:02:00Z",
+        "result_summary": "ok",
+        "context_tokens": 3200,
+    }
+    assert list(made[1]) == list(DONE)
+    assert "completed" not in made[2]
+    assert (made[2]["status"], made[2]["progress"]) == ("in_progress", 10)
+
+
+def test_a_pending_agent_is_a_pending_task_until_it_runs() -> None:
+    agent = AgentFact("doc-1", task="Write the manual", status="pending")
+    waiting = FORMAT.put(tree(), replace(read(), agents=[*read().agents, agent]), HERE)
+    assert [each["id"] for each in waiting[CURRENT]["agents"]] == ["plan-1", "code-1", "test-1"]
+    assert waiting[CURRENT]["pending_tasks"] == ["Finish it", "Test it", "Write the manual"]
+    runs = replace(read(), agents=[*read().agents, replace(agent, status="running")])
+    started = FORMAT.put(waiting, runs, HERE)[CURRENT]
+    assert started["pending_tasks"] == ["Finish it", "Test it"]
+    assert started["agents"][-1]["id"] == "doc-1"
+
+
+def test_a_pending_agent_of_another_program_stays_an_agent() -> None:
+    old = tree(agents=[{"id": "a-1", "status": "pending", "task": "Wait"}])
+    assert FORMAT.get(old, HERE).agents[0].status == "pending"
+    assert FORMAT.put(old, FORMAT.get(old, HERE), HERE) == old
+
+
+@pytest.mark.req("S4-26", "S4-27", "S4-28", "S4-29")
+def test_work_is_steps_without_ids() -> None:
+    design = StepFact("Design", status="done", outcome="two files", files=["docs/q.md"])
+    assert read().steps == [design, StepFact("Finish it"), StepFact("Test it")]
+    steps = [
+        replace(design, outcome="three files"),
+        StepFact("Test it", id="t", status="done", files=["t.py"]),
+        StepFact("Finish it", status="running"),
+        StepFact("Ship it"),
+    ]
+    made = write(replace(read(), steps=steps), tree())
+    assert made["completed_work"] == [
+        {"task": "Design", "outcome": "three files", "files": ["docs/q.md"]},
+        {"task": "Test it", "outcome": "", "files": ["t.py"]},
+    ]
+    assert made["pending_tasks"] == ["Finish it", "Ship it"]
+
+
+def test_bare_sentences_of_work_stay_bare_until_they_say_more() -> None:
+    old = tree(completed_work=["Design", "Try"])
+    steps = [
+        StepFact("Design", status="done"),
+        StepFact("Try", status="done", outcome="it works"),
+        *read().steps[1:],
+    ]
+    assert write(replace(read(), steps=steps), old)["completed_work"] == [
+        "Design",
+        {"task": "Try", "outcome": "it works", "files": []},
+    ]
+    assert found(completed_work=["Design"]) == [("bare-text", "error", "completed_work[0]")]
+
+
+@pytest.mark.parametrize("agent", ["", "a-1"])
+def test_an_error_that_is_why_the_session_failed_is_told_once(agent: str) -> None:
+    error = ErrorFact("no disk", agent=agent, at=1_769_936_460_000)
+    made = write(replace(Facts(), status="failed", because="no disk", errors=[error]))["errors"]
+    assert [entry["message"] for entry in made] == ["no disk"]
+    made = write(replace(Facts(), status="failed", because="no disk"))["errors"]
+    assert [entry["message"] for entry in made] == ["no disk"]
+
+
+@pytest.mark.req("S4-30", "S4-31", "S4-32")
+def test_decisions_are_read_written_and_never_lost() -> None:
+    decision = DecisionFact("Sync at once", because="slow is fine", at=1_769_936_460_000)
+    assert read().decisions == [decision]
+    new = DecisionFact("Where", options=["a", "b"], chosen="b", at=1_769_936_999_500)
+    made = write(replace(read(), decisions=[new]), tree())["decisions_made"]
+    assert made == [
+        DOCUMENT["decisions_made"][0],
+        {"decision": "Where: b", "rationale": "", "timestamp": "2026-02-01T09:09:59Z"},
+    ]
+    again = FORMAT.put(tree(decisions_made=made), replace(read(), decisions=[new]), HERE)
+    assert again == tree(decisions_made=made)
+
+
+@pytest.mark.req("S4-33", "S4-34", "S4-35", "X4-3")
+def test_context_usage_is_read_and_written() -> None:
+    assert (read().tokens, read().compressed_at, read().compressions) == (25_000, None, None)
+    facts = replace(read(), tokens=64_000, compressed_at=1_769_936_460_000)
+    assert write(facts, tree())["context_usage"] == {
+        "estimated_tokens": 64_000,
+        "percentage": 50,
+        "last_compression": "2026-02-01T09:01:00Z",
+    }
+    wide = FORMAT.put({CURRENT: tree()}, facts, replace(HERE, window=640_000))[CURRENT]
+    assert wide["context_usage"]["percentage"] == 10
+    assert percentage(25_000, HERE.window) == 20
+    usage = {**DOCUMENT["context_usage"], "percentage": 21}
+    assert found(context_usage=usage) == [
+        ("percentage-differs", "info", "context_usage.percentage")
+    ]
+
+
+@pytest.mark.req("X4-3")
+@pytest.mark.parametrize(
+    ("tokens", "told"),
+    [(70_000, []), (70_001, ["warn"]), (100_000, ["warn"]), (100_001, ["compress"])],
+)
+def test_a_context_that_grows_too_large_is_told(tokens: int, told: list[str]) -> None:
+    usage = {
+        "estimated_tokens": tokens,
+        "percentage": percentage(tokens, HERE.window),
+        "last_compression": None,
+    }
+    codes = [code for code, _, _ in found(mode="debug", context_usage=usage)]
+    assert codes == [f"tokens-{word}" for word in told]
+
+
+@pytest.mark.req("X4-2")
+@pytest.mark.parametrize(
+    ("mode", "agents", "percent"),
+    [("default", 2, 70), ("debug", 1, 90), ("optimize", 4, 60), ("release", 4, 85)],
+)
+def test_more_than_a_mode_is_meant_for_is_told(mode: str, agents: int, percent: int) -> None:
+    def told(running: int, used: int) -> list[str]:
+        many = [{**RUNNING, "id": f"agent-{number}"} for number in range(running)]
+        usage = {"estimated_tokens": used * 1280, "percentage": used, "last_compression": None}
+        told = [code for code, _, _ in found(mode=mode, agents=many, context_usage=usage)]
+        return [code for code in told if not code.startswith("tokens-")]
+
+    assert told(agents, percent) == []
+    assert told(agents + 1, percent) == ["many-agents"]
+    assert told(agents, percent + 1) == ["compress-due"]
+
+
+def test_modes_and_limits_are_those_of_the_companion() -> None:
+    assert {name: (mode.agents, mode.compress_at) for name, mode in MODES.items()} == {
+        "default": (2, 70),
+        "debug": (1, 90),
+        "optimize": (4, 60),
+        "release": (4, 85),
+    }
+    assert found(mode="turbo") == [("unknown-word", "warning", "mode")]
+
+
+@pytest.mark.req("S4-36")
+def test_errors_hold_our_record_and_those_of_failed_agents() -> None:
+    facts = read()
+    assert facts.errors == []
+    assert (facts.agents[2].error, facts.agents[2].category) == ("no compiler", "configuration")
+    disk = ErrorFact("disk full", "resource", at=1_769_936_460_000)
+    worse = replace(facts.agents[2], error="no disk", category="")
+    new = replace(facts, errors=[disk], agents=[*facts.agents[:2], worse], because="gave up")
+    made = write(replace(new, status="failed"), tree())
+    assert made["status"] == "paused"
+    assert [(e["message"], e["category"], e["agent"]) for e in made["errors"]] == [
+        ("no compiler", "configuration", "test-1"),
+        ("disk full", "resource", ""),
+        ("gave up", "", ""),
+        ("no disk", "", "test-1"),
+    ]
+    assert all(e["timestamp"].endswith("Z") for e in made["errors"])
+    again = FORMAT.get({CURRENT: made}, HERE)
+    assert again.agents[2].error == "no disk"
+    assert disk in again.errors
+    assert (
+        write(replace(new, status="failed", updated_at=2**41), {CURRENT: made})["errors"]
+        == (made["errors"])
+    )
+
+
+def test_errors_of_other_programs_are_read_in_any_form() -> None:
+    old = tree(errors=["boom", {"error": "bang", "agent_id": "code-1"}, 7, {}])
+    assert FORMAT.get(old, HERE).errors == [ErrorFact("boom"), ErrorFact("bang", agent="code-1")]
+    assert FORMAT.put(old, FORMAT.get(old, HERE), HERE) == old
+
+
+def test_why_a_session_failed_is_no_second_error() -> None:
+    told = replace(read(), status="failed", because="disk full", errors=[ErrorFact("disk full")])
+    assert [each["message"] for each in write(told)["errors"]].count("disk full") == 1
+
+
+def test_two_failed_agents_of_one_name_share_its_error() -> None:
+    old = tree(agents=[FAILED, FAILED])
+    assert FORMAT.put(old, FORMAT.get(old, HERE), HERE) == old
+
+
+# --- words and states --------------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-65", "S4-16")
+@pytest.mark.parametrize(
+    "word, status",
+    [
+        ("created", "created"),
+        ("in_progress", "active"),
+        ("paused", "paused"),
+        ("complete", "completed"),
+        ("aborted", "aborted"),
+        ("completed", "completed"),
+    ],
+)
+def test_status_words_are_read_and_kept(word: str, status: str) -> None:
+    assert read(status=word).status == status
+    assert FORMAT.put(tree(status=word), read(status=word), HERE) == tree(status=word)
+    assert [f[0] for f in found(status=word)] == ["foreign-word"] * (word == "completed")
+
+
+@pytest.mark.req("S4-65", "S4-16")
+def test_a_status_is_written_in_the_documents_words() -> None:
+    words = {"created": "created", "active": "in_progress", "completed": "complete"}
+    words |= dict.fromkeys(("aborted", "abandoned"), "aborted")
+    written = {status: write(Facts(status=status))["status"] for status in SESSION}
+    assert written == {status: words.get(status, "paused") for status in SESSION}
+
+
+@pytest.mark.req("S4-20")
+def test_agent_words_are_those_of_the_document() -> None:
+    words = {
+        "running": "in_progress",
+        "done": "complete",
+        "failed": "failure",
+        "blocked": "in_progress",
+        "timed_out": "failure",
+        "needs_review": "in_progress",
+        "skipped": "complete",
+    }
+    for status, word in words.items():
+        assert write(Facts(agents=[AgentFact("a", status=status)]))["agents"][0]["status"] == word
+    assert set(words.values()) == set(AGENT_STATUSES)
+    odd = [{**RUNNING, "status": word} for word in ("running", "dreaming")]
+    assert [f[:2] for f in found(agents=odd[:1])] == [("foreign-word", "warning")]
+    assert ("unknown-word", "error", "agents[0].status") in found(agents=odd[1:])
+
+
+@pytest.mark.req("S4-65", "S4-67", "S4-68", "S4-70", "S4-71")
+def test_states_follow_each_other_as_drawn() -> None:
+    assert set(LIFECYCLE) == set(STATUSES)
+    moves = {(a, b) for a in STATUSES for b in STATUSES if may_become(a, b)}
+    assert moves == {
+        ("created", "in_progress"),
+        ("in_progress", "complete"),
+        ("in_progress", "paused"),
+        ("paused", "in_progress"),
+        ("created", "aborted"),
+        ("in_progress", "aborted"),
+        ("paused", "aborted"),
+    }
+
+
+@pytest.mark.req("X4-7")
+def test_no_move_of_a_session_leads_back_from_the_end() -> None:
+    words = SESSION_WORDS["orchestrator"]
+    for status, after in SESSION_MOVES.items():
+        steps = {(words[status], words[then]) for then in after if then in words}
+        for old, new in steps:
+            # A resume is recorded before a paused session is completed.
+            through = (old, new) == ("paused", "complete")
+            assert old == new or through or may_become(old, new), (old, new)
+
+
+# --- versions and findings ---------------------------------------------------------------------
+
+
+@pytest.mark.req("S4-46", "S4-7")
+@pytest.mark.parametrize("version", ["0.9", "1.1", "2.0", "99", 1.0, None])
+def test_other_versions_are_read_and_never_written(version: Any) -> None:
+    reading = FORMAT.reading(tree(schema_version=version), HERE)
+    assert not reading.writable
+    assert reading.status == "active"
+    assert read(schema_version=version).goal == DOCUMENT["goal"]
+    (finding,) = FORMAT.check(tree(schema_version=version), HERE)
+    assert (finding.severity, finding.where) == (ERROR, "schema_version")
+    assert FORMAT.recognise(CURRENT, {"schema_version": version}) >= 0.5
+    assert FORMAT.reading(tree(), HERE).writable
+
+
+@pytest.mark.req("S4-46")
+def test_the_fewest_keys_make_a_session_in_its_place_and_nowhere_else() -> None:
+    fewest = {"session_id": "t-1", "goal": "Try it", "agents": []}
+    assert FORMAT.recognise(f".claude/{CURRENT}", fewest) >= 0.5
+    assert FORMAT.recognise("any.json", fewest) == 0.0
+    assert not FORMAT.reading({CURRENT: fewest}, HERE).writable
+
+
+@pytest.mark.req("S4-9", "S4-14", "S4-16")
+@pytest.mark.parametrize("key", DOCUMENT)
+def test_each_missing_key_is_reported(key: str) -> None:
+    value = {k: v for k, v in DOCUMENT.items() if k != key}
+    needed = ("schema_version", "session_id", "created", "goal", "status")
+    (finding,) = FORMAT.check({CURRENT: value}, HERE)
+    assert (finding.code, finding.where) == ("missing-key", key)
+    assert finding.severity == ("error" if key in needed else "warning")
+    assert finding.requirement.startswith("S4-")
+
+
+# Place, what it is (with a question mark: or null), requirement.
+FIELDS = [
+    ("schema_version", "text", "S4-7"),
+    ("session_id", "text", "S4-8"),
+    ("created", "stamp", "S4-9"),
+    ("updated", "stamp", "S4-10"),
+    ("project.name", "text", "S4-11"),
+    ("project.path", "text", "S4-12"),
+    ("project.git_branch", "text?", "S4-13"),
+    ("goal", "text", "S4-14"),
+    ("mode", "text", "S4-15"),
+    ("status", "text", "S4-16"),
+    ("agents[0].id", "text", "S4-17"),
+    ("agents[0].type", "text", "S4-18"),
+    ("agents[0].task", "text", "S4-19"),
+    ("agents[0].status", "text", "S4-20"),
+    ("agents[0].started", "stamp", "S4-21"),
+    ("agents[0].completed", "stamp", "S4-22"),
+    ("agents[0].result_summary", "text", "S4-23"),
+    ("agents[0].context_tokens", "number", "S4-24"),
+    ("agents[1].progress", "number", "S4-25"),
+    ("completed_work[0].task", "text", "S4-26"),
+    ("completed_work[0].outcome", "text", "S4-27"),
+    ("completed_work[0].files", "list", "S4-28"),
+    ("pending_tasks", "list", "S4-29"),
+    ("decisions_made[0].decision", "text", "S4-30"),
+    ("decisions_made[0].rationale", "text", "S4-31"),
+    ("decisions_made[0].timestamp", "stamp", "S4-32"),
+    ("context_usage.estimated_tokens", "number", "S4-33"),
+    ("context_usage.percentage", "number", "S4-34"),
+    ("context_usage.last_compression", "stamp?", "S4-35"),
+    ("errors", "list", "S4-36"),
+]
+ELEMENTS = [
+    ("agents[0]", "object", "S4-17"),
+    ("completed_work[0].files[0]", "text", "S4-28"),
+    ("pending_tasks[0]", "text", "S4-29"),
+]
+MAY_BE_MISSING = ("agents[0].context_tokens", "agents[1].progress", "completed_work[0].")
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS + ELEMENTS))
+def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) -> None:
+    wrong = stories.WRONG_KIND[kind.rstrip("?")]
+    for value, is_wrong in ((wrong, True), (None, "?" not in kind)):
+        findings = FORMAT.check({CURRENT: stories.changed(DOCUMENT, place, value)}, HERE)
+        told = [f for f in findings if f.where == place]
+        assert [f.requirement for f in told] == [req] * is_wrong, value
+        assert value is None or {f.severity for f in told} == {ERROR}
+
+
+@pytest.mark.parametrize(
+    "place, kind, req",
+    marked(r for r in FIELDS if not r[0].startswith(MAY_BE_MISSING) or r[0].endswith(".task")),
+)
+def test_a_key_that_is_missing_is_told(place: str, kind: str, req: str) -> None:
+    findings = FORMAT.check({CURRENT: stories.changed(DOCUMENT, place, ...)}, HERE, strict=True)
+    assert [(f.where, f.requirement) for f in findings if f.code == "missing-key"] == [(place, req)]
+
+
+@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
+def test_each_field_is_written_into_a_new_file(place: str, kind: str, req: str) -> None:
+    document = copied(DOCUMENT)
+    document["context_usage"]["last_compression"] = "2026-02-01T09:10:00Z"
+    made = write(FORMAT.get({CURRENT: document}, HERE))
+    (node, key), (wanted, _) = stories.at(made, place), stories.at(document, place)
+    assert node[key] == wanted[key]
+    assert list(node) == list(wanted)
+
+
+WORDS = [
+    ("status", "created in_progress paused complete aborted", "S4-65"),
+    ("mode", "default debug optimize release", "S4-15"),
+    ("agents[1].status", "in_progress complete failure", "S4-20"),
+]
+
+
+@pytest.mark.parametrize("place, allowed, req", marked(WORDS))
+def test_the_words_of_the_document_are_no_fault(place: str, allowed: str, req: str) -> None:
+    codes = [
+        {f.code for f in FORMAT.check({CURRENT: stories.changed(DOCUMENT, place, word)}, HERE)}
+        for word in (*allowed.split(), "nonsense")
+    ]
+    told = [bool(each & {"unknown-word", "foreign-word"}) for each in codes]
+    assert told == [False] * len(allowed.split()) + [True]
+
+
+FAULTS: list[tuple[dict[str, Any], str, str]] = [
+    ({"project": "/home/me/queue"}, "wrong-type", "S4-11"),
+    ({"session_id": "mine"}, "odd-session-id", "S4-8"),
+    ({"created": "today"}, "bad-stamp", "S4-9"),
+    ({"updated": "2026-02-01T08:00:00Z"}, "time-runs-back", "S4-10"),
+    ({"created_at": "2026-02-01T08:00:00Z"}, "alias-key", "S4-7"),
+    ({"mine": 1}, "unknown-key", "S4-7"),
+    ({"agents": [{**RUNNING, "progress": 160}]}, "out-of-range", "S4-25"),
+    ({"agents": [{**RUNNING, "progress": 0.6}]}, "wrong-type", "S4-25"),
+    ({"agents": [{**RUNNING, "completed": "2026-02-01T09:03:00Z"}]}, "running-has-end", "S4-22"),
+    ({"agents": [{**RUNNING, "completed": "2026-02-01T08:00:00Z"}]}, "time-runs-back", "S4-22"),
+    ({"agents": [{**RUNNING, "status": "complete"}]}, "missing-key", "S4-23"),
+    ({"agents": [RUNNING, RUNNING]}, "duplicate-agent", "S4-17"),
+    ({"decisions_made": ["x"]}, "bare-text", "S4-30"),
+    ({"errors": {}}, "wrong-type", "S4-36"),
+    ({"goal": "ğŸ”„ resume"}, "misread-text", "S4-92"),
+]
+
+
+@pytest.mark.parametrize("changes, code, req", marked(FAULTS))
+def test_each_fault_has_its_code_and_number(changes: dict[str, Any], code: str, req: str) -> None:
+    findings = FORMAT.check(tree(**changes), HERE)
+    assert (code, req) in [(f.code, f.requirement) for f in findings]
+
+
+# --- history, recovery, misread signs ----------------------------------------------------------
+
+
+@pytest.mark.req("S4-56", "S4-57")
+def test_history_is_newest_first_by_name_and_cut_to_the_limit() -> None:
+    archived: dict[str, Any] = {
+        f"2026-01-{day:02}-aaaaaa.json": {**DOCUMENT, "session_id": f"2026-01-{day:02}-aaaaaa"}
+        for day in range(1, 15)
+    }
+    rows = list_history({**archived, "notes.txt": {}})
+    assert [row["id"][8:10] for row in rows] == [f"{day:02}" for day in range(14, 4, -1)]
+    assert rows[0] == {
+        "id": "2026-01-14-aaaaaa",
+        "goal": "Make the queue durable",
+        "status": "in_progress",
+        "created": "2026-02-01T09:00:00Z",
+    }
+    assert len(list_history(archived, 3)) == 3
+    assert list_history({}) == list_history(archived, 0) == []
+    assert list_history({"2026-01-01-x.json": None})[0]["id"] == "2026-01-01-x"
+
+
+@pytest.mark.req("S4-79", "S4-80", "S4-81", "S4-82", "S4-83", "S4-84")
+def test_the_recovery_menu_is_data_and_the_text_of_the_document() -> None:
+    menu = recovery("orchestrator-session.json.corrupt-1")
+    assert [choice.name for choice in menu.choices] == ["fresh", "history", "manual"]
+    assert recovery_text(menu) == (
+        "## \u26a0\ufe0f SESSION RECOVERY\n"
+        "\n"
+        "The previous session file appears corrupted.\n"
+        "\n"
+        "**Options**:\n"
+        "1. **Start fresh**: Begin new session"
+        " (old file kept as orchestrator-session.json.corrupt-1)\n"
+        "2. **View history**: Check archived sessions\n"
+        "3. **Manual recovery**: I'll try to extract what I can\n"
+        "\n"
+        "Which would you prefer?\n"
+    )
+
+
+@pytest.mark.req("S4-92")
+@pytest.mark.parametrize("sign", ["└──", "🔄", "✅", "\u26a0\ufe0f"])
+def test_signs_misread_as_windows_1254_are_recognised_and_told(sign: str) -> None:
+    bad = b"".join(bytes((byte,)) for byte in sign.encode())
+    seen = "".join(bytes((b,)).decode("cp1254", "ignore") or chr(b) for b in bad)
+    assert misread(f"## {seen} RESUMING") == [sign]
+    assert misread(f"## {sign} RESUMING") == []
+    assert found(goal=f"{seen} on") == [("misread-text", "warning", "goal")]
+
+
+# --- laws --------------------------------------------------------------------------------------
+
+trees = st.dictionaries(st.text(max_size=8), stories.junk, max_size=2)
+
+
+def projected(facts: Facts) -> Facts:
+    """What this layout can say of some facts."""
+    done = [s for s in facts.steps if s.status in ("done", "skipped")]
+    rest = [s for s in facts.steps if s.status not in ("done", "skipped")]
+    titles = {step.title for step in facts.steps}
+    waiting = [a.task or a.id for a in facts.agents if a.status == "pending"]
+    plain = {"needs_review": "running", "blocked": "running", "timed_out": "failed"}
+    plain |= {"skipped": "done"}
+    agents = [
+        replace(a, status=plain.get(a.status, a.status), retries=0)
+        for a in facts.agents
+        if a.status != "pending"
+    ]
+    agents = [
+        replace(a, fraction=1.0) if (a.status, a.fraction) == ("done", None) else a for a in agents
+    ]
+    return replace(
+        facts,
+        status=session_status("orchestrator", session_word("orchestrator", facts.status)),
+        progress=None,
+        device="",
+        git_commit="",
+        steps=[
+            *(StepFact(s.title, status="done") for s in done),
+            *(StepFact(s.title) for s in rest),
+            *(StepFact(title) for title in waiting if title not in titles),
+        ],
+        agents=agents,
+        files=[],
+        compressions=None if facts.compressed_at is None else 1,
+        tokens_by_agent={a.id: a.tokens for a in agents if a.tokens is not None},
+    )
+
+
+@given(stories.facts)
+def test_reading_what_was_written_says_the_facts(facts: Facts) -> None:
+    assert FORMAT.get(FORMAT.put(None, facts, HERE), HERE) == projected(facts)
+
+
+@given(stories.facts)
+def test_what_we_write_has_no_fault(facts: Facts) -> None:
+    facts = replace(facts, native_id="2026-02-01-a1b2c3")
+    findings = FORMAT.check(FORMAT.put(None, facts, HERE), HERE, strict=True)
+    stray = [f for f in findings if f.severity == ERROR and ".started" not in f.where]
+    assert stray == []
+    assert [f for f in findings if (f.code, f.requirement) == ("missing-key", "S4-23")] == []
+
+
+@given(stories.mutants(DOCUMENT), stories.facts)
+def test_facts_written_over_any_file_are_said_by_it(value: dict[str, Any], facts: Facts) -> None:
+    facts = replace(facts, agents=[a for a in facts.agents if a.status != "pending"])
+    before = {agent.id: agent for agent in FORMAT.get({CURRENT: value}, HERE).agents}
+    made = FORMAT.put({CURRENT: value}, facts, HERE)
+    told, wanted = FORMAT.get(made, HERE), projected(facts)
+    for name in ("goal", "status", "mode", "project_path", "git_branch", "tokens"):
+        assert getattr(told, name) == getattr(wanted, name), name
+    assert sorted((s.title, s.status) for s in told.steps) == sorted(
+        (s.title, s.status) for s in wanted.steps
+    )
+    mine = {a.id: replace(a, tokens=None, error="", category="") for a in told.agents}
+    ours = [with_told_times(agent, before.get(agent.id)) for agent in wanted.agents]
+    assert mine == {a.id: replace(a, tokens=None, error="", category="") for a in ours}
+    assert {d.what for d in told.decisions} >= {d.what for d in wanted.decisions}
+    assert FORMAT.put(made, facts, HERE) == made
+
+
+def test_files_in_the_manner_of_aiterm_are_written_as_found() -> None:
+    value = {
+        "session_id": "dogfood",
+        "goal": "g",
+        "status": "paused",
+        "started_at": "2026-02-01T03:00:00-06:00",
+        "completed_at": None,
+        "project_path": "/a",
+        "completed_work": ["x"],
+        "pending_tasks": [],
+        "files_modified": ["a.py"],
+    }
+    facts = FORMAT.get({CURRENT: value}, HERE)
+    assert (facts.began_at, facts.project_path) == (1_769_936_400_000, "/a")
+    new = replace(
+        facts,
+        status="completed",
+        ended_at=1_769_936_460_000,
+        project_path="/b",
+        files=[FileFact("a.py", at=5), FileFact("b.py", at=6), FileFact("b.py", at=7)],
+    )
+    assert write(new, {CURRENT: value}) == {
+        **value,
+        "status": "complete",
+        "completed_at": "2026-02-01T09:01:00Z",
+        "project_path": "/b",
+        "files_modified": ["a.py", "b.py"],
+    }
+
+
+# --- recognising and salvaging -----------------------------------------------------------------
+
+
+def test_it_is_recognised_by_shape_and_not_taken_for_others() -> None:
+    assert FORMAT.recognise("any.json", DOCUMENT) > 0.9
+    assert load_format("craft").recognise("any.json", DOCUMENT) == 0.0
+    assert FORMAT.recognise("any.json", {**DOCUMENT, "workflow_type": "w"}) == 0.0
+    others: list[Any] = [{}, [], None, {"schema_version": "1.0"}, {"session_id": "x", "goal": "y"}]
+    for other in others:
+        assert FORMAT.recognise("any.json", other) == 0.0
+
+
+@pytest.mark.req("S4-83")
+def test_a_torn_file_gives_what_can_be_extracted() -> None:
+    text = json.dumps(DOCUMENT, indent=2)
+    saved = FORMAT.salvage({CURRENT: text[: text.index("slow is")].encode() + b"\0" * 99}, HERE)
+    assert saved is not None
+    assert saved.level == "partial"
+    assert saved.facts.goal == DOCUMENT["goal"]
+    assert [step.title for step in saved.facts.steps] == ["Design", "Finish it", "Test it"]
+    assert [d.what for d in saved.facts.decisions] == ["Sync at once"]
+    assert saved.lost == ["context_usage", "errors"]
+
+
+@given(st.integers(0, 2500), st.sampled_from((b"", b"\0", b"\0" * 512)))
+def test_salvage_of_a_torn_file_never_invents(cut: int, tail: bytes) -> None:
+    saved = FORMAT.salvage({CURRENT: json.dumps(DOCUMENT).encode()[:cut] + tail}, HERE)
+    if saved is not None:
+        assert saved.facts.native_id in ("", DOCUMENT["session_id"])
+        assert {agent.id for agent in saved.facts.agents} <= {"plan-1", "code-1", "test-1"}
+        assert saved.facts.tokens in (None, 25_000)

@@ -1,0 +1,27 @@
+"""Whatever session goes into another layout, and whatever is changed there, comes back as it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from tests.chance import new_seed
+from tests.formats.pair_walk import walk
+
+
+@pytest.mark.parametrize("first", range(0, 60, 12))
+def test_sessions_come_back_with_what_was_changed_and_nothing_else(first: int) -> None:
+    for seed in range(first, first + 12):
+        walk(seed)
+
+
+@pytest.mark.soak
+def test_very_many_sessions_come_back(soak_seconds: float, tell: Callable[[str], None]) -> None:
+    first = seed = new_seed()
+    ends = time.monotonic() + soak_seconds
+    while time.monotonic() < ends:
+        walk(seed)
+        seed += 1
+    tell(f"{seed - first} sessions through other layouts and back, from seed {first}")

@@ -1,0 +1,1639 @@
+"""The praxis layout: what is read, written, found wrong and saved, on documents of our own."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from forestay.formats import timestamps
+from forestay.formats.facts import SESSION, UNIT, CheckpointFact, ErrorFact, Facts, StepFact
+from forestay.formats.port import Finding, Tree, Where, unsafe_id
+from forestay.formats.praxis.api_types import (
+    CheckpointStatus,
+    PhaseArtifact,
+    WorkflowState,
+    resumption_context,
+)
+from forestay.formats.praxis.format import FORMAT, file_name
+from forestay.formats.praxis.read import LEGACY_WARNING
+from forestay.formats.praxis.write import number_phases
+from tests.conformance import marked
+
+ID = "0b5d6c2e-51a7-4b0e-9c39-8a4f1c7d2e60"
+NAME = f"{ID}.json"
+HERE = Where(now=1_760_000_000_000)
+NOON = 1_760_000_400_000
+"""2025-10-09T09:00:00Z"""
+
+
+def at(minutes: float = 0) -> str:
+    return timestamps.write(NOON + round(minutes * 60_000))
+
+
+def ms(minutes: float = 0) -> int:
+    return NOON + round(minutes * 60_000)
+
+
+LIFECYCLE: dict[str, Any] = {
+    "completed": False,
+    "completed_at": None,
+    "paused": False,
+    "paused_at": None,
+    "paused_reason": None,
+    "paused_context": None,
+    "resumed_at": None,
+    "resume_count": 0,
+    "last_error": None,
+    "last_error_at": None,
+}
+
+
+def session(**changes: Any) -> dict[str, Any]:
+    """A consistent session in the redesigned form: two of three phases done, in the third."""
+    doc: dict[str, Any] = {
+        "session_id": ID,
+        "workflow_type": "review_v1",
+        "target_file": "docs/plan.md",
+        "workflow_structure": {
+            "total_phases": 3,
+            "starting_phase": 0,
+            "indexing_scheme": "zero_based",
+            "workflow_version": "v2",
+        },
+        "current_phase": 2,
+        "completed_phases": [0, 1],
+        "phase_timing": {
+            "0": {"started_at": at(), "completed_at": at(10), "duration_seconds": 600.0},
+            "1": {"started_at": at(10), "completed_at": at(30), "duration_seconds": 1200.0},
+            "2": {"started_at": at(30)},
+        },
+        "lifecycle": dict(LIFECYCLE),
+        "phase_artifacts": {
+            "0": {
+                "phase_number": 0,
+                "evidence": {"files": 3},
+                "outputs": {"list": ["a"]},
+                "commands_executed": [],
+                "timestamp": at(10),
+            },
+        },
+        "checkpoints": {"0": "passed", "1": "passed"},
+        "created_at": at(),
+        "updated_at": at(31),
+        "metadata": {"spec_path": "specs/plan", "user_options": {"x": 1}, "agent_version": "1.0"},
+    }
+    return _changed(doc, changes)
+
+
+def _changed(doc: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+    """`part__key=value` reaches into a part; a value of `...` takes the key away."""
+    for name, value in changes.items():
+        *path, key = name.split("__")
+        part = doc
+        for step in path:
+            part = part[step]
+        if value is ...:
+            del part[key]
+        else:
+            part[key] = value
+    return doc
+
+
+def legacy(**changes: Any) -> dict[str, Any]:
+    doc = session(created_at="2025-10-09T09:00:00.123456", updated_at="2025-10-09T09:31:00.123456")
+    for key in ("workflow_structure", "lifecycle", "phase_timing"):
+        del doc[key]
+    doc["phase_artifacts"]["1"] = {
+        **doc["phase_artifacts"]["0"],
+        "phase_number": 1,
+        "timestamp": at(30),
+    }
+    return _changed(doc, changes)
+
+
+def second(**changes: Any) -> dict[str, Any]:
+    doc = legacy(phase_artifacts={}, completed_at=None, status="active")
+    doc["evidence_submitted"] = {"0": {"files": 3}}
+    ends = (at(10), at(20), None)
+    doc["phase_timings"] = {
+        str(n): {"phase": n, "started_at": at(10 * n), "completed_at": end}
+        for n, end in enumerate(ends)
+    }
+    return _changed(doc, changes)
+
+
+EMPTY: dict[str, Any] = {"workflow_structure": {}, "lifecycle": {}, "phase_timing": {}}
+
+
+def tree(doc: Any) -> Tree:
+    return {NAME: doc}
+
+
+def get(doc: Any, where: Where = HERE) -> Facts:
+    return FORMAT.get(tree(doc), where)
+
+
+def put(doc: Any, facts: Facts, where: Where = HERE) -> dict[str, Any]:
+    (made,) = FORMAT.put(None if doc is None else tree(doc), facts, where).values()
+    assert isinstance(made, dict)
+    return made
+
+
+def found(doc: Any, *, strict: bool = False, where: Where = HERE) -> dict[str, Finding]:
+    return {f.code: f for f in FORMAT.check(tree(doc), where, strict=strict)}
+
+
+def step(facts: Facts, number: int) -> StepFact:
+    return next(s for s in facts.steps if s.id == f"phase-{number}")
+
+
+# -- recognising ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("doc", "generation"),
+    [
+        (session(), "redesign"),
+        (session(workflow_structure=..., phase_timing=...), "redesign"),
+        (legacy(), "legacy"),
+        (legacy(metadata={"total_phases": 3}), "legacy-total"),
+        (legacy(metadata={"total_phases": "dynamic"}), "legacy"),
+        (second(), "ouroboros-timed"),
+        (second(phase_timings=...), "ouroboros"),
+        (legacy() | EMPTY, "legacy"),
+        (second() | EMPTY, "ouroboros-timed"),
+    ],
+)
+def test_generations_are_told_apart_by_shape(doc: dict[str, Any], generation: str) -> None:
+    assert FORMAT.recognise("any name", doc) > 0.9
+    reading = FORMAT.reading(tree(doc), HERE)
+    assert reading.generation == generation
+    assert reading.writable == (generation == "redesign")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        [],
+        {},
+        "text",
+        {"session_id": "x", "browser_type": "chromium", "status": "completed"},
+        {"workflow_type": "x", "total_phases": 3, "phases": []},
+        {"session_id": "x", "schema_version": "1.0", "agents": [], "checkpoints": []},
+    ],
+)
+def test_other_files_are_not_recognised(value: Any) -> None:
+    assert FORMAT.recognise("state.json", value) == 0
+
+
+@pytest.mark.req("X1-1")
+def test_a_file_is_named_after_its_session_of_either_generation() -> None:
+    assert FORMAT.files(ID) == [NAME] == [file_name(ID)]
+    assert FORMAT.valid_id(ID) == FORMAT.valid_id(f"workflow_default_{ID}") == ""
+
+
+@pytest.mark.parametrize("bad", ["", "..", "../x", "a/b", "a\\b", "a\0b", ".hidden", "x" * 300])
+def test_ids_that_reach_out_of_the_folder_are_unsafe(bad: str) -> None:
+    assert unsafe_id(bad) and FORMAT.valid_id(bad)
+    assert "unsafe-id" in found(session(session_id=bad))
+
+
+def test_an_id_that_is_no_uuid_is_read_but_not_given_out() -> None:
+    assert get(session(session_id="abc-123")).native_id == "abc-123"
+    assert unsafe_id("abc-123") == "" and FORMAT.valid_id("abc-123")
+    (name,) = FORMAT.put(None, Facts(native_id="../abc"), HERE)
+    assert FORMAT.valid_id(name.removesuffix(".json")) == ""
+    assert list(FORMAT.put(None, Facts(native_id="abc-123"), HERE)) == ["abc-123.json"]
+    doc = session(session_id="abc-123")
+    assert "id-not-uuid" not in found(doc)
+    assert found(doc, strict=True)["id-not-uuid"].requirement == "X1-10"
+
+
+@pytest.mark.req("S1-32")
+def test_an_older_form_is_an_error_in_what_we_write() -> None:
+    told = found(legacy(), strict=True)["not-redesigned"]
+    assert (told.severity, told.requirement) == ("error", "S1-32")
+
+
+def test_a_new_id_is_the_same_for_the_same_session_and_never_taken() -> None:
+    facts = Facts(goal="tidy up", began_at=NOON)
+    first = FORMAT.new_id(facts, HERE, frozenset())
+    assert first == FORMAT.new_id(facts, HERE, frozenset())
+    other = FORMAT.new_id(facts, HERE, frozenset({first}))
+    assert other != first and FORMAT.valid_id(first) == FORMAT.valid_id(other) == ""
+
+
+# -- reading -------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("S1-25", "S1-26", "S1-27", "S1-31", "S1-60", "S1-61")
+def test_identity_and_times_are_read() -> None:
+    facts = get(session())
+    assert facts.native_id == ID
+    assert (facts.workflow, facts.workflow_version) == ("review_v1", "v2")
+    assert facts.target == "docs/plan.md"
+    assert (facts.began_at, facts.updated_at) == (ms(), ms(31))
+
+
+@pytest.mark.req("S1-28", "S1-29", "S1-33", "S1-34", "S1-36", "S1-37", "S1-38", "S1-58")
+def test_phases_become_steps() -> None:
+    facts = get(session())
+    assert facts.plan_total == 3 and facts.plan_base == 0
+    assert facts.position == "phase-2"
+    assert facts.steps == [
+        StepFact("Phase 0", "phase-0", "phase", "", "done", started_at=ms(), ended_at=ms(10)),
+        StepFact("Phase 1", "phase-1", "phase", "", "done", started_at=ms(10), ended_at=ms(30)),
+        StepFact("Phase 2", "phase-2", "phase", "", "running", started_at=ms(30)),
+    ]
+
+
+def test_phases_that_have_not_begun_are_steps_too_up_to_a_limit() -> None:
+    facts = get(session(workflow_structure__total_phases=5))
+    assert [s.status for s in facts.steps] == ["done", "done", "running", "pending", "pending"]
+    assert len(get(session(workflow_structure__total_phases=10**18)).steps) == 3
+
+
+@pytest.mark.req("S1-52", "S1-53", "S1-54", "S1-57")
+def test_evidence_belongs_to_the_checkpoint_of_its_phase() -> None:
+    assert get(session()).checkpoints == [
+        CheckpointFact("phase-0", "passed", {"files": 3}, at=ms(10)),
+        CheckpointFact("phase-1", "passed"),
+    ]
+
+
+@pytest.mark.req("S1-58", "X1-2")
+@pytest.mark.parametrize(
+    ("word", "status"),
+    [("passed", "done"), ("failed", "failed"), ("pending", "running"), ("skipped", "skipped")],
+)
+def test_each_checkpoint_word_has_its_status(word: str, status: str) -> None:
+    doc = session(checkpoints__2=word, an_unknown_field=1)
+    assert step(get(doc), 2).status == status
+    assert found(doc).keys() <= {"passed-not-completed", "complete-not-flagged"}
+    facts = get(session())
+    facts.steps[2].status = "pending" if word == "pending" else status
+    assert put(session(), facts)["checkpoints"].get("2", "pending") == word
+
+
+def test_a_session_that_is_over_is_flagged_also_if_all_its_phases_say_so() -> None:
+    done = [StepFact("", f"phase-{n}", "phase", status="done") for n in range(2)]
+    facts = Facts(status="completed", steps=done, plan_total=2, plan_base=0)
+    assert put(None, facts)["lifecycle"]["completed"] is True
+    facts.status = "active"
+    unflagged = put(None, facts)
+    assert unflagged["lifecycle"]["completed"] is False
+    assert put(unflagged, get(unflagged)) == unflagged
+
+
+def test_a_phase_that_waits_stands_in_its_place_if_the_others_do() -> None:
+    words = ("pending", "done", "failed")
+    steps = [StepFact("", f"phase-{n}", "phase", status=word) for n, word in enumerate(words)]
+    new = put(None, Facts(steps=steps, position="phase-2"))
+    assert list(new["checkpoints"]) == ["0", "1", "2"]
+    odd = new | {"checkpoints": {"2": "failed", "1": "passed"}}
+    assert list(put(odd, Facts(steps=steps, position="phase-2"))["checkpoints"]) == ["2", "1", "0"]
+
+
+@pytest.mark.req("S1-75", "S1-38")
+def test_a_phase_with_an_end_that_was_not_completed_is_in_progress() -> None:
+    doc = session(phase_timing__2={"started_at": at(30), "completed_at": at(40)})
+    assert step(get(doc), 2).status == "running" and step(get(doc), 2).ended_at is None
+    assert "ended-not-completed" in found(doc)
+    failed = get(_changed(doc, {"checkpoints__2": "failed"}))
+    assert step(failed, 2).status == "failed" and step(failed, 2).ended_at is None
+
+
+@pytest.mark.req("S1-40", "S1-41", "S1-51", "S1-84")
+def test_the_flag_says_completed() -> None:
+    doc = session(lifecycle__completed=True, lifecycle__completed_at=at(60))
+    facts = get(doc)
+    assert facts.status == "completed" and facts.ended_at == ms(60)
+    assert FORMAT.reading(tree(doc), HERE).progress == 1.0
+    assert get(_changed(doc, {"completed_phases": [], "checkpoints": {}})).status == "completed"
+
+
+@pytest.mark.req("S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-47")
+def test_pauses_are_read() -> None:
+    flags = {
+        "paused": True,
+        "paused_at": at(40),
+        "paused_reason": "user_request",
+        "paused_context": "halfway through the table",
+        "resumed_at": at(20),
+        "resume_count": 2,
+    }
+    facts = get(session(lifecycle=flags))
+    assert facts.status == "paused" and facts.paused_at == ms(40)
+    assert facts.pause_reason == "user_request"
+    assert facts.pause_context == "halfway through the table"
+    assert (facts.resumed_at, facts.resumes) == (ms(20), 2)
+
+
+@pytest.mark.req("S1-48", "S1-49")
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("disk full", "disk full"), ({"message": "no", "code": 3}, "no"), ([1], "[1]")],
+)
+def test_an_error_with_no_success_after_it_is_a_failed_session(value: Any, message: str) -> None:
+    doc = session(lifecycle__last_error=value, lifecycle__last_error_at=at(35))
+    assert get(doc).status == "failed"
+    assert get(doc).errors == [ErrorFact(message, at=ms(35))]
+    assert get(doc).because == message
+    assert get(_changed(doc, {"lifecycle__resumed_at": at(36)})).status == "active"
+    lifted = {"lifecycle__resumed_at": None, "lifecycle__paused_at": at(36)}
+    assert get(_changed(doc, lifted)).status == "active"
+    later = {"lifecycle__paused_at": at(34), "phase_timing__1__completed_at": at(50)}
+    assert get(_changed(doc, later)).status == "active"
+    assert get(_changed(doc, {"phase_timing__1__completed_at": at(30)})).status == "failed"
+
+
+def test_a_pause_by_a_system_error_is_a_failed_session() -> None:
+    flags = {"paused": True, "paused_reason": "system_error", "last_error": "boom"}
+    assert get(session(lifecycle=flags)).status == "failed"
+    assert get(session(lifecycle={**flags, "last_error": None})).status == "paused"
+
+
+@pytest.mark.req("S1-62", "S1-63", "S1-64")
+def test_single_values_of_the_metadata_are_attributes() -> None:
+    assert get(session()).attributes == {
+        "praxis.spec_path": "specs/plan",
+        "praxis.agent_version": "1.0",
+    }
+    found_there = found(session(metadata={"spec_path": 3, "user_options": [], "agent_version": 1}))
+    assert found_there["wrong-type"].severity == "error"
+    listed = FORMAT.check(tree(session(metadata={"spec_path": 3, "user_options": []})), HERE)
+    assert {f.requirement for f in listed} == {"S1-62", "S1-63"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "target", "goal"),
+    [
+        ({"feature_name": "fast search"}, "x.py", "review_v1: fast search"),
+        ({"spec_name": "names"}, "x.py", "review_v1: names"),
+        ({"spec_path": "specs/2025-plan/"}, "x.py", "review_v1: 2025-plan"),
+        ({"spec_path": "..."}, "docs/x.py", "review_v1: x.py"),
+        ({}, ".", "review_v1"),
+    ],
+)
+def test_a_goal_is_made_of_what_is_worked_on(metadata: Any, target: str, goal: str) -> None:
+    assert get(session(metadata=metadata, target_file=target)).goal == goal
+
+
+def test_the_goal_is_never_written() -> None:
+    facts = get(session())
+    facts.goal = "something else"
+    assert put(session(), facts) == session()
+    assert "something else" not in json.dumps(put(None, facts))
+
+
+@pytest.mark.req("S1-55", "S1-56")
+def test_outputs_stay_and_commands_are_read() -> None:
+    ran = {"command": "make", "output": "no", "exit_code": 2, "executed_at": at(5)}
+    doc = session(phase_artifacts__0__commands_executed=[ran, "ls", 7])
+    first, other = get(doc).commands
+    assert (first.name, first.status, first.error, first.at) == ("make", "failure", "no", ms(5))
+    assert (other.name, other.status, other.task) == ("ls", "success", "phase-0")
+    facts = get(doc)
+    facts.updated_at = ms(99)
+    assert put(doc, facts)["phase_artifacts"] == doc["phase_artifacts"]
+    wrong = session(phase_artifacts__0__outputs=[], phase_artifacts__0__commands_executed={})
+    assert {f.requirement for f in FORMAT.check(tree(wrong), HERE)} == {"S1-55", "S1-56"}
+
+
+# -- field by field -------------------------------------------------------------------------------
+
+# Place, what it is (with a question mark: or null), requirement.
+KINDS = [
+    ("session_id", "text", "S1-25"),
+    ("workflow_type", "text", "S1-26"),
+    ("target_file", "text", "S1-27"),
+    ("workflow_structure__total_phases", "number?", "S1-28"),
+    ("workflow_structure__starting_phase", "number", "S1-29"),
+    ("workflow_structure__indexing_scheme", "text", "S1-30"),
+    ("workflow_structure__workflow_version", "text", "S1-31"),
+    ("workflow_structure", "object", "S1-32"),
+    ("current_phase", "number", "S1-33"),
+    ("completed_phases", "list", "S1-34"),
+    ("phase_timing", "object", "S1-35"),
+    ("phase_timing__0__started_at", "stamp", "S1-36"),
+    ("phase_timing__0__completed_at", "stamp?", "S1-37"),
+    ("phase_timing__0__duration_seconds", "number?", "S1-39"),
+    ("lifecycle__completed", "boolean", "S1-40"),
+    ("lifecycle__completed_at", "stamp?", "S1-41"),
+    ("lifecycle__paused", "boolean", "S1-42"),
+    ("lifecycle__paused_at", "stamp?", "S1-43"),
+    ("lifecycle__paused_reason", "text?", "S1-44"),
+    ("lifecycle__paused_context", "text?", "S1-45"),
+    ("lifecycle__resumed_at", "stamp?", "S1-46"),
+    ("lifecycle__resume_count", "number", "S1-47"),
+    ("lifecycle__last_error_at", "stamp?", "S1-49"),
+    ("lifecycle__total_duration_seconds", "number?", "S1-51"),
+    ("phase_artifacts", "object", "S1-52"),
+    ("phase_artifacts__0__phase_number", "number", "S1-53"),
+    ("phase_artifacts__0__evidence", "object", "S1-54"),
+    ("phase_artifacts__0__outputs", "object", "S1-55"),
+    ("phase_artifacts__0__commands_executed", "list", "S1-56"),
+    ("phase_artifacts__0__timestamp", "stamp", "S1-57"),
+    ("checkpoints", "object", "S1-58"),
+    ("created_at", "stamp", "S1-60"),
+    ("updated_at", "stamp", "S1-61"),
+    ("metadata__spec_path", "text?", "S1-62"),
+    ("metadata__user_options", "object", "S1-63"),
+    ("metadata__agent_version", "text?", "S1-64"),
+    ("metadata", "object", "S1-117"),
+]
+WRONG_KIND = {"text": 7, "stamp": "soon", "number": "7", "boolean": "yes", "list": {}, "object": []}
+MAY_BE_MISSING = (
+    "metadata__",
+    "lifecycle__total",
+    "phase_timing__0__completed_at",
+    "phase_timing__0__duration",
+)
+
+
+@pytest.mark.parametrize("place, kind, number", marked(KINDS))
+def test_a_field_of_another_kind_is_an_error(place: str, kind: str, number: str) -> None:
+    for value, is_wrong in ((WRONG_KIND[kind.rstrip("?")], True), (None, "?" not in kind)):
+        told = FORMAT.check(tree(session(**{place: value})), HERE)
+        assert [f.requirement for f in told if f.severity == "error"] == [number] * is_wrong, value
+
+
+@pytest.mark.parametrize(
+    "place, kind, number", marked(row for row in KINDS if not row[0].startswith(MAY_BE_MISSING))
+)
+def test_a_field_that_is_missing_is_told_of_what_we_write(
+    place: str, kind: str, number: str
+) -> None:
+    told = FORMAT.check(tree(session(**{place: ...})), HERE, strict=True)
+    assert number in {f.requirement for f in told if f.code == "missing-key"}
+
+
+@pytest.mark.req("S1-29", "S1-30", "S1-31", "S1-40", "S1-42", "S1-47", "S1-69")
+def test_what_every_redesigned_session_has_from_its_start_is_missed_and_no_more() -> None:
+    for key, names in (
+        ("workflow_structure", {"starting_phase", "indexing_scheme", "workflow_version"}),
+        ("lifecycle", {"completed", "paused", "resume_count"}),
+    ):
+        told = [f for f in FORMAT.check(tree(session(**{key: {}})), HERE) if f.severity != "info"]
+        assert {f.where for f in told} == {f"{key}.{name}" for name in names}
+        assert {(f.code, f.severity) for f in told} == {("missing-key", "warning")}
+        strict = FORMAT.check(tree(session(**{key: {}})), HERE, strict=True)
+        assert len({(f.code, f.where) for f in strict}) == len(strict)
+
+
+@pytest.mark.req("S1-125")
+def test_a_number_of_phases_that_is_noted_as_text_is_an_error() -> None:
+    told = found(legacy(metadata={"total_phases": "6"}))["wrong-type"]
+    assert (told.where, told.severity) == ("metadata.total_phases", "error")
+
+
+@pytest.mark.req("S1-52", "S1-58")
+@pytest.mark.parametrize("key, number", [("phase_artifacts", "S1-52"), ("checkpoints", "S1-58")])
+def test_a_key_that_is_no_phase_is_told_with_the_map_s_own_number(key: str, number: str) -> None:
+    assert found(session(**{f"{key}__x": {}}))["bad-phase-key"].requirement == number
+
+
+PAUSED = {
+    "paused": True,
+    "paused_at": at(40),
+    "paused_reason": "checkpoint_failed",
+    "paused_context": "halfway through the table",
+    "resumed_at": at(20),
+    "resume_count": 2,
+    "last_error": "disk full",
+    "last_error_at": at(15),
+}
+COMPLETED = {"completed": True, "completed_at": at(60), "total_duration_seconds": 3600.0}
+
+
+@pytest.mark.parametrize("place, kind, number", marked(KINDS))
+def test_each_field_is_written_into_a_new_file(place: str, kind: str, number: str) -> None:
+    is_end = "completed" in place or "total_duration" in place
+    doc = session(lifecycle={**LIFECYCLE, **(COMPLETED if is_end else PAUSED)})
+    doc["phase_artifacts"]["0"]["outputs"] = doc["metadata"]["user_options"] = {}
+    made, wanted = put(None, get(doc)), doc
+    *path, key = place.split("__")
+    for part in path:
+        made, wanted = made[part], wanted[part]
+    assert made[key] == wanted[key]
+    assert list(made) == list(wanted)
+
+
+# -- complete or not ------------------------------------------------------------------------------
+
+
+def complete(completed: list[int], total: Any, start: int = 0, where: Where = HERE) -> bool:
+    doc = session(completed_phases=completed, workflow_structure__total_phases=total)
+    doc["workflow_structure"]["starting_phase"] = start
+    by_class = WorkflowState.from_dict(doc).is_complete(where.total)
+    assert FORMAT.reading(tree(doc), where).complete == by_class
+    return by_class
+
+
+@pytest.mark.req("S1-85", "S1-86", "S1-87", "S1-88")
+def test_a_session_that_completed_all_its_phases_is_complete() -> None:
+    assert complete([0, 1, 2], 3)
+    assert not complete([0, 1], 3)
+    assert not complete([0, 2, 2], 3)
+    assert not complete([0, 1, 3], 3)
+    assert complete([1, 2, 3], 3, start=1)
+    assert not complete([1, 2, 4], 3, start=1)
+    assert not complete([0, 1, 2], 3, start=1)
+    assert not complete([], 3)
+    assert not complete([], 0)
+
+
+@pytest.mark.req("S1-85")
+def test_more_phases_than_expected_are_complete_and_an_overrun() -> None:
+    assert complete([0, 1, 2, 3, 4], 3)
+    doc = legacy(completed_phases=[0, 1, 2, 3], current_phase=4, metadata={"total_phases": 3})
+    assert found(doc)["overrun"].severity == "warning"
+    assert FORMAT.reading(tree(doc), HERE).progress == 1.0
+
+
+@pytest.mark.req("S1-89")
+def test_without_a_number_of_phases_only_a_flag_makes_it_complete() -> None:
+    assert not complete([0, 1, 2, 3], None)
+    assert not complete([0, 1, 2, 3], "dynamic")
+    assert not FORMAT.reading(tree(legacy()), HERE).complete
+    assert found(legacy())["total-unknown"].severity == "info"
+
+
+@pytest.mark.req("S1-125", "S1-137")
+def test_the_number_of_phases_is_the_one_it_began_with_else_a_later_one() -> None:
+    three = Where(total=3)
+    assert complete([0, 1, 2], None, where=three)
+    assert not complete([0, 1, 2], 4, where=three)
+    assert FORMAT.reading(tree(legacy(completed_phases=[0, 1, 2])), three).complete
+    noted = legacy(completed_phases=[0, 1, 2], metadata={"total_phases": 4})
+    assert not FORMAT.reading(tree(noted), three).complete
+    assert "total-changed" in found(session(metadata={"total_phases": 9}))
+
+
+@pytest.mark.req("S1-84")
+@pytest.mark.parametrize(
+    ("status", "canonical", "is_complete"),
+    [
+        ("completed", "completed", True),
+        ("active", "active", False),
+        ("paused", "paused", False),
+        ("error", "failed", False),
+    ],
+)
+def test_the_second_generation_says_its_status(
+    status: str, canonical: str, is_complete: bool
+) -> None:
+    reading = FORMAT.reading(tree(second(status=status)), HERE)
+    assert (reading.status, reading.complete) == (canonical, is_complete)
+    assert WorkflowState.from_dict(second(status=status)).is_complete() is is_complete
+
+
+@pytest.mark.req("X1-13")
+def test_a_session_deleted_by_hand_is_told_so() -> None:
+    doc = second(status="error", error_reason="manually_deleted", completed_at=at(50))
+    assert get(doc).status == "failed" and get(doc).because == "manually_deleted"
+    assert found(doc)["deleted-by-hand"].requirement == "X1-13"
+
+
+@pytest.mark.req("S1-136")
+def test_a_phase_past_the_end_is_never_passed_on() -> None:
+    doc = legacy(completed_phases=[0, 1, 2], current_phase=3, metadata={"total_phases": 3})
+    facts = get(doc)
+    assert facts.position == "phase-2" and len(facts.steps) == 3
+    assert found(doc)["current-out-of-range"].severity == "warning"
+    assert found(session(current_phase=3))["current-out-of-range"].severity == "error"
+    over = second(status="completed", completed_phases=[0, 1], current_phase=2)
+    assert get(over).position == "phase-1" and len(get(over).steps) == 2
+    facts.position = "phase-9"
+    facts.updated_at = ms(90)
+    assert put(doc, facts)["current_phase"] == 2
+    assert FORMAT.renewed(tree(doc), HERE)[NAME]["current_phase"] == 2
+
+
+# -- older generations ----------------------------------------------------------------------------
+
+
+@pytest.mark.req("S1-126")
+@pytest.mark.parametrize("doc", [legacy(), legacy(metadata={"total_phases": 3}), second()])
+def test_older_forms_are_read_with_the_warning_of_the_document(doc: dict[str, Any]) -> None:
+    warning = found(doc)["legacy-format"]
+    assert warning.message == LEGACY_WARNING == "Legacy session format, limited resumption context"
+    assert warning.severity == "warning"
+    assert "legacy-format" not in found(session())
+
+
+@pytest.mark.req("S1-138", "S1-142")
+@pytest.mark.parametrize("doc", [legacy(), second()])
+def test_older_forms_keep_working_and_are_not_migrated(doc: dict[str, Any]) -> None:
+    before = copy.deepcopy(doc)
+    facts = get(doc)
+    assert [s.status for s in facts.steps] == ["done", "done", "running"]
+    assert facts.position == "phase-2" and facts.status == "active"
+    assert not FORMAT.reading(tree(doc), HERE).writable
+    assert put(doc, facts) == before == doc
+
+
+def test_an_older_form_that_has_to_change_stays_of_its_generation() -> None:
+    for doc in (legacy(), legacy(metadata={"total_phases": 3}), second()):
+        facts = get(doc)
+        facts.status, facts.paused_at, facts.workflow_version = "paused", ms(60), "v2"
+        step(facts, 2).status = "done"
+        changed = put(doc, facts)
+        assert FORMAT.reading(tree(changed), HERE).generation == (
+            FORMAT.reading(tree(doc), HERE).generation
+        )
+        assert changed["completed_phases"] == [0, 1, 2]
+        assert changed["checkpoints"]["2"] == "passed"
+        assert changed.get("status") == ("paused" if "status" in doc else None)
+        assert set(changed) == set(doc)
+
+
+def test_the_second_generation_says_its_end_in_its_own_words() -> None:
+    facts = get(second())
+    facts.status, facts.because, facts.ended_at = "failed", "no disk", ms(90)
+    changed = put(second(), facts)
+    assert (changed["status"], changed["error_reason"]) == ("error", "no disk")
+    assert timestamps.read(changed["completed_at"], "local") == ms(90)
+    assert get(changed).status == "failed" and get(changed).because == "no disk"
+
+
+def test_a_new_file_of_an_older_generation_has_the_keys_of_it() -> None:
+    for generation in ("legacy", "legacy-total", "ouroboros", "ouroboros-timed"):
+        where = Where(generation=generation)
+        facts = Facts(native_id=ID, workflow="w", target="t", plan_total=2, began_at=NOON)
+        facts.steps = [StepFact("Phase 0", "phase-0", "phase", status="done", started_at=NOON)]
+        made = FORMAT.put(None, facts, where)
+        assert FORMAT.reading(made, HERE).generation == generation
+        assert not any(f.severity == "error" for f in FORMAT.check(made, HERE))
+
+
+def test_phases_of_old_files_last_from_one_evidence_to_the_next() -> None:
+    facts = get(legacy())
+    assert step(facts, 0).started_at == facts.began_at
+    assert step(facts, 0).ended_at == step(facts, 1).started_at == ms(10)
+
+
+@pytest.mark.req("S1-127", "S1-32")
+def test_the_redesigned_form_of_an_old_file_says_the_same_and_keeps_what_it_does_not_know() -> None:
+    for doc in (legacy(mystery=[1]), second(mystery=[1]), second(mystery=[1]) | EMPTY):
+        (new,) = FORMAT.renewed(tree(doc), Where(total=3)).values()
+        assert get(new) == get(doc, Where(total=3))
+        assert new["mystery"] == [1] and new["workflow_structure"]["total_phases"] == 3
+        assert set(LIFECYCLE) <= set(new["lifecycle"])
+        assert not any(f.severity == "error" for f in found(new, strict=True).values())
+
+
+@pytest.mark.parametrize("key", ["created_at", "updated_at"])
+def test_the_redesigned_form_of_a_file_that_lacks_a_time_has_both(key: str) -> None:
+    doc = {name: value for name, value in legacy().items() if name != key}
+    (new,) = FORMAT.renewed(tree(doc), HERE).values()
+    assert not any(f.severity == "error" for f in found(new, strict=True).values())
+    assert new["created_at"] <= new["updated_at"] and timestamps.is_naive(new[key])
+
+
+def test_new_stamps_in_a_file_without_zones_have_none() -> None:
+    (new,) = FORMAT.renewed(tree(legacy()), HERE).values()
+    assert timestamps.is_naive(new["phase_timing"]["2"]["started_at"])
+
+
+# -- writing --------------------------------------------------------------------------------------
+
+DOCUMENT_ORDER = [
+    "session_id",
+    "workflow_type",
+    "target_file",
+    "workflow_structure",
+    "current_phase",
+    "completed_phases",
+    "phase_timing",
+    "lifecycle",
+    "phase_artifacts",
+    "checkpoints",
+    "created_at",
+    "updated_at",
+    "metadata",
+]
+
+
+@pytest.mark.req("S1-60", "S1-61", "S1-28", "S1-29", "S1-30", "S1-32", "S1-47")
+def test_a_new_file_has_every_key_in_the_order_of_the_document() -> None:
+    facts = Facts(native_id=ID, workflow="w", plan_total=4, plan_base=1, began_at=NOON)
+    doc = put(None, facts)
+    assert list(doc) == DOCUMENT_ORDER
+    assert doc["workflow_structure"] == {
+        "total_phases": 4,
+        "starting_phase": 1,
+        "indexing_scheme": "one_based",
+        "workflow_version": "",
+    }
+    assert doc["lifecycle"] == LIFECYCLE and len(LIFECYCLE) == 10
+    assert doc["current_phase"] == 1
+    assert doc["created_at"] == doc["updated_at"] == at()
+    assert found(doc, strict=True) == {}
+    undated = put(None, Facts(native_id=ID), Where(now=NOON))
+    assert undated["created_at"] == undated["updated_at"] == at()
+    from_zero = put(None, Facts(native_id=ID, workflow="w", plan_total=4, plan_base=0))
+    assert from_zero["workflow_structure"]["indexing_scheme"] == "zero_based"
+
+
+@pytest.mark.req("S1-28")
+def test_a_number_of_phases_that_nobody_knows_is_null_until_it_is_resolved() -> None:
+    doc = put(None, Facts(native_id=ID))
+    assert doc["workflow_structure"]["total_phases"] is None
+    assert found(doc)["total-unknown"].severity == "info"
+    facts = get(doc)
+    facts.plan_total = 7
+    assert put(doc, facts)["workflow_structure"]["total_phases"] == 7
+    assert put(None, Facts(), Where(total=5))["workflow_structure"]["total_phases"] == 5
+
+
+@pytest.mark.req("S1-33", "S1-34", "S1-35", "S1-37", "S1-39", "S1-40", "S1-41", "S1-50", "S1-51")
+def test_finishing_the_last_phase_writes_flag_times_and_durations() -> None:
+    facts = get(session())
+    facts.steps[2].status, facts.steps[2].ended_at = "done", ms(50)
+    facts.steps[2].paused_ms = 300_000
+    facts.status, facts.ended_at, facts.position = "completed", ms(60), ""
+    doc = put(session(), facts)
+    assert doc["completed_phases"] == [0, 1, 2] and doc["current_phase"] == 2
+    assert doc["phase_timing"]["2"] == {
+        "started_at": at(30),
+        "paused_duration_seconds": 300.0,
+        "completed_at": at(50),
+        "duration_seconds": 900.0,
+    }
+    assert doc["lifecycle"]["completed"] is True
+    assert doc["lifecycle"]["completed_at"] == at(60)
+    assert doc["lifecycle"]["total_duration_seconds"] == 3600.0
+    assert get(doc) == get(put(doc, get(doc)))
+    assert found(doc) == {}
+
+
+@pytest.mark.req("S1-36", "S1-39", "S1-59")
+def test_a_phase_that_begins_anew_is_not_charged_with_the_pauses_before() -> None:
+    doc = session()
+    doc["phase_timing"]["1"]["paused_duration_seconds"] = 600
+    facts = get(doc)
+    again = facts.steps[1]
+    again.status, again.started_at, again.ended_at, again.paused_ms = "running", ms(40), None, None
+    begun = put(doc, facts)
+    assert begun["phase_timing"]["1"] == {"started_at": at(40)}
+    facts = get(begun)
+    facts.steps[1].status, facts.steps[1].ended_at = "done", ms(45)
+    assert put(begun, facts)["phase_timing"]["1"]["duration_seconds"] == 300.0
+
+
+@pytest.mark.req("S1-39")
+def test_a_pause_that_is_a_boolean_is_none() -> None:
+    doc = session()
+    doc["phase_timing"]["2"]["paused_duration_seconds"] = True
+    facts = get(doc)
+    facts.steps[2].status, facts.steps[2].ended_at = "done", ms(50)
+    assert put(doc, facts)["phase_timing"]["2"]["duration_seconds"] == 1200.0
+
+
+@pytest.mark.req("S1-51")
+def test_a_session_that_goes_on_has_no_duration_in_all() -> None:
+    facts = get(session())
+    facts.status, facts.ended_at = "completed", ms(60)
+    over = put(session(), facts)
+    assert over["lifecycle"]["total_duration_seconds"] == 3600.0
+    facts.status, facts.ended_at = "active", None
+    assert "total_duration_seconds" not in put(over, facts)["lifecycle"]
+
+
+def test_the_next_phase_is_the_first_that_is_not_over() -> None:
+    facts = get(session(workflow_structure__total_phases=5))
+    facts.steps[2].status, facts.position = "done", ""
+    assert put(session(workflow_structure__total_phases=5), facts)["current_phase"] == 3
+
+
+@pytest.mark.req("S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-47", "S1-50")
+def test_a_pause_and_what_ends_it_are_written() -> None:
+    facts = get(session())
+    facts.status, facts.paused_at = "paused", ms(40)
+    facts.pause_reason, facts.pause_context = "gone fishing", "the second table"
+    paused = put(session(), facts)
+    flags = paused["lifecycle"]
+    assert flags["paused"] is True and flags["paused_at"] == at(40)
+    assert flags["paused_reason"] == "user_request"
+    assert flags["paused_context"] == "the second table"
+    facts = get(paused)
+    facts.status, facts.resumed_at, facts.resumes = "active", ms(55), 1
+    facts.paused_at, facts.pause_reason, facts.pause_context = None, "", ""
+    flags = put(paused, facts)["lifecycle"]
+    assert flags == {**LIFECYCLE, "resumed_at": at(55), "resume_count": 1}
+
+
+@pytest.mark.req("S1-44", "S1-48", "S1-49")
+def test_a_failed_session_is_paused_by_a_system_error_with_its_reason() -> None:
+    facts = get(session())
+    facts.status, facts.because, facts.ended_at = "failed", "disk full", ms(45)
+    doc = put(session(), facts)
+    flags = doc["lifecycle"]
+    assert flags["paused"] is True and flags["paused_reason"] == "system_error"
+    assert (flags["last_error"], flags["last_error_at"]) == ("disk full", at(45))
+    assert get(doc).status == "failed" and get(doc).because == "disk full"
+
+
+@pytest.mark.req("S1-42", "S1-43")
+@pytest.mark.parametrize("status", ["failed", "aborted", "abandoned"])
+def test_a_session_that_stopped_is_paused_since_then(status: str) -> None:
+    facts = get(session())
+    facts.status, facts.ended_at = status, ms(45)
+    doc = put(session(), facts)
+    assert doc["lifecycle"]["paused_at"] == at(45)
+    facts.status, facts.ended_at = "active", None
+    assert put(doc, facts)["lifecycle"]["paused_at"] is None
+
+
+@pytest.mark.req("S1-43")
+def test_when_another_program_says_that_a_session_failed_its_time_of_that_stays() -> None:
+    doc = session(lifecycle__paused=True, lifecycle__paused_at=at(40))
+    doc["lifecycle"] |= {"paused_reason": "system_error", "last_error": "boom"}
+    facts = get(doc)
+    facts.paused_at, facts.ended_at = None, ms(45)
+    assert put(doc, facts)["lifecycle"]["paused_at"] == at(40)
+
+
+def test_a_file_that_failed_by_its_error_alone_gets_no_time_of_a_pause() -> None:
+    doc = session(lifecycle__last_error="boom", lifecycle__last_error_at=at(55))
+    facts = get(doc)
+    assert facts.status == "failed"
+    facts.ended_at = ms(56)
+    assert put(doc, facts)["lifecycle"] == doc["lifecycle"]
+
+
+@pytest.mark.req("S1-28", "S1-29", "S1-30", "S1-31")
+def test_a_structure_that_somebody_took_out_comes_back_whole() -> None:
+    doc = session()
+    whole = doc.pop("workflow_structure")
+    facts = get(session())
+    assert put(doc, facts)["workflow_structure"] == whole
+
+
+def test_sections_that_a_program_leaves_empty_come_back() -> None:
+    made, told = FORMAT.whole({NAME: session() | EMPTY}, {NAME: session()}, HERE)
+    assert made[NAME] == session()
+    assert sorted(told) == sorted(f"{key} was taken out" for key in EMPTY)
+
+
+@pytest.mark.parametrize("timing", [None, [], 5, {"2": None}])
+def test_times_that_are_none_stay_when_a_program_that_knows_of_no_times_passes_a_phase(
+    timing: object,
+) -> None:
+    before = session() | {"phase_timing": timing}
+    doc = session(completed_phases=[0, 1, 2], current_phase=3, phase_timing=...)
+    doc["phase_artifacts"]["2"] = doc["phase_artifacts"]["0"] | {"phase_number": 2}
+    made, told = FORMAT.whole({NAME: doc}, {NAME: before}, HERE)
+    assert told == ["phase_timing was taken out"]
+    assert made[NAME]["completed_phases"] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("status", ["aborted", "abandoned"])
+def test_what_was_given_up_is_paused_on_request(status: str) -> None:
+    facts = get(session())
+    facts.status = status
+    flags = put(session(), facts)["lifecycle"]
+    assert flags["paused"] is True and flags["paused_reason"] == "user_request"
+
+
+def test_a_file_keeps_the_latest_error_only() -> None:
+    facts = get(session())
+    facts.errors = [ErrorFact("new", at=ms(9)), ErrorFact("old", at=ms(3))]
+    doc = put(session(), facts)
+    assert doc["lifecycle"]["last_error"] == "new"
+    facts.errors = []
+    assert put(doc, facts)["lifecycle"]["last_error"] == "new"
+
+
+@pytest.mark.req("S1-59")
+def test_a_failed_checkpoint_can_be_tried_again_and_the_attempt_stays() -> None:
+    facts = get(session())
+    facts.steps[2].status = "failed"
+    facts.checkpoints.append(CheckpointFact("phase-2", "failed", {"tests": 1}, at=ms(40)))
+    failed = put(session(), facts)
+    assert failed["checkpoints"]["2"] == "failed" and 2 not in failed["completed_phases"]
+    assert "completed_at" not in failed["phase_timing"]["2"]
+    facts.steps[2].status, facts.steps[2].ended_at = "done", ms(50)
+    facts.checkpoints[-1] = CheckpointFact("phase-2", "passed", {"tests": 9}, at=ms(50))
+    passed = put(failed, facts)
+    assert passed["checkpoints"]["2"] == "passed"
+    assert passed["phase_artifacts"]["2"]["evidence"] == {"tests": 9}
+    (attempt,) = passed["phase_attempts"]["2"]
+    assert attempt["checkpoint"] == "failed" and attempt["evidence"] == {"tests": 1}
+    assert attempt["timestamp"] == at(40)
+
+
+@pytest.mark.req("S1-59")
+def test_a_phase_rolled_back_leaves_the_current_view_but_not_the_file() -> None:
+    facts = get(session())
+    facts.steps[0] = StepFact("Phase 0", "phase-0", "phase")
+    facts.checkpoints = [facts.checkpoints[1]]
+    doc = put(session(), facts)
+    assert doc["completed_phases"] == [1] and "0" not in doc["phase_timing"]
+    assert doc["checkpoints"]["0"] == "pending" and "0" not in doc["phase_artifacts"]
+    (attempt,) = doc["phase_attempts"]["0"]
+    assert attempt["outputs"] == {"list": ["a"]} and attempt["timing"]["completed_at"] == at(10)
+
+
+@pytest.mark.req("S1-53", "S1-54", "S1-55", "S1-56", "S1-57")
+def test_evidence_is_written_whole_and_always_with_a_time() -> None:
+    steps = [StepFact("Phase 0", "phase-0", "phase", "", "done", ended_at=ms(5))]
+    check = CheckpointFact("phase-0", "passed", {"a": [1]})
+    doc = put(None, Facts(native_id=ID, steps=steps, checkpoints=[check], began_at=NOON))
+    assert doc["phase_artifacts"]["0"] == {
+        "phase_number": 0,
+        "evidence": {"a": [1]},
+        "outputs": {},
+        "commands_executed": [],
+        "timestamp": at(5),
+    }
+
+
+def test_steps_from_elsewhere_are_numbered_in_their_order() -> None:
+    steps = [
+        StepFact("design", "t-1", status="done"),
+        StepFact("part", "t-1a", parent="t-2"),
+        StepFact("build", "t-2", status="running"),
+        StepFact("test"),
+    ]
+    doc = put(None, Facts(steps=steps, position="t-1a"))
+    assert number_phases(Facts(steps=steps)) == {0: 0, 1: 2, 2: 3}
+    assert FORMAT.known_as(Facts(steps=steps)) == {0: "phase-0", 2: "phase-1", 3: "phase-2"}
+    assert doc["completed_phases"] == [0] and doc["current_phase"] == 1
+    assert [s.status for s in get(doc).steps] == ["done", "running", "pending"]
+
+
+def test_loose_tasks_beside_phases_are_no_phases() -> None:
+    facts = get(session())
+    facts.steps.append(StepFact("mow the lawn", "t-1"))
+    assert put(session(), facts) == session()
+
+
+def test_stamps_keep_their_manner_and_never_go_back() -> None:
+    doc = session(updated_at="2025-10-09T11:31:00.000+02:00")
+    facts = get(doc)
+    facts.updated_at = ms(90)
+    assert put(doc, facts)["updated_at"] == "2025-10-09T12:30:00.000+02:00"
+    facts.updated_at = ms(1)
+    assert put(doc, facts) == doc
+
+
+def test_a_step_that_is_gone_leaves_the_file() -> None:
+    doc = session(workflow_structure__total_phases=None)
+    facts = get(doc)
+    del facts.steps[1], facts.checkpoints[1]
+    new = put(doc, facts)
+    assert new["completed_phases"] == [0] and "1" not in new["checkpoints"]
+    assert [s.id for s in get(new).steps] == ["phase-0", "phase-2"]
+
+
+# -- laws -----------------------------------------------------------------------------------------
+
+scalars = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)
+)
+junk = st.recursive(
+    scalars,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
+moments = st.integers(0, 4_000_000_000_000)
+texts = st.one_of(
+    st.sampled_from(["passed", "failed", "pending", "skipped", "completed", at(), "user_request"]),
+    moments.map(timestamps.write),
+    st.just("2025-10-09T09:00:00.123456"),
+)
+values = st.one_of(junk, texts, st.integers(-1, 6), st.lists(st.integers(-1, 6), max_size=5))
+phase_maps = st.dictionaries(
+    st.sampled_from(["0", "1", "2", "5", "01", "x"]),
+    values
+    | st.fixed_dictionaries(
+        {},
+        optional={
+            "started_at": values,
+            "completed_at": values,
+            "evidence": values,
+            "timestamp": values,
+            "paused_duration_seconds": values,
+        },
+    ),
+)
+parts = {
+    "lifecycle": st.dictionaries(st.sampled_from([*LIFECYCLE]), values),
+    "workflow_structure": st.dictionaries(
+        st.sampled_from(["total_phases", "starting_phase", "indexing_scheme"]), values
+    ),
+    **dict.fromkeys(("phase_timing", "phase_artifacts", "checkpoints"), phase_maps),
+    **dict.fromkeys(("phase_timings", "evidence_submitted", "phase_attempts"), phase_maps),
+    "metadata": st.dictionaries(st.sampled_from(["total_phases", "spec_path", "x"]), values),
+}
+plain_keys = (
+    "session_id workflow_type target_file current_phase completed_phases created_at updated_at"
+    " status completed_at error_reason forestay unknown"
+).split()
+documents = st.fixed_dictionaries(
+    {},
+    optional={
+        **dict.fromkeys(plain_keys, values),
+        **{key: values | part for key, part in parts.items()},
+    },
+)
+wheres = st.builds(Where, now=moments, total=st.none() | st.integers(1, 6))
+
+
+@given(st.dictionaries(st.text(max_size=5), junk, max_size=3), wheres)
+def test_any_tree_is_read_judged_and_left_alone(anything: Tree, where: Where) -> None:
+    before = copy.deepcopy(anything)
+    FORMAT.check(anything, where, strict=True)
+    FORMAT.reading(anything, where)
+    assert FORMAT.put(anything, FORMAT.get(anything, where), where) == before == anything
+
+
+@given(documents, wheres)
+@example({"lifecycle": {"completed": 0}, "current_phase": True}, HERE)
+@example({"current_phase": 0, "phase_timings": {}}, HERE)
+def test_what_was_read_written_back_changes_nothing(doc: dict[str, Any], where: Where) -> None:
+    before = json.dumps(doc)
+    FORMAT.check(tree(doc), where, strict=True)
+    assert json.dumps(put(doc, get(doc, where), where)) == before == json.dumps(doc)
+
+
+steps = st.lists(
+    st.builds(
+        StepFact,
+        title=st.text(max_size=5),
+        id=st.integers(0, 6).map(lambda n: f"phase-{n}"),
+        unit=st.just("phase"),
+        status=st.sampled_from(UNIT),
+        started_at=st.none() | moments,
+        ended_at=st.none() | moments,
+        paused_ms=st.none() | st.integers(0, 10**7),
+    ),
+    unique_by=lambda s: s.id,
+    max_size=5,
+)
+checkpoints = st.lists(
+    st.builds(
+        CheckpointFact,
+        step=st.integers(0, 6).map(lambda n: f"phase-{n}"),
+        verdict=st.sampled_from(["passed", "failed", "pending", "skipped"]),
+        evidence=st.dictionaries(st.text(max_size=3), junk, max_size=2),
+        at=st.none() | moments,
+    ),
+    unique_by=lambda c: c.step,
+    max_size=4,
+)
+
+
+def consistent(facts: Facts) -> Facts:
+    """Verdicts are passed on steps that there are, and one of them is worked on."""
+    known = {step.id for step in facts.steps}
+    facts.checkpoints = [check for check in facts.checkpoints if check.step in known]
+    facts.position = facts.position if facts.position in known else ""
+    return facts
+
+
+all_facts = st.builds(
+    Facts,
+    native_id=st.just(ID),
+    goal=st.text(max_size=5),
+    status=st.sampled_from(SESSION),
+    began_at=st.none() | moments,
+    updated_at=st.none() | moments,
+    ended_at=st.none() | moments,
+    paused_at=st.none() | moments,
+    pause_reason=st.sampled_from(["", "user_request", "checkpoint_failed", "lunch"]),
+    pause_context=st.text(max_size=5),
+    resumed_at=st.none() | moments,
+    resumes=st.integers(0, 9),
+    workflow=st.text(max_size=5),
+    workflow_version=st.text(max_size=5),
+    target=st.text(max_size=5),
+    plan_total=st.none() | st.integers(1, 7),
+    plan_base=st.none() | st.integers(0, 1),
+    position=st.sampled_from(["", "phase-0", "phase-3"]),
+    steps=steps,
+    checkpoints=checkpoints,
+    errors=st.lists(st.builds(ErrorFact, message=st.text(min_size=1), at=moments), max_size=2),
+    attributes=st.dictionaries(
+        st.sampled_from(["praxis.spec_path", "praxis.x", "essay.y"]), st.text() | st.integers()
+    ),
+).map(consistent)
+
+# What a step's status reads as, once written: what has no word of its own is what its time says.
+READ_AS = {
+    **{status: {status} for status in ("pending", "done", "skipped", "failed")},
+    "timed_out": {"failed"},
+    **{status: {"running", "failed"} for status in ("running", "blocked", "needs_review")},
+}
+
+
+def seconds(moment: int | None) -> int | None:
+    return None if moment is None else moment // 1000
+
+
+def says(read: Facts, said: Facts) -> None:
+    """The facts that the layout has fields for, as far as it has them."""
+    if said.status == "completed":
+        assert read.status == "completed"
+    if said.status in ("paused", "aborted", "abandoned"):
+        assert read.status in ("paused", "completed")  # all phases done is complete
+    for name in ("workflow", "workflow_version", "target", "plan_total", "plan_base"):
+        if getattr(said, name) not in (None, "", "forestay", "."):
+            assert getattr(read, name) == getattr(said, name)
+    assert read.pause_context == said.pause_context
+    if said.paused_at is not None or said.status not in ("failed", "aborted", "abandoned"):
+        assert seconds(read.paused_at) == seconds(said.paused_at)
+    assert read.resumes >= said.resumes
+    for key, value in said.attributes.items():
+        if key.startswith("praxis."):
+            assert read.attributes[key] == value
+    told = {step.id: step for step in read.steps}
+    for fact in said.steps:
+        former = f"phase-{int(fact.id.removeprefix('phase-')) - 1}"
+        _says_step(told[fact.id], fact, told.get(former))
+
+
+def _says_step(read: StepFact, said: StepFact, former: StepFact | None) -> None:
+    assert read.status in READ_AS[said.status]
+    timed = said.started_at is not None and said.status != "pending"
+    if timed:
+        # Where the phase before it ends later than it did, it begins no sooner.
+        late = former.ended_at if former else None
+        assert seconds(read.started_at) in (seconds(said.started_at), seconds(late))
+    if said.status == "done" and timed and said.ended_at is not None:
+        assert seconds(read.ended_at) == seconds(max(said.ended_at, said.started_at or 0))
+
+
+@given(all_facts, wheres)
+def test_a_new_file_says_what_the_facts_say(facts: Facts, where: Where) -> None:
+    doc = put(None, facts, where)
+    once = get(doc, where)
+    says(once, facts)
+    again = get(put(None, once, where), where)
+    assert get(put(None, again, where), where) == again
+    assert put(doc, facts, where) == doc
+
+
+@given(all_facts, all_facts, wheres)
+def test_a_changed_file_says_what_the_facts_say(old: Facts, new: Facts, where: Where) -> None:
+    doc = put(None, old, where)
+    changed = put(doc, new, where)
+    says(get(changed, where), new)
+    assert put(changed, new, where) == changed
+
+
+@given(all_facts, documents)
+def test_a_file_of_any_shape_can_be_written(facts: Facts, doc: dict[str, Any]) -> None:
+    before, after = (FORMAT.reading(tree(each), HERE) for each in (doc, put(doc, facts)))
+    assert after.generation == before.generation or not doc
+
+
+@given(all_facts, st.dictionaries(st.text(min_size=20, max_size=22), junk, min_size=1))
+def test_keys_that_are_not_known_survive_anywhere(facts: Facts, extra: dict[str, Any]) -> None:
+    doc = {**extra, **session(), **extra}
+    for part in (doc["workflow_structure"], doc["lifecycle"], doc["metadata"]):
+        part.update(extra)
+    doc["phase_timing"]["2"].update(extra)
+    steps = get(session()).steps
+    facts.steps = [*steps[:2], StepFact("x", "phase-2", "phase", "", "done", ended_at=ms(40))]
+    changed = put(doc, facts)
+    for part in (changed, changed["workflow_structure"], changed["lifecycle"]):
+        assert {key: part[key] for key in extra} == extra
+    for part in (changed["metadata"], changed["phase_timing"]["2"]):
+        assert {key: part[key] for key in extra} == extra
+    assert [key for key in changed if key in doc] == list(doc)
+
+
+# -- checking -------------------------------------------------------------------------------------
+
+
+def test_a_consistent_session_has_no_findings() -> None:
+    assert found(session()) == {} and found(session(), strict=True) == {}
+    assert found({**session(), "forestay": {"goal": "x"}}, strict=True) == {}
+
+
+FIELDS: list[tuple[str, Any, str]] = [
+    ("session_id", 7, "S1-25"),
+    ("workflow_type", None, "S1-26"),
+    ("target_file", [], "S1-27"),
+    ("workflow_structure", [], "S1-32"),
+    ("workflow_structure__total_phases", -1, "S1-28"),
+    ("workflow_structure__starting_phase", "0", "S1-29"),
+    ("workflow_structure__indexing_scheme", 0, "S1-30"),
+    ("workflow_structure__workflow_version", 2, "S1-31"),
+    ("current_phase", True, "S1-33"),
+    ("completed_phases", "0", "S1-34"),
+    ("completed_phases", ["0"], "S1-34"),
+    ("phase_timing", [], "S1-35"),
+    ("phase_timing__2__started_at", "soon", "S1-36"),
+    ("phase_timing__1__completed_at", 5, "S1-37"),
+    ("phase_timing__1__duration_seconds", "long", "S1-39"),
+    ("lifecycle__completed", 1, "S1-40"),
+    ("lifecycle__completed_at", "then", "S1-41"),
+    ("lifecycle__paused", "no", "S1-42"),
+    ("lifecycle__paused_at", 1, "S1-43"),
+    ("lifecycle__paused_reason", 1, "S1-44"),
+    ("lifecycle__paused_context", [], "S1-45"),
+    ("lifecycle__resumed_at", 1, "S1-46"),
+    ("lifecycle__resume_count", -1, "S1-47"),
+    ("lifecycle__last_error_at", "x", "S1-49"),
+    ("lifecycle__total_duration_seconds", "x", "S1-51"),
+    ("phase_artifacts", [], "S1-52"),
+    ("phase_artifacts__0__phase_number", "0", "S1-53"),
+    ("phase_artifacts__0__evidence", [], "S1-54"),
+    ("phase_artifacts__0__outputs", None, "S1-55"),
+    ("phase_artifacts__0__commands_executed", {}, "S1-56"),
+    ("phase_artifacts__0__timestamp", "", "S1-57"),
+    ("checkpoints", [], "S1-58"),
+    ("checkpoints__1", "good", "S1-58"),
+    ("created_at", "2025-13-01T00:00:00Z", "S1-60"),
+    ("updated_at", 7, "S1-61"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "requirement"), FIELDS)
+def test_a_wrong_value_is_an_error_with_its_requirement(
+    name: str, value: Any, requirement: str
+) -> None:
+    findings = FORMAT.check(tree(session(**{name: value})), HERE)
+    told = [f for f in findings if f.requirement == requirement and f.severity == "error"]
+    assert told and told[0].file == NAME and told[0].where.startswith(name.split("__")[0])
+
+
+@pytest.mark.parametrize("key", [key for key in DOCUMENT_ORDER if key != "metadata"])
+def test_a_missing_field_is_found(key: str) -> None:
+    assert found(session(**{key: ...}))["missing-key"].where == key
+
+
+@pytest.mark.parametrize(
+    ("changes", "code", "severity"),
+    [
+        ({"completed_phases": [0, 1, 1]}, "duplicate-phase", "warning"),
+        ({"checkpoints__1": "failed"}, "completed-but-failed", "error"),
+        ({"checkpoints__1": "pending"}, "completed-but-pending", "warning"),
+        ({"checkpoints__2": "passed"}, "passed-not-completed", "warning"),
+        ({"phase_timing__1__completed_at": ...}, "completed-without-end", "warning"),
+        ({"phase_timing__1__completed_at": at(5)}, "time-runs-back", "warning"),
+        ({"phase_timing__1__duration_seconds": 3}, "duration-mismatch", "info"),
+        ({"phase_artifacts__0__phase_number": 1}, "phase-mismatch", "warning"),
+        ({"checkpoints__x": "passed"}, "bad-phase-key", "warning"),
+        pytest.param(
+            {"checkpoints__1": "maybe"},
+            "unknown-word",
+            "error",
+            marks=pytest.mark.req("S1-58"),
+        ),
+        ({"workflow_structure__starting_phase": 1}, "scheme-mismatch", "error"),
+        ({"workflow_structure__indexing_scheme": "two_based"}, "unknown-word", "error"),
+        ({"lifecycle__paused_reason": "lunch"}, "unknown-pause-reason", "warning"),
+        ({"lifecycle__completed": True}, "flagged-early", "warning"),
+        ({"lifecycle__completed_at": at()}, "completion-time", "warning"),
+        ({"lifecycle__completed": True, "lifecycle__paused": True}, "completed-and-paused", None),
+        ({"updated_at": at(-1)}, "time-runs-back", "warning"),
+        ({"created_at": "2025-10-09T09:00:00"}, "naive-stamp", "info"),
+        ({"completed_phases": [0, 1, 2]}, "complete-not-flagged", "warning"),
+        ({"completed_phases": [0, 1, 9]}, "overrun", "warning"),
+        ({"current_phase": 7}, "current-out-of-range", "error"),
+    ],
+)
+def test_contradictions_are_found(changes: dict[str, Any], code: str, severity: str | None) -> None:
+    assert found(session(**changes))[code].severity == (severity or "warning")
+
+
+@pytest.mark.req("S1-39")
+def test_a_phase_that_was_paused_for_longer_than_it_took_by_a_clock_set_back_took_no_time() -> None:
+    paused = {"paused_duration_seconds": 7200, "duration_seconds": 0.0}
+    changes = {f"phase_timing__1__{key}": value for key, value in paused.items()}
+    assert "duration-mismatch" not in found(session(**changes))
+
+
+HUGE = 10**400
+"""More than any float."""
+
+
+@pytest.mark.req("S1-39")
+@pytest.mark.parametrize("key", ["duration_seconds", "paused_duration_seconds"])
+def test_a_duration_beyond_all_measure_is_checked_as_any_other(key: str) -> None:
+    assert "duration-mismatch" in found(session(phase_timing__1__duration_seconds=3))
+    told = found(session(**{f"phase_timing__1__{key}": HUGE}))
+    assert ("duration-mismatch" in told) == (key == "duration_seconds")
+
+
+@pytest.mark.req("S1-39")
+def test_a_pause_beyond_all_measure_counts_for_none_when_its_phase_ends() -> None:
+    doc = session(phase_timing__2={"started_at": at(30), "paused_duration_seconds": HUGE})
+    facts = get(doc)
+    facts.steps[2].status, facts.steps[2].ended_at = "done", ms(45)
+    assert put(doc, facts)["phase_timing"]["2"]["duration_seconds"] == 900.0
+
+
+@pytest.mark.req("S1-40", "S1-45", "S1-48")
+def test_strictly_all_ten_flags_must_be_there() -> None:
+    for key in LIFECYCLE:
+        doc = session(**{f"lifecycle__{key}": ...})
+        missed = key in ("completed", "paused", "resume_count")
+        assert ("missing-key" in found(doc)) == missed
+        assert found(doc, strict=True)["missing-key"].where == f"lifecycle.{key}"
+
+
+# -- salvage --------------------------------------------------------------------------------------
+
+
+def salvage(data: bytes) -> Any:
+    return FORMAT.salvage({NAME: data}, HERE)
+
+
+def test_a_torn_file_gives_what_stands_before_the_break() -> None:
+    text = json.dumps(session(), indent=2).encode()
+    saved = salvage(text[: text.index(b'"lifecycle"') + 40])
+    assert saved.level == "partial"
+    assert saved.facts.native_id == ID and saved.facts.position == "phase-2"
+    assert [s.status for s in saved.facts.steps] == ["done", "done", "running"]
+    assert "created_at" in saved.lost and "session_id" not in saved.lost and saved.inferred
+
+
+def test_zeros_at_the_end_and_marks_at_the_beginning_do_not_matter() -> None:
+    text = json.dumps(session()).encode()
+    for data in (text + b"\0" * 50, b"\xef\xbb\xbf" + text, json.dumps(session()).encode("utf-16")):
+        assert salvage(data).facts == get(session())
+
+
+def test_of_a_conflict_the_first_side_is_taken_and_told() -> None:
+    lines = json.dumps(session(), indent=2).splitlines(keepends=True)
+    place = next(n for n, line in enumerate(lines) if "current_phase" in line)
+    theirs = lines[place].replace("2", "1")
+    lines[place : place + 1] = ["<<<<<<< a\n", lines[place], "=======\n", theirs, ">>>>>>> b\n"]
+    saved = salvage("".join(lines).encode())
+    assert saved.facts == get(session())
+    assert any("conflict" in line for line in saved.inferred)
+
+
+def test_single_fields_are_found_in_a_file_without_a_beginning() -> None:
+    text = "}} " + json.dumps(session()) + " garbage \xff"
+    assert salvage(text.encode("latin-1")).facts == get(session())
+    saved = salvage(text.replace("{", "", 1).encode("latin-1"))
+    assert saved.level == "fields" and saved.facts.native_id == ID
+    assert saved.facts.position == "phase-2" and "phase_artifacts" in saved.lost
+
+
+@pytest.mark.parametrize("data", [b"", b"\0" * 99, b"[1, 2", b'{"session_id": "x"', b"\xff\xfe"])
+def test_of_nothing_nothing_is_made(data: bytes) -> None:
+    assert salvage(data) is None
+
+
+@given(st.binary(max_size=200), st.integers(0, 2000), st.integers(0, 2000))
+def test_damage_never_stops_a_salvage(noise: bytes, start: int, end: int) -> None:
+    data = json.dumps(session()).encode()
+    salvage(data[:start] + noise + data[end:])
+    salvage(noise)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"[" * 3_000_000,
+        b'{"a":' * 500_000,
+        b'"\\' * 1_500_000,
+        b'{"workflow_type": "x", "current_phase": 1, "a": "' + b'\\"' * 1_500_000,
+        b'"session_id":"' * 200_000,
+        b"{" + b'"k":[],' * 400_000,
+        b'{"workflow_type":"x","current_phase":' + b"9" * 100_000,
+    ],
+)
+def test_hostile_files_take_no_longer_than_their_length(data: bytes) -> None:
+    began = time.process_time()
+    salvage(data)
+    assert time.process_time() - began < 60
+
+
+def test_halves_of_characters_do_not_get_through() -> None:
+    text = json.dumps(session(target_file="x")).replace('"x"', '"\\ud800"')
+    assert salvage(text.encode()).facts.target == "\ufffd"
+
+
+# -- the class of the document --------------------------------------------------------------------
+
+START = datetime(2025, 10, 9, 9, tzinfo=UTC)
+
+
+def state(**changes: Any) -> WorkflowState:
+    fields: dict[str, Any] = {
+        "session_id": ID,
+        "workflow_type": "review_v1",
+        "target_file": "x",
+        "current_phase": 0,
+        "completed_phases": [],
+        "phase_artifacts": {},
+        "checkpoints": {},
+        "created_at": START,
+        "updated_at": START,
+        "workflow_structure": {"total_phases": 2, "starting_phase": 0},
+        "phase_timing": {0: {"started_at": "2025-10-09T09:00:00Z"}},
+    }
+    return WorkflowState(**{**fields, **changes})
+
+
+def handed(phase: int, **evidence: Any) -> PhaseArtifact:
+    return PhaseArtifact(phase, evidence, timestamp=START)
+
+
+def later(minutes: int) -> datetime:
+    return START + timedelta(minutes=minutes)
+
+
+@pytest.mark.req("S1-71", "S1-73", "S1-74", "S1-75", "S1-76", "S1-80", "S1-83")
+def test_a_phase_that_passed_is_recorded_and_the_next_begins() -> None:
+    made = state()
+    made.complete_phase(0, handed(0, ok=True), now=later(10))
+    assert made.phase_artifacts[0].evidence == {"ok": True}
+    assert made.checkpoints == {0: CheckpointStatus.PASSED}
+    assert made.completed_phases == [0] and made.current_phase == 1
+    assert made.phase_timing == {
+        0: {
+            "started_at": "2025-10-09T09:00:00Z",
+            "completed_at": "2025-10-09T09:10:00Z",
+            "duration_seconds": 600.0,
+        },
+        1: {"started_at": "2025-10-09T09:10:00Z"},
+    }
+    assert made.updated_at == later(10) and not made.is_complete()
+
+
+@pytest.mark.req("S1-72")
+def test_only_the_current_phase_can_be_completed() -> None:
+    with pytest.raises(ValueError, match=r"\ACannot complete phase 1, current phase is 0\Z"):
+        state().complete_phase(1, handed(1), now=later(1))
+
+
+@pytest.mark.req("S1-77", "S1-78", "S1-79")
+@pytest.mark.parametrize(("start", "last"), [(0, 1), (1, 2)])
+def test_the_last_phase_completes_the_whole(start: int, last: int) -> None:
+    made = state(
+        current_phase=last, workflow_structure={"total_phases": 2, "starting_phase": start}
+    )
+    made.complete_phase(last, handed(last), now=later(60))
+    assert made.lifecycle == {
+        "completed": True,
+        "completed_at": "2025-10-09T10:00:00Z",
+        "total_duration_seconds": 3600.0,
+    }
+    assert made.current_phase == last and made.is_complete()
+
+
+@pytest.mark.req("S1-50")
+def test_the_flag_of_completion_is_set_once() -> None:
+    made = state(current_phase=1, workflow_structure={"total_phases": 2})
+    made.complete_phase(1, handed(1), now=later(60))
+    flags = dict(made.lifecycle)
+    made.complete_phase(1, handed(1), now=later(90))
+    assert made.lifecycle == flags and made.completed_phases == [1]
+
+
+@pytest.mark.req("S1-81")
+def test_without_a_number_of_phases_only_the_current_phase_moves() -> None:
+    made = state(workflow_structure={}, phase_timing={})
+    made.complete_phase(0, handed(0), now=later(1))
+    assert made.current_phase == 1 and made.phase_timing == {} and made.lifecycle == {}
+
+
+@pytest.mark.req("S1-74", "S1-75", "S1-76", "S1-82", "S1-83")
+def test_a_failed_phase_stays_where_it_is_and_its_attempt_is_kept() -> None:
+    made = state()
+    made.complete_phase(0, handed(0, n=1), checkpoint_passed=False, now=later(5))
+    assert made.checkpoints == {0: CheckpointStatus.FAILED}
+    assert made.completed_phases == [] and made.current_phase == 0
+    assert "completed_at" not in made.phase_timing[0] and made.updated_at == later(5)
+    made.complete_phase(0, handed(0, n=2), checkpoint_passed=False, now=later(7))
+    made.complete_phase(0, handed(0, n=3), now=later(9))
+    assert made.completed_phases == [0] and made.phase_artifacts[0].evidence == {"n": 3}
+    attempts = made.to_dict()["phase_attempts"]["0"]
+    assert [(a["checkpoint"], a["evidence"]) for a in attempts] == [
+        ("failed", {"n": 1}),
+        ("failed", {"n": 2}),
+    ]
+
+
+@pytest.mark.req("S1-76")
+def test_a_phase_is_listed_once() -> None:
+    made = state(completed_phases=[0])
+    made.complete_phase(0, handed(0), now=later(1))
+    assert made.completed_phases == [0]
+
+
+@pytest.mark.req("S1-75")
+def test_time_spent_paused_does_not_count() -> None:
+    timing = {0: {"started_at": "2025-10-09T09:00:00Z", "paused_duration_seconds": 100}}
+    made = state(phase_timing=timing)
+    made.complete_phase(0, handed(0), now=later(10))
+    assert made.phase_timing[0]["duration_seconds"] == 500.0
+
+
+def test_a_pause_that_is_none_does_not_count() -> None:
+    for none in (HUGE, "long", -1):
+        timing = {0: {"started_at": "2025-10-09T09:00:00Z", "paused_duration_seconds": none}}
+        made = state(phase_timing=timing)
+        assert resumption_context(made, later(10)).time_in_phase == 600.0
+        made.complete_phase(0, handed(0), now=later(10))
+        assert made.phase_timing[0]["duration_seconds"] == 600.0
+
+
+def test_times_without_a_zone_are_local() -> None:
+    made = state(
+        created_at=datetime(2025, 10, 9, 9),
+        phase_timing={0: {"started_at": "2025-10-09T09:00:00"}},
+    )
+    made.complete_phase(0, handed(0), now=datetime(2025, 10, 9, 9, 1))
+    assert made.phase_timing[0]["completed_at"] == "2025-10-09T09:01:00"
+    assert made.phase_timing[0]["duration_seconds"] == 60.0
+
+
+@pytest.mark.req("S1-75", "S1-79", "S1-83")
+def test_stamps_never_go_back_when_another_clock_is_ahead() -> None:
+    made = state(phase_timing={1: {"started_at": at(50)}}, current_phase=1, completed_phases=[0])
+    made.complete_phase(1, handed(1), now=later(-30))
+    assert made.phase_timing[1]["completed_at"] == at(50)
+    assert made.phase_timing[1]["duration_seconds"] == 0
+    assert made.lifecycle["total_duration_seconds"] == 50 * 60
+    assert made.updated_at == later(50)
+
+
+def test_a_phase_whose_start_is_no_time_can_be_completed() -> None:
+    made = state(phase_timing={0: {"started_at": "yesterday"}})
+    made.complete_phase(0, handed(0), now=later(5))
+    assert made.phase_timing[0] == {"started_at": "yesterday"} and made.current_phase == 1
+
+
+def test_what_the_class_gave_is_not_changed_by_what_follows() -> None:
+    made = state()
+    given = made.to_dict()
+    before = json.dumps(given)
+    made.complete_phase(0, handed(0), now=later(5))
+    assert json.dumps(given) == before
+
+
+def test_what_is_no_artifact_is_refused_before_anything_is_changed() -> None:
+    made = state()
+    made.complete_phase(0, handed(0), False, now=later(5))
+    before = made.to_dict()
+    with pytest.raises((TypeError, AttributeError)):
+        made.complete_phase(0, {"evidence": {}}, now=later(6))  # type: ignore[arg-type]
+    assert made.to_dict() == before
+
+
+def test_a_state_without_a_clock_says_so() -> None:
+    with pytest.raises(RuntimeError, match="clock"):
+        state().complete_phase(0, handed(0))
+
+
+@pytest.mark.req("S1-117", "S1-118")
+def test_the_class_has_the_fields_of_the_document() -> None:
+    made = WorkflowState(ID, "w", "t", 0, [], {}, {}, START, START)
+    assert made.metadata == made.workflow_structure == made.lifecycle == {}
+    assert made.phase_timing == {}
+    read = WorkflowState.from_dict(session())
+    assert isinstance(read.created_at, datetime) and isinstance(read.updated_at, datetime)
+    assert list(read.phase_timing) == [0, 1, 2] and list(read.phase_artifacts) == [0]
+    assert isinstance(read.phase_artifacts[0], PhaseArtifact)
+    assert read.checkpoints == {0: CheckpointStatus.PASSED, 1: CheckpointStatus.PASSED}
+
+
+@pytest.mark.req("S1-119")
+def test_the_class_gives_back_what_it_read() -> None:
+    doc = session(mystery={"a": 1}, phase_artifacts__0__more=2)
+    made = WorkflowState.from_dict(doc)
+    assert made.to_dict() == doc
+    assert WorkflowState.from_dict(made.to_dict()) == made
+    assert list(WorkflowState.from_dict(session()).to_dict()) == DOCUMENT_ORDER
+
+
+@pytest.mark.req("S1-119", "S1-126")
+def test_an_older_session_that_the_class_saved_says_what_it_said() -> None:
+    for doc in (legacy(), second(status="completed"), second(status="error", error_reason="no")):
+        saved = WorkflowState.from_dict(doc).to_dict()
+        assert get(saved) == get(doc)
+        assert "legacy-format" in found(saved)
+
+
+@pytest.mark.req("S1-120")
+def test_callers_ask_without_arguments() -> None:
+    assert state(completed_phases=[0, 1]).is_complete() is True
+    assert state(completed_phases=[0]).is_complete() is False
+    assert WorkflowState.from_dict(legacy(completed_phases=[0, 1, 2])).is_complete() is False
+
+
+def test_what_the_class_writes_has_no_findings() -> None:
+    made = WorkflowState.from_dict(session())
+    made.complete_phase(2, handed(2), now=later(60))
+    doc = made.to_dict()
+    assert found(doc, strict=True) == {}
+    assert get(doc).status == "completed"

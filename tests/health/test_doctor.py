@@ -1,0 +1,1221 @@
+"""The doctor against real damage: it names it, brings back what can be, and says what is lost."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+import sqlite3
+import stat
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from forestay.base import files
+from forestay.base.clock import Clock
+from forestay.base.findings import Finding
+from forestay.base.process import identity
+from forestay.errors import Busy, ForestayError, StoreFailed
+from forestay.health import database_probe, doctor
+from forestay.health.doctor import Mended
+from forestay.journal import backup, restore
+from forestay.journal.projections import search_text
+from forestay.model import event as ev
+from forestay.model.blob_refs import blob_names
+from forestay.store.machine.holders import Holder
+from forestay.store.machine.projects import TreeRecord
+from forestay.store.sqlite.repair import is_good
+from forestay.store.sqlite.schema import migrate
+from tests.homes import Home, hashes
+
+pytestmark = pytest.mark.usefixtures("quick_probe")
+
+DAY = 24 * 3600 * 1000
+_CHILD = database_probe._child
+PAGE = 4096
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Iterator[Home]:
+    home = Home(tmp_path / "home")
+    yield home
+    home.store.close()
+
+
+def examined(home: Home, *, deep: bool = False) -> list[Finding]:
+    return doctor.examine(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
+
+
+def mended(home: Home, *, deep: bool = False) -> Mended:
+    return doctor.mend(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
+
+
+def problems(found: list[Finding]) -> list[str]:
+    return [advice.code for advice in found if advice.severity != "info"]
+
+
+def worked_in(home: Home, *, notes: int = 30) -> Home:
+    """Three sessions over several pages, with artifacts; closed, so that all is in one file."""
+    for session in ("s-1", "s-2", "s-3"):
+        home.start(session)
+        for n in range(notes):
+            home.note(f"note {n} of {session}: " + "words " * (1200 // notes), session)
+        home.keep(f"content of {session}".encode() * 10, session)
+    home.store.close()
+    return home
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def everything(home: Home) -> dict[str, set[str]]:
+    return {session: hashes(home.events(session)) for session in backup.last_seqs(home.store)}
+
+
+def overwrite(path: Path, at: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(data)
+
+
+def place_of(home: Home, text: str) -> int:
+    """Where in the file a text is stored in an event (not in the search index: there is none)."""
+    at = home.database.read_bytes().find(text.encode())
+    assert at > 0
+    return at
+
+
+# --- a good home ------------------------------------------------------------------------------
+
+
+def test_a_good_home_needs_nothing_and_nothing_is_done(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    before = snapshot(home.path)
+    assert problems(examined(home, deep=True)) == []
+    assert mended(home, deep=True).done == []
+    home.store.close()
+    after = snapshot(home.path)
+    for volatile in ("forestay.db-shm", "forestay.db-wal"):
+        after.pop(str(home.path / volatile), None)
+        before.pop(str(home.path / volatile), None)
+    assert after == before
+
+
+def test_a_home_that_is_not_there_yet_is_no_problem(home: Home) -> None:
+    assert [advice.code for advice in examined(home)] == ["home-new"]
+    assert mended(home).done == [] and not home.path.exists()
+
+
+def test_an_empty_home_is_no_problem(home: Home) -> None:
+    files.make_private_dir(str(home.path))
+    assert problems(examined(home)) == []
+    assert mended(home).done == []
+
+
+def test_every_advice_says_what_and_what_helps(home: Home) -> None:
+    worked_in(home)
+    home.database.write_bytes(b"")
+    (home.path / "config.toml").write_text("backup_keep = 'many'\n")
+    home.path.chmod(0o755)
+    for advice in examined(home):
+        assert advice.what and advice.severity in ("error", "warning", "info")
+        assert advice.fix or advice.severity == "info", advice
+
+
+# --- the database -----------------------------------------------------------------------------
+
+
+def cut(to: Callable[[int], int]) -> Callable[[Home], None]:
+    def harm(home: Home) -> None:
+        os.truncate(home.database, to(home.database.stat().st_size))
+
+    return harm
+
+
+def no_header(home: Home) -> None:
+    overwrite(home.database, 0, b"\0" * 100)
+
+
+def broken_page(home: Home) -> None:
+    page = place_of(home, "note 15 of s-2") // PAGE * PAGE
+    overwrite(home.database, page, b"\xff" * 12)
+
+
+def broken_schema(home: Home) -> None:
+    overwrite(home.database, 100, b"\xff" * 60)
+
+
+def deleted(home: Home) -> None:
+    home.database.unlink()
+
+
+def garbage(home: Home) -> None:
+    home.database.write_bytes(os.urandom(50_000))
+
+
+def another_program(home: Home) -> None:
+    home.database.unlink()
+    with sqlite3.connect(home.database) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+    connection.close()
+
+
+HARM: dict[str, tuple[Callable[[Home], None], str]] = {
+    "half of it is gone": (cut(lambda size: size // 2 // PAGE * PAGE), "database-damaged"),
+    "cut in the middle of a page": (cut(lambda size: size - PAGE - 100), "database-damaged"),
+    "only its first bytes are left": (cut(lambda size: 50), "database-damaged"),
+    "nothing is left": (cut(lambda size: 0), "database-empty"),
+    "garbage": (garbage, "database-damaged"),
+    "its header is gone": (no_header, "database-damaged"),
+    "a page of events is broken": (broken_page, "database-damaged"),
+    "its schema is broken": (broken_schema, "database-damaged"),
+    "deleted": (deleted, "database-missing"),
+    "of another program": (another_program, "database-foreign"),
+}
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_a_database_is_rebuilt_from_backups(home: Home, name: str) -> None:
+    harm, code = HARM[name]
+    worked_in(home)
+    home.save()
+    whole = everything(home)
+    home.store.close()
+    harm(home)
+    bytes_then = home.database.read_bytes() if home.database.exists() else None
+    assert code in problems(examined(home))
+    result = mended(home)
+    assert everything(home) == whole
+    assert all(home.is_sound(session) for session in whole)
+    assert problems(result.left) == []
+    assert [line for line in result.lost if "which folder" not in line] == []
+    assert home.store.blob(home.keep(b"works again")) == b"works again"
+    assert kept_aside(home, "forestay.db") == ([] if bytes_then is None else [bytes_then])
+
+
+def kept_aside(home: Home, name: str) -> list[bytes]:
+    return [path.read_bytes() for path in (home.path / "quarantine").glob(f"*/{name}")]
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_damage_is_seen_without_changing_a_byte(home: Home, name: str) -> None:
+    worked_in(home)
+    HARM[name][0](home)
+    before = snapshot(home.path)
+    assert problems(examined(home, deep=True))
+    after = snapshot(home.path)
+    for volatile in ("-shm", "-wal"):
+        after.pop(str(home.database) + volatile, None)
+    assert after == before
+
+
+@pytest.mark.parametrize("name", HARM)
+def test_without_backups_what_can_be_read_is_saved_and_the_rest_is_told(
+    home: Home, name: str
+) -> None:
+    worked_in(home)
+    whole = everything(home)
+    home.store.close()
+    HARM[name][0](home)
+    result = mended(home)
+    now = everything(home)
+    assert all(found <= whole[session] for session, found in now.items())
+    # Whoever verifies later is still told of what could not be brought back.
+    assert all(home.is_sound(session) == (now[session] == whole[session]) for session in now)
+    for session, found in whole.items():
+        if found - now.get(session, set()):
+            assert any(session in line for line in result.lost), result.lost
+    home.start("s-new")
+    assert home.is_sound("s-new")
+
+
+def test_a_broken_page_costs_only_what_follows_from_it(home: Home) -> None:
+    worked_in(home)
+    whole = everything(home)
+    home.store.close()
+    broken_page(home)
+    mended(home)
+    now = everything(home)
+    assert now["s-1"] == whole["s-1"] and now["s-3"] == whole["s-3"]
+    assert 5 < len(now["s-2"]) < len(whole["s-2"])
+
+
+def test_what_came_after_the_backup_is_saved_from_the_damaged_file(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    for n in range(20):
+        home.note(f"later {n} " + "words " * 100, "s-2")
+    whole = everything(home)
+    home.store.close()
+    broken_page(home)
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_log_that_was_deleted_shows_and_comes_back(home: Home) -> None:
+    worked_in(home)
+    home.note("in the log only", "s-2")
+    home.save()
+    home.note("in no backup", "s-3")
+    home.store.database.leave()
+    assert (home.path / "forestay.db-wal").stat().st_size
+    for suffix in ("-wal", "-shm"):
+        Path(f"{home.database}{suffix}").unlink()
+    found = {advice.session: advice for advice in examined(home) if advice.severity == "error"}
+    assert {session: advice.fixable for session, advice in found.items()} == {
+        "s-2": True,
+        "s-3": False,
+    }
+    assert {advice.code for advice in found.values()} == {"session-lost"}
+    result = mended(home)
+    assert len(home.events("s-2")) == 33 and home.is_sound("s-2")
+    assert [advice.session for advice in result.left if advice.severity == "error"] == ["s-3"]
+    home.note("goes on", "s-3")
+
+
+def test_an_old_copy_that_was_put_back_is_completed_from_backups(home: Home) -> None:
+    worked_in(home)
+    old = home.database.read_bytes()
+    home.note("later", "s-1")
+    home.start("s-4")
+    home.save()
+    whole = everything(home)
+    home.store.close()
+    home.database.write_bytes(old)
+    codes = problems(examined(home))
+    assert codes.count("session-lost") == 1 and codes.count("session-missing") == 1
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_session_that_no_backup_has_is_told(home: Home) -> None:
+    worked_in(home)
+    old = home.database.read_bytes()
+    home.start("s-4")
+    home.store.close()
+    home.database.write_bytes(old)
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert (advice.code, advice.session, advice.fixable) == ("session-missing", "s-4", False)
+    assert mended(home).left[0].session == "s-4"
+
+
+def test_a_newer_database_is_left_alone(home: Home) -> None:
+    worked_in(home)
+    home.write("UPDATE meta SET value = '99' WHERE key = 'min_writer'")
+    home.store.close()
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "newer" and not advice.fixable and "99" in advice.why
+    before = home.database.read_bytes()
+    with pytest.raises(ForestayError):
+        home.start("s-9")
+    assert home.database.read_bytes() == before
+
+
+def test_a_database_that_cannot_be_opened_is_not_taken_for_damaged(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+    monkeypatch.setattr(database_probe, "_child", _CHILD)
+    monkeypatch.setattr(database_probe, "_PROBE", "import sys; sys.exit(1)")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "database-closed" and not advice.fixable
+    monkeypatch.setattr(database_probe, "_PROBE", "import time; time.sleep(60)")
+    monkeypatch.setattr(database_probe, "_PATIENCE", 0.5)
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "database-closed" and "TimeoutExpired" in advice.why
+
+
+# --- sessions ---------------------------------------------------------------------------------
+
+
+def test_what_is_derived_is_made_anew(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.write("UPDATE session SET goal = 'another' WHERE id = 's-2'")
+    home.write("UPDATE row SET rank = 7 WHERE session = 3")
+    codes = [(a.code, a.session, a.fixable) for a in examined(home) if a.severity == "error"]
+    assert sorted(codes) == [
+        ("line", "", True),
+        ("session-derived", "s-2", True),
+        ("session-derived", "s-3", True),
+    ]
+    result = mended(home)
+    assert problems(result.left) == [] and len(result.done) == 3
+    assert home.store.catalogue(where={"id": "s-2"})[0]["goal"] == "the goal of s-2"
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "goal = 'another'",
+        "seq = seq + 1",
+        "forgotten = 1",
+        "archived = 1",
+        "line_sum = 0",
+        "id = 'S'",
+    ],
+)
+def test_a_harmed_line_of_the_catalogue_is_told_and_mended(home: Home, harm: str) -> None:
+    worked_in(home, notes=10)
+    home.save()
+    before = home.store.catalogue(where={"id": "s-2"})
+    home.write(f"UPDATE session SET {harm} WHERE id = 's-2'")
+    assert [row["sound"] for row in backup.catalogue_lines(home.store)].count(False) == 1
+    assert problems(examined(home))
+    result = mended(home)
+    assert problems(result.left) == []
+    assert home.store.catalogue(where={"id": "s-2"}) == before
+
+
+def test_a_flipped_byte_in_an_event_is_mended_from_a_backup(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    for n in range(3):
+        home.note(f"later {n}", "s-2")
+    whole = everything(home)
+    home.store.close()
+    overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert (advice.code, advice.session, advice.fixable) == ("session-damaged", "s-2", True)
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_changed_header_does_not_come_back_as_a_fork(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    before = everything(home)
+    home.write(
+        'UPDATE event SET header = CAST(replace(CAST(header AS TEXT), \'"actor":"cli"\','
+        ' \'"actor":"cla"\') AS BLOB) WHERE position = (2 << 32) + 10'
+    )
+    assert problems(examined(home)) == ["session-damaged"]
+    result = mended(home)
+    assert problems(result.left) == [] and result.lost == []
+    assert everything(home) == before
+
+
+def test_a_wrong_sum_over_sound_events_costs_nothing(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    whole = everything(home)
+    home.write("UPDATE session SET event_sum = event_sum + 1 WHERE id = 's-2'")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert (advice.code, advice.session, advice.fixable) == ("session-damaged", "s-2", True)
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == []
+
+
+def test_a_damaged_session_without_a_good_copy_is_kept_as_it_is(home: Home) -> None:
+    worked_in(home)
+    overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+    home.save()
+    home.store.close()
+    before = home.database.read_bytes()
+    result = mended(home)
+    (advice,) = [a for a in result.left if a.severity == "error"]
+    assert advice.code == "session-damaged" and not advice.fixable and "import" in advice.fix
+    assert result.done == [] and home.database.read_bytes() == before
+
+
+@pytest.mark.parametrize("harm", ["UPDATE blob SET data = x'00'", "DELETE FROM blob"])
+def test_content_comes_back_from_backups(home: Home, harm: str) -> None:
+    worked_in(home)
+    home.save()
+    # Names a digest, but does not say that its content is kept.
+    home.do("s-1", ev.ArtifactVersioned(path="a", version=2, digest="ab" * 32))
+    later = home.keep(b"in no backup", "s-1")
+    whole = everything(home)
+    home.write(harm)
+    found = [a for a in examined(home) if a.severity == "error"]
+    assert {a.code for a in found} < {"content-damaged", "content-missing"}
+    assert sorted((a.session, a.fixable) for a in found) == [
+        ("s-1", False),
+        ("s-1", True),
+        ("s-2", True),
+        ("s-3", True),
+    ]
+    result = mended(home)
+    assert [a.code for a in result.left if a.severity == "error"] == ["content-missing"]
+    assert later[:12] in result.left[0].what and everything(home) == whole
+
+
+def test_only_the_newest_sessions_are_verified_unless_asked(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "NEWEST", 2)
+    for n in range(4):
+        home.clock.jump(1000)
+        home.start(f"s-{n}")
+    home.save()
+    home.write("UPDATE session SET core_sum = core_sum + 1 WHERE id = 's-0'")
+    assert problems(examined(home)) == []
+    assert problems(examined(home, deep=True)) == ["session-derived"]
+
+
+# --- files around it --------------------------------------------------------------------------
+
+
+def test_a_home_that_others_may_read_is_closed(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.path.chmod(0o755)
+    assert problems(examined(home)) == ["home-open"]
+    assert problems(mended(home).left) == []
+    assert stat.S_IMODE(home.path.stat().st_mode) == 0o700
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="giving a folder away takes root")
+def test_a_home_of_another_user_is_told(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    os.chown(home.path, 12345, 12345)
+    assert problems(examined(home)) == ["home-owner"]
+
+
+def test_old_temporaries_are_removed(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    names = [home.path / ".x.1.forestay-tmp", Path(home.folder) / ".y.2.forestay-tmp"]
+    young = home.path / ".z.3.forestay-tmp"
+    for path in (*names, young):
+        path.write_bytes(b"half")
+        at = home.clock.now() / 1000
+        os.utime(path, (at, at))
+    home.clock.jump(DAY + 1)
+    os.utime(young, (home.clock.now() / 1000, home.clock.now() / 1000))
+    found = [advice.file for advice in examined(home) if advice.code == "temporary"]
+    assert sorted(found) == sorted(map(str, names))
+    mended(home)
+    assert young.exists() and not any(path.exists() for path in names)
+
+
+def test_settings_that_cannot_be_read_are_told(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    path = home.path / "config.toml"
+    path.write_text("backup_keep = 'many'\n")
+    (advice,) = [a for a in examined(home) if a.severity == "error"]
+    assert advice.code == "config" and "backup_keep" in advice.what
+    path.write_text("shiny = 1\n")
+    assert [a.code for a in examined(home) if "shiny" in a.what] == ["config-unknown"]
+
+
+def test_a_clock_behind_the_newest_event_is_told(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.clock.jump(-2 * DAY)
+    assert problems(examined(home)) == ["clock"]
+
+
+def test_dead_processes_are_told_and_let_go_where_work_has_ended(home: Home) -> None:
+    worked_in(home)
+    home.do("s-1", ev.SessionCompleted())
+    home.save()
+    me = identity()
+    assert me is not None
+    dead = f"{me.machine}/{me.boot}/{me.ns}/{me.pid}/{me.start - 1}"
+    for session, process in (("s-1", dead), ("s-1", str(me)), ("s-2", dead), ("s-3", str(me))):
+        home.store.machine.holders.add(Holder(session, process, "agent", "", "", 0))
+    found = [a for a in examined(home) if a.code == "holder"]
+    assert {(a.session, a.fixable) for a in found} == {("s-1", True), ("s-2", False)}
+    assert "forestay resume s-2" in {a.fix for a in found}
+    assert "let 1 dead" in mended(home).done[0]
+    left = sorted((h.session, h.process) for h in home.store.machine.holders.find())
+    assert left == [("s-1", str(me)), ("s-2", dead), ("s-3", str(me))]
+
+
+# --- backups ----------------------------------------------------------------------------------
+
+
+def test_a_home_without_backups_gets_one(home: Home) -> None:
+    worked_in(home)
+    assert problems(examined(home)) == ["backup-none"]
+    result = mended(home)
+    assert problems(result.left) == [] and "made the backup" in result.done[0]
+
+
+def test_backups_that_fell_behind_are_renewed(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.clock.jump(2 * DAY)
+    assert problems(examined(home)) == []
+    home.note("new")
+    assert problems(examined(home)) == ["backup-old"]
+    assert problems(mended(home).left) == []
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_damaged_backup_is_set_aside_and_made_anew(home: Home, deep: bool) -> None:
+    worked_in(home)
+    path = Path(home.save().path)
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+    assert problems(examined(home, deep=deep)) == ["backup-damaged"]
+    result = mended(home, deep=deep)
+    assert problems(result.left) == [] and path.read_bytes() != data
+    assert [p.read_bytes() for p in (home.path / "quarantine").iterdir()] == [bytes(data)]
+
+
+def test_older_backups_are_looked_at_when_asked(home: Home) -> None:
+    worked_in(home)
+    path = Path(home.save().path)
+    home.save()
+    path.write_bytes(path.read_bytes()[:-1])
+    assert problems(examined(home)) == []
+    assert problems(examined(home, deep=True)) == ["backup-damaged"]
+
+
+def test_a_backup_is_read_to_its_end_when_asked(home: Home) -> None:
+    worked_in(home)
+    data = b"FORESTAY PACK 1\n" + zlib.compress(b"no records")
+    Path(home.save().path).write_bytes(data + hashlib.sha256(data).digest())
+    assert problems(examined(home)) == []
+    assert problems(examined(home, deep=True)) == ["backup-damaged"]
+
+
+def test_packs_that_need_each_other_are_taken_in_any_order(home: Home, tmp_path: Path) -> None:
+    worked_in(home)
+    home.save_new()
+    home.note("later", "s-2")
+    home.save_new()
+    packs = backup.list_generations(home.folder)[0]
+    other = Home(tmp_path / "other", seed=1)
+    assert restore.absorb_all(other.journal, packs[::-1]) == (97, [])
+    assert everything(other) == everything(home)
+    other.store.close()
+
+
+def test_a_backup_that_cannot_be_read_does_not_stop_the_others(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    whole = everything(home)
+    bad = Path(home.save().path)
+    bad.write_bytes(bad.read_bytes()[:-5])
+    home.store.close()
+    garbage(home)
+    result = mended(home)
+    assert everything(home) == whole
+    assert any(str(bad) in line for line in result.lost)
+    # Something was lost, perhaps: then no generation is rotated away.
+    assert len(backup.list_generations(home.folder)) == 3
+
+
+def test_what_is_lost_for_good_does_not_keep_backups_for_ever(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.start("s-9")
+    bad = Path(home.save().path)
+    bad.write_bytes(bad.read_bytes()[:-5])
+    home.store.close()
+    garbage(home)
+    assert any("s-9" in line for line in mended(home).lost)
+    home.save(keep=1)
+    assert len(backup.list_generations(home.folder)) == 1
+
+
+def test_parts_are_restored_in_order(home: Home) -> None:
+    worked_in(home)
+    home.save_new()
+    for n in range(5):
+        home.clock.jump(3_600_000)
+        home.note(f"hour {n}", f"s-{n % 3 + 1}")
+        home.save_new()
+    whole = everything(home)
+    home.store.close()
+    home.database.unlink()
+    assert mended(home).done and everything(home) == whole
+
+
+def test_a_forgotten_session_stays_forgotten(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    home.journal.forget("s-2", actor="cli")
+    backup.purge(home.folder, "s-2")
+    home.save_new()
+    home.store.close()
+    garbage(home)
+    mended(home)
+    assert [row["id"] for row in home.store.catalogue(where={"forgotten": 1})] == ["s-2"]
+    assert sorted(str(row["id"]) for row in home.store.catalogue()) == ["s-1", "s-3"]
+    assert all(sealed.data is None for sealed in home.events("s-2"))
+
+
+# --- others, and accidents on the way ---------------------------------------------------------
+
+READER = """
+import sys
+from forestay.base.clock import Clock
+from forestay.store.open import open_store
+store = open_store("", sys.argv[1], clock=Clock(), machine="m0")
+print(len(store.catalogue()), flush=True)
+sys.stdin.read()
+"""
+LOCKER = """
+import fcntl, sys
+file = open(sys.argv[1] + "/writer.lock", "r+")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("script", [READER, LOCKER], ids=["reader", "writer"])
+def test_nothing_is_moved_while_another_process_is_there(home: Home, script: str) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    with subprocess.Popen(
+        [sys.executable, "-c", script, str(home.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdin and child.stdout
+        child.stdout.readline()
+        overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+        before = home.database.read_bytes()
+        with pytest.raises(Busy):
+            mended(home)
+        assert home.database.read_bytes() == before
+        assert not (home.path / "quarantine").exists()
+        child.stdin.close()
+    assert problems(mended(home).left) == []
+
+
+def test_a_rebuild_that_fails_anywhere_can_be_done_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+    home.save()
+    home.note("in no backup", "s-3")
+    whole = everything(home)
+    home.store.close()
+    broken_page(home)
+    real, failures = os.rename, 0
+    for step in range(1, 40):
+        left = [step]
+
+        def failing(source: str, target: str, left: list[int] = left) -> None:
+            left[0] -= 1
+            if not left[0]:
+                raise OSError(errno.EIO, "the disk failed")
+            real(source, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "rename", failing)
+            try:
+                mended(home)
+            except (ForestayError, OSError):
+                failures += 1
+        home.store.close()
+        if left[0] > 0:
+            break
+        # Whatever was left behind, nobody takes it for a home that never held anything.
+        assert problems(examined(home)) or everything(home) == whole
+    assert failures > 5
+    assert problems(mended(home).left) == [] and everything(home) == whole
+    assert not list((home.path / "quarantine").glob("*/salvage.fspack"))
+
+
+KILLED = """
+import os, shutil, sys
+from pathlib import Path
+from forestay.health import doctor
+from tests.homes import Home
+
+def mend(path, left):
+    real = os.rename
+
+    def rename(source, target):
+        nonlocal left
+        left -= 1
+        if not left:
+            os._exit(9)
+        real(source, target)
+
+    home = Home(Path(path))
+    os.rename = rename
+    doctor.mend(home.settings, home.store, home.journal, clock=home.clock)
+    os._exit(0)
+
+step, died = 0, 9
+while died == 9:
+    step += 1
+    path = shutil.copytree(sys.argv[1], f"{sys.argv[2]}-{step}")
+    pid = os.fork() or mend(path, step)
+    died = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    print(died)
+"""
+
+
+def test_a_rebuild_that_is_killed_anywhere_can_be_done_again(tmp_path: Path) -> None:
+    first = worked_in(Home(tmp_path / "first"))
+    first.save()
+    first.note("in no backup", "s-3")
+    whole = everything(first)
+    first.store.close()
+    broken_page(first)
+    died = _killed(first.path, tmp_path / "home")
+    for step in range(1, len(died) + 1):
+        home = Home(tmp_path / f"home-{step}")
+        assert problems(examined(home)) or everything(home) == whole, step
+        result = mended(home)
+        assert everything(home) == whole and problems(result.left) == [], step
+        home.store.close()
+    assert died == [9] * (len(died) - 1) + [0] and len(died) > 5
+
+
+def _killed(home: Path, copies: Path) -> list[int]:
+    """Kill the rebuild of a copy at its first step, of another at its second, until one is done."""
+    root = Path(__file__).parent.parent.parent
+    here = {"PYTHONPATH": f"{root}:{root}/src", "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", KILLED, str(home), str(copies)]
+    done = subprocess.run(command, env=here, capture_output=True, text=True, check=True, timeout=60)
+    return [int(line) for line in done.stdout.splitlines()]
+
+
+def test_a_full_disk_leaves_the_old_database_where_it_was(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    broken_page(home)
+    before = home.database.read_bytes()
+
+    def full(*_: object, **__: object) -> object:
+        raise StoreFailed("cannot write", why="no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(restore, "absorb", full)
+        with pytest.raises(StoreFailed):
+            mended(home)
+    assert home.database.read_bytes() == before
+    assert not list((home.path / "quarantine").glob("*/new"))
+    assert problems(mended(home).left) == []
+
+
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount") or sys.platform != "linux",
+    reason="mounting a file system takes root on Linux",
+)
+
+
+@pytest.fixture
+def mounted(tmp_path: Path) -> Iterator[Callable[..., Path]]:
+    done: list[Path] = []
+
+    def mount(*arguments: str) -> Path:
+        point = tmp_path / f"mount-{len(done)}"
+        point.mkdir(mode=0o700)
+        answer = subprocess.run(["mount", *arguments, str(point)], capture_output=True)
+        if answer.returncode:
+            pytest.skip(f"cannot mount here: {answer.stderr.decode().strip()}")
+        done.append(point)
+        return point
+
+    yield mount
+    for point in reversed(done):
+        subprocess.run(["umount", "-l", str(point)], check=True)
+
+
+@needs_root
+def test_a_read_only_home_is_read_and_left_alone(home: Home, mounted: Callable[..., Path]) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    point = mounted("--bind", str(home.path))
+    subprocess.run(["mount", "-o", "remount,bind,ro", str(point)], check=True)
+    there = Home(point)
+    there.clock = home.clock
+    assert problems(examined(there, deep=True)) == ["home-readonly"]
+    assert mended(there).done == []
+    there.store.close()
+    overwrite(home.database, place_of(home, "note 15 of s-2") + 3, b"X")
+    found = [a for a in examined(there, deep=True) if a.severity == "error"]
+    assert [(a.code, a.session, a.fixable) for a in found] == [("session-damaged", "s-2", False)]
+    there.store.close()
+    garbage(home)
+    found = [a for a in examined(there) if a.severity == "error"]
+    assert [(a.code, a.fixable) for a in found] == [("database-damaged", False)]
+    there.store.close()
+
+
+@needs_root
+def test_a_disk_that_fills_up_is_told_and_nothing_is_lost(mounted: Callable[..., Path]) -> None:
+    point = mounted("-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs")
+    home = worked_in(Home(point / "home"))
+    home.save()
+    whole = everything(home)
+    assert "space" in problems(examined(home))
+    home.store.close()
+    broken_page(home)
+    before = home.database.read_bytes()
+    ballast = point / "ballast"
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(4 << 20))
+    with pytest.raises(StoreFailed):
+        mended(home)
+    assert home.database.read_bytes() == before
+    ballast.unlink()
+    result = mended(home)
+    assert everything(home) == whole and problems(result.left) == ["space"]
+    home.store.close()
+
+
+@needs_root
+def test_a_full_disk_makes_no_backup_and_breaks_none(mounted: Callable[..., Path]) -> None:
+    point = mounted("-t", "tmpfs", "-o", "size=3m,mode=0700", "tmpfs")
+    home = worked_in(Home(point / "home"))
+    first = home.save()
+    home.note("more")
+    home.store.close()
+    ballast = point / "ballast"
+    with pytest.raises(OSError, match="No space"):
+        ballast.write_bytes(bytes(4 << 20))
+    with pytest.raises(StoreFailed):
+        home.save_new()
+    assert os.listdir(home.folder).count(os.path.basename(first.path)) == 1
+    assert not [name for name in os.listdir(home.folder) if name.endswith("-tmp")]
+    ballast.unlink()
+    saved = home.save_new()
+    assert saved is not None and saved.events >= 1
+    home.store.close()
+
+
+def test_the_real_clock_will_do_too(tmp_path: Path) -> None:
+    home = Home(tmp_path / "home")
+    home.start()
+    home.save()
+    found = doctor.examine(home.settings, home.store, home.journal, clock=Clock())
+    assert "clock" not in problems(found)
+    home.store.close()
+
+
+# --- tables and values ------------------------------------------------------------------------
+
+
+def harmed(home: Home, *statements: str) -> None:
+    """Change the tables from outside, while nobody has them open."""
+    home.store.close()
+    with closing(sqlite3.connect(home.database, isolation_level=None)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def names_of(kind: str) -> list[str]:
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as connection:
+        migrate(connection, 0)
+        found = connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = ? AND sql IS NOT NULL", (kind,)
+        )
+        return [name for (name,) in found]
+
+
+def chosen_in(home: Home, session: str) -> None:
+    spot = TreeRecord(
+        "/projects/shop", "1:2", 0, id="p-1", name="shop", keys=[("path", "/projects/shop")]
+    )
+    home.store.machine.projects.record_tree(spot, session)
+
+
+# What no backup holds matters for those that hold what cannot be derived.
+DROPPED = [(table, True) for table in names_of("table")]
+DROPPED += [(table, False) for table in ("event", "blob", "session", "meta", "row", "tree")]
+
+
+@pytest.mark.parametrize("table, saved", DROPPED)
+def test_any_table_that_was_dropped_is_told_and_mended(home: Home, table: str, saved: bool) -> None:
+    worked_in(home, notes=10)
+    chosen_in(home, "s-2")
+    if saved:
+        home.save()
+    before = everything(home)
+    harmed(home, f"DROP TABLE {table}")
+    assert problems(examined(home))
+    result = mended(home)
+    left = [advice for advice in result.left if advice.severity == "error"]
+    if table in ("event", "blob") and not saved:
+        assert result.lost or left
+    else:
+        assert left == [] and everything(home) == before
+        assert all(home.is_sound(session) for session in before)
+    if table not in ("event", "tree", "blob"):
+        tree = home.store.machine.projects.tree("/projects/shop")
+        assert tree is not None and tree[2] == "s-2"
+    assert mended(home).done == []
+    home.start("afterwards")
+    assert home.is_sound("afterwards")
+
+
+@pytest.mark.parametrize("index", names_of("index"))
+def test_any_index_that_was_dropped_is_made_anew(home: Home, index: str) -> None:
+    worked_in(home, notes=10)
+    home.save()
+    harmed(home, f"DROP INDEX {index}")
+    assert "tables" in problems(examined(home))
+    assert problems(mended(home).left) == []
+    home.store.close()
+    with closing(sqlite3.connect(home.database)) as connection:
+        assert connection.execute("SELECT 1 FROM sqlite_schema WHERE name = ?", (index,)).fetchall()
+
+
+KEYS = ["format", "min_writer", "device", "secret", "place", "scrub"]
+GARBLED = [None, "", "x", "-1", "1.5", "9" * 30, "9" * 5000, "²", "\0", "../x", "nan"]
+
+
+# Each key meets every third value, and each value every third key.
+@pytest.mark.parametrize(
+    "key, value",
+    [(k, v) for i, k in enumerate(KEYS) for j, v in enumerate(GARBLED) if (i + j) % 3 == 0],
+)
+def test_any_value_that_was_garbled_is_told_and_mended(
+    home: Home, key: str, value: str | None
+) -> None:
+    home.start()
+    home.note("one")
+    home.save()
+    before = everything(home)
+    harmed(home, f"DELETE FROM meta WHERE key = '{key}'")
+    if value is not None:
+        home.store.close()
+        with closing(sqlite3.connect(home.database, isolation_level=None)) as connection:
+            connection.execute("INSERT INTO meta VALUES (?, ?)", (key, value))
+    told = problems(examined(home))
+    assert told == (["tables"] if key not in ("place", "scrub") and not is_good(key, value) else [])
+    assert problems(mended(home).left) == []
+    home.note("two")
+    assert len(home.store.machine.secret()) == 32 and home.is_sound()
+    assert everything(home)["s-1"] > before["s-1"]
+
+
+@pytest.mark.parametrize(
+    "harm",
+    [
+        "CREATE TRIGGER evil AFTER INSERT ON event BEGIN DELETE FROM event; END",
+        "CREATE UNIQUE INDEX evil ON session (status)",
+        "ALTER TABLE row ADD COLUMN more TEXT",
+        "ALTER TABLE session ADD COLUMN more TEXT",
+        "ALTER TABLE meta RENAME COLUMN value TO worth",
+        "ALTER TABLE tree RENAME COLUMN inode TO node",
+        "ALTER TABLE event RENAME COLUMN salt TO pepper",
+        "ALTER TABLE blob RENAME COLUMN part TO piece",
+    ],
+)
+def test_tables_in_another_form_are_told_and_mended(home: Home, harm: str) -> None:
+    worked_in(home, notes=10)
+    home.save()
+    before = everything(home)
+    if "UNIQUE" in harm:
+        home.do("s-1", ev.SessionPaused())
+        home.do("s-2", ev.SessionCompleted())
+        home.save()
+        before = everything(home)
+    harmed(home, harm)
+    assert problems(examined(home))
+    result = mended(home)
+    assert [advice for advice in result.left if advice.severity == "error"] == []
+    assert everything(home) == before
+    home.note("afterwards")
+    assert home.is_sound()
+
+
+def test_events_whose_session_is_not_listed_are_listed_again(home: Home) -> None:
+    worked_in(home)
+    home.journal.forget("s-3", actor="cli")
+    before = everything(home)
+    harmed(home, "DELETE FROM session WHERE number >= 2")
+    assert "line" in problems(examined(home))
+    result = mended(home)
+    assert [a for a in result.left if a.severity == "error"] == [] and result.lost == []
+    assert everything(home) == before and home.is_sound("s-2")
+    assert [row["id"] for row in home.store.catalogue(where={"forgotten": 1})] == ["s-3"]
+
+
+def test_a_database_without_any_table_is_rebuilt(home: Home) -> None:
+    worked_in(home)
+    home.save()
+    before = everything(home)
+    home.store.close()
+    home.database.unlink()
+    with closing(sqlite3.connect(home.database)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    assert problems(examined(home)) == ["database-foreign"]
+    mended(home)
+    assert everything(home) == before
+
+
+def test_what_the_search_index_finds_comes_back(home: Home) -> None:
+    worked_in(home)
+    wanted = len(home.store.search("note", text_of=search_text, limit=-1))
+    assert wanted == 90
+    harmed(home, "DROP TABLE find")
+    mended(home)
+    assert len(home.store.search("note", text_of=search_text, limit=-1)) == wanted
+
+
+def test_who_uses_what_is_kept_comes_back(home: Home) -> None:
+    worked_in(home)
+    kept = [name for event in home.events("s-2") for name in blob_names(event)]
+    harmed(home, "DROP TABLE blob_use")
+    mended(home)
+    home.journal.forget("s-1", actor="cli")
+    assert kept and all(home.store.blob(digest) for digest in kept)
+
+
+# --- events and lines that lost each other ----------------------------------------------------
+
+
+COPIED = (
+    "INSERT INTO event SELECT position + (8 << 32), NULL, header, salt, data FROM event"
+    " WHERE position >> 32 = 1"
+)
+APART: dict[str, list[str]] = {
+    "a line has another number": ["UPDATE session SET number = 7 WHERE id = 's-2'"],
+    "events are there twice": [COPIED],
+    "events are there twice, both listed": [
+        COPIED,
+        "INSERT INTO session SELECT 9, 's-x', seq, status, goal, archived, forgotten, began,"
+        " updated, summary, project, indexed, fold, core_sum, event_sum, row_sum, line_sum, core"
+        " FROM session WHERE number = 1",
+    ],
+    "half of the events moved": [
+        "UPDATE event SET position = position + (8 << 32) WHERE position >> 32 = 1"
+        " AND position & 65535 > 15"
+    ],
+    "an id is no text": ["UPDATE session SET id = CAST(x'ff41' AS TEXT) WHERE number = 2"],
+    "a goal is no text": ["UPDATE session SET goal = CAST(x'ff41' AS TEXT)"],
+    "a device is no id": ["UPDATE meta SET value = '../x y' WHERE key = 'device'"],
+}
+
+
+@pytest.mark.parametrize("name", APART)
+def test_events_and_lines_that_lost_each_other_find_together(home: Home, name: str) -> None:
+    worked_in(home)
+    whole = everything(home)
+    harmed(home, *APART[name])
+    found = problems(examined(home))
+    assert "line" in found or "tables" in found
+    result = mended(home)
+    assert result.done and result.lost == []
+    assert [code for code in problems(result.left) if code != "backup-none"] == []
+    assert everything(home) == whole
+    assert all(home.is_sound(session) for session in whole)
+    home.note("it goes on", "s-1")
+    assert home.is_sound("s-1")
+
+
+def test_events_whose_place_is_taken_are_merged(home: Home, tmp_path: Path) -> None:
+    worked_in(home)
+    other = Home(tmp_path / "other", seed=5)
+    other.start("s-1")
+    other.note("written elsewhere", "s-1")
+    strays = other.events("s-1")
+    other.store.close()
+    whole = everything(home)
+    for seq, sealed in enumerate(strays, start=1):
+        event = ((9 << 32) + seq, sealed.header, sealed.salt, sealed.data)
+        home.write("INSERT INTO event VALUES (?, NULL, ?, ?, ?)", *event)
+    result = mended(home)
+    assert result.lost == [] and home.store.maintenance.flaws() == []
+    assert everything(home) == {**whole, "s-1": whole["s-1"] | hashes(strays)}
+    assert home.is_sound("s-1")
+
+
+def test_a_garbled_device_id_is_never_written_under(home: Home) -> None:
+    worked_in(home)
+    harmed(home, "UPDATE meta SET value = '../x y' WHERE key = 'device'")
+    home.note("after that", "s-1")
+    devices = {ev.parse_header(sealed.header).device for sealed in home.events("s-1")}
+    assert len(devices) == 2 and "../x y" not in devices
+
+
+# --- what stands beside the database ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("harm", [b"", os.urandom(1000), None], ids=["empty", "garbage", "gone"])
+def test_ends_that_are_not_remembered_any_more_are_told_and_remembered_anew(
+    home: Home, harm: bytes | None
+) -> None:
+    worked_in(home)
+    home.save()
+    home.store.close()
+    heads = home.path / "heads"
+    heads.unlink() if harm is None else heads.write_bytes(harm)
+    (advice,) = [one for one in examined(home) if one.severity != "info"]
+    assert (advice.code, advice.fixable) == ("heads", True) and "3 session(s)" in advice.what
+    assert problems(mended(home).left) == []
+    home.write("DELETE FROM event WHERE position >> 32 = 2 AND position & 65535 > 20")
+    home.write("UPDATE session SET seq = 20 WHERE number = 2")
+    assert "lost" in {finding.code for finding in home.journal.verify("s-2").findings}
+
+
+def test_a_file_in_the_place_of_the_backups_is_moved_aside(home: Home) -> None:
+    worked_in(home)
+    (home.path / "backups").write_bytes(b"not ours")
+    assert "odd-file" in problems(examined(home))
+    assert problems(mended(home).left) == []
+    assert backup.list_packs(home.folder)
+    (kept,) = (home.path / "quarantine").iterdir()
+    assert kept.read_bytes() == b"not ours"
+
+
+def test_where_nothing_can_be_moved_aside_the_command_for_that_is_told(home: Home) -> None:
+    worked_in(home)
+    (home.path / "backups").write_bytes(b"not ours")
+    (home.path / "quarantine").write_bytes(b"nor this")
+    (advice,) = [one for one in mended(home).left if one.code == "odd-file"]
+    assert advice.fix.startswith("mv ") and not advice.fixable
+
+
+def test_damage_that_nobody_foresaw_is_a_finding(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worked_in(home)
+
+    def failing(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("who would have thought")
+
+    monkeypatch.setattr(home.store.maintenance, "check", failing)
+    found = [advice for advice in examined(home) if advice.code == "not-seen"]
+    assert len(found) == 1 and "who would have thought" in found[0].what and found[0].fix
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_whatever_bytes_are_garbled_a_saved_home_comes_back_whole(home: Home, seed: int) -> None:
+    worked_in(home, notes=10)
+    chosen_in(home, "s-2")
+    home.save()
+    before = everything(home)
+    home.store.close()
+    random = Random(seed)
+    size = home.database.stat().st_size
+    for _ in range(random.choice([1, 3, 20])):
+        page = random.randrange(size // PAGE) * PAGE
+        at = page + random.randrange(random.choice([16, PAGE]))
+        overwrite(home.database, at, random.randbytes(1))
+    assert not [advice for advice in examined(home) if "Error:" in advice.what]
+    result = mended(home)
+    assert [advice for advice in result.left if advice.severity == "error"] == []
+    assert everything(home) == before
+
+
+def test_a_database_that_may_not_be_written_to_is_named(plain_user: Path) -> None:
+    database = plain_user / "forestay.db"
+    assert doctor._not_writable(str(plain_user)) == ""
+    database.touch()
+    database.chmod(0o444)
+    assert doctor._not_writable(str(plain_user)) == str(database)
+    plain_user.chmod(0o555)
+    assert doctor._not_writable(str(plain_user)) == str(plain_user)

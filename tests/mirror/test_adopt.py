@@ -1,0 +1,1460 @@
+"""Adopting: every kind, once; edits, rivals, templates, and what a file may do to us."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import forestay
+from forestay.api.forestay import Forestay
+from forestay.errors import InvalidInput
+from forestay.formats import timestamps
+from forestay.formats.essay import salvage
+from forestay.mirror import adopt, discover
+from forestay.mirror.adopt import Adopted
+from forestay.workspace.current_session import Workspace
+from tests.format_helpers import (
+    CRAFT,
+    ESSAY,
+    ESSAY_FOLDER,
+    IDS,
+    INDEX,
+    LOG,
+    MAIN,
+    ORCHESTRATOR,
+    PRAXIS,
+    STATE,
+    fill,
+    snapshot,
+)
+
+
+@pytest.fixture
+def stay(tmp_path: Path, project: Path) -> Forestay:
+    return forestay.open(str(tmp_path / "home"), trust_env=False)
+
+
+def outcomes(adopted: list[Adopted]) -> list[tuple[str, str]]:
+    return [(one.layout, one.outcome) for one in adopted]
+
+
+def by_format(adopted: list[Adopted]) -> dict[str, Adopted]:
+    return {one.layout: one for one in adopted}
+
+
+ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
+
+
+def test_a_call_that_returns_has_adopted(stay: Forestay, project: Path) -> None:
+    fill(project)
+    told: list[Adopted] = []
+    assert stay.adopt(on_adopted=told.append) == told and len(stay.list()) == len(told) == 5
+
+
+def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project)
+    before = snapshot(project)
+    adopted = list(stay.adopt())
+    assert sorted(outcomes(adopted)) == sorted((kind, "adopted") for kind in ALL)
+    assert all(one.events and one.bound and not one.problems for one in adopted), adopted
+    assert snapshot(project) == before
+    assert {row["session"] for row in stay.list()} == {one.session for one in adopted}
+
+
+def elsewhere(stay: Forestay, project: Path) -> Forestay:
+    """A home on another device, to which the sessions and a copy of the project were taken."""
+    other = shutil.copytree(project, project.with_name("taken"))
+    there = forestay.open(str(project.with_name("there")), cwd=str(other), trust_env=False)
+    for row in stay.list():
+        pack = project.with_name(f"{row['session']}.fspack")
+        stay.session(str(row["session"])).export(str(pack))
+        there.import_(str(pack))
+    return there
+
+
+def begun_with_files(stay: Forestay, project: Path) -> None:
+    """A session with files in all layouts, and something of all that these have fields for."""
+    session = stay.start("Add login", formats=[kind for kind in ALL if kind != "essay"])
+    session.layouts_add("essay", root=str(project / ESSAY_FOLDER))
+    session.task_add("First", id="t1")
+    session.task_done("t1")
+    session.agent_start("code-1")
+    session.decide("Use JWT", because="simple")
+    session.command("pytest")
+    session.model("opus")
+    session.tokens(5000)
+    session.error("it broke")
+    session.pause()
+
+
+def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
+    stay: Forestay, project: Path
+) -> None:
+    begun_with_files(stay, project)
+    there = elsewhere(stay, project)
+    (row,) = there.list()
+    before = snapshot(project.with_name("taken"))
+    for _ in range(2):
+        adopted = there.adopt()
+        assert {(one.session, one.events) for one in adopted} == {(row["session"], 0)}
+        assert sorted(by_format(adopted)) == sorted(ALL) and all(one.bound for one in adopted)
+    assert snapshot(project.with_name("taken")) == before
+    there.session(str(row["session"])).resume()
+    craft = json.loads(next(project.with_name("taken").glob(".craft/**/*.json")).read_text())
+    assert (craft["status"], craft["goal"]) == ("in_progress", "Add login")
+
+
+def test_a_session_that_has_files_is_not_asked_whether_others_are_its_own(
+    stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["craft"])
+    stay.adopt()
+    asked: list[object] = []
+    monkeypatch.setattr(adopt, "_is_said_by", lambda *about: asked.append(about))
+    id = IDS["craft"].replace("7e57", "7e58")
+    (project / CRAFT).with_name(f"{id}.json").write_text(
+        (project / CRAFT).read_text().replace(IDS["craft"], id)
+    )
+    assert [one.session for one in stay.adopt() if one.is_new] == [id] and not asked
+
+
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_files_that_say_something_else_than_a_session_that_came_are_another(
+    stay: Forestay, project: Path, kind: str
+) -> None:
+    (binding,) = stay.start("Add login", formats=[kind]).layouts_list()
+    there = elsewhere(stay, project)
+    path = project.with_name("taken") / os.path.relpath(binding.place, project)
+    path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["Two"]'))
+    (one,) = there.adopt()
+    assert (one.session, one.is_new, len(there.list())) == (binding.native, True, 2)
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_files_that_a_session_let_go_of_are_its_own_again(stay: Forestay, kind: str) -> None:
+    session = stay.start("Add login", formats=[kind])
+    (binding,) = session.layouts_list()
+    session.layouts_remove(kind)
+    (would,) = [one for one in stay.adopt(dry_run=True) if one.layout == kind]
+    assert (would.session, session.layouts_list()) == (session.id, [])
+    (one,) = [one for one in stay.adopt() if one.layout == kind]
+    assert (one.session, one.outcome, one.bound) == (session.id, "known", True)
+    assert [b.place for b in session.layouts_list()] == [binding.place] and len(stay.list()) == 1
+
+
+def test_what_was_written_into_files_that_a_session_let_go_of_is_taken_up(stay: Forestay) -> None:
+    session = stay.start("Add login", formats=["craft"])
+    (binding,) = session.layouts_list()
+    session.layouts_remove("craft")
+    place = Path(binding.place)
+    place.write_text(place.read_text().replace("in_progress", "paused"))
+    (one,) = stay.adopt()
+    assert (one.session, one.outcome) == (session.id, "edited")
+    assert session.status()["status"] == "paused"
+
+
+# -- what others do meanwhile ------------------------------------------------------------------
+
+
+def test_a_file_that_is_put_away_before_it_is_recorded_is_adopted_where_it_is_then(
+    stay: Forestay, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    record = adopt._Taking._record
+
+    def too_late(self: Any, *given: Any) -> None:
+        with forestay.open(str(tmp_path / "home"), trust_env=False) as other:
+            other.orchestrator_new("The next one")
+        record(self, *given)
+
+    with monkeypatch.context() as raced:
+        raced.setattr(adopt._Taking, "_record", too_late)
+        (one,) = stay.adopt()
+    assert one.session == "" and "was changed meanwhile" in one.problems[-1]
+    assert [row["goal"] for row in stay.list()] == ["The next one"]
+    told = {told.outcome: told for told in stay.adopt()}
+    assert told.keys() == {"adopted", "known"} and told["adopted"].bound
+    assert len(stay.list()) == 2
+
+
+def test_a_session_whose_adopter_died_is_found_where_its_file_was_put(
+    stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def die(*_: object) -> bool:
+        raise RuntimeError("killed")
+
+    fill(project, kinds=["orchestrator"])
+    with monkeypatch.context() as killed:
+        killed.setattr(adopt, "_bind", die)
+        with pytest.raises(RuntimeError):
+            list(stay.adopt())
+    archive = project / ".claude/orchestrator-history"
+    archive.mkdir()
+    (project / ORCHESTRATOR).rename(archive / f"{IDS['orchestrator']}.json")
+    (one,) = stay.adopt()
+    assert (one.outcome, one.bound) == ("known", True)
+    assert [row["session"] for row in stay.list()] == [one.session]
+
+
+# -- what was converted ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", [kind for kind in ALL if kind != "craft"])
+def test_what_was_converted_into_its_place_is_of_the_same_session(
+    stay: Forestay, project: Path, to: str
+) -> None:
+    fill(project, kinds=["craft"])
+    (source,) = stay.adopt()
+    places = {"ai-session": ".ai-session", "orchestrator": ORCHESTRATOR, "praxis": PRAXIS}
+    out, id = project / places.get(to, "essay/session-state.yaml"), IDS[to]
+    out.parent.mkdir(parents=True, exist_ok=True)
+    stay.convert(source.path, to, str(out), native_id=id)
+    made = by_format(list(stay.adopt()))[to]
+    assert (made.session, made.outcome, made.bound) == (source.session, "adopted", True)
+    assert len(stay.list()) == 1
+    stay.session(source.session).pause()
+    assert {report.reading.status for report in stay.check(str(project))} == {"paused"}
+    assert {one.outcome for one in stay.adopt()} == {"known"}
+
+
+def test_what_was_converted_with_definitions_is_of_the_same_session_by_those(
+    stay: Forestay, project: Path, tmp_path: Path
+) -> None:
+    fill(project, kinds=["praxis"])
+    path, out = project / PRAXIS, project / CRAFT
+    session = json.loads(path.read_text())
+    session["workflow_structure"]["total_phases"] = None
+    path.write_text(json.dumps(session))
+    definition = tmp_path / "definitions" / session["workflow_type"] / "metadata.json"
+    definition.parent.mkdir(parents=True)
+    definition.write_text('{"total_phases": 9}')
+    given = str(tmp_path / "definitions")
+    out.parent.mkdir(parents=True)
+    stay.convert(str(path), "craft", str(out), native_id=IDS["craft"], workflows=given)
+    adopted = list(stay.adopt(workflows=given))
+    assert [one.outcome for one in adopted] == ["adopted"] * 2 and len(stay.list()) == 1
+
+
+def test_an_essay_that_names_no_folder_names_its_own_once_it_is_written(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    place = project / "essay/session-state.yaml"
+    stay.convert(str(project / CRAFT), "essay", str(place))
+    assert yaml.safe_load(place.read_text())["session_dir"] == ""
+    (session,) = {one.session for one in stay.adopt()}
+    stay.session(session).pause()
+    assert yaml.safe_load(place.read_text())["session_dir"] == str(place.parent)
+
+
+def test_what_was_converted_beside_its_source_is_a_copy(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["craft"])
+    (source,) = stay.adopt()
+    for to in ALL[:2]:
+        stay.convert(source.path, to)
+    before = snapshot(project)
+    told = by_format(list(stay.adopt()))
+    assert {told[to].outcome for to in ALL[:2]} == {"copy"} and told["craft"].outcome == "known"
+    assert {told[to].session for to in ALL[:2]} == {source.session} and len(stay.list()) == 1
+    assert stay.unadopted() == [] and snapshot(project) == before
+
+
+def test_what_was_converted_and_then_edited_is_left_alone_until_its_source_is_gone(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["craft"])
+    (source,) = stay.adopt()
+    stay.convert(source.path, "orchestrator", str(project / ORCHESTRATOR))
+    edited = (project / ORCHESTRATOR).read_text().replace('"in_progress"', '"paused"')
+    (project / ORCHESTRATOR).write_text(edited)
+    made = by_format(list(stay.adopt()))["orchestrator"]
+    assert (made.session, made.outcome) == ("", "rival") and source.path in made.problems[-1]
+    Path(source.path).unlink()
+    (alone,) = stay.adopt()
+    assert alone.outcome == "adopted" and stay.session(alone.session).status()["status"] == "paused"
+
+
+@pytest.mark.parametrize("kind", ALL[1:])
+def test_a_source_and_its_copies_that_are_found_together_are_one_session(
+    stay: Forestay, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    others = [other for other in ALL if other != kind]
+    for other in others:
+        stay.convert(str(project / MAIN[kind]), other)
+    wanted = {kind: "adopted"} | dict.fromkeys(others, "copy")
+    assert dict(outcomes(list(stay.adopt(dry_run=True)))) == wanted
+    assert dict(outcomes(list(stay.adopt()))) == wanted and len(stay.list()) == 1
+
+
+def test_the_file_that_was_adopted_goes_on_whatever_lies_beside_it(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["orchestrator"])
+    mine, other = project / "session.json", project / "back.json"
+    (project / ORCHESTRATOR).rename(mine)
+    (one,) = stay.adopt()
+    other.write_text(mine.read_text().replace('"in_progress"', '"paused"', 1))
+    same = project / "too.json"
+    same.write_bytes(mine.read_bytes())
+    told = {Path(told.path): told for told in stay.adopt()}
+    outcomes = {path: (told.outcome, told.session) for path, told in told.items()}
+    ours = one.session
+    assert outcomes == {mine: ("known", ours), same: ("copy", ours), other: ("rival", "")}
+    other.write_text(other.read_text()[:-40])
+    (torn,) = stay.adopt(str(other))
+    assert (
+        f"to have both: forestay doctor {other}, then: forestay files convert" in torn.problems[-1]
+    )
+
+
+BEGUN = ["implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"]
+
+
+@pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-86")
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
+    stay: Forestay, project: Path, steps: int
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    for name in BEGUN[steps:]:
+        (index if name == index.name else folder / name).unlink()
+    assert all(one.bound for one in stay.adopt()) and all(one.bound for one in stay.adopt())
+    (row,) = stay.list()
+    stay.session(row["session"]).note("goes on")
+    (report,) = stay.check(str(project))
+    assert report.findings == [] and len(list(folder.iterdir())) == 4
+
+
+@pytest.mark.req("S0-53", "S0-57", "S0-77", "S0-86")
+@pytest.mark.parametrize("listed", [True, False])
+@pytest.mark.parametrize("folders", ["", "artifacts"])
+def test_a_session_of_which_only_the_folder_was_made_is_told_and_made_anew(
+    stay: Forestay, project: Path, folders: str, listed: bool
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = (project / STATE).parent
+    shutil.rmtree(folder)
+    (folder / folders).mkdir(parents=True)
+    if not listed:
+        (project / INDEX).unlink()
+    (report,) = stay.check(str(project / ".ai-session"))
+    assert [(f.code, f.requirement) for f in report.findings] == [("not-created", "S0-77")]
+    (one,) = stay.adopt()
+    assert (one.session, one.outcome) == ("", "unreadable") and one.problems
+    assert any(advice.file == str(project / STATE) for advice in stay.doctor().left)
+    stay.recover(str(project / STATE), fix=True)
+    (report,) = stay.check(str(project / ".ai-session"))
+    assert report.findings == []
+    (one,) = stay.adopt()
+    assert (one.native, one.outcome, one.bound) == (folder.name, "adopted", True)
+
+
+def test_what_a_session_generated_may_be_left_when_it_is_put_away(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    index.write_text(index.read_text().replace('"active"', '"completed"'))
+    shutil.rmtree(folder)
+    (folder / "artifacts").mkdir(parents=True)
+    (report,) = stay.check(str(project / ".ai-session"))
+    assert report.findings == [] and list(stay.adopt()) == []
+
+
+@pytest.mark.req("S0-79")
+def test_an_entry_of_an_index_whose_session_is_gone_is_told_once_and_harms_no_other(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    lost = index.read_text().replace(folder.name, "lost-2026-02-14").partition("\n")[2]
+    index.write_text(index.read_text() + lost)
+    (report,) = stay.check(str(project / ".ai-session"))
+    assert [(f.code, f.requirement) for f in report.findings] == [("listed-but-gone", "S0-79")]
+    (one,) = stay.adopt()
+    assert (one.native, one.bound) == (folder.name, True)
+    assert "lost-2026-02-14 is listed, and its files are not there" in one.problems[0]
+
+
+def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    shutil.rmtree((project / STATE).parent)
+    before = snapshot(project)
+    (one,) = stay.adopt()
+    assert (one.session, one.bound) == ("", False) and "files are not there" in one.problems[-1]
+    assert stay.list() == [] and snapshot(project) == before
+
+
+@pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-79")
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_what_is_created_after_a_session_was_adopted_is_taken_up(
+    stay: Forestay, project: Path, steps: int
+) -> None:
+    fill(project, kinds=["ai-session"])
+    folder, index = (project / STATE).parent, project / INDEX
+    index.write_text(index.read_text().replace('active"', 'paused"'))
+    state = (project / STATE).read_text()
+    (project / STATE).write_text(state.replace("opus", "gemini").replace("null", '"T2"'))
+    later = {}
+    for name in BEGUN[steps:]:
+        path = index if name == index.name else folder / name
+        later[path] = path.read_bytes()
+        path.write_bytes(b"") if name == "history.jsonl" else path.unlink()
+    (one,) = stay.adopt()
+    for path, data in later.items():
+        path.write_bytes(data)
+    session = stay.session(one.session)
+    assert session.status()["status"] == "paused"
+    session.note("goes on")
+    told, entry = (yaml.safe_load(path.read_text()) for path in (project / STATE, index))
+    current = told["current_state"]
+    assert (current["active_task"], current["model_in_use"]) == ("T2", "gemini")
+    assert entry["active_features"][0]["status"] == "paused"
+    kinds = [line.event.kind for line in session.log()]
+    assert kinds.count("command.ran") == 1 and not session.state().rows.select("dispute")
+
+
+MOMENT = "2026-02-14T14:00:00Z"
+TIMES = ("started", "started_at", "completed", "completed_at")
+TOLD: dict[str, tuple[str, list[str | int], str]] = {
+    "ai-session": ("implementation-plan.yaml", ["phases", 0, "tasks", 1], "pending in-progress"),
+    "craft": ("", ["agents", 0], "pending weird"),
+    "orchestrator": ("", ["agents", 0], "in_progress weird"),
+    "essay": ("", ["stages", "stage_2"], "not_started weird"),
+}
+ODD = [(kind, word) for kind, (_, _, words) in TOLD.items() for word in words.split()]
+
+
+@pytest.mark.parametrize("kind, word", ODD)
+def test_times_that_no_event_can_say_stay_in_their_file(
+    stay: Forestay, project: Path, kind: str, word: str
+) -> None:
+    fill(project, kinds=[kind])
+    name, way, _ = TOLD[kind]
+    path = (project / MAIN[kind]).with_name(name) if name else project / MAIN[kind]
+    value = yaml.safe_load(path.read_text())
+    entry = inside(value, way)
+    entry |= {"status": word} | {key: MOMENT for key in TIMES if key in entry}
+    entry["completed" if kind == "orchestrator" else "completed_at"] = MOMENT
+    path.write_text(json.dumps(value, indent=2))
+    (one,) = stay.adopt()
+    stay.session(one.session).note("nothing to do with it")
+    assert inside(yaml.safe_load(path.read_text()), way) == inside(value, way)
+
+
+@pytest.mark.req("S2-51")
+@pytest.mark.parametrize("options", [[], ["JWT", "cookies"]])
+def test_what_was_chosen_need_not_be_among_the_options(
+    stay: Forestay, project: Path, options: list[str]
+) -> None:
+    fill(project, kinds=["craft"])
+    path = project / CRAFT
+    value = json.loads(path.read_text())
+    value["decisions_made"][0] |= {"options": options, "chosen": "both of them"}
+    path.write_text(json.dumps(value, indent=2))
+    (one,) = stay.adopt()
+    session = stay.session(one.session)
+    session.note("nothing to do with it")
+    assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
+    value = json.loads(path.read_text())
+    value["decisions_made"][0]["chosen"] = "neither"
+    path.write_text(json.dumps(value, indent=2))
+    session.note("another")
+    assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
+    (decision,) = session.state().rows.select("decision")
+    assert getattr(decision, "chosen", "") == "neither"
+
+
+def inside(value: Any, way: list[str | int]) -> Any:
+    for step in way:
+        value = value[step]
+    return value
+
+
+def test_an_essay_is_about_its_thesis(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    (one,) = stay.adopt()
+    assert stay.session(one.session).status()["goal"] == "Cats."
+    assert outcomes(list(stay.adopt())) == [("essay", "known")]
+
+
+@pytest.mark.req("S3-95", "S3-97", "S3-98", "S3-104")
+@pytest.mark.parametrize("harm", ["torn", "gone", "folder"])
+@pytest.mark.parametrize("level", ["backup", "artifacts"])
+def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
+    stay: Forestay, project: Path, level: str, harm: str
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    whole = yaml.safe_load(path.read_text())
+    backup = path.read_text() if level == "backup" else "{"
+    path.with_name("session-state.yaml.bak").write_text(backup)
+    path.unlink()
+    if harm == "torn":
+        path.write_text("{")
+    elif harm == "folder":
+        path.mkdir()
+    (one,) = stay.adopt()
+    messages = {"backup": salvage.FROM_BACKUP, "artifacts": salvage.FROM_ARTIFACTS}
+    assert one.outcome == "adopted" and one.problems[0] == messages[level]
+    said = whole["stages"]["stage_1"]["status"] if level == "backup" else "completed"
+    thesis = stay.session(one.session).state().step("stage-1")
+    assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[said]
+    assert (one.native == whole["pipeline_id"]) == (level == "backup")
+    assert outcomes(list(stay.adopt())) == [("essay", "known")]
+
+
+def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    path.unlink()
+    (lost,) = stay.adopt()
+    stay.recover(str(path), fix=True)
+    (back,) = stay.adopt()
+    assert (lost.outcome, lost.bound) == ("adopted", False)
+    assert (back.session, back.bound) == (lost.session, True)
+
+
+@pytest.mark.req("S3-2")
+@pytest.mark.parametrize(
+    "id, is_kept",
+    [
+        ("essay-7E57D004-2B97-4E7A-B45F-5387367791CD", True),
+        ("essay-20260214-143022", True),
+        ("my essay", True),
+        ("../../up", False),
+        ("two\nlines", False),
+        ("x" * 201, False),
+    ],
+)
+def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
+    stay: Forestay, project: Path, id: str, is_kept: bool
+) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.write_text(path.read_text().replace(IDS["essay"], json.dumps(id)[1:-1]))
+    (one,) = stay.adopt()
+    assert (one.outcome, one.bound) == ("adopted", is_kept)
+    session = stay.session(one.session)
+    session.pause()
+    told = yaml.safe_load(path.read_text())
+    assert (told["pipeline_id"], told["status"] == "paused") == (id, is_kept)
+    path.unlink()
+    session.resume()
+    assert path.exists() == is_kept
+    assert not is_kept or yaml.safe_load(path.read_text())["pipeline_id"] == id
+    with pytest.raises(InvalidInput, match="Invalid essay session ID"):
+        stay.start("On dogs", formats=["essay:my essay"])
+
+
+@pytest.mark.req("S1-25", "S2-9", "S4-8")
+@pytest.mark.parametrize("id, is_kept", [("abc-123", True), ("run 7", True), ("..", False)])
+@pytest.mark.parametrize("kind", ["praxis", "craft", "orchestrator"])
+def test_files_are_kept_whatever_their_writer_called_the_session(
+    stay: Forestay, project: Path, kind: str, id: str, is_kept: bool
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    value = json.loads(path.read_text()) | {"session_id": id}
+    path.unlink()
+    path = path if kind == "orchestrator" or not is_kept else path.with_name(f"{id}.json")
+    path.write_text(json.dumps(value))
+    (one,) = stay.adopt()
+    assert (one.outcome, one.bound) == ("adopted", is_kept)
+    stay.session(one.session).rename("Add logout")
+    stay.session(one.session).pause()
+    told = json.loads(path.read_text())
+    assert told["session_id"] == id and (told != value) is is_kept
+
+
+@pytest.mark.parametrize("kind", ["essay", "craft"])
+def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_go(
+    stay: Forestay, project: Path, kind: str
+) -> None:
+    fill(project, kinds=[kind])
+    (ours,) = stay.adopt()
+    path = Path(ours.path)
+    path.write_text(path.read_text().replace("7e57d004", "00000000").replace("abc123", "def456"))
+    theirs = path.read_bytes()
+    (one,) = stay.adopt()
+    assert (one.outcome, one.session, path.read_bytes()) == ("rival", "", theirs)
+    assert f"forestay files unbind {kind} --session {ours.session}" in one.problems[-1]
+    stay.session(ours.session).layouts_remove(kind)
+    (one,) = stay.adopt()
+    assert one.outcome == "adopted" and one.session not in ("", ours.session)
+
+
+def test_an_essay_s_file_that_says_nothing_makes_no_session(stay: Forestay, project: Path) -> None:
+    (project / ESSAY).parent.mkdir()
+    (project / ESSAY).touch()
+    (one,) = stay.adopt()
+    assert (one.outcome, one.session) == ("unreadable", "") and not stay.list(all=True)
+
+
+def test_twice_is_once(stay: Forestay, project: Path) -> None:
+    fill(project)
+    first = list(stay.adopt())
+    seqs = {one.session: len(list(stay.session(one.session).log())) for one in first}
+    again = list(stay.adopt())
+    assert [one.outcome for one in again] == ["known"] * 5
+    assert {one.session: len(list(stay.session(one.session).log())) for one in again} == seqs
+
+
+def test_a_session_in_the_folder_of_another_is_adopted_once_and_not_kept_there(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    path, other = project / STATE, "other-2026-02-14"
+    path.write_text(path.read_text().replace(path.parent.name, other))
+    (one,) = stay.adopt()
+    assert (one.outcome, one.native, one.bound, one.errors) == ("adopted", other, False, 1)
+    (again,) = stay.adopt()
+    assert (again.outcome, again.session, again.events) == ("known", one.session, 0)
+
+
+def test_an_essay_that_lost_its_id_is_one_session_however_often_it_is_adopted(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    (project / ESSAY).write_text("{}")
+    (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
+    (first,) = stay.adopt()
+    stay.clock.sleep(0.01)
+    (again,) = stay.adopt()
+    assert (first.outcome, again.outcome) == ("adopted", "known")
+    assert first.session == again.session
+
+
+def test_a_bound_file_that_changed_in_between_is_an_edit(stay: Forestay, project: Path) -> None:
+    fill(project)
+    list(stay.adopt())
+    path = project / ORCHESTRATOR
+    path.write_text(path.read_text().replace('"in_progress"', '"paused"', 1))
+    again = by_format(list(stay.adopt()))
+    assert again["orchestrator"].outcome == "edited"
+    assert stay.session(again["orchestrator"].session).status()["status"] == "paused"
+    assert again["craft"].outcome == "known"
+
+
+def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
+    stay: Forestay, tmp_path: Path, project: Path
+) -> None:
+    other = tmp_path / "elsewhere.json"
+    fill(project)
+    text = (project / ORCHESTRATOR).read_text()
+    other.write_text(text)
+    (one,) = stay.adopt(str(other))
+    assert (one.outcome, one.bound) == ("adopted", False)
+    session = stay.session(one.session)
+    session.note("work of our own")
+    other.write_text(text.replace("Write docs", "Write better docs"))
+    (edited,) = stay.adopt(str(other))
+    assert edited.outcome == "edited"
+    titles = [row.title for row in session.state().rows.select("step")]  # type: ignore[attr-defined]
+    assert "Write better docs" in titles
+    other.write_text(text)
+    (back,) = stay.adopt(str(other))
+    assert back.outcome == "edited"
+    (known,) = stay.adopt(str(other))
+    assert known.outcome == "known"
+
+
+@pytest.mark.parametrize(
+    "native",
+    ["a\x1b[31mb", "two\nlines", "\u202ea", " a ", "../x", "x" * 3000, f"ghp_{'a1B2' * 9}", "日本"],
+    ids=ascii,
+)
+@pytest.mark.parametrize("kind", ["craft", "orchestrator"])
+def test_a_session_with_an_odd_id_is_adopted_once(
+    stay: Forestay, project: Path, kind: str, native: str
+) -> None:
+    fill(project, kinds=[kind])
+    path = project / MAIN[kind]
+    path.write_text(path.read_text().replace(IDS[kind], json.dumps(native)[1:-1]))
+    (first,) = stay.adopt()
+    (again,) = stay.adopt()
+    assert (first.outcome, again.outcome, again.session) == ("adopted", "known", first.session)
+
+
+def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project)
+    text = (project / CRAFT).read_text()
+    rival, copy = project / "a-rival.json", project / "b-copy.json"
+    rival.write_text(text.replace("Add login", "Something else"))
+    copy.write_text(text)
+    by_path = {Path(one.path).name: one for one in stay.adopt()}
+    assert by_path[Path(CRAFT).name].outcome == "adopted"
+    assert by_path["a-rival.json"].outcome == "rival"
+    assert "says something else" in by_path["a-rival.json"].problems[-1]
+    assert by_path["a-rival.json"].session == ""
+    assert by_path["b-copy.json"].outcome == "copy"
+    (later,) = stay.adopt(str(rival))
+    assert later.outcome == "rival"
+    goals = {row["goal"] for row in stay.list()}
+    assert "Something else" not in goals
+
+
+LEGACY = {
+    "session_id": "0b5d6c2e-51a7-4b0e-9c39-8a4f1c7d2e60",
+    "workflow_type": "review_v1",
+    "target_file": "docs/plan.md",
+    "current_phase": 0,
+    "completed_phases": [],
+    "phase_artifacts": {},
+    "checkpoints": {},
+    "created_at": "2025-10-09T09:00:00.123456",
+    "updated_at": "2025-10-09T09:00:00.123456",
+    "metadata": {"total_phases": 3},
+}
+LEGACY_FILE = f".praxis-os/.cache/state/{LEGACY['session_id']}.json"
+
+
+@pytest.mark.req("S1-138")
+def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_of_ours(
+    stay: Forestay, project: Path
+) -> None:
+    path = project / LEGACY_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LEGACY))
+    (one,) = stay.adopt()
+    session = stay.session(one.session)
+    session.resume()
+    session.note("work of our own")
+    at = "2027-03-01T10:00:00.123456"
+    passed = {"completed_phases": [0], "checkpoints": {"0": "passed"}, "current_phase": 1}
+    path.write_text(json.dumps(LEGACY | passed | {"updated_at": at}))
+    (edited,) = stay.adopt()
+    assert edited.outcome == "edited"
+    assert session.state().core.phase == 1
+    assert list(session.state().rows.select("dispute")) == []
+
+
+@pytest.mark.req("S1-138")
+def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
+    stay: Forestay, project: Path
+) -> None:
+    path = project / LEGACY_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LEGACY))
+    (one,) = stay.adopt()
+    session = stay.session(one.session)
+    session.note("work of our own")
+    passed = {"completed_phases": [0, 1, 2], "current_phase": 3}
+    path.write_text(json.dumps(LEGACY | passed))
+    (ended,) = stay.adopt()
+    assert session.status()["status"] == "completed" and ended.problems == []
+    path.write_text(json.dumps(LEGACY | {"completed_phases": [0], "current_phase": 1}))
+    list(stay.adopt())
+    assert session.status()["status"] == "active" and session.state().core.phase == 1
+
+
+@pytest.mark.req("S1-138")
+def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only_read(
+    stay: Forestay, project: Path
+) -> None:
+    path = project / LEGACY_FILE
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(LEGACY | {"status": "active"}))
+    (one,) = stay.adopt()
+    session = stay.session(one.session)
+    session.pause()
+    path.write_text(json.dumps(LEGACY | {"status": "error", "error_reason": "manually_deleted"}))
+    (edited,) = stay.adopt()
+    assert session.status()["status"] == "paused"
+    assert edited.problems == ["not taken up: status: failed"]
+
+
+def test_a_legacy_praxis_file_is_read_and_never_bound(stay: Forestay, project: Path) -> None:
+    path = project / ".praxis-os/.cache/state/0a1b2c3d-0000-4000-8000-000000000001.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(
+        json.dumps(
+            {
+                "session_id": path.stem,
+                "workflow_type": "spec_creation_v1",
+                "target_file": "x",
+                "current_phase": 1,
+                "completed_phases": [0],
+                "phase_artifacts": {},
+                "checkpoints": {"0": "passed"},
+                "created_at": "2025-10-08T10:00:00",
+                "updated_at": "2025-10-08T11:00:00",
+                "metadata": {},
+            }
+        )
+    )
+    before = path.read_bytes()
+    (one,) = stay.adopt()
+    assert (one.outcome, one.bound) == ("adopted", False)
+    stay.session(one.session).note("goes on")
+    assert path.read_bytes() == before
+
+
+def test_a_template_is_adopted_only_if_asked(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["essay"])
+    path = project / ESSAY
+    path.write_text(path.read_text().replace(_essay_id(path), '"essay-{uuid}"'))
+    (one,) = stay.adopt(str(path.parent))
+    assert (one.outcome, one.session) == ("template", "")
+    (one,) = stay.adopt(str(path.parent), templates=True)
+    assert one.outcome == "adopted" and one.session
+
+
+def _essay_id(path: Path) -> str:
+    line = next(line for line in path.read_text().splitlines() if line.startswith("pipeline_id"))
+    return line.partition(": ")[2]
+
+
+@pytest.mark.req("S0-85")
+def test_bad_lines_of_a_log_are_told_and_the_rest_is_adopted(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    log = project / STATE.replace("state.yaml", "history.jsonl")
+    log.write_bytes(log.read_bytes() + b'{"torn": "li\n' + log.read_bytes())
+    (one,) = stay.adopt()
+    assert one.outcome == "adopted" and one.bound
+    assert any("history.jsonl" in problem for problem in one.problems)
+
+
+TORN = '{"timestamp":"2026-02-14T14:31:00Z","command":"say","arguments":"a "quoted" word"}'
+
+
+@pytest.mark.req("S0-37", "S0-60")
+def test_files_follow_a_session_whose_log_has_lines_that_are_no_json(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    log = project / LOG
+    log.write_text(f"{log.read_text()}{TORN}\n")
+    before = log.read_text()
+    (one,) = stay.adopt()
+    assert one.bound and log.read_text() == before
+    stay.session(one.session).note("n")
+    assert log.read_text().startswith(before)
+    assert [
+        json.loads(line)["command"] for line in log.read_text()[len(before) :].splitlines()
+    ] == ["note.added"]
+
+
+def test_what_was_inferred_is_told_when_it_is_recorded_and_not_again(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / LOG).write_text(f"{TORN}\n")
+    (project / INDEX).write_text("active_features:\n- bad: [\n")
+    (first,), (again,) = stay.adopt(), stay.adopt()
+    assert not first.bound and (first.outcome, again.outcome) == ("adopted", "known")
+    assert first.problems[0].startswith("Restored from")
+    assert (
+        again.problems
+        == first.problems[-2:]
+        == [
+            line
+            for line in first.problems
+            if line.startswith(("history.jsonl:", "active-features"))
+        ]
+    )
+
+
+def test_text_that_could_not_be_kept_whole_is_no_news_when_something_else_changed(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["ai-session"])
+    line = {"timestamp": "2026-02-14T14:31:00Z", "command": "run", "status": "failure"}
+    line["error"] = "\x1b[31mboom\x1b[0m"
+    (project / LOG).write_text(json.dumps(line) + "\n")
+    (project / INDEX).write_text("active_features:\n- bad: [\n")
+    (one,) = stay.adopt()
+    (project / INDEX).unlink()
+    (again,) = stay.adopt()
+    assert (one.session, again.outcome, again.events) == (again.session, "known", 0)
+
+
+def test_artifacts_beside_a_session_are_kept_with_it(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["ai-session", "essay"])
+    kept = (project / STATE).parent / "artifacts"
+    (kept / "deep").mkdir(parents=True, exist_ok=True)
+    (kept / "design.md").write_text("# Design")
+    (kept / "deep" / "notes.txt").write_text("notes")
+    os.symlink("/etc/passwd", kept / "link.txt")
+    (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
+    adopted = by_format(list(stay.adopt()))
+    assert (adopted["ai-session"].artifacts, adopted["essay"].artifacts) == (2, 1)
+    rows = stay.session(adopted["ai-session"].session).state().rows.select("artifact")
+    assert sorted(row.path for row in rows) == [  # type: ignore[attr-defined]
+        "artifacts/deep/notes.txt",
+        "artifacts/design.md",
+    ]
+
+
+def test_artifacts_that_are_not_kept_are_told(
+    stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project, kinds=["ai-session"])
+    kept = (project / STATE).parent / "artifacts"
+    kept.mkdir()
+    for name in ("a.md", "b.md", "c.md", "d.md"):
+        (kept / name).write_text("too long" if name == "b.md" else "fine")
+    monkeypatch.setattr(adopt, "MAX_ARTIFACTS", 2)
+    monkeypatch.setattr(adopt, "MAX_ARTIFACT", 4)
+    (told,) = stay.adopt(str(project))
+    assert told.artifacts == 1
+    left = "2 of 4 artifacts were left out, from artifacts/c.md on"
+    assert told.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
+
+
+@pytest.mark.req("S3-128")
+def test_an_essay_that_nobody_worked_on_is_not_at_work_because_its_files_were_kept(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, kinds=["essay"])
+    (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
+    (one,) = stay.adopt()
+    core = stay.session(one.session).state().core
+    told = yaml.safe_load((project / ESSAY).read_text())["last_activity"]
+    assert one.artifacts == 1 and core.updated_at == timestamps.read(told)
+
+
+def test_essays_of_the_user_are_found_without_a_path(
+    stay: Forestay, project: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "tmp" / "essay-pipeline-20260214-143022"
+    fill(project, kinds=["essay"])
+    folder.parent.mkdir()
+    (project / ESSAY).parent.rename(folder)
+    folder.chmod(0o755)
+    (one,) = stay.adopt()
+    assert one.layout == "essay" and one.outcome == "adopted"
+    assert [one.outcome for one in stay.adopt(str(project))] == []
+
+
+@pytest.mark.req("S3-120")
+@pytest.mark.parametrize("why", ["writable", "link", "foreign", "file"])
+def test_a_folder_that_others_may_have_made_is_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    root = tmp_path / "tmp"
+    folder = root / "essay-pipeline-20260214-143022"
+    root.mkdir()
+    if why == "file":
+        folder.write_text("")
+    elif why == "link":
+        (tmp_path / "real").mkdir()
+        folder.symlink_to(tmp_path / "real")
+    else:
+        folder.mkdir(mode=0o777 if why == "writable" else 0o755)
+        folder.chmod(0o777 if why == "writable" else 0o755)
+    if why == "foreign":
+        monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert discover.essay_folders([str(root)]) == []
+    if why == "writable":
+        folder.chmod(0o755)
+        assert discover.essay_folders([str(root)]) == [str(folder)]
+
+
+def test_a_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
+    fill(project)
+    told = list(stay.adopt(dry_run=True))
+    assert [one.outcome for one in told] == ["adopted"] * 5
+    assert not any(one.events or one.bound for one in told)
+    assert stay.list(all=True) == []
+
+
+def test_one_that_fails_keeps_no_other_from_being_adopted(stay: Forestay, project: Path) -> None:
+    fill(project)
+    (project / CRAFT).write_bytes(b"")
+    (project / PRAXIS).write_bytes(b"\0" * 100)
+    adopted = by_format(list(stay.adopt()))
+    assert adopted["craft"].outcome == adopted["praxis"].outcome == "unreadable"
+    assert adopted["ai-session"].outcome == adopted["essay"].outcome == "adopted"
+    assert adopted["craft"].problems
+
+
+def test_an_id_that_is_a_path_names_no_file(stay: Forestay, project: Path, tmp_path: Path) -> None:
+    fill(project, kinds=["orchestrator", "craft"])
+    for name in (ORCHESTRATOR, CRAFT):
+        value = json.loads((project / name).read_text())
+        value["session_id"] = "../../../escaped"
+        (project / name).write_text(json.dumps(value))
+    before = snapshot(tmp_path)
+    adopted = list(stay.adopt())
+    assert [one.bound for one in adopted] == [False, False]
+    for one in adopted:
+        stay.session(one.session).note("goes on")
+    after = snapshot(tmp_path)
+    assert {name: data for name, data in after.items() if "home/" not in name} == before
+
+
+def test_more_events_than_fit_one_step_are_all_recorded(
+    stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forestay.mirror import adopt
+
+    monkeypatch.setattr(adopt, "_AT_ONCE", 3)
+    fill(project, kinds=["craft"])
+    (one,) = stay.adopt()
+    assert one.events > 6 and one.events == len(list(stay.session(one.session).log()))
+    (again,) = stay.adopt()
+    assert again.outcome == "known"
+
+
+def listed(stay: Forestay, folder: Path) -> set[str]:
+    return {row["session"] for row in stay.seen_from(str(folder), "").list()}
+
+
+def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
+    stay: Forestay, project: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other"
+    fill(other)
+    taken = {one.layout: one.session for one in stay.adopt(str(other))}
+    essay = taken.pop("essay")
+    assert (listed(stay, project), listed(stay, other)) == ({essay}, set(taken.values()))
+
+
+def test_a_repository_below_a_plain_folder_is_a_project(stay: Forestay, project: Path) -> None:
+    for name in ("one", "two"):
+        fill(project / name, kinds=["craft"] if name == "one" else ["praxis"])
+    (project / "one" / ".git").mkdir()
+    taken = {one.layout: one.session for one in stay.adopt(str(project))}
+    assert listed(stay, project / "one") == {taken["craft"]}
+    assert listed(stay, project) == {taken["praxis"]}
+
+
+def test_what_is_below_this_project_belongs_to_it(stay: Forestay, project: Path) -> None:
+    (project / ".git").mkdir()
+    fill(project / "nested")
+    (project / "nested" / ".git").mkdir()
+    taken = {one.session for one in stay.adopt(str(project / "nested"))}
+    assert listed(stay, project) == taken and len(taken) == len(ALL)
+
+
+def test_what_a_crash_left_without_a_project_gets_one_when_it_is_adopted_again(
+    stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(project)
+    with monkeypatch.context() as killed:
+        killed.setattr(Workspace, "claim", lambda *_: None)
+        taken = {one.session for one in stay.adopt()}
+        assert listed(stay, project) == set()
+    assert {one.outcome for one in stay.adopt()} == {"known"}
+    assert listed(stay, project) == taken
+
+
+PARTS = ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-features.yaml"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_of_a_session_stands_for_all_of_it(stay: Forestay, project: Path, part: str) -> None:
+    fill(project, kinds=["ai-session"])
+    (one,) = stay.adopt(str((project / STATE).parent / part))
+    assert (one.outcome, one.events, one.bound) == ("adopted", 8, True)
+    assert outcomes(list(stay.adopt())) == [("ai-session", "known")]
+
+
+def test_an_index_stands_for_all_that_it_lists(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    folder = (project / STATE).parent
+    other = folder.with_name("other-2026-02-15")
+    shutil.copytree(folder, other)
+    state = (other / "state.yaml").read_text()
+    (other / "state.yaml").write_text(state.replace(folder.name, other.name))
+    assert {one.native for one in stay.adopt(str(project / INDEX))} == {folder.name, other.name}
+
+
+def test_a_part_of_a_session_elsewhere_is_what_it_says(stay: Forestay, project: Path) -> None:
+    fill(project, kinds=["ai-session"])
+    (project / "saved").mkdir()
+    shutil.copy(project / STATE, project / "saved" / "state.yaml")
+    (one,) = stay.adopt(str(project / "saved" / "state.yaml"))
+    assert (one.native, one.path) == (
+        (project / STATE).parent.name,
+        str(project / "saved" / "state.yaml"),
+    )
+
+
+def test_an_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
+    (project / ".ai-session").mkdir()
+    over, open = ("{feature_id: over, status: completed}", "{feature_id: open, status: active}")
+    for listed, told in (([], 0), ([over], 0), ([over, open], 1)):
+        (project / INDEX).write_text(f"active_features: [{', '.join(listed)}]\n")
+        adopted = list(stay.adopt())
+        assert len(adopted) == told and not any(one.session for one in adopted)
+        assert all("open is listed, and its files" in one.problems[-1] for one in adopted)
+        with pytest.raises(InvalidInput, match="no session is in"):
+            stay.convert(str(project / INDEX), "craft")
+
+
+# -- what the journal says after adopting is what the files say -----------------------------------
+
+BEGAN, ENDED = "2026-02-14T14:30:15.000Z", "2026-02-14T14:31:15.000Z"
+MADE = {"files_created": ["a.py"], "files_modified": ["b.py"], "files_deleted": ["c.py"]}
+CRAFT_AGENTS: list[dict[str, object]] = [
+    {"status": "pending"},
+    {"status": "pending", "blocking_on": "agent-1"},
+    {"status": "running", "started_at": BEGAN, "progress": 0.5, "artifacts": MADE},
+    {"status": "completed", "started_at": BEGAN, "completed_at": ENDED, "result": "success"},
+    {"status": "completed", "started_at": BEGAN, "completed_at": ENDED, "result": "aborted"},
+    {"status": "timeout", "started_at": BEGAN, "completed_at": ENDED, "artifacts": MADE},
+    {
+        "status": "error",
+        "started_at": BEGAN,
+        "completed_at": ENDED,
+        "progress": 0.4,
+        "output_summary": "half of it",
+        "artifacts": MADE,
+        "error": {
+            "category": "transient",
+            "message": "no network",
+            "retry_count": 2,
+            "last_retry_at": BEGAN,
+        },
+    },
+]
+ORCHESTRATOR_AGENTS: list[dict[str, object]] = [
+    {"status": "complete", "result_summary": "fine", "completed": "2026-02-14T14:31:15Z"},
+    {"status": "in_progress", "progress": 60},
+    {
+        "status": "failure",
+        "progress": 30,
+        "result_summary": "exit 1",
+        "completed": "2026-02-14T14:31:15Z",
+    },
+]
+
+
+@pytest.mark.req("S2-23", "S2-27", "S2-29", "S2-33", "S2-34", "S2-36", "S2-39")
+def test_no_agent_in_a_craft_file_is_changed_by_adopting_and_writing(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, ["craft"])
+
+    def agents(value: dict[str, Any]) -> None:
+        blank = dict.fromkeys(value["agents"][0]) | {"type": "test-specialist"}
+        value["agents"] = [
+            {**blank, "id": f"agent-{n}", **agent} for n, agent in enumerate(CRAFT_AGENTS, 1)
+        ]
+        value["context_usage"]["by_agent"] = {"agent-1": 100, "nobody": 200}
+
+    before, after = adopted_and_written(stay, project / CRAFT, agents)
+    assert after["agents"] == before["agents"] and after["context_usage"] == before["context_usage"]
+
+
+@pytest.mark.req("S4-20", "S4-22", "S4-23", "S4-25", "S4-36")
+def test_no_agent_or_error_in_an_orchestrator_file_is_changed_either(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, ["orchestrator"])
+
+    def agents(value: dict[str, Any]) -> None:
+        begun = {"type": "code", "task": "Build", "started": "2026-02-14T14:30:15Z"}
+        value["agents"] = [
+            {"id": f"code-{n}", **begun, **agent} for n, agent in enumerate(ORCHESTRATOR_AGENTS)
+        ]
+        value["errors"] = [
+            {"message": "no", "agent": "code-2", "timestamp": "2026-02-14T14:31:15Z"},
+            "a text",
+        ]
+
+    before, after = adopted_and_written(stay, project / ORCHESTRATOR, agents)
+    assert (after["agents"], after["errors"]) == (before["agents"], before["errors"])
+
+
+@pytest.mark.req("S1-38", "S1-39", "S1-52", "S1-57")
+def test_no_phase_gets_a_time_or_evidence_that_its_file_did_not_have(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, ["praxis"])
+
+    def phases(value: dict[str, Any]) -> None:
+        value["workflow_structure"]["total_phases"] = 4
+        value.update(current_phase=2, completed_phases=[0, 1], phase_artifacts={})
+        value["checkpoints"] = {"0": "passed", "1": "skipped", "2": "pending"}
+        value["phase_timing"] = {"0": {"started_at": "2026-02-14T14:30:22Z"}}
+
+    before, after = adopted_and_written(stay, project / PRAXIS, phases)
+    for key in ("checkpoints", "phase_timing", "phase_artifacts", "completed_phases"):
+        assert after[key] == before[key]
+    assert "phase_attempts" not in after
+
+
+@pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
+@pytest.mark.parametrize("status", ["aborted", "paused"])
+def test_a_session_that_was_aborted_is_adopted_like_any(
+    stay: Forestay, project: Path, kind: str, path: str, status: str
+) -> None:
+    fill(project, [kind])
+    edited(project / path, lambda value: value.update(status=status))
+    (one,) = stay.adopt()
+    assert (one.outcome, stay.session(one.session).status()["status"]) == ("adopted", status)
+
+
+@pytest.mark.req("S0-7")
+def test_the_model_in_use_counts_more_than_that_of_the_last_command(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project, ["ai-session"])
+    state = project / STATE
+    state.write_text(state.read_text().replace("opus", "gemini").replace("sonnet", "gemini"))
+    assert '"model":"opus"' in (project / LOG).read_text()
+    (one,) = stay.adopt()
+    stay.session(one.session).note("next")
+    assert 'model_in_use: "gemini"' in state.read_text()
+
+
+@pytest.mark.req("S4-16")
+def test_a_session_that_was_only_created_stays_so(stay: Forestay, project: Path) -> None:
+    fill(project, ["orchestrator"])
+    before, after = adopted_and_written(
+        stay, project / ORCHESTRATOR, lambda value: value.update(status="created", agents=[])
+    )
+    assert after["status"] == before["status"] == "created"
+
+
+def edited(path: Path, change: Callable[[dict[str, Any]], object]) -> dict[str, Any]:
+    value: dict[str, Any] = json.loads(path.read_text())
+    change(value)
+    path.write_text(json.dumps(value, indent=2))
+    return value
+
+
+@pytest.mark.req("S2-20", "S2-63", "S4-17")
+@pytest.mark.parametrize("kind, path", [("craft", CRAFT), ("orchestrator", ORCHESTRATOR)])
+def test_an_agent_that_is_listed_twice_stays_so(
+    stay: Forestay, project: Path, kind: str, path: str
+) -> None:
+    fill(project, [kind])
+
+    def twice(value: dict[str, Any]) -> None:
+        again = {**value["agents"][0], "type": "again"}
+        value["agents"].append(again)
+        value["context_usage"].setdefault("by_agent", {})[""] = 7
+
+    before, after = adopted_and_written(stay, project / path, twice)
+    assert after["agents"] == before["agents"]
+    assert after["context_usage"] == before["context_usage"]
+
+
+@pytest.mark.req("S0-27", "S0-30")
+@pytest.mark.parametrize(
+    "ids", [("1", "1", "2", "2", "3"), ("p1", "1", "p2", "1", "2"), ("1", "1", "1", "1", "1")]
+)
+def test_a_plan_whose_ids_stand_for_several_loses_nothing(
+    stay: Forestay, project: Path, ids: tuple[str, ...]
+) -> None:
+    fill(project, ["ai-session"])
+    plan = (project / STATE).with_name("implementation-plan.yaml")
+    began, ended = "2026-02-14T14:31:00Z", "2026-02-14T14:32:00Z"
+    keys = ("task_id", "description", "status", "started_at", "completed_at")
+    tasks = [
+        dict(zip(keys, values, strict=True))
+        for values in (
+            (ids[1], "Install", "completed", began, ended),
+            (ids[3], "Write", "in_progress", ended, None),
+            (ids[4], "Test", "pending", None, None),
+        )
+    ]
+    phases = [
+        {"phase_id": ids[0], "name": "Prepare", "tasks": tasks[:1]},
+        {"phase_id": ids[2], "name": "Build", "tasks": tasks[1:]},
+    ]
+    plan.write_text(json.dumps({"feature": {"name": "Pay"}, "phases": phases}))
+    (one,) = stay.adopt()
+    session = stay.session(one.session)
+    told = {row.title: row.id for row in session.state().rows.select("step")}  # type: ignore[attr-defined]
+    assert sorted(told) == ["Build", "Install", "Prepare", "Test", "Write"]
+    session.note("next")
+    assert yaml.safe_load(plan.read_text())["phases"] == phases
+    session.task_done(told["Write"])
+    written = yaml.safe_load(plan.read_text())["phases"]
+    statuses = [[task["status"] for task in phase["tasks"]] for phase in written]
+    assert statuses == [["completed"], ["completed", "pending"]]
+
+
+def adopted_and_written(
+    stay: Forestay, path: Path, change: Callable[[dict[str, Any]], object]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a changed file said before it was adopted, and what it says after the next event."""
+    before = edited(path, change)
+    (one,) = stay.adopt()
+    stay.session(one.session).note("next")
+    after: dict[str, Any] = json.loads(path.read_text())
+    assert after != before, "it was written"
+    return before, after
+
+
+def test_what_others_may_read_otherwise_is_no_damage(stay: Forestay, project: Path) -> None:
+    folder = project / ".ai-session" / "pay-2026-01-31"
+    folder.mkdir(parents=True)
+    (folder / "state.yaml").write_text(
+        "version: '1.0'\nfeature_id: pay-2026-01-31\ncurrent_state: {active_task: T1,"
+        " model_in_use: opus, started_at: 2026-01-31T10:00:00Z}\n"
+    )
+    (folder / "implementation-plan.yaml").write_text(
+        "feature: {id: pay-2026-01-31, name: Pay}\nusual: &u {agent: bob}\nphases:\n- phase_id: p\n"
+        "  name: P\n  tasks:\n  - {<<: *u, task_id: T1, description: One, status: in_progress}\n"
+    )
+    (one,) = stay.adopt(str(folder))
+    assert one.outcome == "adopted" and not any("lost" in problem for problem in one.problems)
+    core = stay.session(one.session).state().core
+    assert (core.goal, core.model) == ("Pay", "opus")
+
+
+def test_a_copy_that_is_met_first_makes_no_rival_of_the_file_that_is_kept(
+    stay: Forestay, project: Path
+) -> None:
+    session = stay.start("Add login", formats=["ai-session:login-2026-01-31"])
+    folder = project / ".ai-session"
+    shutil.copytree(folder / "login-2026-01-31", folder / "LOGIN-2026-01-31")
+    copy, own = sorted(stay.adopt(), key=lambda one: one.path)
+    assert (copy.outcome, own.outcome) == ("copy", "known")
+    assert (own.session, own.problems) == (session.id, [])
+
+
+# -- files that were moved -----------------------------------------------------------------------
+
+
+def moved_essay(stay: Forestay, tmp_path: Path) -> tuple[Any, Path]:
+    """An essay of ours with a thesis, whose folder somebody moved; the session, and where to."""
+    session = stay.start("Why software slows", workflow="essay", formats=["essay"])
+    (binding,) = session.layouts_list()
+    Path(binding.root, "stage-1-thesis.md").write_text("# Thesis\n\nNobody measures it.\n")
+    session.approve("G1")
+    new = tmp_path / "elsewhere" / "essay-pipeline-20260101-000000"
+    new.parent.mkdir()
+    Path(binding.root).rename(new)
+    return session, new
+
+
+@pytest.mark.req("S3-9", "S3-109")
+def test_a_session_goes_on_where_its_folder_was_moved_to(stay: Forestay, tmp_path: Path) -> None:
+    session, new = moved_essay(stay, tmp_path)
+    before = snapshot(new)
+    (one,) = stay.adopt(str(new))
+    assert (one.session, one.outcome, one.bound) == (session.id, "moved", True)
+    assert snapshot(new) == before and len(stay.list()) == 1
+    session.pause()
+    (binding,) = session.layouts_list()
+    doc = yaml.safe_load((new / "session-state.yaml").read_text())
+    assert (binding.root, doc["session_dir"]) == (str(new), str(new))
+    assert doc["stages"]["stage_1"]["thesis_file"] == str(new / "stage-1-thesis.md")
+    (again,) = stay.adopt(str(new))
+    assert (again.outcome, again.events) == ("known", 0)
+
+
+def test_what_was_written_into_moved_files_is_taken_up(stay: Forestay, tmp_path: Path) -> None:
+    session, new = moved_essay(stay, tmp_path)
+    state = new / "session-state.yaml"
+    state.write_text(state.read_text().replace('status: "in_progress"', 'status: "paused"', 1))
+    (planned,) = stay.adopt(str(new), dry_run=True)
+    assert (planned.outcome, session.status()["status"]) == ("moved", "active")
+    (one,) = stay.adopt(str(new))
+    assert one.outcome == "moved" and one.events and session.status()["status"] == "paused"
+
+
+def test_a_project_that_was_moved_keeps_its_one_session(
+    stay: Forestay, tmp_path: Path, project: Path
+) -> None:
+    formats = ["ai-session", "craft", "praxis", "orchestrator"]
+    session = stay.start("Move me", formats=formats)
+    new = tmp_path / "new-name"
+    project.rename(new)
+    adopted = list(stay.adopt(str(new)))
+    assert {one.session for one in adopted} == {session.id} and len(adopted) == 4
+    session.note("from here")
+    assert all(one.root.startswith(f"{new}/") for one in session.layouts_list())
+    assert not project.exists()
+
+
+def test_a_project_that_was_moved_keeps_its_current_session(
+    stay: Forestay, tmp_path: Path, project: Path
+) -> None:
+    stay.start("Another", formats=["craft"])
+    current = stay.start("Move me", formats=["craft"]).id
+    stay.start("In no file")
+    stay.use(current)
+    new = tmp_path / "new-name"
+    project.rename(new)
+    with forestay.open(str(tmp_path / "home"), cwd=str(new), trust_env=False) as moved:
+        assert moved.workspace.chosen_here() == ""
+        assert {one.outcome for one in moved.adopt()} == {"moved"}
+        assert moved.current().id == current
+
+
+def test_a_project_in_which_another_session_is_current_since_it_was_moved_keeps_that(
+    stay: Forestay, tmp_path: Path, project: Path
+) -> None:
+    stay.start("Move me", formats=["craft"])
+    new = tmp_path / "new-name"
+    project.rename(new)
+    with forestay.open(str(tmp_path / "home"), cwd=str(new), trust_env=False) as moved:
+        other = moved.start("Since then").id
+        assert {one.outcome for one in moved.adopt()} == {"moved"}
+        assert moved.current().id == other
+
+
+def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_path: Path) -> None:
+    said: list[str] = []
+    stay.context.on_notice = said.append
+    session, new = moved_essay(stay, tmp_path)
+    session.pause()  # writes the file anew where it was
+    assert any("if it was moved" in line for line in said)
+    (one,) = stay.adopt(str(new))
+    assert (one.outcome, one.session) == ("rival", "")
+    assert "move that one away" in one.problems[-1]
+
+
+@pytest.mark.req("S3-9", "S3-109")
+def test_an_essay_of_others_that_was_moved_names_its_folder_at_the_next_write(
+    stay: Forestay, project: Path
+) -> None:
+    fill(project)
+    path = project / ESSAY
+    folder = path.parent
+    (folder / "stage-1-thesis.md").write_text("# Thesis\n")
+    doc = yaml.safe_load(path.read_text())
+    doc["session_dir"] = "/nowhere/essay-pipeline-20260101-000000"
+    doc["stages"]["stage_1"]["thesis_file"] = f"{doc['session_dir']}/stage-1-thesis.md"
+    doc["stages"]["stage_1"]["development_log"] = "/another/place.md"
+    path.write_text(yaml.safe_dump(doc, sort_keys=False))
+    before = path.read_bytes()
+    (one,) = stay.adopt(str(folder))
+    assert (one.bound, path.read_bytes()) == (True, before)
+    stay.session(one.session).pause()
+    doc = yaml.safe_load(path.read_text())
+    assert doc["session_dir"] == str(folder)
+    assert doc["stages"]["stage_1"]["thesis_file"] == str(folder / "stage-1-thesis.md")
+    assert doc["stages"]["stage_1"]["development_log"] == "/another/place.md"
+    stay.session(one.session).note("again")
+    assert not [line for line in stay.session(one.session).log() if "edit" in line.event.kind][1:]
+
+
+def test_a_folder_that_is_named_by_a_link_is_the_same_folder(stay: Forestay, project: Path) -> None:
+    fill(project)
+    path = project / ESSAY
+    (project / "link").symlink_to(path.parent)
+    doc = yaml.safe_load(path.read_text())
+    doc["session_dir"] = str(project / "link")
+    path.write_text(yaml.safe_dump(doc, sort_keys=False))
+    (one,) = stay.adopt(str(path.parent))
+    stay.session(one.session).pause()
+    assert yaml.safe_load(path.read_text())["session_dir"] == str(project / "link")

@@ -1,0 +1,113 @@
+"""Files of aiterm for sessions that run: shown, their conflicts told, dead ones archived."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import forestay
+from forestay.base.clock import FakeClock
+from forestay.mirror import aiterm
+
+TOKEN = f"ghp_{'a1B2' * 9}"
+STARTED = "2025-12-27T10:00:00Z"
+
+
+@pytest.fixture
+def dead() -> int:
+    """The number of a process that is gone."""
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    child.wait()
+    return child.pid
+
+
+def put(folder: Path, id: str, pid: object, path: str = "/work", **more: Any) -> Path:
+    file = folder / "active" / f"{id}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    known = {"session_id": id, "project": "p", "path": path, "git_branch": "main"}
+    rest = {"git_dirty": False, "started": STARTED, "pid": pid, "task": "Fix it"}
+    file.write_text(json.dumps({**known, **rest, **more}, indent=2))
+    return file
+
+
+@pytest.mark.req("X4-8")
+def test_live_sessions_are_shown_with_whether_their_process_is_there(
+    tmp_path: Path, dead: int
+) -> None:
+    put(tmp_path, "a", os.getpid())
+    put(tmp_path, "b", dead)
+    one, two = aiterm.live(str(tmp_path))
+    assert (one.session_id, one.task, one.git_branch, one.alive) == ("a", "Fix it", "main", True)
+    assert (two.session_id, two.alive) == ("b", False)
+
+
+@pytest.mark.req("X4-8")
+def test_two_on_one_path_are_a_conflict_while_both_live(tmp_path: Path, dead: int) -> None:
+    put(tmp_path, "a", os.getpid(), str(tmp_path))
+    put(tmp_path, "b", os.getppid(), f"{tmp_path}/.")
+    put(tmp_path, "c", dead, str(tmp_path))
+    put(tmp_path, "d", os.getpid(), "/elsewhere")
+    told = {one.session_id: one.conflicts for one in aiterm.live(str(tmp_path))}
+    assert told == {"a": ["b"], "b": ["a"], "c": [], "d": []}
+
+
+@pytest.mark.req("X4-8")
+def test_prune_moves_dead_ones_into_the_history_of_the_day(tmp_path: Path, dead: int) -> None:
+    alive, gone = put(tmp_path, "a", os.getpid()), put(tmp_path, "b", dead, mine={"kept": 1})
+    before = json.loads(gone.read_text())
+    aiterm.prune(str(tmp_path), FakeClock(1_766_834_400_000))
+    kept = tmp_path / "history" / "2025-12-27" / "b.json"
+    assert json.loads(kept.read_text()) == {
+        **before,
+        "ended": "2025-12-27T11:20:00Z",
+        "status": "pruned",
+    }
+    assert alive.is_file() and not gone.exists()
+
+
+def test_prune_replaces_nothing_in_the_history(tmp_path: Path, dead: int) -> None:
+    file = put(tmp_path, "b", dead)
+    kept = tmp_path / "history" / "2025-12-27" / "b.json"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("older")
+    (one,) = aiterm.prune(str(tmp_path), FakeClock(1_766_834_400_000))
+    assert kept.read_text() == "older" and file.is_file() and not one.pruned
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff", b'{"session_id": 3}'])
+def test_file_that_cannot_be_read_is_told_and_left(tmp_path: Path, data: bytes) -> None:
+    file = put(tmp_path, "odd", 1)
+    file.write_bytes(data)
+    (one,) = aiterm.prune(str(tmp_path), FakeClock())
+    assert one.session_id == "odd" and one.problem and file.read_bytes() == data
+
+
+@pytest.mark.parametrize("pid", [None, True, "12", -1, 0, 2**70])
+def test_pid_that_is_none_is_not_alive(tmp_path: Path, pid: object) -> None:
+    put(tmp_path, "a", pid)
+    (one,) = aiterm.live(str(tmp_path))
+    assert not one.alive
+
+
+@pytest.mark.req("X4-8")
+def test_default_folder_is_below_the_users_home(tmp_path: Path) -> None:
+    put(Path(os.environ["HOME"]) / ".claude" / "sessions", "a", os.getpid())
+    with forestay.open(str(tmp_path / "hold")) as stay:
+        assert [one.session_id for one in stay.layouts_live()] == ["a"]
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_secrets_of_live_sessions_are_not_repeated(tmp_path: Path, dead: int, prune: bool) -> None:
+    file = put(tmp_path / "live", "a", dead, task=f"use {TOKEN}", git_branch=TOKEN)
+    before = json.loads(file.read_text())
+    with forestay.open(str(tmp_path / "hold")) as stay:
+        (one,) = stay.layouts_live(str(tmp_path / "live"), prune=prune)
+    assert TOKEN not in repr(one) and one.task.startswith("use ")
+    kept = json.loads(Path(one.pruned or file).read_text())
+    assert kept["task"] == before["task"]

@@ -1,0 +1,165 @@
+"""Sessions that nobody works on: paused as of when they were, and never deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from forestay.api.followers import Inactivity
+from forestay.api.forestay import Forestay
+from forestay.api.session import Session
+from forestay.base import config
+from forestay.base.clock import FakeClock
+from forestay.base.hashing import digest_of
+from forestay.errors import Refused
+from forestay.model.event import PlanSet
+from forestay.model.plan import Expiry, Workflow, snapshot
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def stay(tmp_path: Path, clock: FakeClock) -> Iterator[Forestay]:
+    with opened(tmp_path, clock) as home:
+        yield home
+
+
+def opened(tmp_path: Path, clock: FakeClock, **settings: Any) -> Forestay:
+    given = config.load(str(tmp_path / "home"), trust_env=False, overrides=settings)
+    # As a command does it: one that stays would hold the session, and that is no inactivity.
+    return Forestay(given, cwd=str(tmp_path), clock=clock, one_shot=True)
+
+
+def later(stay: Forestay, session: Session, ms: int) -> Session:
+    """The session as the next command meets it, so much later."""
+    assert isinstance(stay.clock, FakeClock)
+    stay.clock.jump(ms)
+    stay.context.follower(Inactivity)._check_again.clear()
+    return stay.session(session.id)
+
+
+def essay(stay: Forestay) -> Session:
+    session = stay.start("an essay")
+    session.layouts_add("essay")
+    return session
+
+
+def planned(stay: Forestay, **hours: float) -> Session:
+    data = snapshot(Workflow("w", total=1, expiry=Expiry(**hours)))
+    session = stay.start("a plan")
+    body = PlanSet(workflow="w", total=1, snapshot=digest_of(data))
+    session.record(body, blobs=[(body.snapshot, data)])
+    return session
+
+
+@pytest.mark.req("S3-127")
+def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
+    session = essay(stay)
+    left = stay.clock.now()
+    session = later(stay, session, 30 * HOUR)
+    session.note("I am back")
+    core = session.state().core
+    assert (core.status, core.pause_reason) == ("paused", "inactivity")
+    assert (core.paused_at, core.pause_context) == (left + DAY, "no activity for 24 hours")
+    with pytest.raises(Refused, match="does not allow that now"):
+        session.task_add("more") and session.task_start("t1")
+    session.resume()
+    assert session.status()["status"] == "active" and session.status()["paused_ms"] == 6 * HOUR
+
+
+def test_who_resumes_is_told_of_the_pause_first(stay: Forestay) -> None:
+    said: list[str] = []
+    stay.context.on_notice = said.append
+    session = later(stay, essay(stay), 25 * HOUR)
+    session.resume()
+    kinds = [line.event.kind for line in session.log()]
+    assert kinds[-2:] == ["session.paused", "session.resumed"]
+    assert said == [f"session {session.id} was paused: no activity for 24 hours"]
+
+
+@pytest.mark.parametrize("ms", [0, HOUR, DAY - 1])
+def test_before_that_nothing_happens(stay: Forestay, ms: int) -> None:
+    session = later(stay, essay(stay), ms)
+    session.note("still here")
+    assert session.status()["status"] == "active"
+
+
+def test_looking_records_nothing(stay: Forestay) -> None:
+    session = later(stay, essay(stay), 8 * DAY)
+    seq = session.status()["seq"]
+    assert session.expiry().word == "abandoned" and session.brief()
+    assert session.status()["seq"] == seq and session.status()["status"] == "active"
+
+
+@pytest.mark.req("S3-128")
+def test_after_a_week_the_choices_are_offered_and_nothing_is_deleted(stay: Forestay) -> None:
+    session = later(stay, essay(stay), 8 * DAY)
+    found = session.expiry()
+    assert found.word == "abandoned" and found.idle_ms == 8 * DAY
+    commands = [one.command for one in found.choices]
+    assert commands == [
+        f"forestay resume {session.id}",
+        f"forestay session abandon --session {session.id}",
+        "",
+    ]
+    session.resume()
+    assert session.status()["status"] == "active" and session.expiry().word == "active"
+
+
+def test_other_sessions_do_not_expire_unless_a_setting_says_so(
+    tmp_path: Path, clock: FakeClock
+) -> None:
+    with opened(tmp_path, clock) as stay:
+        session = later(stay, stay.start("a plain one"), 99 * DAY)
+        assert session.expiry().word == "active"
+    with opened(tmp_path, clock, pause_hours=2, abandon_hours=5) as stay:
+        assert stay.session(session.id).expiry().word == "abandoned"
+        stay.session(session.id).note("paused by that")
+        assert stay.session(session.id).state().core.pause_context == "no activity for 2 hours"
+
+
+def test_a_workflow_has_limits_of_its_own(tmp_path: Path, clock: FakeClock) -> None:
+    with opened(tmp_path, clock, pause_hours=1) as stay:
+        session = later(stay, planned(stay, pause_hours=48.0, abandon_hours=96.0), 40 * HOUR)
+        assert session.expiry().word == "active"
+        assert later(stay, session, 10 * HOUR).expiry().word == "pause"
+        assert later(stay, session, 50 * HOUR).expiry().word == "abandoned"
+        never = later(stay, planned(stay, pause_hours=0.0), 40 * HOUR)
+        assert never.expiry().word == "active"
+
+
+def test_a_session_that_someone_works_on_is_not_idle(stay: Forestay) -> None:
+    import os
+
+    session = essay(stay)
+    stay.workspace.hold(session.id, "an agent", agent="code-1", pid=os.getpid())
+    session = later(stay, session, 8 * DAY)
+    assert session.expiry().word == "active"
+
+
+@pytest.mark.parametrize("verb", ["pause", "complete", "abandon"])
+def test_who_says_what_becomes_of_it_is_not_contradicted(stay: Forestay, verb: str) -> None:
+    session = later(stay, essay(stay), 30 * HOUR)
+    getattr(session, verb)()
+    assert "inactivity" not in session.state().core.pause_reason
+
+
+def test_a_finished_session_does_not_expire(stay: Forestay) -> None:
+    session = essay(stay)
+    session.complete()
+    assert later(stay, session, 99 * DAY).expiry().word == "active"
+
+
+def test_the_home_is_as_whole_as_before(stay: Forestay) -> None:
+    session = later(stay, essay(stay), 30 * HOUR)
+    session.note("back")
+    assert session.verify().ok

@@ -1,0 +1,170 @@
+"""Remembered heads: one slot per session, believed only when it is whole, never in the way."""
+
+from __future__ import annotations
+
+import errno
+import os
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forestay.store.port import Head
+from forestay.store.sqlite.heads_file import LONGEST_ID, SIZE, RememberedHeads
+
+IDS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    lambda text: len(text.encode()) <= LONGEST_ID
+)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    return str(tmp_path / "heads")
+
+
+def head(n: int, device: str = "d1") -> Head:
+    return Head(device, n, sha256(str(n).encode()).hexdigest())
+
+
+def seen(found: tuple[str, Head] | None) -> tuple[str, str, int, str] | None:
+    return None if found is None else (found[0], found[1].device, found[1].n, found[1].hash)
+
+
+def test_what_was_remembered_is_recalled_by_anyone(path: str) -> None:
+    writing = RememberedHeads(path)
+    writing.remember(1, "s1", head(3))
+    writing.remember(40, "s40", head(2**53 - 1))
+    for reading in (writing, RememberedHeads(path)):
+        assert seen(reading.recall(1)) == ("s1", "d1", 3, head(3).hash)
+        assert seen(reading.recall(40)) == ("s40", "d1", 2**53 - 1, head(2**53 - 1).hash)
+        assert reading.recall(2) is reading.recall(0) is reading.recall(10**9) is None
+        assert [(number, session) for number, session, _ in reading.all()] == [
+            (1, "s1"),
+            (40, "s40"),
+        ]
+    assert os.path.getsize(path) == 41 * SIZE
+
+
+def test_nothing_is_made_by_looking(path: str) -> None:
+    heads = RememberedHeads(path)
+    assert heads.recall(1) is None
+    assert list(heads.all()) == []
+    heads.close()
+    assert not os.path.exists(path)
+
+
+def test_what_is_forgotten_leaves_no_byte(path: str) -> None:
+    heads = RememberedHeads(path)
+    heads.remember(1, "secret-name", head(3))
+    heads.remember(2, "s2", head(1))
+    heads.forget(1)
+    assert heads.recall(1) is None
+    assert [session for _, session, _ in heads.all()] == ["s2"]
+    assert b"secret" not in Path(path).read_bytes()
+
+
+def test_a_slot_of_another_process_is_seen_at_once(path: str) -> None:
+    mine, other = RememberedHeads(path), RememberedHeads(path)
+    mine.remember(1, "s1", head(1))
+    other.remember(1, "s1", head(2))
+    found = mine.recall(1)
+    assert found is not None and found[1].n == 2
+
+
+@given(st.integers(1, 2**53 - 1), IDS, st.from_regex("[a-z0-9]{1,16}", fullmatch=True))
+def test_any_head_survives_the_way_through_a_slot(n: int, session: str, device: str) -> None:
+    with TemporaryDirectory() as folder:
+        heads = RememberedHeads(os.path.join(folder, "heads"))
+        wanted = Head(device, n, sha256(session.encode()).hexdigest())
+        heads.remember(3, session, wanted)
+        heads.close()
+        assert seen(heads.recall(3)) == (session, device, n, wanted.hash)
+
+
+def test_a_slot_with_any_flipped_bit_is_not_believed(path: str) -> None:
+    heads = RememberedHeads(path)
+    heads.remember(0, "s1", head(7))
+    heads.close()
+    whole = Path(path).read_bytes()
+    for place in range(SIZE - 4):
+        for bit in (1, 128):
+            bent = bytearray(whole)
+            bent[place] ^= bit
+            Path(path).write_bytes(bent)
+            assert heads.recall(0) is None, place
+    for length in range(SIZE - 4):
+        Path(path).write_bytes(whole[:length])
+        assert heads.recall(0) is None
+        assert list(heads.all()) == []
+
+
+def test_garbage_is_not_believed_and_does_not_raise(path: str) -> None:
+    Path(path).write_bytes(os.urandom(50 * SIZE + 17))
+    heads = RememberedHeads(path)
+    assert list(heads.all()) == []
+    assert all(heads.recall(number) is None for number in range(60))
+    os.unlink(path)
+    os.mkdir(path)
+    assert list(heads.all()) == []
+    assert heads.recall(1) is None
+    heads.remember(1, "s1", head(1))
+
+
+def test_a_disk_that_refuses_keeps_nobody_from_working(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heads = RememberedHeads(path)
+    heads.remember(1, "s1", head(1))
+
+    def failing(*_: object) -> bytes:
+        raise OSError(errno.EIO, "input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", failing)
+        patched.setattr(os, "pread", failing)
+        heads.remember(1, "s1", head(2))
+        heads.forget(1)
+        assert heads.recall(1) is None
+    found = heads.recall(1)
+    assert found is not None and found[1].n == 1
+
+
+def test_slots_lie_where_the_format_says(path: str) -> None:
+    RememberedHeads(path).remember(2, "s1", Head("d1", 258, "ab" * 32))
+    raw = Path(path).read_bytes()
+    assert raw[: 2 * SIZE] == bytes(2 * SIZE)
+    slot = raw[2 * SIZE :]
+    assert slot[:80] == b"s1".ljust(64, b"\0") + b"d1".ljust(16, b"\0")
+    assert slot[80:120] == (258).to_bytes(8, "little") + b"\xab" * 32
+    assert slot[124:] == bytes(4)
+
+
+def test_closing_twice_is_fine(path: str) -> None:
+    heads = RememberedHeads(path)
+    heads.remember(1, "s1", head(1))
+    heads.close()
+    heads.close()
+    heads.remember(1, "s1", head(2))
+    found = heads.recall(1)
+    assert found is not None and found[1].n == 2
+
+
+def test_a_number_that_no_chain_has_is_not_believed(path: str) -> None:
+    heads = RememberedHeads(path)
+    heads.remember(1, "s1", head(3))
+    heads.remember(2, "s2", head(2**63))
+    assert heads.recall(1) is not None
+    reading = RememberedHeads(path)
+    assert reading.recall(2) is None
+    assert [number for number, _, _ in reading.all()] == [1]
+    heads.close()
+
+
+def test_a_file_that_is_mostly_hole_is_read_a_piece_at_a_time(path: str) -> None:
+    heads = RememberedHeads(path)
+    heads.remember(1_000_000, "far", head(3))
+    assert [(number, session) for number, session, _ in heads.all()] == [(1_000_000, "far")]
+    heads.close()

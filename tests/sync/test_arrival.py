@@ -1,0 +1,446 @@
+"""A session is taken up on another device: what came along, what is missing, and what is told."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+from shutil import rmtree
+from typing import Any
+
+import pytest
+
+from forestay import InvalidInput
+from forestay.api.forestay import Forestay
+from forestay.api.session import Session
+from forestay.base import files
+from forestay.errors import NoSession, ReadOnly, Refused
+from forestay.model.event import ArtifactSaved, AttributeSet, SessionPaused, SessionResumed
+from forestay.sync import arrival
+from tests.sync.travelling import Travellers, travel
+
+
+def git(folder: Path, *arguments: str) -> str:
+    done = subprocess.run(
+        ["git", "-c", "user.name=n", "-c", "user.email=e@example.org", *arguments],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return done.stdout.strip()
+
+
+class Move:
+    """A laptop where work was done, and a desktop with a checkout of the same project."""
+
+    def __init__(self, travellers: Travellers) -> None:
+        self.travellers = travellers
+        self.laptop, self.desktop = self.device("laptop"), self.device("desktop")
+
+    def device(self, name: str) -> Forestay:
+        made = self.travellers.make(name)
+        made.config("device_name", name)
+        folder = self.folder(name)
+        folder.mkdir(parents=True)
+        git(folder, "init", "-q", "-b", "main")
+        made.close()
+        home = Forestay(self.travellers.reopen(name).settings, cwd=str(folder))
+        self.travellers.homes.append(home)
+        return home
+
+    def folder(self, name: str) -> Path:
+        return self.travellers.folder / f"{name}-files" / "app"
+
+    def begin(self) -> Session:
+        folder = self.folder("laptop")
+        (folder / "a.py").write_text("a = 1\n")
+        git(folder, "add", ".")
+        git(folder, "commit", "-q", "-m", "one")
+        session = self.laptop.start("Fix the login", id="login")
+        session.file(str(folder / "a.py"))
+        session.artifact(str(folder / "a.py"))
+        session.pause()
+        travel(self.laptop)
+        return session
+
+
+@pytest.fixture
+def move(travellers: Travellers) -> Move:
+    return Move(travellers)
+
+
+def lacking(home: Forestay) -> dict[str, str]:
+    return {what: text for what, text, _ in home.session("login").brief().lacking}
+
+
+def arrival_findings(home: Forestay) -> list[arrival.Finding]:
+    return [arrival.Finding(*one) for one in home.session("login").brief().lacking]
+
+
+def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: Move) -> None:
+    session = move.begin()
+    (Path(move.laptop.workspace.tree.root) / "report.md").write_text("all is well")
+    session.artifact(str(Path(move.laptop.workspace.tree.root) / "report.md"))
+    travel(move.laptop)
+    move.desktop.arrive()
+    told = lacking(move.desktop)
+    assert told["file"] == "missing here: a.py, report.md"
+    assert told["artifact"] == "2 of them came with the session"
+    move.desktop.session("login").artifact_restore()
+    assert "file" not in lacking(move.desktop) and "artifact" not in lacking(move.desktop)
+
+
+@pytest.mark.req("S2-2", "X2-5", "X2-8")
+def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
+    move.begin()
+    pulled = move.desktop.arrive()
+    assert pulled.asked and pulled.events and not pulled.why
+    brief = move.desktop.session("login").resume(fenced=False)
+    assert "Last worked on at laptop; different here" in brief.text
+    assert "missing here: a.py" in brief.text and "lacking" in brief.attention
+    told = move.desktop.session("login").brief(fenced=False)
+    assert [what for what, _, _ in told.lacking] == ["commit"], "now it was worked on here"
+    assert "Left on another device" in told.text
+
+
+@pytest.mark.req("X2-8")
+def test_offline_the_local_copy_serves_and_the_reason_is_told(move: Move) -> None:
+    move.begin()
+    move.desktop.arrive()
+    remote = move.travellers.folder / "remote"
+    remote.rename(remote.with_name("unplugged"))
+    pulled = move.desktop.arrive("login")
+    assert pulled.asked and "usb" in pulled.why
+    session = move.desktop.session("login")
+    session.resume()
+    session.note("offline")
+    remote.with_name("unplugged").rename(remote)
+    travel(move.desktop)
+    assert travel(move.laptop).down > 0
+
+
+@pytest.mark.req("X2-5")
+def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: Move) -> None:
+    move.begin()
+    move.desktop.arrive()
+    assert "is not here" in lacking(move.desktop)["commit"]
+    there, here = move.folder("laptop"), move.folder("desktop")
+    git(here, "pull", "-q", str(there), "main")
+    assert "commit" not in lacking(move.desktop) and "file" not in lacking(move.desktop)
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    move.laptop.session("login").resume()
+    travel(move.laptop)
+    move.desktop.arrive()
+    git(here, "fetch", "-q", str(there), "main")
+    assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
+
+
+@pytest.mark.req("X2-5")
+@pytest.mark.parametrize("verb", ["pause", "complete", "fail", "abandon"])
+def test_commit_made_in_the_session_and_not_pushed_is_told_elsewhere(move: Move, verb: str) -> None:
+    move.begin()
+    git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
+    session = move.laptop.session("login")
+    session.resume()
+    git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "two")
+    getattr(session, verb)()
+    travel(move.laptop)
+    move.desktop.arrive()
+    made = git(move.folder("laptop"), "rev-parse", "HEAD")
+    told = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
+    assert lacking(move.desktop)["commit"] == told
+    assert "project" not in lacking(move.desktop)
+
+
+def test_lacking_commit_is_told_until_it_came_or_the_session_is_laid_aside_here(move: Move) -> None:
+    there, here = move.folder("laptop"), move.folder("desktop")
+    move.begin()
+    git(here, "pull", "-q", str(there), "main")
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    move.laptop.session("login").resume()
+    travel(move.laptop)
+    move.desktop.arrive()
+    session = move.desktop.session("login")
+    session.resume()
+    session.note("on the way")
+    session.resume()
+    assert "is not here" in lacking(move.desktop)["commit"], "whoever comes now knows it, too"
+    git(here, "pull", "-q", str(there), "main")
+    assert lacking(move.desktop) == {}
+    git(here, "reset", "-q", "--hard", "HEAD~1")
+    assert "lacks 1 commit" in lacking(move.desktop)["commit"]
+    session.pause()
+    session.resume()
+    assert lacking(move.desktop) == {}, "it was laid aside as it was"
+
+
+def test_project_under_another_name_is_known_by_where_the_session_began(move: Move) -> None:
+    move.begin()
+    session, there = move.laptop.session("login"), move.folder("laptop")
+    session.resume()
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    session.pause()
+    travel(move.laptop)
+    other = move.travellers.folder / "renamed"
+    git(there, "clone", "-q", str(there), str(other))
+    git(other, "reset", "-q", "--hard", "HEAD~1")
+    git(other, "remote", "remove", "origin")
+    git(other, "reflog", "expire", "--expire=now", "--all")
+    git(other, "gc", "-q", "--prune=now")
+    desktop = Forestay(move.desktop.settings, cwd=str(other))
+    move.travellers.homes.append(desktop)
+    desktop.arrive()
+    found = lacking(desktop)
+    assert "is not here" in found["commit"] and "project" not in found
+    with pytest.raises(NoSession) as nothing:
+        desktop.workspace.require(open_only=True)
+    assert arrival.meant_here(desktop.context, nothing.value) == "login"
+
+
+def test_pause_is_of_the_checkout_where_the_session_is_current_alone(move: Move) -> None:
+    move.begin()
+    elsewhere = move.travellers.folder / "elsewhere"
+    elsewhere.mkdir()
+    git(elsewhere, "init", "-q")
+    git(elsewhere, "commit", "-q", "--allow-empty", "-m", "other")
+    move.laptop.session("login").resume()
+    other = Forestay(move.laptop.settings, cwd=str(elsewhere))
+    move.travellers.homes.append(other)
+    paused = other.session("login").pause().body
+    assert isinstance(paused, SessionPaused) and not paused.git_commit
+    here = move.laptop.session("login").state().core
+    assert here.git_commit == git(move.folder("laptop"), "rev-parse", "HEAD")
+
+
+def test_pause_repeated_with_its_key_is_one_though_more_was_committed(move: Move) -> None:
+    session = move.begin()
+    session.resume()
+    first = session.pause(key="k")
+    git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "two")
+    again = session.pause(key="k")
+    assert session.repeated and again == first
+    ended = session.complete(because="done", key="end")
+    git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "three")
+    assert session.complete(because="done", key="end") == ended
+    with pytest.raises(Refused):
+        session.complete(because="other", key="end")
+
+
+@pytest.mark.req("X2-5")
+def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(move: Move) -> None:
+    there, here = move.folder("laptop"), move.folder("desktop")
+    move.begin()
+    git(here, "pull", "-q", str(there), "main")
+    git(there, "switch", "-q", "-c", "feature/x")
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    move.laptop.session("login").resume()
+    git(here, "fetch", "-q", str(there), "feature/x:feature/x")
+    travel(move.laptop)
+    move.desktop.arrive()
+    found = {one.what: one for one in arrival_findings(move.desktop)}
+    assert "1 commit up to" in found["commit"].text
+    assert found["commit"].command == "git switch feature/x"
+    git(there, "switch", "-q", "--detach")
+    move.laptop.session("login").resume()
+    assert move.laptop.session("login").state().core.git_branch == "", "it is detached"
+
+
+def test_where_nothing_is_checked_out_yet_all_commits_are_lacking(move: Move) -> None:
+    move.begin()
+    git(move.folder("desktop"), "fetch", "-q", str(move.folder("laptop")), "main")
+    move.desktop.arrive()
+    assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
+
+
+def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
+    move.begin()
+    there = move.folder("laptop")
+    git(there, "commit", "-q", "--allow-empty", "-m", "two")
+    shallow = move.travellers.folder / "shallow"
+    git(there, "clone", "-q", "--depth", "1", f"file://{there}", str(shallow))
+    desktop = Forestay(move.desktop.settings, cwd=str(shallow))
+    move.travellers.homes.append(desktop)
+    desktop.arrive()
+    found = {one.what: one for one in arrival_findings(desktop)}
+    assert "is not in this shallow clone" in found["commit"].text
+    assert found["commit"].command == "git fetch --unshallow"
+
+
+@pytest.mark.parametrize("said", ["--help", "--output=x", "HEAD", "a" * 6])
+def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
+    move.begin()
+    git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
+    resumed = SessionResumed(git_branch="$(rm -r x)", git_commit=said)
+    move.laptop.journal.append("login", resumed, actor="cli")
+    travel(move.laptop)
+    move.desktop.arrive()
+    found = {one.what: one for one in arrival_findings(move.desktop)}
+    assert "is not here" in found["commit"].text and found["commit"].command == "git fetch"
+
+
+def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move: Move) -> None:
+    """A journal may say anything, and of this it is not told who says it."""
+    move.begin()
+    many = ", ".join(f"tool{n} obey" for n in range(50))
+    for said in (
+        SessionResumed(git_branch="main, and you obey", git_commit="obey" * 9),
+        AttributeSet(key=arrival.TOOLS, value=f"git 1 and obey, python {'3.' * 60}, {many}"),
+    ):
+        move.laptop.journal.append("login", said, actor="cli")
+    travel(move.laptop)
+    move.desktop.arrive()
+    told = [one for one in arrival_findings(move.desktop) if one.what in ("commit", "tool")]
+    assert [one.text for one in told if "obey" in one.text or len(one.text) > 100] == []
+    assert told[0].text.startswith("a commit is not here")
+
+
+@pytest.mark.req("X2-5")
+def test_where_git_is_missing_that_is_told_and_no_commit_is_called_missing(
+    move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    move.begin()
+    move.desktop.arrive()
+    git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    found = lacking(move.desktop)
+    assert "git does not answer here" in found["commit"]
+    assert found["tool"].startswith("git was ") and found["tool"].endswith("here it is not there")
+
+
+@pytest.mark.req("X2-5")
+def test_tools_of_other_versions_are_told(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
+    move.begin()
+    move.desktop.arrive()
+    assert "tool" not in lacking(move.desktop)
+    monkeypatch.setattr(arrival, "__version__", "99.0")
+    assert lacking(move.desktop)["tool"].endswith("here it is 99.0")
+
+
+def test_a_session_that_stayed_is_not_looked_at(move: Move) -> None:
+    session = move.begin()
+    brief = session.brief()
+    assert (brief.came_from, brief.lacking) == ("", [])
+
+
+def test_where_there_is_no_remote_no_tools_are_recorded(travellers: Travellers) -> None:
+    home = travellers.make("alone")
+    home.store.machine.remotes.remove(home.store.machine.remotes.all()[0])
+    session = home.start("Stay")
+    session.pause()
+    session.resume()
+    assert "attribute.set" not in [line.event.kind for line in session.log()]
+
+
+@pytest.mark.req("X2-8")
+def test_the_last_session_of_a_device_is_found_by_its_name(move: Move) -> None:
+    move.begin()
+    move.desktop.start("Something of its own", id="own")
+    move.desktop.arrive()
+    assert move.desktop.last_on("laptop") == "login"
+    assert move.desktop.last_on("desktop") == "own"
+    with pytest.raises(InvalidInput, match="nobody"):
+        move.desktop.last_on("nobody")
+
+
+def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Move) -> None:
+    session = move.begin()
+    hook = move.folder("laptop") / ".git" / "hooks" / "post-checkout"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\n")
+    settings = move.folder("laptop") / "sub" / ".claude" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{}")
+    plain = move.folder("laptop") / ".gitignore"
+    plain.write_text("*.pyc\n")
+    for path in (hook, settings, plain):
+        session.artifact(str(path))
+    for strange in ("/etc/out.py", "sub/../../out.py"):
+        session.record(ArtifactSaved(path=strange, digest="0" * 64, size=1, kept=True))
+    travel(move.laptop)
+    move.desktop.arrive()
+    there, place = move.desktop.session("login"), move.folder("desktop") / "a.py"
+
+    def restored(*, force: bool = False) -> dict[str, str]:
+        return {one.path: one.word for one in there.artifact_restore(force=force)}
+
+    first = restored()
+    assert first.pop("a.py") == first.pop(".gitignore") == "written"
+    assert (move.folder("desktop") / ".gitignore").read_text() == "*.pyc\n"
+    assert len(first) == 4 and set(first.values()) == {"refused"}
+    assert not (move.folder("desktop") / "sub").exists()
+    assert place.read_text() == "a = 1\n"
+    assert not (move.folder("desktop") / ".git" / "hooks" / "post-checkout").exists()
+    assert restored()["a.py"] == "same"
+    place.write_text("mine\n")
+    assert restored()["a.py"] == "differs" and place.read_text() == "mine\n"
+    assert restored(force=True)["a.py"] == "written" and place.read_text() == "a = 1\n"
+
+
+def test_no_link_in_the_project_leads_an_artifact_to_what_is_hidden(move: Move) -> None:
+    session, place = move.begin(), move.folder("laptop")
+    (place / "docs" / "hooks").mkdir(parents=True)
+    saved = place / "docs" / "hooks" / "post-checkout"
+    saved.write_text("#!/bin/sh\n")
+    session.artifact(str(saved))
+    rmtree(place / "docs")
+    (place / ".git" / "hooks").mkdir(exist_ok=True)
+    (place / "docs").symlink_to(".git")
+    words = {one.path: one.word for one in session.artifact_restore()}
+    assert words["docs/hooks/post-checkout"] == "refused"
+    assert not (place / ".git" / "hooks" / "post-checkout").exists()
+
+
+def test_what_is_in_the_place_of_an_artifact_keeps_no_other_from_being_restored(move: Move) -> None:
+    session, place = move.begin(), move.folder("laptop")
+    for name in ("folder", "link", "pipe", "sub/file", "z.txt"):
+        (place / name).parent.mkdir(exist_ok=True)
+        (place / name).write_text("1")
+        session.artifact(str(place / name))
+        (place / name).unlink()
+    (place / "folder").mkdir()
+    (place / "link").symlink_to("a.py")
+    os.mkfifo(place / "pipe")
+    (place / "sub").rmdir()
+    (place / "sub").write_text("mine")
+    words = {one.path: one.word for one in session.artifact_restore()}
+    assert words.pop("z.txt") == "written" and words.pop("a.py") == "same"
+    assert set(words.values()) == {"blocked"} and len(words) == 4
+
+
+def test_artifact_that_may_not_be_written_keeps_no_other_from_being_restored(
+    move: Move, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, place = move.begin(), move.folder("laptop")
+    for name in ("locked.txt", "z.txt"):
+        (place / name).write_text("1")
+        session.artifact(str(place / name))
+        (place / name).unlink()
+    replace = files.replace
+
+    def refuse(path: str, *more: Any, **settings: Any) -> None:
+        if path.endswith("locked.txt"):
+            raise ReadOnly(f"cannot write {path}")
+        replace(path, *more, **settings)
+
+    monkeypatch.setattr(files, "replace", refuse)
+    words = {one.path: one.word for one in session.artifact_restore()}
+    assert words == {"a.py": "same", "locked.txt": "denied", "z.txt": "written"}
+
+
+def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_path: Path) -> None:
+    session, to = move.begin(), tmp_path / "looked-at.json"
+    settings = move.folder("laptop") / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text("{}")
+    session.artifact(str(settings))
+    assert session.artifact_write(str(settings), str(to)) == 2
+    to.unlink()
+    assert session.artifact_write(".claude/settings.json", str(to)) == 2
+    assert to.read_text() == "{}"
+    with pytest.raises(InvalidInput, match="exist"):
+        session.artifact_write("a.py", str(to))
+    assert session.artifact_write("a.py", str(to), overwrite=True) == 6
+    with pytest.raises(InvalidInput, match=r"keeps a\.py"):
+        session.artifact_write("b.py", str(to), overwrite=True)
+    assert to.read_text() == "a = 1\n"

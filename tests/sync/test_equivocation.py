@@ -1,0 +1,136 @@
+"""A storage that tells each device another story: what comes of it when the stories meet."""
+
+from __future__ import annotations
+
+import random
+import shutil
+
+import pytest
+
+from forestay.api.forestay import Forestay
+from forestay.errors import Forked, Replayed, RolledBack, Tampered, Truncated
+from forestay.sync.remotes import object_names as named
+from forestay.testing.storage import Lying, MemoryRemote
+from tests.sync.travelling import Travellers, hashes, travel
+
+
+def met(travellers: Travellers, remote: MemoryRemote) -> tuple[Forestay, Forestay, str]:
+    """Two devices that have all of a session."""
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("travel").id
+    for home in (a, b, a):
+        assert not travel(home, remote=remote).problems
+    return a, b, session
+
+
+def write(home: Forestay, session: str, word: str, count: int) -> None:
+    for n in range(count):
+        home.session(session).note(f"{word} {n}")
+
+
+def twins(
+    travellers: Travellers, remote: MemoryRemote, session: str, left: int, right: int
+) -> tuple[MemoryRemote, MemoryRemote]:
+    """What a home and its copy, made block by block, have put there after both wrote on."""
+    shutil.copytree(travellers.folder / "a", travellers.folder / "twin")
+    stories = []
+    for name, word, count in (("a", "left", left), ("twin", "right", right)):
+        home = travellers.reopen(name, same_place=True)
+        write(home, session, word, count)
+        stories.append(MemoryRemote(dict(remote.objects)))
+        assert not travel(home, remote=stories[-1]).problems
+        home.close()
+    one, other = stories
+    return one, other
+
+
+# A shorter story is first of all an older one.
+@pytest.mark.parametrize(
+    "left, right, kind", [(1, 1, Forked), (3, 3, Forked), (1, 3, Forked), (3, 1, RolledBack)]
+)
+def test_other_history_of_a_device_than_was_shown_is_noticed(
+    travellers: Travellers, left: int, right: int, kind: type[Tampered]
+) -> None:
+    remote = MemoryRemote()
+    a, b, session = met(travellers, remote)
+    a.close()
+    one, other = twins(travellers, remote, session, left, right)
+    assert not travel(b, remote=one).problems
+    before = hashes(b, session)
+    (problem,) = travel(b, remote=other).problems
+    assert type(problem.error) is kind and hashes(b, session) == before
+    both = MemoryRemote({**other.objects, **one.objects})
+    for home in (b, travellers.reopen("twin", same_place=True), b):
+        assert not travel(home, remote=both).problems
+        assert len(hashes(home, session)) == 1 + left + right
+    (problem,) = travel(b, remote=other).problems
+    assert type(problem.error) is kind
+
+
+def test_devices_that_were_kept_apart_have_all_when_the_stories_meet(
+    travellers: Travellers,
+) -> None:
+    remote = MemoryRemote()
+    a, b, session = met(travellers, remote)
+    stories = [MemoryRemote(dict(remote.objects)) for _ in range(2)]
+    for round in range(3):
+        for home, story in zip((a, b), stories, strict=True):
+            write(home, session, f"{home.store.machine.device} {round}", 1)
+            assert not travel(home, remote=story).problems
+    joined = MemoryRemote({**stories[0].objects, **stories[1].objects})
+    for home in (a, b, a):
+        assert not travel(home, remote=joined).problems
+    assert hashes(a, session) == hashes(b, session) and len(hashes(a, session)) == 7
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_piece_of_a_story_that_tells_of_the_rest_gives_the_rest_away(
+    travellers: Travellers, seed: int
+) -> None:
+    """Whatever is shown of it, unless it is a beginning, is seen to be a piece."""
+    chance, remote = random.Random(seed), MemoryRemote()
+    a, b, session = met(travellers, remote)
+    lying = Lying(remote)
+    mine: list[str] = []
+    for round in range(4):
+        write(a, session, f"round {round}", 1 + chance.randrange(2))
+        before = set(remote.objects)
+        assert not travel(a, remote=remote).problems
+        mine += sorted(name for name in set(remote.objects) - before if named.as_pack(name))
+    hidden = chance.sample(mine[:-1], chance.randrange(1, len(mine)))
+    for name in hidden:
+        lying.hide(name)
+    held = hashes(b, session)
+    (problem,) = travel(b, remote=lying).problems
+    assert type(problem.error) is Truncated and hashes(b, session) == held
+    lying.tell_the_truth()
+    assert not travel(b, remote=lying).problems
+    assert hashes(a, session) == hashes(b, session)
+
+
+@pytest.mark.parametrize("lie", ["hidden", "cut", "replayed"])
+def test_nothing_is_pushed_on_top_of_a_lie(travellers: Travellers, lie: str) -> None:
+    """What waits here keeps waiting, is counted, and goes when the storage is honest again."""
+    remote = MemoryRemote()
+    a, b, session = met(travellers, remote)
+    seen = [name for name in remote.objects if named.as_pack(name)]
+    write(a, session, "there", 1)
+    assert not travel(a, remote=remote).problems
+    (new,) = (name for name in remote.objects if named.as_pack(name) and name not in seen)
+    write(b, session, "waits", 2)
+    lying, there = Lying(remote), set(remote.objects)
+    if lie == "hidden":
+        lying.hide(seen[0])
+    elif lie == "cut":
+        lying.truncate(new, 50)
+    else:
+        lying.replay(seen[0], new)
+    report = travel(b, remote=lying)
+    assert [type(one.error) for one in report.problems] == [
+        {"hidden": RolledBack, "cut": Tampered, "replayed": Replayed}[lie]
+    ]
+    assert set(remote.objects) == there and report.waiting == 2
+    lying.tell_the_truth()
+    for home in (b, a):
+        assert not travel(home, remote=lying).problems
+    assert hashes(a, session) == hashes(b, session) and len(hashes(a, session)) == 4

@@ -1,0 +1,125 @@
+"""What is forgotten goes from the remote too, and from whoever took it; nobody else can erase."""
+
+from __future__ import annotations
+
+from forestay.api.forestay import Forestay
+from forestay.errors import Tampered
+from forestay.model.event import Sealed
+from forestay.sync.device_list import identity
+from forestay.sync.pack_codec import load, make
+from forestay.sync.plan import Stretch
+from forestay.sync.remotes import object_names as named
+from forestay.sync.session_keys import SessionKeys
+from forestay.testing.storage import MemoryRemote
+from tests.sync.travelling import Travellers, hashes, travel
+
+CANARY = "canary in a note"
+
+
+def session_keys(home: Forestay, session: str, remote: MemoryRemote) -> SessionKeys:
+    listed = {name: len(data) for name, data in remote.objects.items()}
+    made = SessionKeys(identity(home.context), session, listed, get=remote.get)
+    made.ready()
+    return made
+
+
+def packs(remote: MemoryRemote) -> list[named.PackName]:
+    return [one for one in map(named.as_pack, sorted(remote.objects)) if one]
+
+
+def said(home: Forestay, session: str, remote: MemoryRemote) -> bytes:
+    """All that the packs of a session say, opened."""
+    keys = session_keys(home, session, remote)
+    rows = [load(keys.open(name, remote.objects[name.name])[1])[0] for name in packs(remote)]
+    return b"".join(sealed.data or b"" for row in rows for sealed in row.range.events)
+
+
+def held(home: Forestay, session: str) -> bytes:
+    with home.store.view(session) as view:
+        return b"".join(stored.data or b"" for stored in view.events())
+
+
+def test_a_forgotten_event_goes_from_every_pack_and_every_home(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b, c = (travellers.make(name) for name in "abc")
+    session = a.start("x")
+    session.note("before")
+    wrong = session.note(CANARY)
+    session.note("after")
+    for home in (a, b):
+        travel(home, remote=remote)
+    assert CANARY.encode() in said(a, session.id, remote)
+    assert CANARY.encode() in held(b, session.id)
+    session.forget(wrong.hash)
+    report = travel(a, remote=remote)
+    assert report.sessions[0].packs_up == 2
+    assert CANARY.encode() not in said(a, session.id, remote)
+    for home in (b, c):
+        assert not travel(home, remote=remote).problems
+        assert CANARY.encode() not in held(home, session.id)
+        assert b"after" in held(home, session.id)
+        assert hashes(home, session.id) == hashes(a, session.id)
+    assert travel(a, remote=remote).sessions[0].packs_up == 0
+
+
+def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: MemoryRemote) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    wrong = session.note(CANARY)
+    for home in (a, b):
+        travel(home, remote=remote)
+    stale = {name.name: remote.objects[name.name] for name in packs(remote)}
+    session.forget(wrong.hash)
+    travel(a, remote=remote)
+    remote.objects.update(stale)
+    for home in (b, a, b):
+        travel(home, remote=remote)
+        assert home is not a or CANARY.encode() not in held(a, session.id)
+    assert CANARY.encode() not in held(b, session.id)
+    # Whoever meets the old pack there once more replaces it once more.
+    assert CANARY.encode() not in said(a, session.id, remote)
+
+
+def test_a_pack_that_lost_content_nobody_forgot_is_tampering(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    """Only who holds the keys can make such a pack: a device that went mad, or was taken."""
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    session.note("keep this")
+    travel(a, remote=remote)
+    for stone in ("", "0" * 64):
+        twin = dict(remote.objects)
+        (name,) = packs(remote)
+        keys = session_keys(a, session.id, remote)
+        claim, body = keys.open(name, remote.objects[name.name])
+        whole, stretch = load(body)[0].range, Stretch.of(claim)
+        blank = [Sealed(one.header, None, None) for one in whole.events]
+        erased = make(session.id, stretch, blank, []).finish(created=1, tool="t", what="sync")
+        made, data = keys.seal(stretch, erased, heads=claim.heads, now=1, tombstone=stone)
+        del twin[name.name]
+        twin[made] = data
+        assert type(travel(b, remote=MemoryRemote(twin)).worst) is Tampered
+        assert not hashes(b, session.id)
+    assert not travel(b, remote=remote).problems
+
+
+def test_a_session_that_was_forgotten_is_forgotten_by_the_others(
+    travellers: Travellers, remote: MemoryRemote
+) -> None:
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("x")
+    session.note(CANARY)
+    for home in (a, b):
+        travel(home, remote=remote)
+    session.forget()
+    assert not travel(a, remote=remote).problems
+    assert CANARY.encode() not in said(a, session.id, remote)
+    assert not travel(b, remote=remote).problems
+    assert CANARY.encode() not in held(b, session.id)
+    assert not b.list(all=True)
+    for home in (a, b, a):
+        report = travel(home, remote=remote)
+        assert not report.problems
+        assert (report.up, report.down) == (0, 0)

@@ -1,0 +1,268 @@
+"""Forgetting travels: what one device forgot is gone from the remote and from every device."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from forestay.api.forestay import Forestay
+from forestay.errors import Tampered, Unreachable
+from forestay.journal import pack
+from forestay.model.event import NoteAdded
+from forestay.model.fold import fold
+from forestay.sync.connect import SetAside
+from forestay.sync.opening import Opening
+from forestay.sync.push import Pushing
+from forestay.sync.remotes.object_names import PackName
+from forestay.testing.histories import image
+from tests.sync.travelling import Travellers, folder_of, hashes, travel
+
+WORD, OTHER = "Zimtschnecke", "Muskatnuss"
+
+
+@pytest.fixture
+def both(travellers: Travellers) -> tuple[Forestay, Forestay]:
+    """Two devices that hold one session, which says a word in several events of both."""
+    a, b = travellers.make("a"), travellers.make("b")
+    session = a.start("a plan", id="s-1")
+    session.note(f"{WORD} one")
+    session.note(f"{WORD} and more " * 900)
+    session.decide(f"take {WORD}")
+    session.note("this stays")
+    travel(a)
+    travel(b)
+    b.session("s-1").note(f"{WORD} of another device")
+    travel(b)
+    travel(a)
+    return a, b
+
+
+def holding(folder: Path, word: str = WORD) -> list[str]:
+    """The files below a folder that hold a word, as bytes or packed."""
+    found = subprocess.run(
+        ["grep", "-rlia", word, str(folder)], capture_output=True, text=True
+    ).stdout.split()
+    for path in folder.rglob("*.fspack"):
+        items = pack.Reader([path.read_bytes()])
+        said = [s.data or b"" for i in items if isinstance(i, pack.Range) for s in i.events]
+        found += [str(path)] if any(word.lower().encode() in one.lower() for one in said) else []
+    return found
+
+
+def on_remote(home: Forestay, session: str = "s-1") -> bytes:
+    """All that a device with the keys can read of a session there."""
+    seen: list[bytes] = []
+
+    def read(self: Opening, name: PackName, data: bytes) -> object:
+        _, body = self._exchange.keys.open(name, data)
+        for item in pack.Reader([body]):
+            if isinstance(item, pack.Blob):
+                seen.append(item.data)
+            else:
+                seen.extend(sealed.data or b"" for sealed in item.events)
+        return opened(self, name, data)
+
+    opened = Opening.opened
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Opening, "opened", read)
+        travel(home, push=False)
+    return b"\n".join(seen)
+
+
+def numbers(home: Forestay, word: str = WORD) -> list[int]:
+    """The events that say the word."""
+    lines = home.session("s-1").log()
+    return [line.event.seq for line in lines if word in str(line.event.body)]
+
+
+def state(home: Forestay) -> dict[tuple[str, str], bytes]:
+    with home.store.view("s-1") as view:
+        return image(fold(home.journal.events(view)))
+
+
+def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
+    travellers: Travellers, both: tuple[Forestay, Forestay]
+) -> None:
+    a, b = both
+    a.backup()
+    b.backup()
+    old = travellers.folder / "b-before"
+    b.close()
+    shutil.copytree(travellers.folder / "b", old)
+    b = travellers.reopen("b")
+    a.session("s-1").forget(*numbers(a), because="too sweet")
+    assert holding(travellers.folder / "a") == []
+    (moved,) = travel(a).sessions
+    assert moved.packs_up >= 3
+    fresh = travellers.make("c")
+    there = on_remote(fresh)
+    assert WORD.encode() not in there and b"this stays" in there
+    assert holding(travellers.folder / "b") != []
+    travel(b)
+    assert holding(travellers.folder / "b") == [] and holding(travellers.folder / "c") == []
+    assert state(a) == state(b) == state(fresh)
+    for home in (a, b, fresh):
+        assert home.session("s-1").verify().ok
+        assert (travel(home).up, travel(home).down) == (0, 0)
+    # A copy of b from before, put back: it learns of the tombstone before it says anything.
+    b.close()
+    shutil.rmtree(travellers.folder / "b")
+    shutil.copytree(old, travellers.folder / "b")
+    shutil.rmtree(old)
+    b = travellers.reopen("b")
+    assert holding(travellers.folder / "b") != []
+    travel(b)
+    assert holding(travellers.folder / "b") == []
+    travel(a)
+    assert state(a) == state(b)
+    assert WORD.encode() not in on_remote(travellers.make("d"))
+
+
+@pytest.mark.parametrize("why", [Unreachable("gone"), SetAside(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("others", [0, 3])
+def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_end(
+    travellers: Travellers,
+    both: tuple[Forestay, Forestay],
+    monkeypatch: pytest.MonkeyPatch,
+    why: BaseException,
+    others: int,
+) -> None:
+    a, b = both
+    b.backup()
+    a.session("s-1").forget(*numbers(a), because="too sweet")
+    travel(a)
+    for n in range(others):
+        b.start("another", id=f"another-{n}")
+
+    def go_away(self: Pushing) -> None:
+        raise why
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Pushing, "push", go_away)
+        with pytest.raises(type(why)):
+            travel(b)
+    travel(b)
+    b.close()  # other sessions were read meanwhile: the log of the database is emptied now
+    assert holding(travellers.folder / "b") == []
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_what_was_forgotten_is_gone_also_where_who_took_the_word_of_it_died_at_once(
+    travellers: Travellers,
+    both: tuple[Forestay, Forestay],
+    monkeypatch: pytest.MonkeyPatch,
+    whole: bool,
+) -> None:
+    a, b = both
+    b.backup()
+    a.session("s-1").forget(*() if whole else numbers(a), because="" if whole else "too sweet")
+    travel(a)
+
+    def die(self: object, moved: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patch:
+        patch.setattr("forestay.sync.run._Visit._done", die)
+        with pytest.raises(SystemExit):
+            travel(b)
+    assert holding(travellers.folder / "b") != []
+    travel(b)
+    b.close()
+    assert holding(travellers.folder / "b") == []
+
+
+def test_a_session_that_one_device_forgets_is_gone_everywhere(
+    travellers: Travellers, both: tuple[Forestay, Forestay]
+) -> None:
+    a, b = both
+    b.session("s-1").note(f"{WORD} meanwhile")
+    travel(b)
+    a.session("s-1").forget()
+    travel(a)
+    travel(b)
+    travel(a)
+    for name in "ab":
+        assert holding(travellers.folder / name) == []
+    assert hashes(a, "s-1") == hashes(b, "s-1")
+    assert b.store.catalogue() == []
+    assert WORD.encode() not in on_remote(travellers.make("c"))
+
+
+def test_a_session_that_was_forgotten_before_it_came_is_not_told_as_new(
+    travellers: Travellers, both: tuple[Forestay, Forestay]
+) -> None:
+    a, _ = both
+    a.session("s-1").forget()
+    travel(a)
+    (moved,) = travel(travellers.make("c")).sessions
+    assert moved.down and not moved.new
+
+
+@pytest.fixture
+def late(both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same message, taken up on both devices: one forgets it and says so, the other does not
+    see that yet and pushes it."""
+    a, b = both
+    for home in both:
+        home.journal.append("s-1", NoteAdded(text=f"{OTHER} told"), actor="hook", key="told")
+    a.session("s-1").forget(*numbers(a, OTHER))
+    travel(a)
+    with monkeypatch.context() as patch:
+        patch.setattr(Pushing, "_has_more_of_ours", lambda self: False)
+        travel(b, pull=False)
+
+
+@pytest.mark.usefixtures("late")
+def test_what_is_pushed_too_late_is_replaced_by_whoever_forgot_it(
+    travellers: Travellers, both: tuple[Forestay, Forestay]
+) -> None:
+    a, b = both
+    assert OTHER.encode() in on_remote(travellers.make("c"))
+    travel(a)
+    assert OTHER.encode() not in on_remote(travellers.make("d"))
+    travel(b)
+    assert [holding(travellers.folder / name, OTHER) for name in "ab"] == [[], []]
+    assert state(a) == state(b)
+    assert [(travel(home).up, travel(home).down) for home in both] == [(0, 0), (0, 0)]
+
+
+@pytest.mark.usefixtures("late")
+def test_what_is_pushed_too_late_is_replaced_by_whoever_did_so(
+    travellers: Travellers, both: tuple[Forestay, Forestay]
+) -> None:
+    _, b = both
+    travel(b, push=False)
+    assert holding(travellers.folder / "b", OTHER) == []
+    travel(b, pull=False)
+    assert OTHER.encode() not in on_remote(travellers.make("c"))
+
+
+def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
+    travellers: Travellers, both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, _ = both
+    a.session("s-1").forget(numbers(a)[0])
+    # A device that erases more than it says.
+    a.store.database.write(  # type: ignore[attr-defined]
+        lambda connection: connection.execute(
+            "UPDATE event SET salt = NULL, data = NULL WHERE position & 4294967295 = 5"
+        )
+    )
+    travel(a)
+    (moved,) = travel(travellers.make("c"), push=False).sessions
+    assert isinstance(moved.error, Tampered) and "nobody who may forget it" in str(moved.error)
+
+
+def test_the_storage_sees_nothing_of_it(
+    travellers: Travellers, both: tuple[Forestay, Forestay]
+) -> None:
+    a, _ = both
+    names = {one.name for one in folder_of(travellers).list("s/")}
+    a.session("s-1").forget(*numbers(a))
+    travel(a)
+    assert holding(travellers.folder / "remote", "forgotten") == []
+    left = {one.name for one in folder_of(travellers).list("s/")}
+    assert len(names - left) >= 2  # the packs that held it are gone from there

@@ -1,0 +1,108 @@
+"""Objects that were sealed once open for ever: the kept ones, and the bytes inside them.
+
+What age makes is different each time, so the kept files are only read; what is inside is made
+of fixed keys here and pinned. `python -m tests.sync.test_golden_sealed` makes the files anew,
+which is right only when a new version of the format comes beside the old one.
+"""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+from forestay.sync.crypto import device_group as circles
+from forestay.sync.crypto import envelope, key_text, keys, sealed_pack
+from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto.sealed_pack import Claim
+
+FOLDER = Path(__file__).parent.parent / "golden" / "teleport"
+KEY = keys.key_of_seed(b"golden device 01")
+RECOVERY = keys.key_of_seed(b"golden recovery1")
+PACK = b"FORESTAY PACK 1\nas it was in version 1"
+HASH = "0123456789abcdef" * 4
+
+
+def claim(circle: str) -> Claim:
+    return Claim(
+        session="fix-login",
+        device="laptop1",
+        first=1,
+        last=3,
+        before="",
+        after=HASH,
+        epoch=2,
+        circle=circle,
+        signer=KEY.id,
+        made=1_700_000_000_000,
+        heads={"laptop1": (3, HASH)},
+        name="ann's laptop",
+    )
+
+
+def test_kept_circle_ring_and_pack_open() -> None:
+    circle = circles.decode((FOLDER / "circle").read_bytes(), KEY)
+    assert circles.decode((FOLDER / "circle").read_bytes(), RECOVERY) == circle
+    assert [each.name for each in circle.devices()] == ["ann's laptop", "desk"]
+    ring = rings.decode((FOLDER / "ring").read_bytes(), circle)
+    assert (ring.session, ring.epoch, len(ring._secrets)) == ("fix-login", 2, 2)
+    assert [(each.email, each.mode) for each in ring.members] == [("bob@example.org", "read")]
+    data = (FOLDER / "pack").read_bytes()
+    told, pack = sealed_pack.open_pack(data, ring, lambda _, signer: circle.verify_key(signer))
+    assert (told, pack) == (claim(circle.id), PACK)
+    who = rings.decode_who((FOLDER / "who").read_bytes(), ring)
+    assert who.id == circle.id
+
+
+def test_kept_key_file_opens() -> None:
+    data = (FOLDER / "device.key").read_bytes()
+    assert keys.imported(data, "device.key", None)[0].id == KEY.id
+
+
+def test_bytes_inside_a_sealed_pack_are_as_they_were() -> None:
+    secret = keys.Secret(key_text.secret_of(bytes(range(32))))
+    data = sealed_pack.seal_pack(claim("c" * 32), PACK, KEY, secret)
+    line, _, age = data.partition(b"\n")
+    assert line == b"FORESTAY SEALED 1 eedd883da0a94515"
+    assert (
+        sha256(secret.open(age)).hexdigest()
+        == "994a122929e49e808814e043a17b892a6c04cd76078004f1f65a0f3d926b360f"
+    )
+
+
+def test_statement_is_signed_as_it_was() -> None:
+    statement = circles.Statement("rotated", KEY.id, 5, circle="c" * 32, seen=(HASH,), epoch=2)
+    said = circles.LANGUAGE.sign(statement, KEY)
+    assert (
+        sha256(said.raw + said.signature).hexdigest()
+        == "803e72d2f33cc576965b283ba04ca21651e1e9f0f59e74a4b977c24448d298c7"
+    )
+
+
+def test_inside_has_length_claim_signature_and_body() -> None:
+    inside = envelope.parted("SEALED", b"\0\0\0\x02{}" + b"s" * 64 + b"body")
+    assert inside == envelope.Inside("SEALED", b"{}", b"s" * 64, b"body")
+
+
+def make() -> None:
+    desk, bob = keys.new_key(), keys.key_of_seed(b"golden person 02")
+    circle = circles.found(KEY, "ann's laptop", RECOVERY, made=1_700_000_000_000)
+    told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
+    circle = circles.approve(circle, KEY, told, made=1_700_000_001_000)
+    ring = rings.new_ring(circle, KEY, "fix-login", made=1_700_000_002_000)
+    person = key_text.PersonKey("b" * 32, bob.recipient)
+    change = rings.share(ring, person, mode="read", made=7, email="bob@example.org")
+    ring = rings.rotated(ring, KEY, made=1_700_000_003_000, packs=["a" * 32], change=change)
+    facts = keys._facts(KEY, keys.IN_FILE, 1_700_000_000_000)
+    files = {
+        "circle": circles.encode(circle, KEY),
+        "ring": rings.encode(ring, KEY),
+        "pack": sealed_pack.seal_pack(claim(circle.id), PACK, KEY, ring.current),
+        "who": rings.encode_who(circle, KEY, ring),
+        "device.key": keys._MAGIC + facts + keys._secrets(KEY),
+    }
+    for name, data in files.items():
+        (FOLDER / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    make()

@@ -1,0 +1,1086 @@
+"""What persons with access to a remote try, who know keys and sign what they put there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from forestay.api.forestay import Forestay
+from forestay.cli.main import main
+from forestay.errors import (
+    Busy,
+    InvalidInput,
+    Locked,
+    NotEntitled,
+    RemoteFailed,
+    Replayed,
+    RolledBack,
+    Swapped,
+    Tampered,
+    Truncated,
+    Unreachable,
+)
+from forestay.health import forget
+from forestay.model.event import ArtifactSaved
+from forestay.sync.crypto import device_group as circles
+from forestay.sync.crypto import envelope, key_text, keys, sealed_pack
+from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto.signed_log import MOST, Said
+from forestay.sync.device_list import identity
+from forestay.sync.remotes import object_names
+from forestay.sync.remotes.folder import FolderRemote
+from forestay.sync.remotes.port import Object, Remote
+from forestay.sync.run import Manner, Report, visit
+from forestay.sync.session_keys import Identity, SessionKeys
+from forestay.testing.storage import Wrapper
+from tests.sync.people import World, notes, person_of, synced
+
+
+def lure(world: World, by: Forestay, to: Forestay, session: str) -> str:
+    """A session of an id that its maker chose, shared with someone who never asked."""
+    me, person = identity(by.context), key_text.read_person_key(person_of(to))
+    ring = rings.new_ring(me.circle, me.key, session, made=1)
+    change = rings.share(ring, person, mode=rings.CONTINUE, made=1)
+    put_ring(world, rings.rotated(ring, me.key, made=1, change=change), by)
+    return ring.place
+
+
+def put_ring(world: World, ring: rings.Ring, by: Forestay) -> None:
+    data = rings.encode(ring, identity(by.context).key)
+    FolderRemote(str(world.remote)).put(object_names.ring_name(ring.place, ring.epoch, data), data)
+
+
+def errors(report: Report) -> list[type | None]:
+    return [type(one.error) for one in report.problems]
+
+
+# --- a session of the same id -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("id", ["login", "LOGIN"])
+def test_a_session_of_our_id_that_someone_shares_never_takes_the_place_of_ours(
+    world: World, ann: Forestay, id: str
+) -> None:
+    eve = world.person("eve")
+    FolderRemote(str(world.remote)).put("forestay/format", object_names.MARK)
+    place = lure(world, eve, ann, id)
+    report = synced(ann)
+    assert errors(report) == [Swapped]
+    assert report.up == 2
+    assert not list((world.remote / "s" / place).glob("p/*"))
+    ann.session("login").note("more")
+    assert synced(ann).up == 1
+
+
+def test_of_two_strangers_who_share_one_id_neither_is_believed(world: World, ann: Forestay) -> None:
+    synced(ann)
+    for name in ("eve", "mal"):
+        lure(world, world.person(name), ann, "other")
+    report = synced(ann)
+    assert errors(report) == [Swapped, Swapped]
+    assert not ann.store.catalogue(where={"id": "other"})
+
+
+def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Forestay) -> None:
+    synced(ann)
+    lure(world, world.person("eve"), ann, "../\x1b[2J")
+    report = synced(ann)
+    assert (report.problems, report.foreign) == ([], 1)
+
+
+def test_what_another_device_put_under_an_id_that_a_stranger_shares_here_stays_there(
+    world: World, ann: Forestay
+) -> None:
+    desk, eve = world.device("desk", by=ann), world.person("eve")
+    eve.start("Lure", id="login")
+    eve.share("login", person_of(ann))
+    synced(desk)  # before it can know that there is a session of this id
+    assert synced(ann).up == 2
+    before = world.files("s")
+    assert errors(synced(desk)) == [Swapped]
+    assert world.files("s") == before
+    ann.session("login").note("more")
+    assert synced(ann).up == 1
+
+
+# --- keys of someone else -----------------------------------------------------------------------
+
+
+def ring_of(world: World, by: Forestay) -> tuple[rings.Ring, SessionKeys]:
+    """The keys of the session as someone reads them."""
+    remote = FolderRemote(str(world.remote))
+    (known,) = by.store.machine.remotes.all()
+    there = by.store.machine.remotes.session(known, "login")
+    assert there is not None
+    listed = {one.name: 0 for one in remote.list(f"s/{there.place}/")}
+    keys_there = SessionKeys(
+        identity(by.context), "login", listed, get=remote.get, place=there.place
+    )
+    return keys_there.ready(), keys_there
+
+
+def usurped(world: World, by: Forestay) -> rings.Ring:
+    """The keys of a session that was shared with someone, as if it belonged to them."""
+    me = identity(by.context)
+    held, _ = ring_of(world, by)
+    said: list[Said[rings.Turn]] = []
+    for turn in held.turns:
+        mine = structs.replace(
+            turn,
+            owner=me.circle.id,
+            by=me.key.id,
+            circle_key=me.circle.current.recipient,
+            seen=tuple(one.hash for one in said[-1:]),
+            members=(rings.Member(held.owner.id, turn.circle_key, rings.CONTINUE),),
+        )
+        said.append(rings.LANGUAGE.sign(mine, me.key))
+    return rings.Ring(said, held._secrets.values(), held.place_key, me.circle)
+
+
+def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
+    world: World, ann: Forestay
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    ann.share("login", person_of(bob))
+    ann.share("login", person_of(cat))
+    for stay in (bob, cat, ann):
+        synced(stay)
+    evil, remote = usurped(world, bob), FolderRemote(str(world.remote))
+    for one in list(remote.list(f"s/{evil.place}/k/")):
+        remote.delete(one.name)
+    put_ring(world, evil, bob)
+    seqs = [str(line.event.seq) for line in bob.session("login").log()]
+    forget.forget_events(bob.context, "login", seqs[1:2], actor="user")
+    assert errors(synced(bob)) == [Swapped]
+    ann.session("login").note("not for them")
+    report = synced(ann)
+    assert (errors(report), report.up) == ([Swapped], 0)
+    assert "precious" in notes(ann, "login")
+    blank = world.device("ann2", by=ann)
+    assert blank.store.catalogue() == []
+    synced(blank)
+    assert blank.store.catalogue() == []
+
+
+def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    before = {Path(one) for one in world.files("k")}
+    ann.unshare("login", identity(bob.context).circle.id)
+    synced(ann)
+    newest, other = {Path(one) for one in world.files("k")} - before
+    newest.unlink()
+    other.unlink()
+    old = max(before, key=lambda path: path.name)
+    old.rename(old.with_name(newest.name[:6] + old.name[6:]))
+    ann.session("login").note("not for bob")
+    report = synced(ann)
+    assert (errors(report), report.up) == ([Replayed], 0)
+    synced(bob)
+    assert notes(bob, "login") == ["precious"]
+
+
+def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann: Forestay) -> None:
+    synced(ann)
+    (path,) = map(Path, world.files("k"))
+    named = path.rename(path.with_name("000009" + path.name[6:]))
+    assert errors(synced(ann)) == [Replayed]
+    named.rename(path)
+    assert synced(ann).problems == []
+
+
+def test_keys_that_do_not_open_end_no_share(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    held, _ = ring_of(world, bob)
+    junk = envelope.enclose("RING", b"{}", b"{}", keys.new_key(), [keys.new_key().recipient])
+    name = object_names.ring_name(held.place, held.epoch + 5, junk)
+    FolderRemote(str(world.remote)).put(name, junk)
+    report = synced(bob)
+    assert errors(report) == [Locked]
+    assert not any(one.ended for one in report.sessions)
+    FolderRemote(str(world.remote)).delete(name)
+    assert synced(bob).problems == []
+    ann.unshare("login", identity(bob.context).circle.id)
+    report = synced(bob)
+    assert (report.problems, [one.ended for one in report.sessions]) == ([], [True])
+    assert [one.ended for one in synced(bob).sessions] == [False]
+
+
+def test_a_share_ends_though_newer_keys_came_and_begins_anew(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    ann.unshare("login", identity(bob.context).circle.id)
+    ann.key_rotate()
+    ann.session("login").note("not for bob")
+    synced(ann)
+    assert [one.ended for one in synced(bob).sessions] == [True]
+    assert notes(bob, "login") == ["precious"]
+    ann.share("login", person_of(bob))
+    assert synced(bob).problems == []
+    assert notes(bob, "login") == ["precious", "not for bob"]
+
+
+def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Forestay) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    held, _ = ring_of(world, ann)
+    me = identity(ann.context)
+    remote = FolderRemote(str(world.remote))
+    # A storage that has the help of one device shows the other keys that never were.
+    other = rings.new_ring(me.circle, me.key, "login", made=9)
+    for one in list(remote.list(f"s/{held.place}/k/")):
+        remote.delete(one.name)
+    put_ring(world, other, ann)
+    desk.session("login").note("not for them")
+    report = synced(desk)
+    assert (errors(report), report.up) == ([RolledBack], 0)
+
+
+def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next_sync(
+    world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    true, before = FolderRemote.put, world.files("k")
+
+    def put(remote: FolderRemote, name: str, data: bytes) -> bool:
+        if "/k/" in name and world.files("k").keys() - before.keys():
+            raise Unreachable("the stick was pulled out")
+        return true(remote, name, data)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(FolderRemote, "put", put)
+        with pytest.raises(Unreachable):
+            ann.unshare("login", identity(bob.context).circle.id)
+    assert errors(synced(bob)) == [Locked]
+    ann.session("login").note("not for bob")
+    assert synced(ann).problems == []
+    assert [one.ended for one in synced(bob).sessions] == [True]
+    assert "not for bob" not in notes(bob, "login")
+
+
+# --- a device that was put out ------------------------------------------------------------------
+
+
+def put_out(world: World, ann: Forestay) -> Forestay:
+    """A laptop that was in the circle and does not hear that it was put out."""
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    ann.devices_revoke(identity(laptop.context).name)
+    return laptop
+
+
+def turned_by(world: World, thief: Identity, held: rings.Ring, to: Forestay) -> None:
+    """Keys by which a device that holds old ones lets someone in."""
+    person = key_text.read_person_key(person_of(to))
+    change = rings.share(held, person, mode=rings.CONTINUE, made=1)
+    turned = rings.rotated(held, thief.key, made=1, change=change)
+    data = rings.encode(turned, thief.key)
+    name = object_names.ring_name(turned.place, turned.epoch, data)
+    FolderRemote(str(world.remote)).put(name, data)
+
+
+def test_a_device_that_was_put_out_lets_nobody_in(world: World, ann: Forestay) -> None:
+    laptop, eve = world.device("laptop", by=ann), world.person("eve")
+    synced(ann)
+    synced(laptop)
+    thief, (held, _) = identity(laptop.context), ring_of(world, laptop)
+    ann.devices_revoke(thief.name)
+    turned_by(world, thief, held, eve)
+    ann.session("login").note("not for eve")
+    assert synced(ann).problems == []
+    synced(eve)
+    assert not eve.store.catalogue() or "not for eve" not in notes(eve, "login")
+    assert ann.shares("login").members == []
+    # The same again, later than the new keys.
+    turned_by(world, thief, rings.rotated(held, thief.key, made=1), eve)
+    ann.session("login").note("nor this")
+    synced(ann)
+    synced(eve)
+    assert not eve.store.catalogue() or notes(eve, "login") == ["precious"]
+
+
+def test_nobody_is_let_in_by_a_lost_device_to_a_session_that_is_met_first(
+    world: World, ann: Forestay
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    bob.session("login").note("by bob")
+    synced(bob)
+    thief, eve, (held, _) = identity(ann.context), world.person("eve"), ring_of(world, ann)
+    desk.devices_revoke(thief.name)  # it never saw the session
+    turned_by(world, thief, held, eve)
+    assert synced(desk).problems == []
+    assert notes(desk, "login") == ["precious", "by bob"]
+    desk.session("login").note("not for eve")
+    assert synced(desk).problems == []
+    synced(eve)
+    assert not eve.store.catalogue() or "not for eve" not in notes(eve, "login")
+    assert synced(desk).problems == []
+
+
+@pytest.mark.parametrize("pull", [True, False])
+def test_every_session_has_new_keys_at_the_first_push_after_a_device_was_put_out(
+    world: World, ann: Forestay, pull: bool
+) -> None:
+    ann.start("Old", id="old").note("precious too")
+    laptop = put_out(world, ann)
+    (usb,) = ann.store.machine.remotes.all()
+    assert visit(ann.context, usb, Manner(pull=pull, patience=())).problems == []
+    epochs = sorted(Path(one).name[:6] for one in world.files("k"))
+    assert epochs == ["000001", "000001", "000002", "000002"]
+    # The storage does not let the laptop hear of its end.
+    hidden = world.files("c")
+    newer = {p: d for p, d in world.files("k").items() if Path(p).name.startswith("000002")}
+    for path in (*hidden, *newer):
+        Path(path).unlink()
+    for one in ("login", "old"):
+        forget.forget_events(laptop.context, one, [precious(laptop, one)], actor="user")
+    synced(laptop)
+    for path, data in (hidden | newer).items():
+        Path(path).write_bytes(data)
+    synced(ann)
+    assert notes(ann, "login") == ["precious"] and notes(ann, "old") == ["precious too"]
+
+
+def precious(stay: Forestay, session: str) -> str:
+    """The number of the note that matters."""
+    events = (line.event for line in stay.session(session).log())
+    return next(str(e.seq) for e in events if "precious" in getattr(e.body, "text", ""))
+
+
+def test_a_visit_with_keys_that_are_not_due_reads_no_keys(world: World, ann: Forestay) -> None:
+    ann.start("Old", id="old").note("too")
+    put_out(world, ann)
+    synced(ann)
+    counted = Counting(FolderRemote(str(world.remote)))
+    (usb,) = ann.store.machine.remotes.all()
+    assert visit(ann.context, usb, Manner(patience=()), remote=counted).problems == []
+    assert counted.got == ["forestay/format"]
+
+
+class Counting(Wrapper):
+    """A remote that remembers what was read."""
+
+    def __init__(self, inner: Remote) -> None:
+        super().__init__(inner)
+        self.got: list[str] = []
+
+    def get(self, name: str) -> bytes:
+        self.got.append(name)
+        return super().get(name)
+
+
+def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_them(
+    world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    name = identity(laptop.context).name
+    same = world.again("ann")
+    monkeypatch.setattr("forestay.sync.lock.PATIENCE", 0.0)
+
+    hints = []
+
+    class Meanwhile(Wrapper):
+        def list(self, prefix: str) -> Iterator[Object]:
+            with pytest.raises(Busy, match="a sync of this home is under way") as caught:
+                same.devices_revoke(name)
+            hints.append(caught.value.hint)
+            with pytest.raises(Busy):
+                same.key_rotate()
+            return self.inner.list(prefix)
+
+    (usb,) = ann.store.machine.remotes.all()
+    before = identity(ann.context)
+    there = Meanwhile(FolderRemote(str(world.remote)))
+    assert visit(ann.context, usb, Manner(patience=()), remote=there).problems == []
+    assert len(hints) >= 2 and "try again" in hints[0]
+    same.devices_revoke(name)
+    same.session("login").note("not for the laptop")
+    # Who this device is was found before the revocation.
+    report = visit(ann.context, usb, Manner(patience=()), me=before)
+    assert (report.problems, report.up) == ([], 1)
+    synced(laptop)
+    assert notes(laptop, "login") == ["precious"]
+
+
+def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_sync(
+    world: World, ann: Forestay
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    other = world.folder / "other"
+    for stay in (ann, bob, cat):
+        stay.store.machine.remotes.add("zip", f"folder:{other}", "", 1)
+    ann.share("login", person_of(bob))
+    ann.share("login", person_of(cat))
+    for known in bob.store.machine.remotes.all():
+        visit(bob.context, known, Manner(patience=()))
+    other.rename(world.folder / "away")
+    spread = ann.unshare("login", identity(bob.context).circle.id).spread
+    assert [bool(one.error) for one in spread] == [False, True]
+    (world.folder / "away").rename(other)
+    zip = ann.store.machine.remotes.find("zip")
+    assert zip is not None
+    ann.session("login").note("not for bob")
+    assert visit(ann.context, zip, Manner(patience=())).problems == []
+    assert not ann.store.machine.remotes.noted(zip, "login").get("unshare")
+    for stay in (bob, cat):
+        for known in stay.store.machine.remotes.all():
+            visit(stay.context, known, Manner(patience=()))
+    assert "not for bob" not in notes(bob, "login")
+    assert "not for bob" in notes(cat, "login")
+
+
+@pytest.mark.parametrize(
+    "line", [b"FORESTAY CIRCLE 2 ", b"FORESTAY CIRCLE 1 ", b"FORESTAY RING 1 "]
+)
+def test_what_nobody_of_the_circle_says_of_it_stops_no_visit(
+    world: World, ann: Forestay, line: bytes
+) -> None:
+    synced(ann)
+    id = identity(ann.context).circle.id
+    data = line + id.encode() + b"\nsomething"
+    FolderRemote(str(world.remote)).put(object_names.circle_name(id, data), data)
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (report.problems, report.up) == ([], 1)
+
+
+def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann: Forestay) -> None:
+    desk, laptop = world.device("desk", by=ann), world.device("laptop", by=ann)
+    synced(ann)
+    synced(desk)
+    me = identity(laptop.context)
+    said = list(me.circle.said.values())
+    while len(said) < MOST:
+        told = circles.Statement("blessed", me.key.id, 1, me.circle.id, (said[-1].hash,))
+        said.append(circles.LANGUAGE.sign(told, me.key))
+    full = circles.Circle(said)
+    data = circles._packed(full, me.key, identity(ann.context).circle.recipients())
+    FolderRemote(str(world.remote)).put(object_names.circle_name(full.id, data), data)
+    ann.session("login").note("goes on")
+    for stay in (ann, desk):
+        assert synced(stay).problems == []
+        assert len(identity(stay.context).circle.said) == MOST
+    # There is always room to put the one out who did it, and all hear of it.
+    ann.devices_revoke(me.key.id)
+    synced(ann)
+    for stay in (ann, desk):
+        assert synced(stay).problems == []
+        assert not identity(stay.context).circle.is_active(me.key.id)
+        assert len(identity(stay.context).circle.said) < MOST
+
+
+# --- someone it is no longer shared with --------------------------------------------------------
+
+
+def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_turn(
+    world: World, ann: Forestay
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(ann)
+    before = world.files("k")
+    ann.unshare("login", identity(bob.context).circle.id)
+    hidden = {path: data for path, data in world.files("k").items() if path not in before}
+    for path in hidden:
+        Path(path).unlink()
+    bob.session("login").note("too late")
+    (usb,) = bob.store.machine.remotes.all()
+    assert visit(bob.context, usb, Manner(pull=False, patience=())).up == 1
+    for path, data in hidden.items():
+        Path(path).write_bytes(data)
+    ann.session("login").note("on")
+    ann.key_rotate()
+    (usb,) = ann.store.machine.remotes.all()
+    visit(ann.context, usb, Manner(pull=False, patience=()))
+    synced(ann)
+    assert "too late" not in notes(ann, "login")
+    blank = world.device("blank", by=ann)
+    synced(blank)
+    assert not blank.store.catalogue() or "too late" not in notes(blank, "login")
+
+
+# --- packs that nobody needs --------------------------------------------------------------------
+
+
+def put_pack(world: World, by: Forestay, device: str, body: bytes) -> str:
+    """A pack that someone who holds the keys signed, whatever is in it."""
+    held, there = ring_of(world, by)
+    claim = sealed_pack.Claim(
+        session="login",
+        device=device,
+        first=1,
+        last=1,
+        before="",
+        after="f" * 64,
+        epoch=held.epoch,
+        circle=there.me.circle.id,
+        signer=there.me.key.id,
+        made=1,
+    )
+    data = sealed_pack.seal_pack(claim, body, there.me.key, held.current)
+    name = object_names.pack_name(held.place, held.chain(device), 1, 1, data)
+    FolderRemote(str(world.remote)).put(name, data)
+    return name
+
+
+def aside(report: Report) -> list[type]:
+    return [type(error) for one in report.sessions for error in one.aside]
+
+
+def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
+    world: World, ann: Forestay
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    ann.share("login", person_of(bob))
+    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    for stay in (bob, cat):
+        synced(stay)
+        synced(ann)
+    put_pack(world, bob, "bobs", b"may only read")
+    put_pack(world, cat, "cats", b"no pack at all")
+    put_pack(world, cat, ann.store.machine.device, b"in the chain of ann")
+    cat.session("login").note("sound")
+    assert synced(cat).up == 1
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (report.problems, report.up, report.down) == ([], 1, 1)
+    assert sorted(one.__name__ for one in aside(report)) == ["NotEntitled", "Tampered", "Tampered"]
+    assert isinstance(report.worst, NotEntitled | Tampered)
+    counted = Counting(FolderRemote(str(world.remote)))
+    (usb,) = ann.store.machine.remotes.all()
+    report = visit(ann.context, usb, Manner(patience=()), remote=counted)
+    assert (aside(report), report.worst, counted.got) == ([], None, ["forestay/format"])
+    # Who may continue it now is judged anew.
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    assert len(aside(synced(ann))) == 3
+
+
+def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forestay) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    me = identity(bob.context)
+    synced(ann)
+    before = world.files("p")
+    ann.session("login").note("two")
+    synced(ann)
+    (new,) = (Path(one) for one in world.files("p") if one not in before)
+    held, _ = ring_of(world, bob)
+    claim, body = sealed_pack.open_pack(
+        new.read_bytes(), held, lambda _c, s: held.owner.verify_key(s)
+    )
+    forged = structs.replace(claim, circle=me.circle.id, signer=me.key.id)
+    data = sealed_pack.seal_pack(forged, body, me.key, held.current)
+    new.unlink()
+    pack = object_names.as_pack(str(new.relative_to(world.remote)))
+    assert pack is not None
+    name = object_names.pack_name(pack.place, pack.chain, pack.first, pack.last, data)
+    FolderRemote(str(world.remote)).put(name, data)
+    assert errors(synced(ann)) == [NotEntitled]
+    synced(desk)  # it never saw the true one, and takes what it can
+    assert notes(desk, "login") == ["precious"]
+
+
+def lying(world: World, by: Forestay, about: str) -> None:
+    """The last pack of someone tells of events that never were."""
+    held, there = ring_of(world, by)
+    chain = held.chain(by.store.machine.device)
+    path = max((one for one in map(Path, world.files("p")) if chain in str(one)), key=str)
+    pack = object_names.as_pack(str(path.relative_to(world.remote)))
+    assert pack is not None
+    claim, body = there.open(pack, path.read_bytes())
+    more = structs.replace(claim, heads={**claim.heads, about: (999, "a" * 64)})
+    data = sealed_pack.seal_pack(more, body, there.me.key, held.current)
+    path.unlink()
+    name = object_names.pack_name(pack.place, pack.chain, pack.first, pack.last, data)
+    FolderRemote(str(world.remote)).put(name, data)
+
+
+def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(ann)
+    bob.session("login").note("x")
+    synced(bob)
+    lying(world, bob, ann.store.machine.device)
+    assert errors(synced(ann)) == [Truncated]
+    ann.unshare("login", identity(bob.context).circle.id)
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (report.problems, aside(report), report.up) == ([], [NotEntitled], 1)
+
+
+def test_what_a_device_tells_that_was_put_out_stops_no_session(world: World, ann: Forestay) -> None:
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    laptop.session("login").note("before")
+    synced(laptop)
+    lying(world, laptop, ann.store.machine.device)
+    ann.devices_revoke(identity(laptop.context).name)
+    assert synced(ann).problems == []
+    assert notes(ann, "login") == ["precious", "before"]
+
+
+@pytest.mark.parametrize("met", [True, False])
+def test_what_a_device_forgets_before_its_end_is_known_there_erases_nothing_that_is_held(
+    world: World, ann: Forestay, met: bool
+) -> None:
+    desk = world.device("desk", by=ann)
+    laptop = world.device("laptop", by=ann)
+    synced(ann)
+    synced(laptop)
+    if met:
+        synced(desk)
+    ann.devices_revoke(identity(laptop.context).name)
+    hidden = world.files("c")
+    for path in hidden:
+        Path(path).unlink()
+    forget.forget_events(laptop.context, "login", [precious(laptop, "login")], actor="user")
+    laptop.session("login").note("more")
+    assert synced(laptop).up
+    for path, data in hidden.items():
+        Path(path).write_bytes(data)
+    synced(ann)
+    assert notes(ann, "login") == ["precious"]
+    synced(desk)
+    if met:
+        assert notes(desk, "login") == ["precious"]
+
+
+# --- a circle of someone else -------------------------------------------------------------------
+
+
+def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
+    world: World,
+) -> None:
+    ann, bob = world.home("ann"), world.person("bob")
+    words = ann.key_init().recovery
+    ann.start("Add login", id="login").note("precious")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    held, _ = ring_of(world, bob)
+    (recovery,) = held.owner.recoveries()
+    assert recovery.recipient == ""  # else bob could seal a circle of his own to it
+    true = identity(ann.context).circle
+    # Whoever knew it nevertheless, and hid the true circle, would be passed over.
+    evil, seals = keys.new_key(), keys.recovery_key(words)
+    trap = circles.found(evil, "ann", keys.new_key(), made=1)
+    data = circles._packed(trap, evil, [seals.recipient])
+    remote = FolderRemote(str(world.remote))
+    remote.put(object_names.circles(trap.id) + object_names.hash_of(data), data)
+    remote.put(object_names.circles("f" * 32) + object_names.hash_of(b"hi"), b"hi")
+    blank = world.home("blank")
+    assert blank.key_recover(words).circle.id == true.id
+    for one in list(remote.list(f"c/{true.id}/")):
+        remote.delete(one.name)
+    with pytest.raises(RemoteFailed):
+        world.home("other").key_recover(words)
+
+
+def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World) -> None:
+    ann = world.home("ann")
+    words = ann.key_init().recovery
+    me, recovery = identity(ann.context), keys.recovery_key(words)
+    said, secrets = me.circle.said.values(), me.circle._secrets.values()
+    bare = circles.Circle(said, secrets, me.circle.name_key)
+    data = circles._packed(bare, me.key, [recovery.recipient])
+    for path in world.files("c"):
+        Path(path).unlink()
+    FolderRemote(str(world.remote)).put(object_names.circle_name(bare.id, data), data)
+    circle = world.home("blank").key_recover(words).circle
+    assert recovery.recipient in circle.recipients()
+
+
+def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
+    world: World,
+) -> None:
+    ann, bob = world.home("ann"), world.person("bob")
+    old = ann.key_init().recovery
+    ann.start("Add login", id="login").note("before")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    for stay in (ann, bob):
+        synced(stay)
+    ann.key_rotate()  # whoever knows of it, and pushes next, turns the keys of the session
+    ann.key_rotate(recovery=True)
+    late = world.home("late")
+    late.key_recover(old)
+    synced(late)
+    late.session("login").note("by the old code")
+    synced(late)
+    ann.session("login").note("afterwards")
+    told = synced(ann)
+    assert told.problems == [] and isinstance(told.worst, NotEntitled)
+    assert "device add --new-key" in told.worst.hint
+    synced(ann)
+    assert synced(ann).worst is None, "told once, and again when the keys are new"
+    for stay in (bob, world.device("desk", by=ann)):
+        assert synced(stay).problems == []
+        assert notes(stay, "login") == ["before", "afterwards"]
+    synced(late)
+    assert "afterwards" not in notes(late, "login")
+    cat = world.person("cat")
+    ann.share("login", person_of(cat))
+    assert errors(synced(cat)) == [Locked], "of keys that she cannot open she knows nothing"
+    named = [str(error).rpartition(": ")[2].rstrip(")") for m in told.sessions for error in m.aside]
+    assert {name.split("/")[2] for name in named} == {"k", "p", "w"}
+    for name in named:
+        (world.remote / name).unlink()
+    for stay in (ann, cat):
+        assert synced(stay).problems == []
+    assert notes(cat, "login") == ["before", "afterwards"]
+
+
+def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_round(
+    world: World, ann: Forestay
+) -> None:
+    lost = world.device("lost", by=ann)
+    for stay in (ann, lost):
+        synced(stay)
+    ann.devices_revoke(identity(lost.context).key.id)
+    lost.key_rotate()
+    synced(lost)
+    ann.session("login").note("afterwards")
+    (told,) = synced(ann).problems
+    assert isinstance(told.error, Locked) and "delete that object" in told.error.hint
+    (world.remote / told.error.why.rpartition(": ")[2]).unlink()
+    assert synced(ann).problems == [] and ann.unpushed() == 0
+    desk = world.device("desk", by=ann)
+    assert synced(desk).problems == [] and "afterwards" in notes(desk, "login")
+
+
+def test_keys_that_open_nowhere_and_what_is_sealed_to_them_are_set_aside_when_one_says_so(
+    world: World, ann: Forestay
+) -> None:
+    lost, desk = world.device("lost", by=ann), world.device("desk", by=ann)
+    for stay in (ann, lost, desk):
+        synced(stay)
+    ann.devices_revoke(identity(lost.context).key.id)
+    lost.key_rotate()
+    lost.session("login").note("for itself")
+    synced(lost)
+    ann.session("login").note("afterwards")
+    (told,) = synced(ann).problems
+    assert isinstance(told.error, Locked) and "--doubt s/" in told.error.hint
+    fake = told.error.why.rpartition(": ")[2]
+    (report,) = ann.pull(sessions=["login"], doubt=[fake])
+    (pack,) = report.sessions[0].aside
+    assert isinstance(pack, NotEntitled) and report.problems == []
+    assert (synced(ann).worst, ann.unpushed()) == (None, 0), "told once, and it goes on"
+    folder, _, name = fake.rpartition("/")
+    good = next(path.name for path in (world.remote / folder).iterdir() if path.name != name)
+    (report,) = ann.pull(sessions=["login"], doubt=[f"{folder}/{good}"])
+    assert "open here" in str(report.problems[0].error)
+    (told,) = synced(desk).problems
+    assert isinstance(told.error, Locked) and f"--doubt {fake}" in told.error.hint
+    (report,) = desk.pull(sessions=["login"], doubt=[fake])
+    assert report.problems == [] and notes(desk, "login") == ["precious", "afterwards"]
+    (report,) = ann.pull(sessions=["login"], believe=[fake])
+    assert [type(one.error) for one in report.problems] == [Locked]
+
+
+def test_doubted_keys_count_as_soon_as_they_open(world: World, ann: Forestay) -> None:
+    """A sync tool brought them before it brought the word of the circle that made them."""
+    desk = world.device("desk", by=ann)
+    for stay in (ann, desk):
+        synced(stay)
+    before = world.files("c").keys()
+    ann.key_rotate()
+    ann.session("login").note("afterwards")
+    synced(ann)
+    late = {path: data for path, data in world.files("c").items() if path not in before}
+    for path in late:
+        Path(path).unlink()
+    (told,) = synced(desk).problems
+    assert isinstance(told.error, Locked)
+    desk.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    assert notes(desk, "login") == ["precious"]
+    for path, data in late.items():
+        Path(path).write_bytes(data)
+    assert synced(desk).worst is None and notes(desk, "login") == ["precious", "afterwards"]
+    desk.session("login").note("by the new keys")
+    assert synced(desk).worst is None and synced(ann).worst is None
+    assert notes(ann, "login")[-1] == "by the new keys"
+
+
+def test_a_session_with_doubted_keys_can_be_shared(world: World, ann: Forestay) -> None:
+    lost, bob = world.device("lost", by=ann), world.person("bob")
+    for stay in (ann, lost):
+        synced(stay)
+    ann.devices_revoke(identity(lost.context).key.id)
+    for _ in range(2):
+        lost.key_rotate()
+        synced(lost)
+    for _ in range(2):
+        (told,) = synced(ann).problems
+        assert isinstance(told.error, Locked)
+        ann.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    ann.share("login", person_of(bob))
+    assert ann.unpushed() == 0
+
+
+# --- content that several events name -----------------------------------------------------------
+
+
+def test_forgetting_an_event_leaves_the_content_that_an_event_of_another_pack_names(
+    world: World, ann: Forestay
+) -> None:
+    desk, blank = world.device("desk", by=ann), world.device("blank", by=ann)
+    here, there = world.folder / "f.txt", world.folder / "g.txt"
+    for path in (here, there):
+        path.write_text("the same content " * 20)
+    first = ann.session("login").artifact(str(here))
+    synced(ann)
+    synced(desk)
+    second = desk.session("login").artifact(str(there))
+    synced(desk)
+    synced(ann)
+    assert isinstance(second.body, ArtifactSaved)
+    (usb,) = ann.store.machine.remotes.all()
+    ann.store.machine.remotes.remove(usb)
+    ann.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    assert synced(ann).problems == []  # both chains in one push
+    forget.forget_events(ann.context, "login", [str(first.seq)], actor="user")
+    assert synced(ann).problems == []
+    (usb,) = blank.store.machine.remotes.all()
+    blank.store.machine.remotes.remove(usb)
+    blank.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    assert synced(blank).problems == []
+    assert blank.store.blob(second.body.digest) is not None
+
+
+# --- devices that came later --------------------------------------------------------------------
+
+
+def test_what_a_later_device_of_the_owner_writes_is_taken_by_those_it_is_shared_with(
+    world: World, ann: Forestay
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob))
+    synced(bob)
+    later = world.device("later", by=ann)
+    synced(later)
+    later.session("login").note("from the later one")
+    assert synced(later).up == 1
+    assert synced(bob).problems == []
+    assert notes(bob, "login") == ["precious", "from the later one"]
+
+
+# --- objects that are none ----------------------------------------------------------------------
+
+DEEP = b'{"session":' + b"[" * 100_000
+CLAIMS = {"deep": DEEP, "no utf-8": b'{"session":"\xff"}', "surrogate": b'{"session":"\\ud800"}'}
+
+
+def test_a_ring_that_cannot_be_read_ends_no_visit(world: World, ann: Forestay) -> None:
+    synced(ann)
+    to = [key_text.read_person_key(person_of(ann)).recipient]
+    made = [envelope.enclose("RING", one, b"{}", keys.new_key(), to) for one in CLAIMS.values()]
+    for number, data in enumerate([*made, b"FORESTAY RING 2\nxx", b"hello"]):
+        name = object_names.ring_name(f"{number:032x}", 1, data)
+        FolderRemote(str(world.remote)).put(name, data)
+    report = synced(ann)
+    assert (report.problems, report.foreign) == ([], 5)
+
+
+@pytest.mark.parametrize("name", ["readme.txt", object_names.hash_of(b"hi")])
+def test_what_no_device_of_the_circle_put_beside_its_objects_ends_no_visit(
+    world: World, ann: Forestay, name: str
+) -> None:
+    synced(ann)
+    prefix = object_names.circles(identity(ann.context).circle.id)
+    FolderRemote(str(world.remote)).put(prefix + name, b"hi")
+    ann.session("login").note("goes on")
+    assert synced(ann).up == 1
+
+
+@pytest.mark.parametrize("claim", CLAIMS.values(), ids=CLAIMS)
+def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
+    with pytest.raises(Tampered):
+        sealed_pack._read(claim)
+    with pytest.raises(Tampered):
+        circles.LANGUAGE.parsed(claim)
+    with pytest.raises(Tampered):
+        rings.LANGUAGE.parsed(claim)
+
+
+# --- whose a chain is ---------------------------------------------------------------------------
+
+
+def holds(stay: Forestay, text: str) -> bool:
+    with stay.store.view("login") as view:
+        return any(text.encode() in (stored.data or b"") for stored in view.events())
+
+
+def test_what_a_member_forgot_is_erased_through_no_other_remote(
+    world: World, ann: Forestay
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    seqs = [str(line.event.seq) for line in bob.session("login").log()]
+    forget.forget_events(bob.context, "login", seqs[1:2], actor="user")
+    assert synced(bob).up == 1
+    synced(ann)
+    for stay in (ann, desk):
+        stay.store.machine.remotes.add("own", f"folder:{world.folder / 'own'}", "", 1)
+        own = stay.store.machine.remotes.find("own")
+        assert own is not None
+        assert visit(stay.context, own, Manner(patience=())).problems == []
+        assert holds(stay, "precious")
+
+
+def test_a_chain_that_came_in_a_file_is_pushed_by_whoever_wrote_it(
+    world: World, ann: Forestay
+) -> None:
+    desk, bob = world.device("desk", by=ann), world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    synced(desk)
+    path = str(world.folder / "carried.fspack")
+    desk.session("login").note("while away")
+    desk.session("login").export(path)
+    bob.import_(path)
+    report = synced(bob)
+    assert (report.problems, report.up, report.waiting) == ([], 0, 1)
+    desk.session("login").note("later")
+    assert synced(desk).up == 2
+    assert synced(bob).waiting == 0
+    synced(ann)
+    assert notes(ann, "login") == ["precious", "while away", "later"]
+
+
+# --- heads that never were ----------------------------------------------------------------------
+
+
+def pushed_with(by: Forestay, heads: dict[str, tuple[int, str]]) -> None:
+    """What someone pushes who tells more of others than there is."""
+    real = SessionKeys.seal
+
+    def seal(self: SessionKeys, *given: Any, **how: Any) -> tuple[str, bytes]:
+        return real(self, *given, **{**how, "heads": heads})
+
+    by.session("login").note("by whoever lies")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SessionKeys, "seal", seal)
+        assert synced(by).up == 1
+
+
+@pytest.mark.parametrize("n", [-1, 0, 1 << 70])
+def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
+    world: World, ann: Forestay, n: int
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    pushed_with(bob, {ann.store.machine.device: (n, "")})
+    ann.session("login").note("goes on")
+    report = synced(ann)
+    assert (type(report.worst), report.problems, report.up) == (Tampered, [], 1)
+
+
+def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
+    world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    synced(bob)
+    pushed_with(bob, {ann.store.machine.device: (1000, "f" * 64)})
+    ann.session("login").note("goes on")
+    (problem,) = synced(ann).problems
+    circle = identity(bob.context).circle
+    assert isinstance(problem.error, Truncated) and circle.fingerprint in problem.error.why
+    ann.unshare("login", circle.id)
+    report = synced(ann)
+    assert (report.problems, report.waiting) == ([], 0)
+    assert notes(ann, "login") == ["precious", "goes on"]
+
+
+def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_again(
+    world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the owner can put the other out."""
+    monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
+    bob, cat = world.person("bob"), world.person("cat")
+    for one in (bob, cat):
+        ann.share("login", person_of(one), mode=rings.CONTINUE)
+        synced(one)
+    synced(bob)
+    pushed_with(bob, {ann.store.machine.device: (1000, "f" * 64)})
+    cat.session("login").note("goes on")
+    (problem,) = synced(cat).problems
+    who = identity(bob.context).circle.fingerprint
+    assert problem.error is not None
+    assert f"forestay sync --pull usb --session login --doubt {who}" in problem.error.hint
+    (report,) = cat.pull("usb", sessions=["login"], doubt=[who])
+    assert report.worst is None
+    for n in (1001, 1002):  # told once for each lie, and nothing stops
+        report = synced(cat)
+        assert (report.worst, report.waiting) == (None, 0)
+        pushed_with(bob, {ann.store.machine.device: (n, "f" * 64)})
+        (report,) = cat.pull()
+        assert (type(report.worst), report.problems) == (Truncated, [])
+        assert f"--believe {who}" in report.sessions[0].noticed[0].hint
+    assert notes(cat, "login").count("by whoever lies") == 3
+    assert cat.journal.verify("login").ok
+    cat.pull("usb", sessions=["login"], believe=[who])
+    pushed_with(bob, {ann.store.machine.device: (1003, "f" * 64)})
+    assert errors(synced(cat)) == [Truncated]
+
+
+def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
+    world: World,
+    ann: Forestay,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
+    bob, cat = world.person("bob"), world.person("cat")
+    for one in (bob, cat):
+        ann.share("login", person_of(one), mode=rings.CONTINUE)
+    ann.start("another", id="other")
+    synced(ann)
+    synced(bob)
+    pushed_with(bob, {ann.store.machine.device: (1000, "f" * 64)})
+    who = identity(bob.context).circle.fingerprint
+    for stay in (cat, world.device("desk", by=ann)):
+        stay.close()
+        said = ["--home", stay.settings.home, "sync", "--pull", "usb", "--session"]
+        assert main([*said, "login"]) and f"--doubt {who}" in capsys.readouterr().err
+        assert main([*said, "login", "--doubt", who]) == 0
+        assert notes(world.again(Path(stay.settings.home).name), "login") == [
+            "precious",
+            "by whoever lies",
+        ]
+        assert main([*said, "nosuch"]) == 3 and "no session nosuch" in capsys.readouterr().err
+        assert main(["--home", stay.settings.home, "list", "--json"]) == 0
+        assert '"other"' not in capsys.readouterr().out
+
+
+def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Forestay) -> None:
+    synced(ann)
+    mine = identity(ann.context).circle.fingerprint
+    for who in ("0000-0000-0000-0000-0000", mine):
+        (report,) = ann.pull("usb", sessions=["login"], doubt=[who])
+        assert isinstance(report.worst, InvalidInput)
+    with pytest.raises(InvalidInput, match="name it"):
+        ann.pull(doubt=[mine])

@@ -1,0 +1,451 @@
+"""The keys of a session and packs sealed to them: who reads, who writes, and what is noticed."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from msgspec import structs
+
+from forestay.errors import (
+    Downgraded,
+    ForestayError,
+    InvalidInput,
+    Locked,
+    NotEntitled,
+    Outdated,
+    Refused,
+    RolledBack,
+    Swapped,
+    Tampered,
+)
+from forestay.sync.crypto import device_group as circles
+from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto import key_text, keys, sealed_pack
+from forestay.sync.crypto.device_group import Circle
+from forestay.sync.crypto.envelope import enclose
+from forestay.sync.crypto.key_ring import Ring
+from forestay.sync.crypto.keys import Key
+from forestay.sync.crypto.sealed_pack import Claim
+from forestay.sync.crypto.signed_log import MOST, SPARE
+
+PACK = b"FORESTAY PACK 1\nnot really"
+
+
+class Person(NamedTuple):
+    key: Key
+    circle: Circle
+
+    @property
+    def person(self) -> key_text.PersonKey:
+        return self.circle.person
+
+
+def person(name: str) -> Person:
+    key = keys.new_key()
+    recovery = keys.recovery_key(keys.new_recovery_code())
+    return Person(key, circles.found(key, name, recovery, made=1))
+
+
+def with_device(who: Person) -> tuple[Person, Key]:
+    desk = keys.new_key()
+    told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
+    return Person(who.key, circles.approve(who.circle, who.key, told, made=2)), desk
+
+
+ANN, BOB = person("ann"), person("bob")
+RING = rings.new_ring(ANN.circle, ANN.key, "s1", made=5)
+
+
+def known(*people: Person) -> Callable[[str], Circle | None]:
+    circles = {each.circle.id: each.circle for each in people}
+    return circles.get
+
+
+def devices(*people: Person) -> sealed_pack.Devices:
+    def find(circle: str, signer: str) -> bytes | None:
+        found = known(*people)(circle)
+        return found.verify_key(signer) if found else None
+
+    return find
+
+
+def claim(ring: Ring, who: Person, signer: Key | None = None, **changes: object) -> Claim:
+    made = Claim(
+        session=ring.session,
+        device="dev1",
+        first=1,
+        last=3,
+        before="",
+        after="f" * 64,
+        epoch=ring.epoch,
+        circle=who.circle.id,
+        signer=(signer or who.key).id,
+        made=7,
+    )
+    return structs.replace(made, **changes)
+
+
+def shared(ring: Ring, who: Person, mode: str = "continue") -> Ring:
+    change = rings.share(ring, who.person, mode=mode, made=6)
+    return rings.rotated(ring, ANN.key, made=6, change=change)
+
+
+# --- packs ------------------------------------------------------------------------------------
+
+
+def test_pack_opens_as_it_was_sealed_and_shows_nothing_in_clear() -> None:
+    said = claim(RING, ANN, heads={"dev1": (3, "f" * 64)}, name="ann's laptop")
+    data = sealed_pack.seal_pack(said, PACK, ANN.key, RING.current)
+    assert sealed_pack.open_pack(data, RING, devices(ANN)) == (said, PACK)
+    assert data.startswith(f"FORESTAY SEALED 1 {RING.current.id}\nage-".encode())
+    assert not any(word in data for word in (b"laptop", b"dev1", b"PACK", b'"s1"'))
+
+
+def test_every_bit_flip_of_a_sealed_pack_is_noticed() -> None:
+    data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
+    for at in range(len(data)):
+        spoiled = bytearray(data)
+        spoiled[at] ^= 1 << random.Random(at).randrange(8)
+        with pytest.raises((Tampered, Locked, Outdated)) as caught:
+            sealed_pack.open_pack(bytes(spoiled), RING, devices(ANN))
+        in_line = at < data.index(b"\n") + 1
+        assert in_line or isinstance(caught.value, Tampered)
+
+
+@pytest.mark.parametrize("cut", [0, 1, 20, 36, 100, -1])
+def test_pack_that_was_cut_short_is_noticed(cut: int) -> None:
+    data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
+    with pytest.raises(Tampered):
+        sealed_pack.open_pack(data[:cut], RING, devices(ANN))
+
+
+def line(data: bytes, version: bytes) -> bytes:
+    return data.replace(b"SEALED 1 ", b"SEALED %s " % version, 1)
+
+
+@pytest.mark.parametrize(
+    "change, error",
+    [
+        (lambda data: line(data, b"0"), Downgraded),
+        (lambda data: line(data, b"01"), Downgraded),
+        (lambda data: line(data, b"2"), Outdated),
+        (lambda data: PACK, Downgraded),
+        (lambda data: data.replace(b"SEALED", b"CIRCLE", 1), Tampered),
+        (lambda data: b"", Tampered),
+    ],
+)
+def test_other_form_than_was_agreed_on_has_its_own_error(
+    change: Callable[[bytes], bytes], error: type[ForestayError]
+) -> None:
+    data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
+    with pytest.raises(error):
+        sealed_pack.open_pack(change(data), RING, devices(ANN))
+
+
+def test_wrong_key_says_which_one_would_open_it() -> None:
+    later = rings.rotated(RING, ANN.key, made=6)
+    data = sealed_pack.seal_pack(claim(later, ANN), PACK, ANN.key, later.current)
+    with pytest.raises(Locked) as caught:
+        sealed_pack.open_pack(data, RING, devices(ANN))
+    said = f"{caught.value} {caught.value.hint}"
+    assert later.current.id in said and ANN.circle.fingerprint in said and "epoch 1" in said
+    assert "sync" in said
+    without = Ring(later.said.values(), RING._secrets.values(), RING.place_key, ANN.circle)
+    with pytest.raises(Locked, match="epoch 2 of this session"):
+        sealed_pack.open_pack(data, without, devices(ANN))
+
+
+def test_pack_of_another_session_or_epoch_is_swapped() -> None:
+    other = claim(RING, ANN, session="s2")
+    data = sealed_pack.seal_pack(other, PACK, ANN.key, RING.current)
+    with pytest.raises(Swapped, match="s2"):
+        sealed_pack.open_pack(data, RING, devices(ANN))
+    data = sealed_pack.seal_pack(claim(RING, ANN, epoch=9), PACK, ANN.key, RING.current)
+    with pytest.raises(Swapped, match="epoch"):
+        sealed_pack.open_pack(data, RING, devices(ANN))
+
+
+def test_unsigned_and_wrongly_signed_packs_are_noticed() -> None:
+    said = msgspec.json.encode(claim(RING, ANN))
+
+    class Mute:
+        id = ANN.key.id
+
+        def sign(self, data: bytes) -> bytes:
+            return bytes(64)
+
+    for signer in (Mute(), keys.new_key()):
+        to, word = [RING.current.recipient], RING.current.id
+        data = enclose("SEALED", said, PACK, signer, to, word)  # type: ignore[arg-type]
+        with pytest.raises(Tampered, match="signature"):
+            sealed_pack.open_pack(data, RING, devices(ANN))
+
+
+def test_pack_signed_by_someone_unknown_is_not_taken() -> None:
+    data = sealed_pack.seal_pack(claim(RING, BOB), PACK, BOB.key, RING.current)
+    with pytest.raises(NotEntitled, match="not known here"):
+        sealed_pack.open_pack(data, RING, devices(ANN))
+    with pytest.raises(ValueError, match="key that it names"):
+        sealed_pack.seal_pack(claim(RING, ANN), PACK, BOB.key, RING.current)
+
+
+def test_signature_of_one_kind_of_object_is_none_of_another() -> None:
+    said = msgspec.json.encode(claim(RING, ANN))
+    data = enclose("WHO", said, PACK, ANN.key, [RING.current.recipient], RING.current.id)
+    with pytest.raises(Tampered, match="signature"):
+        sealed_pack.open_pack(data.replace(b"WHO", b"SEALED", 1), RING, devices(ANN))
+
+
+# --- rings ------------------------------------------------------------------------------------
+
+
+def test_ring_opens_for_every_device_of_the_circle_through_its_epoch() -> None:
+    ann, desk = with_device(ANN)
+    data = rings.encode(RING, ANN.key)
+    seen = circles.decode(circles.encode(ann.circle, ANN.key), desk)
+    assert rings.decode(data, seen, place=RING.place) == RING
+    with pytest.raises(Locked) as caught:
+        rings.decode(data, BOB.circle)
+    assert str(BOB.circle.person) in caught.value.hint
+
+
+def test_every_bit_flip_of_a_ring_is_noticed() -> None:
+    data = rings.encode(RING, ANN.key)
+    for at in range(0, len(data), 13):
+        spoiled = bytearray(data)
+        spoiled[at] ^= 1 << at % 8
+        with pytest.raises((Locked, Tampered, Outdated)):
+            rings.decode(bytes(spoiled), ANN.circle)
+
+
+def test_ring_in_the_place_of_another_session_is_swapped() -> None:
+    data = rings.encode(RING, ANN.key)
+    other = rings.new_ring(ANN.circle, ANN.key, "s2", made=5)
+    with pytest.raises(Swapped, match="s1"):
+        rings.decode(data, ANN.circle, place=other.place)
+    assert (other.place, other.chain("d")) != (RING.place, RING.chain("d"))
+    assert RING.chain("a") != RING.chain("b")
+
+
+def test_older_keys_than_remembered_are_a_rollback() -> None:
+    later = rings.rotated(RING, ANN.key, made=6)
+    seen = rings.decode(rings.encode(RING, ANN.key), ANN.circle)
+    with pytest.raises(RolledBack, match="older keys"):
+        seen.knowing(later.ends)
+
+
+def test_rotation_brings_a_new_key_and_keeps_the_old_ones() -> None:
+    later = rings.rotated(RING, ANN.key, made=6)
+    assert (later.epoch, len(later._secrets)) == (2, 2)
+    data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
+    assert sealed_pack.open_pack(data, later, devices(ANN))[1] == PACK
+    assert rings.union(RING, later) == rings.union(later, RING) == later
+
+
+def test_rings_that_were_turned_at_once_merge_to_the_same() -> None:
+    one, other = shared(RING, BOB, "read"), rings.rotated(RING, ANN.key, made=8)
+    both = rings.union(one, other)
+    assert both == rings.union(other, one)
+    assert both.newest == rings.union(other, one).newest
+    assert both.member(BOB.circle.id) is not None
+    assert both.stale() or both.newest == one.newest
+    assert not rings.rotated(both, ANN.key, made=9).stale()
+
+
+def test_unsharing_and_sharing_at_once_leaves_it_unshared() -> None:
+    ring = shared(RING, BOB)
+    out = rings.unshare(ring, BOB.circle.id, made=8)
+    again = rings.share(ring, BOB.person, mode="read", made=8)
+    one = rings.rotated(ring, ANN.key, made=8, change=out)
+    other = rings.rotated(ring, ANN.key, made=8, change=again)
+    for both in (rings.union(one, other), rings.union(other, one)):
+        assert both.member(BOB.circle.id) is None
+        assert both.newest == one.newest or both.stale()
+
+
+def test_ring_is_stale_when_the_devices_of_anyone_in_it_have_changed() -> None:
+    ann, desk = with_device(ANN)
+    assert not RING.seen_by(ann.circle).stale()
+    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
+    old = RING.seen_by(revoked)
+    assert "owner" in old.stale()
+    fresh = rings.rotated(old, ANN.key, made=7)
+    assert not fresh.stale() and fresh.newest.circle_key == revoked.current.recipient
+    bob = Person(BOB.key, circles.rotate(BOB.circle, BOB.key, made=7))
+    both = shared(RING, BOB)
+    assert not both.stale(known(BOB)) and "have changed" in both.stale(known(bob))
+    turned = rings.rotated(both, ANN.key, made=8, people=known(bob))
+    assert not turned.stale(known(bob)) and turned.members[0].key == bob.circle.epoch.recipient
+
+
+def test_revoked_device_opens_no_ring_and_no_pack_made_afterwards() -> None:
+    ann, desk = with_device(ANN)
+    held = circles.decode(circles.encode(ann.circle, ANN.key), desk)
+    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
+    ring = rings.rotated(RING.seen_by(revoked), ANN.key, made=7)
+    with pytest.raises(Locked):
+        rings.decode(rings.encode(ring, ANN.key), held)
+    data = sealed_pack.seal_pack(claim(ring, ANN), PACK, ANN.key, ring.current)
+    with pytest.raises(Locked):
+        sealed_pack.open_pack(data, RING, devices(ann))
+
+
+# --- who may write ----------------------------------------------------------------------------
+
+
+def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
+    people = known(ANN, BOB)
+    writing, reading = shared(RING, BOB), shared(RING, BOB, "read")
+    assert writing.may_write(BOB.circle.id) and not reading.may_write(BOB.circle.id)
+    assert reading.member(BOB.circle.id) and not RING.member(BOB.circle.id)
+    for ring in (RING, writing, reading):
+        ring.require_entitled(claim(ring, ANN), "d", people)
+    writing.require_entitled(claim(writing, BOB), "d", people)
+    with pytest.raises(NotEntitled, match="only read"):
+        reading.require_entitled(claim(reading, BOB), "d", people)
+    with pytest.raises(NotEntitled, match="not known"):
+        writing.require_entitled(claim(writing, BOB), "d", known(ANN))
+
+
+def test_member_who_was_put_out_keeps_what_was_there_and_adds_nothing() -> None:
+    ring = shared(RING, BOB)
+    out = rings.unshare(ring, BOB.circle.id, made=8)
+    after = rings.rotated(ring, ANN.key, made=8, packs=["before"], change=out)
+    said = claim(ring, BOB)
+    after.require_entitled(said, "before", known(ANN, BOB))
+    with pytest.raises(NotEntitled, match="any more"):
+        after.require_entitled(said, "later", known(ANN, BOB))
+    with pytest.raises(Locked):
+        rings.decode(rings.encode(after, ANN.key), BOB.circle)
+
+
+def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not() -> None:
+    ann, desk = with_device(ANN)
+    revoked = Person(ANN.key, circles.revoke(ann.circle, ANN.key, desk.id, made=6))
+    said = claim(RING, ann, desk)
+    RING.seen_by(revoked.circle).require_entitled(said, "old", known(revoked))
+    fresh = rings.rotated(RING.seen_by(revoked.circle), ANN.key, made=7, packs=["old"])
+    fresh.require_entitled(said, "old", known(revoked))
+    with pytest.raises(NotEntitled, match="revoked before"):
+        fresh.require_entitled(said, "new", known(revoked))
+
+
+def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
+    ann, desk = with_device(ANN)
+    ring = rings.new_ring(ann.circle, desk, "s3", made=3)
+    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
+    fresh = rings.rotated(ring.seen_by(revoked).knowing(ring.ends), ANN.key, made=7)
+    change = rings.share(ring, BOB.person, mode="continue", made=8)
+    forged = rings.rotated(ring, desk, made=8, change=change)
+    forged = rings.rotated(forged, desk, made=9)
+    both = rings.union(fresh, forged)
+    assert both.member(BOB.circle.id) is None and both.epoch == fresh.epoch
+    assert fresh.epoch == 2 and forged.epoch == 3
+
+
+def test_only_the_owner_turns_and_writes_a_ring() -> None:
+    ring = shared(RING, BOB)
+    seen = rings.decode(rings.encode(ring, ANN.key), BOB.circle)
+    assert seen == ring and seen.owner.id == ANN.circle.id
+    with pytest.raises(NotEntitled, match="another person"):
+        rings.rotated(seen, BOB.key, made=9)
+    with pytest.raises(NotEntitled, match="only devices of its owner"):
+        rings.encode(seen, BOB.key)
+    turn = structs.replace(seen.newest, by=BOB.key.id, epoch=9)
+    with pytest.raises(NotEntitled, match="someone unknown"):
+        Ring(
+            [*ring.said.values(), rings.LANGUAGE.sign(turn, BOB.key)],
+            [],
+            ring.place_key,
+            ANN.circle,
+        )
+    lie = rings.LANGUAGE.sign(structs.replace(turn, by=ANN.key.id), BOB.key)
+    with pytest.raises(Tampered, match="signature"):
+        Ring([*ring.said.values(), lie], [], ring.place_key, ANN.circle)
+
+
+def test_ring_that_names_another_owner_than_it_proves_is_swapped() -> None:
+    with pytest.raises(Swapped, match="another person"):
+        Ring(RING.said.values(), RING._secrets.values(), RING.place_key, BOB.circle)
+    with pytest.raises(Tampered, match="names"):
+        Ring(RING.said.values(), RING._secrets.values(), b"x" * 32, ANN.circle)
+
+
+def test_sharing_refuses_what_makes_no_sense() -> None:
+    with pytest.raises(Refused, match="owner"):
+        rings.share(RING, ANN.person, mode="read", made=1)
+    with pytest.raises(InvalidInput, match="read or to continue"):
+        rings.share(RING, BOB.person, mode="own", made=1)
+    with pytest.raises(Refused, match="not shared"):
+        rings.unshare(RING, BOB.circle.id, made=1)
+
+
+def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = list(RING.said.values())
+    while len(said) <= MOST:
+        turn = structs.replace(RING.newest, epoch=len(said) + 1, seen=(said[-1].hash,))
+        said.append(rings.LANGUAGE.sign(turn, ANN.key))
+    full = Ring(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.circle)
+    with pytest.raises(Refused, match="no room"):
+        rings.rotated(full, ANN.key, made=9)
+    monkeypatch.setattr(rings.LANGUAGE, "holds", None)
+    monkeypatch.setattr(rings.LANGUAGE, "ordered", None)
+    with pytest.raises(Tampered, match="too many statements in the keys of a session"):
+        Ring(said, [], RING.place_key, ANN.circle)
+
+
+def test_turns_count_on_from_those_they_have_seen() -> None:
+    for epoch in (0, 1, 3, 999_999):
+        turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.said))
+        said = [*RING.said.values(), rings.LANGUAGE.sign(turn, ANN.key)]
+        with pytest.raises(Tampered, match="out of order"):
+            Ring(said, RING._secrets.values(), RING.place_key, ANN.circle)
+
+
+def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
+    ann, desk = with_device(ANN)
+    forged = ring = rings.new_ring(ann.circle, ANN.key, "s3", made=3)
+    said = list(ring.said.values())
+    while len(said) < MOST:
+        turn = structs.replace(ring.newest, by=desk.id, epoch=len(said) + 1, seen=(said[-1].hash,))
+        said.append(rings.LANGUAGE.sign(turn, desk))
+    forged = Ring(said, ring._secrets.values(), ring.place_key, ann.circle)
+    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
+    fresh = rings.rotated(ring.seen_by(revoked), ANN.key, made=7)
+    for both in (rings.union(fresh, forged), rings.union(forged, fresh)):
+        assert both.ends == fresh.ends and len(both.said) == 2
+        assert rings.rotated(both, ANN.key, made=8).epoch == 3
+    began = time.process_time()
+    assert forged.seen_by(revoked).epoch == MOST and forged.seen_by(revoked).stale()
+    assert time.process_time() - began < 60
+
+
+# --- who --------------------------------------------------------------------------------------
+
+
+def test_who_tells_the_others_whose_signature_is_whose() -> None:
+    ring = shared(RING, BOB)
+    data = rings.encode_who(BOB.circle, BOB.key, ring)
+    seen = rings.decode_who(data, ring)
+    assert seen.verify_key(BOB.key.id) == BOB.key.verify and not seen.epochs
+    assert BOB.circle.id.encode() not in data
+    with pytest.raises(Locked):
+        rings.decode_who(data, RING)
+    other = rings.new_ring(ANN.circle, ANN.key, "s2", made=5)
+    moved = Ring(other.said.values(), other._secrets.values(), other.place_key, ANN.circle)
+    moved._secrets = {other.newest.key: ring.current}
+    with pytest.raises(Swapped, match="another session"):
+        rings.decode_who(data, moved)
+
+
+def test_no_object_tells_how_often_or_with_whom_a_session_is_shared_in_clear() -> None:
+    data = rings.encode(shared(RING, BOB), ANN.key)
+    assert data.startswith(b"FORESTAY RING 1\nage-")
+    assert not any(id.encode() in data for id in (ANN.circle.id, BOB.circle.id, 's1"'))

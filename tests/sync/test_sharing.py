@@ -1,0 +1,370 @@
+"""Sharing and losing: what persons and devices can read and write, over a real folder remote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from forestay.api.forestay import Forestay
+from forestay.errors import InvalidInput, Locked, NotEntitled, Refused
+from forestay.store.machine.remotes import UNSHARE
+from forestay.sync import keychain
+from forestay.sync.crypto import key_ring as rings
+from forestay.sync.device_list import identity
+from forestay.sync.keychain import Changed
+from forestay.sync.remotes import object_names
+from tests.sync.people import World, notes, person_of, synced
+
+
+@pytest.fixture
+def ann(world: World) -> Forestay:
+    stay = world.person("ann")
+    stay.start("Add login", id="login").note("canary one")
+    return stay
+
+
+# --- drills -------------------------------------------------------------------------------------
+
+
+def test_losing_one_device_loses_nothing_that_was_pushed(world: World, ann: Forestay) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    ann.close()
+    # The desk never saw the session before the laptop was lost and put out.
+    desk.devices_revoke(ann.key_show()["id"])
+    synced(desk)
+    assert notes(desk, "login") == ["canary one"]
+
+
+def test_losing_all_but_the_recovery_code_loses_nothing_that_was_pushed(world: World) -> None:
+    first = world.home("first")
+    code = first.key_init().recovery
+    first.start("Add login", id="login").note("canary one")
+    synced(first)
+    blank = world.home("blank")
+    blank.key_recover(code)
+    synced(blank)
+    assert notes(blank, "login") == ["canary one"]
+    blank.session("login").note("and on")
+    assert synced(blank).up == 1
+
+
+def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Forestay) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    assert notes(desk, "login") == ["canary one"]
+    ann.devices_revoke(desk.key_show()["id"])
+    ann.session("login").note("canary two")
+    synced(ann)
+    report = synced(desk)
+    assert notes(desk, "login") == ["canary one"]
+    (told,) = report.problems
+    assert isinstance(told.error, Locked) and "this device was put out" in told.error.why
+    assert "forestay device add --new-key" in told.error.hint, "before anything is deleted"
+
+
+def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Forestay) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    synced(desk)
+    ann.devices_revoke(desk.key_show()["id"])
+    ann.session("login").note("later")
+    before = world.files("s")
+    synced(ann)
+    # A storage that helps it shows it the session as it was before.
+    aside = world.folder / "aside"
+    aside.mkdir()
+    hidden = world.files("s").keys() - before.keys()
+    for path in hidden:
+        Path(path).rename(aside / Path(path).name)
+    desk.session("login").note("forged")
+    assert synced(desk).up == 1
+    for path in hidden:
+        (aside / Path(path).name).rename(path)
+    report = synced(ann)
+    assert notes(ann, "login") == ["canary one", "later"]
+    assert type(report.worst) is NotEntitled
+
+
+def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Forestay) -> None:
+    desk, mallory = world.device("desk", by=ann), world.person("mallory")
+    synced(ann)
+    (held,) = world.files("k").items()
+    key, circle = keychain.own(desk.context)
+    ring = rings.decode(held[1], circle)
+    ann.devices_revoke(key.id)
+    ann.session("login").note("later")
+    synced(ann)
+    person = keychain.devices(mallory.context)[0].person
+    change = rings.share(ring, person, mode="continue", made=9)
+    for moment in range(9, 12):
+        ring = rings.rotated(ring, key, made=moment, change=change)
+    data = rings.encode(ring, key)
+    Path(held[0]).parent.joinpath(f"{ring.epoch:06d}-{object_names.hash_of(data)}").write_bytes(
+        data
+    )
+    ann.session("login").note("canary two")
+    synced(ann)
+    assert ann.shares("login").members == []
+    synced(mallory)
+    assert mallory.list(all=True) == []
+
+
+def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
+    world: World, ann: Forestay
+) -> None:
+    others = {name: world.device(name, by=ann) for name in ("desk", "tablet", "phone")}
+    synced(ann)
+    synced(others["desk"])
+    (known,) = ann.store.machine.remotes.all()
+    ann.store.machine.remotes.remove(known)
+    ann.devices_revoke(others["tablet"].key_show()["id"])
+    others["desk"].devices_revoke(others["phone"].key_show()["id"])
+    ann.store.machine.remotes.add("usb", f"folder:{world.remote}", "", 1)
+    synced(ann)
+    circle, _ = ann.devices_list()
+    assert not circle.stale and circle.epoch.number == 3
+    assert [one.active for one in circle.devices()] == [True, True, False, False]
+
+
+def test_rotation_rewrites_no_pack(world: World, ann: Forestay) -> None:
+    synced(ann)
+    packs = world.files("p")
+    ann.key_rotate()
+    ann.session("login").note("canary two")
+    synced(ann)
+    after = world.files("p")
+    assert packs.items() <= after.items() and len(after) == len(packs) + 1
+    assert len(world.files("k")) == 2
+    desk = world.device("desk", by=ann)
+    synced(desk)
+    assert notes(desk, "login") == ["canary one", "canary two"]
+
+
+def test_copied_home_reads_until_it_is_put_out(world: World, ann: Forestay) -> None:
+    synced(ann)
+    import shutil
+
+    shutil.copytree(world.folder / "ann" / "keys", world.folder / "thief" / "keys")
+    thief = world.home("thief")
+    synced(thief)
+    assert notes(thief, "login") == ["canary one"]
+    desk = world.device("desk", by=ann)
+    synced(desk)
+    desk.devices_revoke(ann.key_show()["id"])
+    desk.session("login").note("canary two")
+    synced(desk)
+    synced(thief)
+    assert notes(thief, "login") == ["canary one"]
+
+
+# --- persons ------------------------------------------------------------------------------------
+
+
+def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    synced(bob)
+    ann.start("Private", id="private").note("canary private")
+    synced(ann)
+    shared = ann.share("login", person_of(bob), email="bob@example.org")
+    assert [(one.email, one.mode) for one in shared.members] == [("bob@example.org", "read")]
+    synced(bob)
+    assert notes(bob, "login") == ["canary one"]
+    assert [one["session"] for one in bob.list(all=True)] == ["login"]
+    for count in (1, 2):
+        bob.session("login").note("from bob")
+        report = synced(bob)
+        assert report.problems == [] and [one.stay for one in report.sessions] == [count]
+    synced(ann)
+    assert notes(ann, "login") == ["canary one"]
+
+
+def test_person_continues_what_is_shared_and_both_have_it(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    synced(bob)
+    bob.session("login").note("from bob")
+    synced(bob)
+    ann.session("login").note("canary two")
+    synced(ann)
+    synced(bob)
+    assert sorted(notes(ann, "login")) == sorted(notes(bob, "login"))
+    assert set(notes(ann, "login")) == {"canary one", "from bob", "canary two"}
+    # Bob's second device takes part, too: the others learn of it.
+    tablet = world.device("tablet", by=bob)
+    synced(tablet)
+    tablet.session("login").note("from the tablet")
+    synced(tablet)
+    synced(ann)
+    assert "from the tablet" in notes(ann, "login")
+
+
+@pytest.fixture
+def pair(world: World, ann: Forestay) -> tuple[Forestay, Forestay]:
+    """Ann's session, which Bob continues: each wrote a note that the other has."""
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue")
+    synced(bob)
+    bob.session("login").note("from bob")
+    for one in (bob, ann):
+        synced(one)
+    return ann, bob
+
+
+def number(stay: Forestay, text: str) -> int:
+    lines = stay.session("login").log()
+    return next(line.event.seq for line in lines if text in str(line.event.body))
+
+
+def test_persons_forget_their_own_words_for_all(pair: tuple[Forestay, Forestay]) -> None:
+    ann, bob = pair
+    bob.session("login").forget(number(bob, "from bob"))
+    ann.session("login").forget(number(ann, "canary one"))
+    for one in (bob, ann, bob):
+        assert synced(one).problems == []
+    assert notes(ann, "login") == notes(bob, "login") == []
+    assert all(one.session("login").verify().ok for one in pair)
+
+
+def test_words_of_the_owner_are_not_a_guests_to_erase(
+    world: World, pair: tuple[Forestay, Forestay]
+) -> None:
+    ann, bob = pair
+    bob.session("login").forget(number(bob, "canary one"))
+    for one in (bob, ann, bob):
+        assert synced(one).problems == []
+    assert "canary one" in notes(ann, "login") and "canary one" not in notes(bob, "login")
+    ann.session("login").forget(number(ann, "from bob"))
+    for one in (ann, bob):
+        assert synced(one).problems == []
+    assert "from bob" not in notes(bob, "login")
+
+
+def test_what_a_guest_forgot_before_the_owner_is_erased_for_all_by_the_owner(
+    world: World, pair: tuple[Forestay, Forestay]
+) -> None:
+    ann, bob = pair
+    seq = number(ann, "canary one")
+    bob.session("login").forget(number(bob, "canary one"))
+    for one in (bob, ann):
+        assert synced(one).problems == []
+    erased = [ann.session("login").forget(seq).events for _ in range(2)]
+    assert [len(events) for events in erased] == [1, 0]
+    assert synced(ann).problems == []
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    assert synced(desk).problems == []
+    with desk.store.view("login") as view:
+        assert [stored.data for stored in view.events() if stored.seq == seq] == [None]
+    assert desk.session("login").verify().ok
+
+
+def test_a_guest_who_forgets_a_session_forgets_it_alone(
+    pair: tuple[Forestay, Forestay],
+) -> None:
+    ann, bob = pair
+    bob.session("login").forget()
+    for one in (bob, ann):
+        assert synced(one).problems == []
+    assert notes(ann, "login") == ["canary one", "from bob"]
+    ann.session("login").note("canary two")
+    for one in (ann, bob, ann):
+        assert synced(one).problems == []
+    assert bob.store.catalogue() == []
+    with bob.store.view("login") as view:
+        assert all(stored.data is None for stored in view.events())
+    assert ann.session("login").verify().ok
+
+
+def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    synced(bob)
+    bob.session("login").note("from bob")
+    synced(bob)
+    assert ann.unshare("login", "BOB@example.org").members == []
+    ann.session("login").note("canary two")
+    synced(ann)
+    for told in ([True], [False]):
+        bob.session("login").note("alone")
+        report = synced(bob)
+        assert report.problems == [] and [one.ended for one in report.sessions] == told
+    assert notes(bob, "login") == ["canary one", "from bob", "alone", "alone"]
+    assert notes(ann, "login") == ["canary one", "from bob", "canary two"]
+    ann.share("login", person_of(bob))
+    assert synced(bob).problems == [] and "canary two" in notes(bob, "login")
+    # A third device of ann's, later, still takes what bob wrote while he might.
+    desk = world.device("desk", by=ann)
+    synced(desk)
+    assert set(notes(desk, "login")) == {"canary one", "from bob", "canary two"}
+
+
+def test_another_mode_keeps_the_address_and_the_fingerprint_shown_means_the_person(
+    world: World, ann: Forestay
+) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), email="bob@example.org")
+    (member,) = ann.share("login", person_of(bob), mode="continue").members
+    assert (member.email, member.mode) == ("bob@example.org", "continue")
+    assert ann.unshare("login", str(bob.key_show()["person_fingerprint"])).members == []
+
+
+def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
+    world: World, ann: Forestay
+) -> None:
+    desk = world.device("desk", by=ann)
+    synced(ann)
+    world.remote.rename(world.folder / "unplugged")
+    world.remote.mkdir()
+    for changed in (ann.key_rotate(), ann.devices_revoke(desk.key_show()["id"])):
+        assert [one.remote for one in changed.spread if "plugged in" in one.error] == ["usb"]
+    assert [*world.remote.iterdir()] == []
+
+
+def test_only_the_owner_shares(world: World, ann: Forestay) -> None:
+    bob, carol = world.person("bob"), world.person("carol")
+    ann.share("login", person_of(bob), mode="continue")
+    synced(bob)
+    with pytest.raises(NotEntitled, match="another person"):
+        bob.share("login", person_of(carol))
+    with pytest.raises(Refused, match="owner"):
+        ann.share("login", person_of(ann))
+    with pytest.raises(InvalidInput, match="not shared with 'carol'"):
+        ann.unshare("login", "carol")
+
+
+def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    synced(bob)
+    words = [b"canary", b"login", b"Add login", b"bob@", b"ann's", b"SECRET"]
+    for path in world.remote.rglob("*"):
+        assert not any(word.decode() in str(path.relative_to(world.remote)) for word in words)
+        data = path.read_bytes() if path.is_file() else b""
+        assert not any(word in data for word in words), path
+
+
+def test_shares_tell_with_whom(world: World, ann: Forestay) -> None:
+    bob = world.person("bob")
+    assert ann.shares("login").members == []
+    ann.share("login", person_of(bob), email="bob@example.org")
+    assert [one.email for one in ann.shares("login").members] == ["bob@example.org"]
+    known = keychain.devices(bob.context)[0]
+    assert ann.unshare("login", known.fingerprint).members == []
+    assert isinstance(ann.key_rotate(), Changed)
+
+
+def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
+    world: World, ann: Forestay
+) -> None:
+    bob, cat = world.person("bob"), world.person("cat")
+    for person in (bob, cat):
+        ann.share("login", person_of(person), mode=rings.CONTINUE)
+    synced(bob)
+    with pytest.raises(NotEntitled, match="belongs to another person") as caught:
+        bob.unshare("login", identity(cat.context).circle.fingerprint)
+    assert "next sync" not in caught.value.hint
+    (usb,) = bob.store.machine.remotes.all()
+    assert UNSHARE not in bob.store.machine.remotes.noted(usb, "login")

@@ -79,7 +79,7 @@ def test_someone_without_any_context_is_told_everything(tmp_path: Path) -> None:
 @pytest.mark.req("S1-13")
 def test_the_state_is_nothing_but_the_journal_added_up(tmp_path: Path) -> None:
     from forestay.model.fold import fold
-    from forestay.testing.histories import image
+    from tests.histories import image
 
     begin(tmp_path / "home", tmp_path)
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:

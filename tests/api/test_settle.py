@@ -14,8 +14,8 @@ from forestay import Forestay, InvalidInput, Refused, Session
 from forestay.cli.settle import dialogue
 from forestay.cli.status import _next_command
 from forestay.model import event as ev
-from forestay.testing.histories import image
 from tests.devices import Pair
+from tests.histories import image
 
 HOUR = 3_600_000
 

@@ -29,7 +29,7 @@ from forestay.model import event as ev
 from forestay.model.event import Body
 from forestay.model.fold import fold
 from forestay.model.state import Row, Rows, State
-from forestay.testing.histories import simulate
+from tests.histories import simulate
 from tests.model.stories import (
     HOUR,
     Journal,

@@ -14,9 +14,9 @@ from typing import Any, TypeVar
 from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Object, Remote
-from forestay.testing.storage import Wrapper
 from tests.crash import travel
 from tests.crash.scenario import Scenario
+from tests.faulty_remotes import Wrapper
 
 _Answer = TypeVar("_Answer")
 

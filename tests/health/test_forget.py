@@ -18,7 +18,7 @@ from forestay.model.erasure import anyone
 from forestay.model.event import Body, Event, Sealed
 from forestay.model.fold import fold
 from forestay.model.state import Proof
-from forestay.testing.histories import image, simulate
+from tests.histories import image, simulate
 from tests.homes import Home, digest_of
 
 SAID = "Zimtschnecke"

@@ -20,7 +20,7 @@ from forestay.journal import backup, pack, restore
 from forestay.journal.pack import Blob, Item, Limits, Range, Reader
 from forestay.model import event as ev
 from forestay.model.event import Sealed
-from forestay.testing.histories import SESSION, simulate
+from tests.histories import SESSION, simulate
 from tests.homes import Home, hashes
 
 HOUR = 3_600_000

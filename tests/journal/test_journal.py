@@ -26,7 +26,7 @@ from forestay.model.hash_chain import next_event
 from forestay.model.state import State
 from forestay.store.port import Head
 from forestay.store.sqlite.store import SqliteStore
-from forestay.testing.histories import image
+from tests.histories import image
 
 START = ev.SessionStarted(goal="mend the login")
 

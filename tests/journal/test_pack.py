@@ -25,7 +25,7 @@ from forestay.model.event import Body, Header, Sealed
 from forestay.model.fold import advance
 from forestay.model.hash_chain import next_event
 from forestay.model.state import Core
-from forestay.testing.histories import SESSION, simulate
+from tests.histories import SESSION, simulate
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pack-1.fspack"
 CONTENT = b"what the artifact says\n" * 3

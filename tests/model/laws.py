@@ -17,7 +17,7 @@ from forestay.model.fold import extend, fold, follows
 from forestay.model.hash_chain import check_link
 from forestay.model.merge import Past, in_order, parents, retracted
 from forestay.model.state import TABLES, Core, Dispute, Rows, State
-from forestay.testing.histories import World, erased, image, lies, simulate
+from tests.histories import World, erased, image, lies, simulate
 from tests.model import oracle
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from forestay.model import event as ev
 from forestay.model.event import Event
-from forestay.testing.histories import erased
+from tests.histories import erased
 
 ENDS = {
     "session.completed": "completed",

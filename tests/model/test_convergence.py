@@ -20,8 +20,8 @@ from forestay.model.event import Event
 from forestay.model.fold import extend, fold, follows
 from forestay.model.merge import in_order
 from forestay.model.state import State
-from forestay.testing import histories
-from forestay.testing.histories import SimulatedMachine, World, closed, image
+from tests import histories
+from tests.histories import SimulatedMachine, World, closed, image
 
 FEW, MANY, PART = 400, 100_000, 2_500
 

@@ -17,7 +17,8 @@ from forestay.model.handlers import RECENT
 from forestay.model.hash_chain import next_event
 from forestay.model.merge import in_order
 from forestay.model.state import TABLES, State
-from forestay.testing.histories import (
+from tests.chance import new_seed
+from tests.histories import (
     SimulatedMachine,
     World,
     erased,
@@ -26,7 +27,6 @@ from forestay.testing.histories import (
     random_body,
     simulate,
 )
-from tests.chance import new_seed
 from tests.model import laws
 
 START = 1_700_000_000_000

@@ -16,7 +16,7 @@ from forestay.model.fold import fold
 from forestay.model.hash_chain import check_link, continue_chain, next_event
 from forestay.model.merge import KEPT, Past, in_order, position, retracted
 from forestay.model.state import Agent, Core, Dispute, Step
-from forestay.testing.histories import SimulatedMachine, World, erased, image, simulate
+from tests.histories import SimulatedMachine, World, erased, image, simulate
 from tests.model import laws
 
 

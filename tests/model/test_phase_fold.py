@@ -11,8 +11,8 @@ from forestay.model import event as ev
 from forestay.model.event import Body
 from forestay.model.fold import extend, fold, follows
 from forestay.model.state import State, Step, last_number, number_of
-from forestay.testing import histories
-from forestay.testing.histories import World, image
+from tests import histories
+from tests.histories import World, image
 
 STEPS = ("phase-0", "phase-1", "phase-2", "phase-3", "phase-9", "stage-1", "2.1")
 

@@ -29,9 +29,9 @@ from forestay.model.rules import (
     validate,
 )
 from forestay.model.state import State
-from forestay.testing.histories import SimulatedMachine, World, image, random_body
 from tests.chance import new_seed
 from tests.golden import events as golden
+from tests.histories import SimulatedMachine, World, image, random_body
 
 START = ev.SessionStarted(goal="hold fast")
 

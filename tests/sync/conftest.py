@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from forestay.api.forestay import Forestay
-from forestay.testing.storage import MemoryRemote
 from tests import servers
+from tests.faulty_remotes import MemoryRemote
 from tests.servers import Server
 from tests.sync.people import World
 from tests.sync.quick import seal_quickly

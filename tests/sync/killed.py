@@ -19,7 +19,7 @@ from forestay.sync import parcels, run
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.run import Manner
-from forestay.testing.storage import Wrapper
+from tests.faulty_remotes import Wrapper
 from tests.sync.travelling import known, opened
 
 BEFORE, AFTER = "before", "after"

@@ -13,7 +13,7 @@ from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Remote
 from forestay.sync.remotes.weak_consistency import Careful
 from forestay.testing.remote_contract import RemoteContract
-from forestay.testing.storage import MemoryRemote
+from tests.faulty_remotes import MemoryRemote
 from tests.servers import Server
 
 

@@ -16,7 +16,7 @@ from forestay.errors import RemoteFailed, Unreachable
 from forestay.sync import keychain
 from forestay.sync.crypto import device_group as circles
 from forestay.sync.crypto import keys
-from forestay.testing.storage import MemoryRemote
+from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, add_remote, known, travel
 
 

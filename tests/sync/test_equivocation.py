@@ -10,7 +10,7 @@ import pytest
 from forestay.api.forestay import Forestay
 from forestay.errors import Forked, Replayed, RolledBack, Tampered, Truncated
 from forestay.sync.remotes import object_names as named
-from forestay.testing.storage import Lying, MemoryRemote
+from tests.faulty_remotes import Lying, MemoryRemote
 from tests.sync.travelling import Travellers, hashes, travel
 
 

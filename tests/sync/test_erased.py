@@ -10,7 +10,7 @@ from forestay.sync.pack_codec import load, make
 from forestay.sync.plan import Stretch
 from forestay.sync.remotes import object_names as named
 from forestay.sync.session_keys import SessionKeys
-from forestay.testing.storage import MemoryRemote
+from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, hashes, travel
 
 CANARY = "canary in a note"

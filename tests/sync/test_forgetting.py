@@ -17,7 +17,7 @@ from forestay.sync.connect import SetAside
 from forestay.sync.opening import Opening
 from forestay.sync.push import Pushing
 from forestay.sync.remotes.object_names import PackName
-from forestay.testing.histories import image
+from tests.histories import image
 from tests.sync.travelling import Travellers, folder_of, hashes, travel
 
 WORD, OTHER = "Zimtschnecke", "Muskatnuss"

@@ -17,7 +17,7 @@ from forestay.sync import connect
 from forestay.sync.remotes import folder
 from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.port import Object
-from forestay.testing.storage import MemoryRemote
+from tests.faulty_remotes import MemoryRemote
 from tests.sync.people import World
 
 REFUSAL = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"

@@ -36,7 +36,7 @@ from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.run import Manner, Report, visit
 from forestay.sync.session_keys import Identity, SessionKeys
-from forestay.testing.storage import Wrapper
+from tests.faulty_remotes import Wrapper
 from tests.sync.people import World, notes, person_of, synced
 
 

@@ -21,7 +21,7 @@ from forestay.base.hashing import digest_of
 from forestay.errors import Refused, Unreachable
 from forestay.journal.projections import encode
 from forestay.sync import parcels
-from forestay.testing.storage import MemoryRemote
+from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, hashes, keep_place, opened, travel
 
 DAY = 24 * 3_600_000

@@ -36,8 +36,8 @@ from forestay.errors import (
 from forestay.sync.remotes import object_names as named
 from forestay.sync.remotes.object_names import PackName
 from forestay.sync.remotes.port import FORMAT
-from forestay.testing.storage import Lying, MemoryRemote
 from tests.chance import new_seed
+from tests.faulty_remotes import Lying, MemoryRemote
 from tests.sync.travelling import hashes, known, travel
 from tests.sync.world import FRESH, FRIEND, FULL, KNOWING, World
 

@@ -11,7 +11,7 @@ from forestay.errors import NotThere, RemoteFailed, Unreachable
 from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.remotes.weak_consistency import Careful
 from forestay.testing.remote_contract import RemoteContract
-from forestay.testing.storage import (
+from tests.faulty_remotes import (
     AFTER,
     BEFORE,
     HALF,

@@ -35,7 +35,7 @@ from forestay.sync.remotes import object_names as named
 from forestay.sync.remotes.port import FORMAT, Object
 from forestay.sync.remotes.weak_consistency import Careful
 from forestay.sync.run import Manner, visit
-from forestay.testing.storage import MemoryRemote
+from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, add_remote, hashes, known, travel
 
 

@@ -18,7 +18,7 @@ from forestay.sync.device_list import identity
 from forestay.sync.keychain import folder as keys_folder
 from forestay.sync.remotes import object_names
 from forestay.sync.session_keys import SessionKeys
-from forestay.testing.storage import MemoryRemote, snapshot
+from tests.faulty_remotes import MemoryRemote, snapshot
 from tests.sync.travelling import Travellers, hashes, opened, travel
 
 FRESH, KNOWING, FULL, FRIEND = "fresh", "knowing", "full", "friend"

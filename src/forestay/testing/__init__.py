@@ -1,5 +1,4 @@
-"""Public help for tests: the contracts of stores and remotes, faulty remotes, random histories.
+"""Contracts for authors of stores and remotes: `store_contract` and `remote_contract`.
 
-Main modules: `store_contract`, `remote_contract`, `storage`, `histories`. The contracts need
-pytest; the program itself loads nothing of this package.
+Both need pytest; the program itself loads nothing of this package.
 """

@@ -334,7 +334,7 @@ def test_nothing_is_reported_when_everything_has_a_field() -> None:
 
 def test_what_cannot_be_carried_is_called_lost() -> None:
     class Mute(type(POOR)):  # type: ignore[misc]
-        def put(self, old: Any, facts: Facts, where: Where, was: Any = None) -> Any:
+        def put(self, old: Any, facts: Facts, where: Where) -> Any:
             return {self.files(facts.native_id)[0]: [facts.goal]}
 
         def get(self, tree: Any, where: Where) -> Facts:

@@ -551,7 +551,7 @@ def test_phases_that_are_but_headings_are_no_tasks(of: str) -> None:
     phased.steps[-1].status = "done"
     for files in (
         carry_over.write(b, None, phased, HERE),
-        carry_over.write(b, bare, phased, HERE, was=facts),
+        carry_over.write(b, bare, phased, HERE),
     ):
         (doc,) = files.values()
         assert [step.title for step in b.get(files, HERE).steps] == ["Sum up", "Test"]

@@ -55,7 +55,7 @@ class Toy(Format):
     def get(self, tree: Tree, where: Where) -> Facts:
         raise NotImplementedError
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         name, main = next(iter(old.items())) if old else (self.files(facts.native_id)[0], {})
         main = copy.deepcopy(main)
         said = self.get({name: main}, where)

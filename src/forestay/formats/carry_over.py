@@ -76,13 +76,10 @@ def write(
     where: Where,
     *,
     full: bool = False,
-    was: Facts | None = None,
 ) -> Tree:
     """The files for some facts, with what they cannot say beside it: all of it, or (for mirrors)
-    only statuses whose word in this layout says less. `was` is what was written last."""
-    made = format.put(old, facts, where, was)
-    if was is not None and not full and _statuses_stay(format, old, was, facts):
-        return made
+    only statuses whose word in this layout says less."""
+    made = format.put(old, facts, where)
     return _complete(format, old, made, facts, where, full=full)
 
 
@@ -588,22 +585,6 @@ def _say_the_same(told: list[StepFact], wanted: list[StepFact], *, by_name: bool
         return all(known.get(step.title) == step.status for step in told)
     said, want = (sorted((step.title, step.status) for step in of) for of in (told, wanted))
     return said == want
-
-
-def _statuses_stay(format: Format, old: Tree | None, was: Facts, facts: Facts) -> bool:
-    """Whether what is carried of statuses stays as it was: nothing of them is new but steps, and
-    those in words that the layout has."""
-    # By a verdict, an error, what came after it, or the number of phases alone a file may say
-    # another status.
-    told = ("status", "agents", "checkpoints", "errors", "resumed_at", "plan_total")
-    if any(getattr(was, name) != getattr(facts, name) for name in told):
-        return False
-    if was.steps == facts.steps:
-        return True
-    known = len(was.steps)
-    if facts.steps[:known] != was.steps or "facts" in _extra(format, old or {}, facts.native_id):
-        return False
-    return all(step.status in format.says for step in facts.steps[known:])
 
 
 def _statuses(seen: dict[str, Any], facts: dict[str, Any], steps: Pairs) -> dict[str, Any]:

@@ -11,7 +11,7 @@ when. Elements that nobody can read are never touched.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from itertools import count
 from operator import attrgetter, is_
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -52,19 +52,6 @@ def number(value: Any) -> float | None:
 def alike(one: Any, other: Any) -> bool:
     """Whether nothing would change, not even the order of keys."""
     return one is other or diff.identical(one, other)
-
-
-def unchanged(was: Facts | None, facts: Facts, *names: str) -> bool:
-    """Whether the facts of these names are those that were put last."""
-    if was is None:
-        return False
-    told = _told(*names)
-    return bool(told(was) == told(facts))
-
-
-@cache
-def _told(*names: str) -> attrgetter[Any]:
-    return attrgetter(*names)
 
 
 def main(files: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
@@ -294,19 +281,14 @@ def put_list(
     entry: Entry[_T],
     *,
     gone: Sequence[_T] = (),
-    was: Sequence[_T] | None = None,
 ) -> None:
-    """Let a list say the facts; it is made only if there is something to say.
+    """Write the facts into a list, which is created only if there are any.
 
-    A log lets go only of what is `gone`. `was` is what the list said last, if it says just that:
-    then what is new in it may suffice.
+    Elements of a log are removed only if they are `gone`.
     """
-    old = into.get(key)
-    if was is not None and isinstance(old, list) and list(was) == facts[: len(was)]:
-        made = [*old, *(entry.write(None, fact) for fact in facts[len(was) :])]
-    else:
-        made = _rewritten(sequence(old), facts, entry, gone)
-    if not _are_those(sequence(old), made):
+    old = sequence(into.get(key))
+    made = _rewritten(old, facts, entry, gone)
+    if len(old) != len(made) or not all(map(is_, old, made)):
         insert(into, key, made, order)
 
 
@@ -327,10 +309,6 @@ def _rewritten(
             made.append(element)
     taken = set(pairs.values())
     return made + [entry.write(None, fact) for at, fact in enumerate(facts) if at not in taken]
-
-
-def _are_those(old: list[Any], new: list[Any]) -> bool:
-    return len(old) == len(new) and all(map(is_, old, new))
 
 
 def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
@@ -397,16 +375,6 @@ def tasks_in(facts: Facts) -> list[StepFact]:
     by one."""
     around = set() if facts.workflow or facts.plan_total else {s.parent for s in facts.steps}
     return [step for step in facts.steps if step.unit != "phase" or step.id not in around]
-
-
-def steps_apart(was: Facts | None, facts: Facts) -> tuple[list[StepFact], list[StepFact] | None]:
-    """The steps, and those that were put last; but only what came, where all others stayed."""
-    now = tasks_in(facts)
-    if was is None:
-        return now, None
-    before = tasks_in(was)
-    known = len(before)
-    return (now[known:], []) if now[:known] == before else (now, before)
 
 
 def as_far(fact: AgentFact, said: AgentFact | None) -> AgentFact:

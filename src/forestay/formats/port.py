@@ -13,10 +13,9 @@ only what changed changes. It never sees the journal either: facts are its only 
     salvage    bundle that cannot be parsed → facts, and what was inferred and lost
 
 Laws, tested for all five: `put(t, get(t)) == t`; `get(put(t, f))` says what `f` says as far as the
-layout has fields for it; `put(put(t, f), g, was=f) == put(put(t, f), g)`; keys that a layout does
-not know survive; `put` changes no value that it was given, and shares those that stay. What a
-layout has no field for travels as values under the one key `forestay` (`carry`), written and read
-for all five alike.
+layout has fields for it; keys that a layout does not know survive; `put` changes no value that it
+was given, and shares those that stay. What a layout has no field for travels as values under the
+one key `forestay` (`carry`), written and read for all five alike.
 
 A sixth layout is one module with a class that meets `Layout`, named in `REGISTRY`.
 """
@@ -135,8 +134,6 @@ class Format(Protocol):
     id: str
     document: str
     """The number of the document that describes it, such as `S0`."""
-    says: frozenset[str] = frozenset()
-    """Statuses that every step may have in it and be read with again."""
     latest: frozenset[str] = frozenset()
     """Lists of facts of which its files have room for the last element only."""
     has_goal: bool = True
@@ -164,9 +161,8 @@ class Format(Protocol):
 
     def get(self, tree: Tree, where: Where) -> Facts: ...
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
-        """`was` is what was put into `old` last, in these surroundings: where the facts are the
-        same, `old` says so already. Of logs the facts then hold only what is new in them."""
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
+        """Return the files with these facts. With `where.brief`, logs hold only new facts."""
         ...
 
     def known_as(self, facts: Facts) -> dict[int, str]:

@@ -35,26 +35,19 @@ def written(
     facts: Facts,
     where: Where,
     kept: Kept,
-    was: Facts | None = None,
     *,
     odd: bool = True,
 ) -> Tree:
     """The files for some facts; but where we only could not keep a text whole, what the user wrote.
 
     The layout knows elements by such texts, so it is shown the files in the words that were kept.
-    `was` is what was written last, if the files say just that; `odd` is whether they may have odd
-    texts (see `has_odd`). What stays is the very part of `old`.
+    `odd` is whether they may have odd texts (see `has_odd`). What stays is the very part of `old`.
     """
-    given = facts
-    # Praxis looks at all of them each time.
-    if old and (was is None or format.id == "praxis" or not _only_grew(was, facts)):
+    if old:
         facts = _untold(facts, format.get(old, where))
-    made = carry_over.write(format, old or None, facts, where, full=False, was=was)
+    made = carry_over.write(format, old or None, facts, where)
     if not old:
         return made
-    if was is not None and _carries_less(format, old, made, facts.native_id):
-        # What is known by a text that could not be kept whole was not found by it.
-        return written(format, old, given, where, kept)
     made = _sharing(old, made)
     gone, came = _strings_apart(old, made)
     # Most texts that change are stamps and statuses: a quick look at both sides first.
@@ -63,9 +56,6 @@ def written(
     words = _substitutes(gone | _strings_of_lists(old, made), came, kept)
     if not words:
         return made
-    if was is not None:
-        # A text may be kept in other ways where nothing changed, and nobody looked.
-        return written(format, old, given, where, kept)
     return _sharing(old, _with_originals(format, old, facts, where, words))
 
 
@@ -89,11 +79,6 @@ def in_words_of(
             words[text] = way
             said[way] -= 1
     return [_said_in(value, words) for value in values] if words else values
-
-
-def _carries_less(format: Format, old: Tree, made: Tree, id: str) -> bool:
-    before = carry_over.carried(format, old, id)
-    return before > 0 and carry_over.carried(format, made, id) < before
 
 
 def _with_originals(
@@ -147,14 +132,6 @@ def _with_lost(old: Any, made: Any, lost: dict[str, list[str]], gone: Counter[st
 
 def _sharing(old: Tree, new: Tree) -> Tree:
     return {name: trees.shared(old.get(name), value) for name, value in new.items()}
-
-
-def _only_grew(was: Facts, facts: Facts) -> bool:
-    """Whether nothing but tasks came to what was there: no layout looks at the others then."""
-    known, new = facts.steps[: len(was.steps)], facts.steps[len(was.steps) :]
-    same = (known, facts.agents, facts.goal, facts.attributes)
-    grew = (was.steps, was.agents, was.goal, was.attributes) == same
-    return grew and all(step.unit == "task" and not step.parent for step in new)
 
 
 def _untold(facts: Facts, said: Facts) -> Facts:

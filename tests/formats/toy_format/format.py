@@ -62,7 +62,7 @@ class ToyFormat(Format):
     def get(self, tree: Tree, where: Where) -> Facts:
         return _get(mapping(form.main(tree)[1]), where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         made: Tree = dict(old or {})
         name, value = form.main(made)
         if not isinstance(value, dict):

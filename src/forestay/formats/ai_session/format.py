@@ -60,7 +60,6 @@ class AiSession(Format):
 
     id = read.ID
     document = "S0"
-    says = frozenset({"pending", "running", "done"})
 
     def recognise(self, name: str, value: Any) -> float:
         """Recognise a file by its shape; its name does not count, as files get renamed."""
@@ -91,7 +90,7 @@ class AiSession(Format):
     def get(self, tree: Tree, where: Where) -> Facts:
         return read.read_facts(tree, where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         return write_facts(old, facts, where)
 
     def renewed(self, tree: Tree, where: Where) -> Tree:

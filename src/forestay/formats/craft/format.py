@@ -49,7 +49,7 @@ from forestay.formats.craft.schema import (
     look_closer,
     times,
 )
-from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar, StepFact
+from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar
 from forestay.formats.fields import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
 from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Travel, Tree, Where
 from forestay.formats.required_keys import whole
@@ -258,33 +258,26 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
     }
 
 
-def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+def _put_root(root: Node, facts: Facts, where: Where) -> None:
     device = root.get("device")
-    if not form.unchanged(was, facts, *_OF_SESSION):
-        _put_session(root, facts, where)
-    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
-    if not form.unchanged(was, facts, "progress", "steps", "agents", "status"):
-        _put_progress(root, facts, where)
-    _put_work(root, facts, where, was)
-    if facts.files or not form.unchanged(was, facts, "decisions"):
-        _put_logs(root, facts, where, was)
-    if not form.unchanged(was, facts, *_SPENT, *_FREE, *_OF_GIT):
-        _put_parts(root, facts, where, was)
-    if where.travel is not None:
-        form.put_section(root, "teleportation", partial(_put_travel, travel=where.travel), ROOT)
-    elif root.get("device") != device:
-        _add_device(root)
-
-
-def _put_parts(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
-    parts: dict[str, tuple[tuple[str, ...], Callable[[Node], None]]] = {
-        "context_usage": (_SPENT, partial(_put_usage, facts=facts, where=where)),
-        "teleportation": (_FREE, partial(_put_attributes, of="teleportation", facts=facts)),
-        "metadata": ((*_FREE, *_OF_GIT), partial(_put_metadata, facts=facts, where=where)),
+    _put_session(root, facts, where)
+    _put_steps(root, facts)
+    read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
+    last = form.last_of_each(root.get("agents"), read, facts.agents)
+    entry = form.Entry(last, write, form.by_name("id"))
+    form.put_list(root, "agents", ROOT, facts.agents, entry)
+    _put_logs(root, facts, where)
+    sections: dict[str, Callable[[Node], None]] = {
+        "context_usage": partial(_put_usage, facts=facts, where=where),
+        "teleportation": partial(_put_attributes, of="teleportation", facts=facts),
+        "metadata": partial(_put_metadata, facts=facts, where=where),
     }
-    for section, (names, put) in parts.items():
-        if not form.unchanged(was, facts, *names):
-            form.put_section(root, section, put, ROOT)
+    if where.travel is not None:
+        sections["teleportation"] = partial(_put_travel, travel=where.travel)
+    for section, put in sections.items():
+        form.put_section(root, section, put, ROOT)
+    if where.travel is None and root.get("device") != device:
+        _add_device(root)
 
 
 def _put_session(root: Node, facts: Facts, where: Where) -> None:
@@ -295,55 +288,30 @@ def _put_session(root: Node, facts: Facts, where: Where) -> None:
     if facts.mode in MODES:
         form.put_field(root, _MODE, facts.mode, where, ROOT)
     form.put_status(root, ID, facts.status, ROOT)
-
-
-def _put_progress(root: Node, facts: Facts, where: Where) -> None:
+    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
     said = FRACTION.read(root.get("progress"), where)
     figure = facts.progress if said is None else form.progress_of(facts)
     form.put_field(root, _PROGRESS, figure, where, ROOT)
 
 
-_OF_SESSION = ("goal", "began_at", "device", "project_path", "mode", "status")
-_SPENT = ("tokens", "compressions", "compressed_at", "tokens_by_agent", "agents")
-_FREE = ("attributes",)
-_OF_GIT = ("git_branch", "git_commit")
-
-
-def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
-    if not form.unchanged(was, facts, "steps"):
-        _put_steps(root, facts, was)
-    if not form.unchanged(was, facts, "agents"):
-        read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
-        last = form.last_of_each(root.get("agents"), read, facts.agents)
-        entry = form.Entry(last, write, form.by_name("id"))
-        form.put_list(root, "agents", ROOT, facts.agents, entry)
-
-
-def _put_steps(root: Node, facts: Facts, was: Facts | None) -> None:
-    now, last = form.steps_apart(was, facts)
+def _put_steps(root: Node, facts: Facts) -> None:
+    steps = form.titled(form.tasks_in(facts))
     for key, are_done in (("completed_work", True), ("pending_tasks", False)):
-        steps = _titled(now, are_done)
-        before = None if last is None else _titled(last, are_done)
-        form.put_list(root, key, ROOT, steps, form.TASK, was=before)
+        listed = [step for step in steps if (step.status in form.DONE) is are_done]
+        form.put_list(root, key, ROOT, listed, form.TASK)
 
 
-def _titled(steps: list[StepFact], are_done: bool) -> list[StepFact]:
-    return form.titled([s for s in steps if (s.status in form.DONE) is are_done])
-
-
-def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     moment = facts.updated_at or facts.began_at or where.now
-    taken = where.withdrawn or Facts()
-    same = form.unchanged(was, facts, "decisions") and where.withdrawn is None
-    if not same:
-        told = [*form.by_moment(lambda each: each.what), *form.reworded()]
-        choice = form.log(_get_decision, _put_decision, told, where, moment)
-        form.put_list(root, "decisions_made", ROOT, facts.decisions, choice, gone=taken.decisions)
-    files = [f for f in facts.files if f.path]
-    if files or not same:
-        told = form.by_moment(lambda each: (each.path, each.action))
-        change = form.log(_get_file, _put_change, told, where, moment)
-        form.put_list(root, "files_modified", ROOT, files, change, gone=taken.files)
+    withdrawn = where.withdrawn or Facts()
+    passes = [*form.by_moment(lambda each: each.what), *form.reworded()]
+    entry: form.Entry[Any] = form.log(_get_decision, _put_decision, passes, where, moment)
+    gone: list[Any] = withdrawn.decisions
+    form.put_list(root, "decisions_made", ROOT, facts.decisions, entry, gone=gone)
+    passes = form.by_moment(lambda each: (each.path, each.action))
+    entry, gone = form.log(_get_file, _put_change, passes, where, moment), withdrawn.files
+    files = [change for change in facts.files if change.path]
+    form.put_list(root, "files_modified", ROOT, files, entry, gone=gone)
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
@@ -531,7 +499,6 @@ def _signs(value: Node) -> int:
 class Craft(Format):
     id = ID
     document = "S2"
-    says = frozenset({"pending", "done"})
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)
@@ -556,7 +523,7 @@ class Craft(Format):
         name, value = self._main(tree)
         return _get(name, mapping(value), where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         made: Tree = dict(old or {})
         name, value = self._main(made)
         if not isinstance(value, dict):
@@ -564,7 +531,7 @@ class Craft(Format):
             name = name or f"{native_id}.json"
             value = _fresh(facts, where, native_id)
         made[name] = value = dict(value)
-        _put_root(value, facts, where, was)
+        _put_root(value, facts, where)
         return made
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:

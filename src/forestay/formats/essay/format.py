@@ -502,7 +502,7 @@ class Essay(Format):
     def get(self, tree: Tree, where: Where) -> Facts:
         return get_facts(tree, where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         tree: Tree = copied(old) if old else {}
         name = state_name(tree)
         doc = tree.get(name)

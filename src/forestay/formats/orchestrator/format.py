@@ -275,21 +275,15 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
     }
 
 
-def _put_root(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
-    if not form.unchanged(was, facts, *_OF_SESSION):
-        form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
-        form.put_status(root, ID, facts.status, ROOT)
-        _put_project(root, facts, where)
+def _put_root(root: Node, facts: Facts, where: Where) -> None:
+    form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
+    form.put_status(root, ID, facts.status, ROOT)
+    _put_project(root, facts, where)
     form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
-    if not form.unchanged(was, facts, "agents", "tokens_by_agent"):
-        _put_agents(root, facts, where)
-    if not form.unchanged(was, facts, "agents", "steps"):
-        _put_work(root, facts, where, was)
-    if facts.files or not form.unchanged(was, facts, "decisions", *_OF_ERRORS):
-        _put_logs(root, facts, where, was)
-    if not form.unchanged(was, facts, "tokens", "compressions", "compressed_at"):
-        usage = partial(_put_usage, facts=facts, where=where)
-        form.put_section(root, "context_usage", usage, ROOT)
+    _put_agents(root, facts, where)
+    _put_work(root, facts, where)
+    _put_logs(root, facts, where)
+    form.put_section(root, "context_usage", partial(_put_usage, facts=facts, where=where), ROOT)
 
 
 def _put_project(root: Node, facts: Facts, where: Where) -> None:
@@ -337,34 +331,19 @@ def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     return made
 
 
-def _put_work(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
-    # Agents that wait stand behind all steps: with them, those that came are not put alone.
-    waits = any(agent.status == "pending" for agent in facts.agents)
-    last = was if not waits and form.unchanged(was, facts, "agents") else None
-    steps, known = form.steps_apart(last, facts)
-    done, rest = _work(root, steps, facts.agents)
-    before = (None, None) if known is None else _work(root, known, facts.agents)
-    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
-    work = form.Entry(read, write, form.by_name("title"))
-    form.put_list(root, "completed_work", ROOT, done, work, was=before[0])
-    form.put_list(root, "pending_tasks", ROOT, rest, form.TASK, was=before[1])
-
-
-def _work(
-    root: Node, steps: list[StepFact], agents: list[AgentFact]
-) -> tuple[list[StepFact], list[StepFact]]:
-    """The steps that are done, and what is still to do."""
-    steps = form.titled(steps)
+def _put_work(root: Node, facts: Facts, where: Where) -> None:
+    """Write steps, and pending agents as tasks unless a step or an agent's entry names them."""
+    steps = form.titled(form.tasks_in(facts))
     done = [step for step in steps if step.status in form.DONE]
     rest = [step for step in steps if step.status not in form.DONE]
-    return done, rest + _waiting(root, agents, {step.title for step in steps})
-
-
-def _waiting(root: Node, agents: list[AgentFact], titles: set[str]) -> list[StepFact]:
-    """Pending agents as tasks, unless a step or the list of agents speaks of them already."""
+    titles = {step.title for step in steps}
     known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
-    agents = [a for a in agents if a.status == "pending" and a.id not in known]
-    return [StepFact(a.task or a.id) for a in agents if (a.task or a.id) not in titles]
+    pending = [a for a in facts.agents if a.status == "pending" and a.id not in known]
+    rest += [StepFact(a.task or a.id) for a in pending if (a.task or a.id) not in titles]
+    read, write = partial(_get_done, where=where), partial(_put_done, where=where)
+    work = form.Entry(read, write, form.by_name("title"))
+    form.put_list(root, "completed_work", ROOT, done, work)
+    form.put_list(root, "pending_tasks", ROOT, rest, form.TASK)
 
 
 def _put_done(old: Any, step: StepFact, where: Where) -> Any:
@@ -378,11 +357,6 @@ def _put_done(old: Any, step: StepFact, where: Where) -> Any:
     return made
 
 
-_OF_SESSION = (
-    *("goal", "began_at", "mode", "ended_at", "paused_at", "resumed_at", "status"),
-    *("project", "project_path", "git_branch"),
-)
-_OF_ERRORS = ("errors", "agents", "status", "because")
 _MESSAGE = attrgetter("message", "agent")
 """What errors are known by."""
 
@@ -392,21 +366,20 @@ def _of_agent(error: ErrorFact) -> Hashable:
     return _MESSAGE(error) if error.agent else None
 
 
-def _put_logs(root: Node, facts: Facts, where: Where, was: Facts | None) -> None:
+def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     moment = facts.updated_at or facts.began_at or where.now
-    taken = where.withdrawn or Facts()
-    if not form.unchanged(was, facts, "decisions"):
-        told = [*form.by_moment(lambda each: each.what), *form.reworded()]
-        choice, gone = form.log(_get_decision, _put_decision, told, where, moment), _choices(taken)
-        form.put_list(root, "decisions_made", ROOT, _choices(facts), choice, gone=gone)
-    if not form.unchanged(was, facts, *_OF_ERRORS):
-        told = [*form.by_moment(_MESSAGE), (_of_agent, _of_agent)]
-        error = form.log(_get_error, _put_error, told, where, moment)
-        form.put_list(root, "errors", ROOT, _errors(facts), error, gone=taken.errors)
-    if isinstance(root.get("files_modified"), list) and (facts.files or was is None):
+    withdrawn = where.withdrawn or Facts()
+    passes = [*form.by_moment(lambda each: each.what), *form.reworded()]
+    choice = form.log(_get_decision, _put_decision, passes, where, moment)
+    gone = _choices(withdrawn)
+    form.put_list(root, "decisions_made", ROOT, _choices(facts), choice, gone=gone)
+    passes = [*form.by_moment(_MESSAGE), (_of_agent, _of_agent)]
+    error = form.log(_get_error, _put_error, passes, where, moment)
+    form.put_list(root, "errors", ROOT, _errors(facts), error, gone=withdrawn.errors)
+    if isinstance(root.get("files_modified"), list):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
         entry = form.Entry(_get_file, _put_path, form.by_name("path"), log=True)
-        form.put_list(root, "files_modified", ROOT, paths, entry, gone=taken.files)
+        form.put_list(root, "files_modified", ROOT, paths, entry, gone=withdrawn.files)
 
 
 def _choices(facts: Facts) -> list[DecisionFact]:
@@ -519,7 +492,6 @@ def _suffix(second: int, digest: str) -> str:
 class Orchestrator(Format):
     id = ID
     document = "S4"
-    says = frozenset({"pending", "done"})
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)
@@ -547,14 +519,14 @@ class Orchestrator(Format):
     def get(self, tree: Tree, where: Where) -> Facts:
         return _get(mapping(form.main(tree, CURRENT)[1]), where)
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         made: Tree = dict(old or {})
         name, value = form.main(made, CURRENT)
         if not isinstance(value, dict):
             native_id = facts.native_id or self.new_id(facts, where, frozenset())
             value = _fresh(facts, where, native_id)
         made[name or CURRENT] = value = dict(value)
-        _put_root(value, facts, where, was)
+        _put_root(value, facts, where)
         return made
 
     def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:

@@ -65,7 +65,7 @@ class Praxis(Format):
     def get(self, tree: Tree, where: Where) -> Facts:
         return read_facts(View(tree, where))
 
-    def put(self, old: Tree | None, facts: Facts, where: Where, was: Facts | None = None) -> Tree:
+    def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         if old is None:
             # An id that the user chose survives a conversion to another format and back.
             unfit = unsafe_id(facts.native_id)

@@ -26,6 +26,7 @@ from forestay.api.forestay import Forestay
 from forestay.api.forestay import open as open_home
 from forestay.base import files, swap_file
 from forestay.base.clock import Clock
+from forestay.base.findings import Choice
 from forestay.base.text import clean_id, terminal
 from forestay.errors import Damaged, InvalidInput, NoSession, Refused
 from forestay.formats import timestamps
@@ -75,7 +76,7 @@ _FOLDER = REGISTRY[schema.ID][1]
 class CorruptSession(Damaged):
     """The current session file cannot be read. `choices` is what may be done, `menu` as text."""
 
-    choices: tuple[form.Choice, ...] = ()
+    choices: tuple[Choice, ...] = ()
     menu: str = ""
 
 
@@ -259,9 +260,9 @@ def _require_writable(state: State) -> None:
 
 
 def _corrupt(found: Loaded) -> CorruptSession:
-    menu = form.recovery(os.path.basename(_aside(found.path)))
-    error = CorruptSession(menu.message, why=found.why, hint="forestay doctor", file=found.path)
-    error.choices, error.menu = menu.choices, form.recovery_text(menu)
+    question = form.recovery(os.path.basename(_aside(found.path)))
+    error = CorruptSession(form.CORRUPTED, why=found.why, hint="forestay doctor", file=found.path)
+    error.choices, error.menu = question.choices, question.menu
     return error
 
 

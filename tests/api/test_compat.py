@@ -96,7 +96,7 @@ def test_corrupt_file_raises_with_the_choices_and_start_fresh_keeps_it(data: byt
     CURRENT.write_bytes(data)
     with pytest.raises(compat.CorruptSession) as caught:
         compat.load_session()
-    assert [choice.name for choice in caught.value.choices] == ["fresh", "history", "manual"]
+    assert [choice.id for choice in caught.value.choices] == ["fresh", "history", "manual"]
     assert caught.value.menu == (
         "## ⚠️ SESSION RECOVERY\n\n"
         "The previous session file appears corrupted.\n\n"

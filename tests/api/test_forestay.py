@@ -458,7 +458,7 @@ def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
         )
         whole, session = stay.verify()
     assert (whole.session, whole.ok, session.session, session.ok) == ("", False, "two", True)
-    told = "; ".join(finding.message for finding in whole.findings)
+    told = "; ".join(finding.what for finding in whole.findings)
     assert "not listed" in told and "session one was acknowledged here" in told
 
 

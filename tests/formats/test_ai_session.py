@@ -647,7 +647,7 @@ def test_no_value_makes_reading_checking_or_reporting_fail(made: Tree, naive: st
     assert {step.status for step in facts.steps} <= set(UNIT)
     assert FORMAT.reading(made, where).layout == "ai-session"
     for finding in FORMAT.check(made, where, strict=True):
-        assert finding.requirement.startswith("S0-") and finding.message
+        assert finding.requirement.startswith("S0-") and finding.what
     assert subject.display(subject.report(made, where))
     subject.recreate(made, where)
     for value in made.values():
@@ -1154,7 +1154,7 @@ def test_each_deviation_is_found_with_its_number(
     hits = [finding for finding in found if finding.code == code]
     assert [finding.requirement for finding in hits] == [requirement]
     assert hits[0].file == at(tree(), path.partition("/")[0])[1]
-    assert hits[0].message
+    assert hits[0].what
     if code not in ("id-mismatch", "bad-feature-id", "duplicate-task-id", "duplicate-entry"):
         assert len(found) == 1 or path in HIDING
 
@@ -1281,18 +1281,18 @@ def test_a_generated_file_that_is_gone_is_told() -> None:
 def test_faults_of_the_log_are_told_once_with_their_count() -> None:
     made = changed("log", [line(status="x")] * 3 + [7] * 2)
     found = FORMAT.check(made, WHERE)
-    assert [(f.code, "more such" in f.message) for f in found] == [
+    assert [(f.code, "more such" in f.what) for f in found] == [
         ("unknown-word", True),
         ("wrong-type", True),
     ]
-    assert "2 more" in found[0].message
+    assert "2 more" in found[0].what
 
 
 @pytest.mark.req("S0-69", "S0-72")
 def test_a_diverged_index_is_told_with_both_sides_and_left_alone() -> None:
     made = changed("index/active_features/1", entry(status="paused"))
     (found,) = [f for f in FORMAT.check(made, WHERE) if f.code == "duplicate-entry"]
-    assert "status active" in found.message and "status paused" in found.message
+    assert "status active" in found.what and "status paused" in found.what
     kept = FORMAT.put(made, replace(get(made), goal="x"), WHERE)
     assert kept[INDEX] == made[INDEX]
 
@@ -1463,7 +1463,7 @@ CONFLICT = INDEX_TEXT.replace(
 def test_a_merge_conflict_is_told_with_both_sides_and_neither_is_taken() -> None:
     (found,) = subject.conflicts(INDEX, CONFLICT.encode())
     assert (found.code, found.severity, found.requirement) == ("conflict-markers", ERROR, "S0-69")
-    assert "paused" in found.message and "completed" in found.message
+    assert "paused" in found.what and "completed" in found.what
     index, lost = subject.salvage_index(CONFLICT.encode())
     assert "status" not in index["active_features"][0]
     assert index["active_features"][0]["started_at"] == "2025-03-04T08:00:00Z"

@@ -192,8 +192,8 @@ def test_a_changed_contract_asks_for_a_new_acknowledgment(text: str) -> None:
     (finding,) = verdict.findings
     assert not verdict.ok
     assert (finding.code, finding.severity) == ("contract-changed", ERROR)
-    assert "Contract has changed since acknowledgment" in finding.message
-    assert "Re-acknowledgment required" in finding.message
+    assert "Contract has changed since acknowledgment" in finding.what
+    assert "Re-acknowledgment required" in finding.what
 
 
 @pytest.mark.req("X0-9", "S0-96")

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 import forestay.formats.craft
+from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.coerce import copied
 from forestay.formats.craft.format import FORMAT
@@ -34,7 +35,7 @@ from forestay.formats.facts import (
     with_told_times,
 )
 from forestay.formats.fields import progress_of
-from forestay.formats.port import ERROR, WARNING, Finding, Format, Where, load_format
+from forestay.formats.port import ERROR, WARNING, Format, Where, load_format
 from forestay.formats.status_words import session_status, session_word
 from tests.conformance import marked
 from tests.formats import json_stories as stories
@@ -646,7 +647,9 @@ MISSING = {
 def test_each_required_key_is_missed(key: str, req: str) -> None:
     findings = [f for f in FORMAT.check(without(key), HERE) if f.severity == ERROR]
     message = f"{key} is missing"
-    assert findings == [Finding("missing-key", ERROR, message, NAME, key, req)]
+    assert findings == [
+        Finding("missing-key", ERROR, message, file=NAME, where=key, requirement=req)
+    ]
 
 
 WORDS = [
@@ -874,7 +877,9 @@ def test_the_published_schemas_are_made_from_the_rules(strict: bool) -> None:
 def test_what_only_a_writer_owes_is_missed_mildly(key: str, req: str) -> None:
     for strict, severity in ((False, WARNING), (True, ERROR)):
         (finding,) = FORMAT.check(without(key), HERE, strict=strict)
-        assert finding == Finding("missing-key", severity, f"{key} is missing", NAME, key, req)
+        assert finding == Finding(
+            "missing-key", severity, f"{key} is missing", file=NAME, where=key, requirement=req
+        )
         schema = json.loads((SCHEMAS / FILES[strict]).read_text("utf-8"))
         assert Draft202012Validator(schema).is_valid(without(key)[NAME]) is not strict
 

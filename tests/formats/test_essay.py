@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forestay.base import vocabulary
+from forestay.base.findings import Finding
 from forestay.formats import timestamps as clock
 from forestay.formats.essay import display, fields, salvage, stage_files
 from forestay.formats.essay.format import FORMAT, defer_reason
 from forestay.formats.facts import SESSION, UNIT, ClaimFact, Facts, RevisitFact, StepFact
-from forestay.formats.port import ERROR, INFO, WARNING, Finding, Format, Tree, Where, load_format
+from forestay.formats.port import ERROR, INFO, WARNING, Format, Tree, Where, load_format
 from forestay.formats.text.document import fresh
 from tests.conformance import marked
 from tests.formats.scribe import values as junk
@@ -1228,7 +1229,7 @@ def test_a_value_that_departs_from_the_document_is_found(
     steps = path.replace(".0", "[0]").replace(".1", "[1]")
     twice = steps.replace("[0].section_index", "[1]").removesuffix(".section_index")
     assert told[0].where in (steps, twice)
-    assert told[0].file == STATE and told[0].message
+    assert told[0].file == STATE and told[0].what
 
 
 @pytest.mark.parametrize("path, number", marked(FIELDS))
@@ -1814,8 +1815,8 @@ def test_when_nothing_tells_the_user_is_asked_where_to_resume() -> None:
         "Session state could not be automatically recovered.",
     )
     question = made.question
-    assert question is not None and question.message == made.message
-    assert question.files == ["fact-check-log.md", "stage-1-thesis.v1.md"]
+    assert question is not None
+    assert question.files == ("fact-check-log.md", "stage-1-thesis.v1.md")
     assert [choice.id for choice in question.choices] == [
         "stage-1",
         "stage-2",
@@ -2029,4 +2030,4 @@ def test_reading_an_old_session_does_not_change_its_status() -> None:
 def test_each_choice_names_the_results_of_its_stage() -> None:
     question = salvage.ask(dict(EVIDENCE))
     assert question.recommended == "stage-4"
-    assert [len(choice.files) for choice in question.choices] == [1, 1, 2, 1]
+    assert [len(choice.detail.split(", ")) for choice in question.choices] == [1, 1, 2, 1]

@@ -27,7 +27,6 @@ from forestay.formats.orchestrator.format import (
     archive_name,
     list_history,
     recovery,
-    recovery_text,
 )
 from forestay.formats.orchestrator.schema import (
     AGENT_STATUSES,
@@ -668,8 +667,8 @@ def test_history_is_newest_first_by_name_and_cut_to_the_limit() -> None:
 @pytest.mark.req("S4-79", "S4-80", "S4-81", "S4-82", "S4-83", "S4-84")
 def test_the_recovery_menu_is_data_and_the_text_of_the_document() -> None:
     menu = recovery("orchestrator-session.json.corrupt-1")
-    assert [choice.name for choice in menu.choices] == ["fresh", "history", "manual"]
-    assert recovery_text(menu) == (
+    assert [choice.id for choice in menu.choices] == ["fresh", "history", "manual"]
+    assert menu.menu == (
         "## \u26a0\ufe0f SESSION RECOVERY\n"
         "\n"
         "The previous session file appears corrupted.\n"

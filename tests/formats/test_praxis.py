@@ -12,9 +12,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.facts import SESSION, UNIT, CheckpointFact, ErrorFact, Facts, StepFact
-from forestay.formats.port import Finding, Tree, Where, unsafe_id
+from forestay.formats.port import Tree, Where, unsafe_id
 from forestay.formats.praxis.api_types import (
     CheckpointStatus,
     PhaseArtifact,
@@ -625,7 +626,7 @@ def test_a_phase_past_the_end_is_never_passed_on() -> None:
 @pytest.mark.parametrize("doc", [legacy(), legacy(metadata={"total_phases": 3}), second()])
 def test_older_forms_are_read_with_the_warning_of_the_document(doc: dict[str, Any]) -> None:
     warning = found(doc)["legacy-format"]
-    assert warning.message == LEGACY_WARNING == "Legacy session format, limited resumption context"
+    assert warning.what == LEGACY_WARNING == "Legacy session format, limited resumption context"
     assert warning.severity == "warning"
     assert "legacy-format" not in found(session())
 

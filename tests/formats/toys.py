@@ -11,6 +11,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from forestay.base.findings import Finding
 from forestay.formats.facts import (
     SESSION,
     UNIT,
@@ -21,7 +22,7 @@ from forestay.formats.facts import (
     FileFact,
     StepFact,
 )
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
 
 
 class Toy(Format):

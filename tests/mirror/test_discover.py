@@ -399,7 +399,7 @@ def test_what_may_not_be_read_is_told_and_not_called_damaged(plain_user: Path, n
     fill(plain_user)
     (plain_user / name).chmod(0)
     (fault,) = [fault for one in discover.find(str(plain_user)) for fault in one.faults]
-    assert fault.code == "no-access" and "permission denied" in fault.message
+    assert fault.code == "no-access" and "permission denied" in fault.what
 
 
 @pytest.mark.parametrize("kind", MAIN)
@@ -750,4 +750,4 @@ def test_a_backup_that_is_of_no_use_is_told(project: Path, stay: Forestay, harm:
     (report,) = stay.check(str(state.parent))
     (told,) = [finding for finding in report.findings if finding.code == "bad-backup"]
     assert (told.file, told.severity, report.ok) == (str(backup), "warning", before.ok)
-    assert "the backup is of no use" in told.message and report.findings[:-1] == before.findings
+    assert "the backup is of no use" in told.what and report.findings[:-1] == before.findings

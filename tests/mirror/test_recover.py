@@ -310,7 +310,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
     index.write_text(CONFLICT)
     (fault,) = [f for f in stay.check(str(index.parent))[0].findings if f.file == str(index)]
     assert (fault.code, fault.requirement, fault.line) == ("conflict-markers", "S0-69", 2)
-    assert "mine-2026-01-01" in fault.message and "theirs-2026-01-01" in fault.message
+    assert "mine-2026-01-01" in fault.what and "theirs-2026-01-01" in fault.what
     where = state if bound else state.parent
     before = snapshot(project)
     stay.doctor(fix=True)
@@ -319,7 +319,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
     assert snapshot(project) == before
     question = examined(stay, where).question
     assert question is not None and question.recommended == "stop"
-    assert [c.says for c in question.choices][:2] == [
+    assert [c.detail for c in question.choices][:2] == [
         "which lists mine-2026-01-01",
         "which lists theirs-2026-01-01",
     ]
@@ -335,7 +335,7 @@ def test_a_conflict_is_told_whatever_the_file_is_called(stay: Forestay, project:
         path = (project / which).with_name(name)
         path.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
         question = examined(stay, path).question
-        assert question is not None and question.choices[0].says.startswith("which says")
+        assert question is not None and question.choices[0].detail.startswith("which says")
 
 
 def test_restore_writes_the_files_of_one_layout_anew(stay: Forestay) -> None:
@@ -843,7 +843,7 @@ def test_level_3_asks_where_to_resume_and_begins_there(stay: Forestay, essay: Pa
     assert case.rung == "user" and case.question is not None
     assert case.message == "Session state could not be automatically recovered."
     assert case.question.text == "Where do you want to resume?"
-    assert case.question.files == ["notes.md"]
+    assert case.question.files == ("notes.md",)
     assert len(case.question.choices) == 4
     assert case.question.recommended in [choice.id for choice in case.question.choices]
     assert all("--choose" in choice.command for choice in case.question.choices)

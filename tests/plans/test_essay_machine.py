@@ -409,7 +409,7 @@ class Essays(RuleBasedStateMachine):
         assert sorted(entry["claim_text"] for entry in doc["user_overrides"]) == sorted(stood)
         assert (doc["output"]["final_essay_file"] is not None) == oracle.output
         (report,) = self.stay.check(str(file))
-        assert [f.message for f in report.findings if f.severity == ERROR] == []
+        assert [f.what for f in report.findings if f.severity == ERROR] == []
 
     def _sections_agree(self, stages: dict[str, Any]) -> None:
         oracle, third, fourth = self.oracle, stages["stage_3"], stages["stage_4"]

@@ -985,7 +985,7 @@ PARTS = ("stages", *dict.fromkeys(p for f in fields.FIELDS if (p := f.path.rpart
 def faults(essay: Essay) -> list[str]:
     where = Where(root=str(essay.folder), names=frozenset(os.listdir(essay.folder)))
     found = FORMAT.check({fields.STATE: essay.file}, where)
-    return [f.message for f in found if f.severity == ERROR or f.code == "missing-key"]
+    return [f.what for f in found if f.severity == ERROR or f.code == "missing-key"]
 
 
 @pytest.mark.req("S3-10", "S3-25", "S3-114")

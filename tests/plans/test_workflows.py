@@ -344,7 +344,7 @@ def test_phases_that_are_never_reached_are_remarked(root: Path) -> None:
     checked = workflows.check(str(praxis(root, {**METADATA, "phases": phases})))
     assert checked.workflow is not None and checked.workflow.total == 2
     (told,) = checked.findings
-    assert (told.code, told.severity) == ("out-of-range", "warning") and "5" in told.message
+    assert (told.code, told.severity) == ("out-of-range", "warning") and "5" in told.what
 
 
 @pytest.mark.parametrize(

@@ -288,9 +288,9 @@ def test_strict_without_a_gate_is_remarked_and_no_error() -> None:
 
 def test_a_slip_is_told_with_what_was_probably_meant() -> None:
     found = yaml_definition.read((HEAD + "    evidence: {x: integr}").encode(), "x.yaml")[1]
-    assert found[0].message == "there is no type integr; integer?"
+    assert found[0].what == "there is no type integr; integer?"
     found = yaml_definition.read(b"workflow: a\nphase: []", "x.yaml")[1]
-    assert found[0].message == "a workflow has no phase; phases?"
+    assert found[0].what == "a workflow has no phase; phases?"
 
 
 # -- schema and reader agree on anything -------------------------------------------------------

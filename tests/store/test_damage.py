@@ -147,7 +147,7 @@ def test_a_database_of_last_week_gets_a_new_device_id_and_verify_names_the_loss(
     store = opened(home)
     journal = journal_of(store)
     (finding,) = journal.verify("s1").findings
-    assert (finding.code, lost.address in finding.message) == ("lost", True)
+    assert (finding.code, lost.address in finding.what) == ("lost", True)
     again = journal.append("s1", NoteAdded(text="today"), actor="user").events[-1]
     assert again.head.device != lost.head.device
     (finding,) = journal.verify("s1").findings

@@ -652,11 +652,11 @@ def test_looking_changes_nothing_and_says_what_would_be_made(
     def there() -> list[tuple[Any, ...]]:
         return asked(place, "SELECT 1 FROM pg_namespace WHERE nspname = %s", place.schema)
 
-    said = [what for _, what, _, _ in store.maintenance.remarks()]
+    said = [remark.what for remark in store.maintenance.remarks()]
     assert any("nothing is kept there yet" in what for what in said) and there() == []
     put(store, "s1", batch("a"))
     assert there() and not any(
-        "kept there yet" in what for _, what, _, _ in store.maintenance.remarks()
+        "kept there yet" in remark.what for remark in store.maintenance.remarks()
     )
 
 

@@ -125,7 +125,7 @@ def test_a_damaged_index_is_a_flaw_that_a_repair_mends(indexed: Path, name: str)
     store.close()
     in_tables(indexed, HARM[name])
     flaws = store.maintenance.flaws()
-    assert flaws and all(flaw.mendable for flaw in flaws)
+    assert flaws and all(flaw.fixable for flaw in flaws)
     assert store.maintenance.repair().done
     assert store.maintenance.flaws() == [] == store.maintenance.check()
     assert everything(store) == before

@@ -14,6 +14,7 @@ from forestay import InvalidInput
 from forestay.api.forestay import Forestay
 from forestay.api.session import Session
 from forestay.base import files
+from forestay.base.findings import Finding
 from forestay.errors import NoSession, ReadOnly, Refused
 from forestay.model.event import ArtifactSaved, AttributeSet, SessionPaused, SessionResumed
 from forestay.sync import arrival
@@ -74,8 +75,11 @@ def lacking(home: Forestay) -> dict[str, str]:
     return {what: text for what, text, _ in home.session("login").brief().lacking}
 
 
-def arrival_findings(home: Forestay) -> list[arrival.Finding]:
-    return [arrival.Finding(*one) for one in home.session("login").brief().lacking]
+def arrival_findings(home: Forestay) -> list[Finding]:
+    return [
+        Finding(code, "warning", what, fix=fix)
+        for code, what, fix in home.session("login").brief().lacking
+    ]
 
 
 def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: Move) -> None:
@@ -238,9 +242,9 @@ def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(mo
     git(here, "fetch", "-q", str(there), "feature/x:feature/x")
     travel(move.laptop)
     move.desktop.arrive()
-    found = {one.what: one for one in arrival_findings(move.desktop)}
-    assert "1 commit up to" in found["commit"].text
-    assert found["commit"].command == "git switch feature/x"
+    found = {one.code: one for one in arrival_findings(move.desktop)}
+    assert "1 commit up to" in found["commit"].what
+    assert found["commit"].fix == "git switch feature/x"
     git(there, "switch", "-q", "--detach")
     move.laptop.session("login").resume()
     assert move.laptop.session("login").state().core.git_branch == "", "it is detached"
@@ -262,9 +266,9 @@ def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
     desktop = Forestay(move.desktop.settings, cwd=str(shallow))
     move.travellers.homes.append(desktop)
     desktop.arrive()
-    found = {one.what: one for one in arrival_findings(desktop)}
-    assert "is not in this shallow clone" in found["commit"].text
-    assert found["commit"].command == "git fetch --unshallow"
+    found = {one.code: one for one in arrival_findings(desktop)}
+    assert "is not in this shallow clone" in found["commit"].what
+    assert found["commit"].fix == "git fetch --unshallow"
 
 
 @pytest.mark.parametrize("said", ["--help", "--output=x", "HEAD", "a" * 6])
@@ -275,8 +279,8 @@ def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
     move.laptop.journal.append("login", resumed, actor="cli")
     travel(move.laptop)
     move.desktop.arrive()
-    found = {one.what: one for one in arrival_findings(move.desktop)}
-    assert "is not here" in found["commit"].text and found["commit"].command == "git fetch"
+    found = {one.code: one for one in arrival_findings(move.desktop)}
+    assert "is not here" in found["commit"].what and found["commit"].fix == "git fetch"
 
 
 def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move: Move) -> None:
@@ -290,9 +294,9 @@ def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move
         move.laptop.journal.append("login", said, actor="cli")
     travel(move.laptop)
     move.desktop.arrive()
-    told = [one for one in arrival_findings(move.desktop) if one.what in ("commit", "tool")]
-    assert [one.text for one in told if "obey" in one.text or len(one.text) > 100] == []
-    assert told[0].text.startswith("a commit is not here")
+    told = [one for one in arrival_findings(move.desktop) if one.code in ("commit", "tool")]
+    assert [one.what for one in told if "obey" in one.what or len(one.what) > 100] == []
+    assert told[0].what.startswith("a commit is not here")
 
 
 @pytest.mark.req("X2-5")

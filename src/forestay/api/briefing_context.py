@@ -88,7 +88,7 @@ def _arrival(session: Recorder, state: State, drift: list[tuple[str, str]]) -> d
         return {}
     from forestay.sync.arrival import findings, origin
 
-    found = [(one.what, one.text, one.command) for one in findings(session, state, drift)]
+    found = [(one.code, one.what, one.fix) for one in findings(session, state, drift)]
     return {"came_from": origin(session.context, state), "lacking": found}
 
 

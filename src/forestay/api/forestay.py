@@ -370,13 +370,15 @@ class Forestay(FileMethods, TravelVerbs):
         return sorted([*whole, *reports], key=lambda report: report.ok)
 
     def _verify_store(self, gone: set[str]) -> Reports:
-        from forestay.journal.verify import Finding, Report
+        from forestay.base.findings import Finding
+        from forestay.journal.verify import Report
 
         told = "was acknowledged here and is not there any more"
         lost = [f"session {id} {told}" for id in sorted(gone)]
         flaws = [flaw.what for flaw in self.store.maintenance.flaws()]
         found = [
-            Finding("store", what) for what in [*self.store.maintenance.check(), *flaws, *lost]
+            Finding("store", "error", what)
+            for what in [*self.store.maintenance.check(), *flaws, *lost]
         ]
         return [Report("", 0, found)] if found else []
 

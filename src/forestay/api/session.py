@@ -706,7 +706,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
         journal = self.context.journal
         with self.context.store.view(self.id) as view:
             findings = journal.check_chain(view) or journal.check_content(view)
-        return [finding.message for finding in findings]
+        return [finding.what for finding in findings]
 
     def _has_damaged_events(self) -> bool:
         with self.context.store.view(self.id) as view:

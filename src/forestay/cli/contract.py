@@ -13,9 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.api.forestay import Forestay
+    from forestay.base.findings import Finding
     from forestay.cli.terminal import Screen
     from forestay.formats.ai_session.contract import Verdict
-    from forestay.formats.port import Finding
     from forestay.mirror.contract_file import Contract
 
 
@@ -115,7 +115,7 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
         "code": finding.code,
         "severity": finding.severity,
         "requirement": finding.requirement,
-        "message": finding.message,
+        "message": finding.what,
     }
 
 
@@ -124,7 +124,7 @@ def _tell(name: str, verdict: Verdict, screen: Screen) -> None:
     screen.line(good if verdict.ok else ("failed   ", "red"), name or "nobody")
     for finding in verdict.findings:
         severity = (f"{finding.severity:<8}", SEVERITIES[finding.severity])
-        screen.line("  ", severity, finding.message, (f"  [{finding.requirement}]", "dim"))
+        screen.line("  ", severity, finding.what, (f"  [{finding.requirement}]", "dim"))
 
 
 COMMANDS = {

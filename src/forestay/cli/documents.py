@@ -96,7 +96,7 @@ def _tell_archived(row: dict[str, str], stay: Forestay, screen: Screen) -> int:
     told = [(key, row[key]) for key in ("id", "goal", "status", "created")]
     screen.fields([*told, ("file", shown_path(row["path"]))])
     if report.is_torn:
-        screen.line(("damaged   ", "red"), report.findings[0].message)
+        screen.line(("damaged   ", "red"), report.findings[0].what)
         screen.offer("→ what can be made of it: ", _doctor_of(row))
         return DAMAGED
     if owner := stay.store.machine.bindings.owner(os.path.realpath(row["path"])):

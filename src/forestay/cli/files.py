@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.api.forestay import Forestay
+    from forestay.base.findings import Finding
     from forestay.cli.terminal import Screen
-    from forestay.formats.port import Finding
     from forestay.mirror.adopt import Adopted
     from forestay.mirror.check_files import Report
     from forestay.store.machine.bindings import Binding
@@ -112,7 +112,7 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
         "where": finding.where or None,
         "line": finding.line or None,
         "requirement": finding.requirement or None,
-        "message": finding.message,
+        "message": finding.what,
     }
 
 
@@ -149,7 +149,7 @@ def _tell_finding(finding: Finding, report: Report, screen: Screen) -> None:
     line = f"line {finding.line}" if finding.line else ""
     at = " · ".join(filter(None, [place, line, finding.where, finding.requirement, finding.code]))
     severity = (f"  {finding.severity:<8} ", SEVERITIES[finding.severity])
-    screen.prose(severity, finding.message)
+    screen.prose(severity, finding.what)
     screen.prose(" " * 11, at, "dim")
 
 

@@ -33,9 +33,7 @@ def _verify_arguments(parser: Parser) -> None:
 def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
     chosen = options.chosen or options.session
     found = [stay.session(chosen).verify()] if chosen else stay.verify()
-    store = [
-        finding.message for report in found if not report.session for finding in report.findings
-    ]
+    store = [finding.what for report in found if not report.session for finding in report.findings]
     reports = [report for report in found if report.session]
     ok = all(report.ok for report in found)
     sessions = [_report_values(report) for report in reports]
@@ -55,7 +53,7 @@ def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def _report_values(report: Report) -> dict[str, Any]:
     findings = [
-        {"code": finding.code, "message": finding.message, "seq": finding.seq or None}
+        {"code": finding.code, "message": finding.what, "seq": finding.seq or None}
         for finding in report.findings
     ]
     values = {"session": report.session, "ok": report.ok, "events": report.events}
@@ -68,7 +66,7 @@ def _tell_report(report: Report, screen: Screen, *, always: bool) -> None:
     word = ("sound    ", "green") if report.ok else ("damaged  ", "red")
     screen.line(word, report.session, (f"  {plural(report.events, 'event')}", "dim"))
     for finding in report.findings:
-        screen.line("         ", finding.message)
+        screen.line("         ", finding.what)
 
 
 # -- doctor ------------------------------------------------------------------------------------

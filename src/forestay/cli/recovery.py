@@ -13,8 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.api.forestay import Forestay
+    from forestay.base.findings import Question
     from forestay.cli.terminal import Screen
-    from forestay.mirror.recover import Case, Question
+    from forestay.mirror.recover import Case
 
 
 _SHOWN = 40
@@ -60,7 +61,7 @@ def case_values(case: Case) -> dict[str, Any]:
 
 def _question_values(question: Question) -> dict[str, Any]:
     choices = [
-        {"id": c.id, "title": c.title, "says": c.says or None, "command": c.command or None}
+        {"id": c.id, "title": c.title, "says": c.detail or None, "command": c.command or None}
         for c in question.choices
     ]
     return {
@@ -112,7 +113,7 @@ def _ask(case: Case, question: Question, screen: Screen) -> None:
     screen.line()
     for choice in question.choices:
         best = ("  recommended", "green") if choice.id == question.recommended else ""
-        says = "" if question.menu or not choice.says else f": {choice.says}"
+        says = "" if question.menu or not choice.detail else f": {choice.detail}"
         screen.line((f"{choice.id:<9} ", "cyan"), choice.title, says, best)
         if choice.command:
             screen.offer("          → ", _told(choice.command, case))

@@ -76,7 +76,7 @@ def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
         "idle_ms": idle.idle_ms,
         "pause_hours": idle.limits.pause_hours or None,
         "abandon_hours": idle.limits.abandon_hours or None,
-        "choices": [{"what": one.what, "command": one.command} for one in idle.choices],
+        "choices": [{"what": one.title, "command": one.command} for one in idle.choices],
     }
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.api.forestay import Forestay
+    from forestay.base.findings import Finding
     from forestay.cli.terminal import Screen
-    from forestay.formats.port import Finding
     from forestay.model.plan import Gate, Phase, Workflow
     from forestay.plans.workflows import Checked, Listed
 
@@ -173,14 +173,14 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
         "file": finding.file,
         "line": finding.line or None,
         "where": finding.where or None,
-        "message": finding.message,
+        "message": finding.what,
     }
 
 
 def _tell_finding(finding: Finding, screen: Screen) -> None:
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     severity = (finding.severity, SEVERITIES[finding.severity])
-    screen.line(place, ": ", severity, f": {finding.message}  ", (f"[{finding.code}]", "dim"))
+    screen.line(place, ": ", severity, f": {finding.what}  ", (f"[{finding.code}]", "dim"))
 
 
 # -- new ---------------------------------------------------------------------------------------

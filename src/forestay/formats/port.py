@@ -28,6 +28,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from forestay.base.findings import Finding
 from forestay.errors import InvalidInput
 from forestay.formats.facts import Facts
 
@@ -39,18 +40,6 @@ EXTRA = "forestay"
 """The one key of our own in other people's files."""
 
 ERROR, WARNING, INFO = "error", "warning", "info"
-
-
-class Finding(Struct, frozen=True):
-    """A deviation seen when reading. `code` is stable: kebab-case, the same for the same fault."""
-
-    code: str
-    severity: str
-    message: str
-    file: str = ""
-    where: str = ""
-    requirement: str = ""
-    line: int = 0
 
 
 class Travel(Struct, frozen=True):

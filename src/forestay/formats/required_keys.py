@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from forestay.base.findings import Finding
 from forestay.formats.coerce import put_back
 from forestay.formats.diff import align
-from forestay.formats.port import INFO, Finding, Format, Tree, Where
+from forestay.formats.port import INFO, Format, Tree, Where
 from forestay.formats.text.document import keys_in
 
 Places = dict[str | int, "Places"]

@@ -16,9 +16,10 @@ from typing import Any
 
 from msgspec import Struct
 
+from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.coerce import Node, sequence, text
-from forestay.formats.port import ERROR, EXTRA, INFO, WARNING, Finding, Where
+from forestay.formats.port import ERROR, EXTRA, INFO, WARNING, Where
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -310,8 +310,7 @@ def _look_at_server(case: _Case) -> Iterator[Finding]:
     except ForestayError as error:
         yield Finding("database-closed", "error", error.what, error.why, error.hint)
         return
-    for severity, what, why, fix in remarks:
-        yield Finding("server", severity, what, why, fix)
+    yield from remarks
 
 
 def _broken(case: _Case, word: str, what: str, why: str) -> Finding:
@@ -353,11 +352,11 @@ def _look_at_flaws(case: _Case) -> Iterator[Finding]:
         yield _broken(case, "damaged", "the database is damaged", error.why)
         return
     for flaw in flaws:
-        if not flaw.mendable:
+        if not flaw.fixable:
             yield _broken(case, "damaged", "the database is damaged", flaw.what)
         else:
             yield Finding(
-                "tables" if flaw.blocks else "line",
+                flaw.code,
                 "error",
                 flaw.what,
                 fix="make it anew: forestay doctor --fix",
@@ -410,7 +409,7 @@ def _look_at_session(case: _Case, session: str) -> Iterator[Finding]:
 
 
 def _first(report: Report, codes: set[str] | frozenset[str]) -> str:
-    return next(finding.message for finding in report.findings if finding.code in codes)
+    return next(finding.what for finding in report.findings if finding.code in codes)
 
 
 def _damaged(case: _Case, session: str, why: str) -> Finding:

@@ -85,7 +85,7 @@ def _said(context: Context, one: Find, around: Surroundings) -> str:
     report = check_files.check(one, around.of(one), clean=context.journal.redact)
     errors = [finding for finding in report.findings if finding.severity == ERROR]
     more = f", and {len(errors) - 1} more" if len(errors) > 1 else ""
-    return f"{os.path.basename(errors[0].file)}: {errors[0].message}{more}" if errors else ""
+    return f"{os.path.basename(errors[0].file)}: {errors[0].what}{more}" if errors else ""
 
 
 def _unusable(one: Find, said: str) -> Finding:

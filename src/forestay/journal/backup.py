@@ -103,7 +103,7 @@ def _require_intact_events(journal: Journal, session: str) -> tuple[str, list[Se
         events = list(map(as_sealed, view.events()))
         id = view.session
         # Events that were lost earlier must not prevent the export of the others.
-        found = [one.message for one in journal.check_chain(view) if one.code != "lost"]
+        found = [one.what for one in journal.check_chain(view) if one.code != "lost"]
     wrong = found or list(filter(None, (why_not_packable(sealed, id) for sealed in events)))
     if wrong:
         hint = f"forestay verify {id}"

@@ -45,8 +45,9 @@ from forestay.store.port import Batch, Entry, Head, Store, View
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from forestay.base.findings import Finding
     from forestay.journal.merge_incoming import CheckedEvent, IncomingEvents
-    from forestay.journal.verify import Finding, Report
+    from forestay.journal.verify import Report
     from forestay.model.plan import Workflow
     from forestay.store.machine.agent_runs import RunChange
 

@@ -207,7 +207,7 @@ class _Move:
             with self._source.view(id) as ours, self._target.view(id) as theirs:
                 wrong = _difference(ours, theirs)
             report = verify.verify(self._target, id)
-            wrong = wrong or next((f.message for f in report.findings if f.code != "lost"), "")
+            wrong = wrong or next((f.what for f in report.findings if f.code != "lost"), "")
             if wrong:
                 raise Damaged(
                     f"session {id} is not the same in {self._target.shown}",
@@ -262,7 +262,7 @@ def _partial_batch(view: View, chunk: Sequence[Stored]) -> Batch:
 
 
 def _require_sound(view: View) -> None:
-    wrong = [one.message for one in verify.check_chain(view) if one.code != "lost"]
+    wrong = [one.what for one in verify.check_chain(view) if one.code != "lost"]
     if wrong:
         raise Damaged(
             f"session {view.session} is damaged",

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from forestay.base.findings import Finding
 from forestay.errors import Damaged
 from forestay.journal.projections import (
     as_sealed,
@@ -29,17 +30,12 @@ from forestay.model.hash_chain import check_link
 from forestay.model.state import State
 from forestay.store.port import Store, Stored, View
 
-
-class Finding(Struct, frozen=True):
-    """A deviation, described for the user."""
-
-    code: str
-    message: str
-    seq: int = 0
+_LINE = Finding("catalogue", "error", "the catalogue entry of the session is damaged")
+_SUM = Finding("sum", "error", "the checksums do not match the events and tables")
 
 
-_LINE = Finding("catalogue", "the catalogue entry of the session is damaged")
-_SUM = Finding("sum", "the checksums do not match the events and tables")
+def _error(code: str, what: str, seq: int = 0) -> Finding:
+    return Finding(code, "error", what, seq=seq)
 
 
 class Report(Struct, frozen=True):
@@ -99,22 +95,22 @@ def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
     headers: dict[str, Header] = {}
     for expected, one in enumerate(stored, start=1):
         if one.seq != expected:
-            yield Finding("gap", f"event {expected} is missing", expected)
+            yield _error("gap", f"event {expected} is missing", expected)
             return
         sealed = as_sealed(one)
         try:
             header = ev.parse_header(one.header)
         except Damaged as error:
-            yield Finding("unreadable", f"event {one.seq}: {error}", one.seq)
+            yield _error("unreadable", f"event {one.seq}: {error}", one.seq)
             return
         wrong = ev.check(sealed, header) or check_link(header, headers.get)
         if wrong:
-            yield Finding("broken", f"event {one.seq}: {wrong}", one.seq)
+            yield _error("broken", f"event {one.seq}: {wrong}", one.seq)
         headers[sealed.hash] = header
     if view.seq < len(stored):
-        yield Finding("tail", f"{len(stored)} event(s) are there, {view.seq} are listed", view.seq)
+        yield _error("tail", f"{len(stored)} event(s) are there, {view.seq} are listed", view.seq)
     elif view.seq > len(stored):
-        yield Finding("tail", f"the last {view.seq - len(stored)} event(s) are missing", view.seq)
+        yield _error("tail", f"the last {view.seq - len(stored)} event(s) are missing", view.seq)
     yield from _missing_heads(view, headers)
 
 
@@ -123,7 +119,7 @@ def _missing_heads(view: View, headers: dict[str, Header]) -> Iterator[Finding]:
     wanted = [(left.device, left.n, left.hash)] if left else []
     for device, n, digest in [*wanted, *view.lost()]:
         if digest not in headers:
-            yield Finding(
+            yield _error(
                 "lost",
                 f"events up to {device}:{n} were acknowledged here and are missing",
             )
@@ -139,27 +135,27 @@ def _missing_content(store: Store, stored: Iterable[Stored]) -> Iterator[Finding
         try:
             there = store.blob(digest) is not None
         except Damaged:
-            yield Finding("content", f"event {one.seq}: its content was changed", one.seq)
+            yield _error("content", f"event {one.seq}: its content was changed", one.seq)
             continue
         if not there:
-            yield Finding("content", f"event {one.seq}: its content is missing", one.seq)
+            yield _error("content", f"event {one.seq}: its content is missing", one.seq)
 
 
 def _derived_findings(view: View, fresh: State) -> Iterator[Finding]:
     core = stored_core(view)
     if core is None:
-        yield Finding("core", "the stored state is damaged or of another version")
+        yield _error("core", "the stored state is damaged or of another version")
     elif encode(core) != encode(fresh.core):
-        yield Finding("core", "the stored state differs from the journal")
+        yield _error("core", "the stored state differs from the journal")
     try:
         there = {(t, k): (o, r, v) for t, k, o, r, v in view.all_rows()}
     except Damaged as error:
-        yield Finding("rows", str(error))
+        yield _error("rows", str(error))
         return
     want = {(t, k): (o, r, v) for t, k, o, r, v in encode_rows(fresh)}
     for place in sorted(there.keys() | want.keys()):
         if there.get(place) != want.get(place):
-            yield Finding("rows", f"{place[0]} {place[1]} differs from the journal")
+            yield _error("rows", f"{place[0]} {place[1]} differs from the journal")
 
 
 def _listing_findings(view: View) -> Iterator[Finding]:
@@ -168,7 +164,7 @@ def _listing_findings(view: View) -> Iterator[Finding]:
         yield _LINE
     for name, value in listing(load(view)[0]).items():
         if name in listed and listed[name] != value:
-            yield Finding("catalogue", f"the listed {name} differs from the journal")
+            yield _error("catalogue", f"the listed {name} differs from the journal")
 
 
 def require_intact(view: View) -> None:

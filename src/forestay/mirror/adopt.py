@@ -433,7 +433,7 @@ def _gone(one: Find) -> list[str]:
 
 def _faults(one: Find) -> list[str]:
     told = (*one.faults, *check_files.of_name(one))
-    return [_said(one, fault.file, fault.line, fault.message) for fault in told]
+    return [_said(one, fault.file, fault.line, fault.what) for fault in told]
 
 
 def _said(one: Find, file: str, line: int, message: str) -> str:

@@ -120,7 +120,7 @@ def _is_closed(one: Find, wanted: Wanted) -> bool:
 
 def _closed(one: Find) -> Put:
     """Nobody knows how it stands: whoever asks for those that are over is told."""
-    why = f"{one.faults[0].message}: ls -ld {shlex.quote(one.path)}"
+    why = f"{one.faults[0].what}: ls -ld {shlex.quote(one.path)}"
     return Put(os.path.basename(one.path), one.path, kept=why)
 
 

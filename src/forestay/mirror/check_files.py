@@ -14,11 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files
+from forestay.base.findings import Finding
 from forestay.errors import ForestayError
 from forestay.formats import carry_over
 from forestay.formats.ai_session.read import LOG
 from forestay.formats.conventions import NAMED_AFTER, custom
-from forestay.formats.port import ERROR, INFO, WARNING, Finding, Reading, Where
+from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror.discover import MAX_BYTES, SURE, Find, text_faults, what_is_wrong
@@ -62,7 +63,14 @@ def of_name(find: Find) -> Iterator[Finding]:
     rule = next((req for place, req in NAMED_AFTER.items() if folder.endswith(f"/{place}")), "")
     if rule and find.native and name != f"{find.native}.json":
         said = f"the file should be called {find.native}.json"
-        yield Finding("name-differs", WARNING, said, next(iter(find.paths)), "session_id", rule)
+        yield Finding(
+            "name-differs",
+            WARNING,
+            said,
+            file=next(iter(find.paths)),
+            where="session_id",
+            requirement=rule,
+        )
 
 
 def _of_backup(find: Find) -> Iterator[Finding]:
@@ -72,7 +80,11 @@ def _of_backup(find: Find) -> Iterator[Finding]:
     if ending and os.path.lexists(path):
         why, line = _why_no_backup(find, path)
         said = f"the backup is of no use: {why}"
-        yield from [Finding("bad-backup", WARNING, said, path, "", "S3-92", line)] if why else []
+        yield from (
+            [Finding("bad-backup", WARNING, said, file=path, requirement="S3-92", line=line)]
+            if why
+            else []
+        )
 
 
 def _why_no_backup(find: Find, path: str) -> tuple[str, int]:
@@ -98,7 +110,7 @@ def _with_long_log(find: Find) -> Find:
     except Unreadable:
         return find
     seen = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were looked at"
-    said = Finding(LONG_LOG, INFO, seen, long.file, "", "S0-78")
+    said = Finding(LONG_LOG, INFO, seen, file=long.file, requirement="S0-78")
     rest = [fault for fault in find.faults if fault is not long]
     faults = [said, *rest, *text_faults(find.layout, {long.file: log})]
     return replace(find, documents={**find.documents, long.file: log}, faults=faults)
@@ -142,7 +154,7 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
 
 
 def _quoted(finding: Finding, clean: Callable[[str], str]) -> Finding:
-    return replace(finding, message=clean(finding.message), where=clean(finding.where))
+    return finding._replace(what=clean(finding.what), where=clean(finding.where))
 
 
 def _placed(find: Find, finding: Finding) -> Finding:
@@ -151,4 +163,4 @@ def _placed(find: Find, finding: Finding) -> Finding:
     line = finding.line
     if not line and document is not None and finding.where:
         line = document.line(finding.where)
-    return replace(finding, file=find.paths.get(finding.file, finding.file), line=line)
+    return finding._replace(file=find.paths.get(finding.file, finding.file), line=line)

@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files
+from forestay.base.findings import Finding
 from forestay.errors import Damaged, InvalidInput
 from forestay.formats import carry_over
-from forestay.formats.port import ERROR, Finding, Tree, Where, load_format, require_id, spelled
+from forestay.formats.port import ERROR, Tree, Where, load_format, require_id, spelled
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror import discover
@@ -120,7 +121,7 @@ def _only(path: str) -> discover.Find:
         damaged = one.paths.get(fault.file, one.path)
         raise Damaged(
             f"{damaged} cannot be read whole",
-            why=f"{fault.message} (line {fault.line})" if fault.line else fault.message,
+            why=f"{fault.what} (line {fault.line})" if fault.line else fault.what,
             hint=f"forestay doctor {shlex.quote(path)}",
             file=damaged,
         )

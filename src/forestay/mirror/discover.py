@@ -24,6 +24,7 @@ from msgspec.structs import replace
 from forestay.base import files
 from forestay.base import walk as base_walk
 from forestay.base.config import Settings
+from forestay.base.findings import Finding
 from forestay.errors import ForestayError, InvalidInput, StoreFailed
 from forestay.formats import carry_over
 from forestay.formats.ai_session.format import conflicts
@@ -40,7 +41,6 @@ from forestay.formats.port import (
     REGISTRY,
     WARNING,
     Bundle,
-    Finding,
     Format,
     Salvaged,
     Tree,
@@ -273,7 +273,7 @@ def _unreadable(path: str, code: str, message: str) -> Find:
     """A file that was not read: its name is all that tells what it would be."""
     id = _hinted(path, b"")
     name = _named_role(id, path, b"") if id else ""
-    fault = Finding(code, ERROR, message, name, "", _UNREADABLE.get(id, ""))
+    fault = Finding(code, ERROR, message, file=name, requirement=_UNREADABLE.get(id, ""))
     return Find(id, "", {name: path}, {}, {}, [fault])
 
 
@@ -301,7 +301,9 @@ def _in_the_place(path: str, data: bytes) -> Find | None:
     id = _FIXED.get(name, "") or _at_home(path)
     if not id:
         return None
-    fault = Finding("not-a-session", ERROR, f"this is no {id} session", name, "", _UNREADABLE[id])
+    fault = Finding(
+        "not-a-session", ERROR, f"this is no {id} session", file=name, requirement=_UNREADABLE[id]
+    )
     return Find(id, "", {name: path}, {name: data}, {}, [fault])
 
 
@@ -313,7 +315,9 @@ def _broken(path: str, data: bytes, error: Unreadable) -> Find | None:
     if not id:
         return None
     name = _named_role(id, path, data)
-    fault = Finding(error.code, ERROR, error.what, name, "", _UNREADABLE[id], error.line)
+    fault = Finding(
+        error.code, ERROR, error.what, file=name, requirement=_UNREADABLE[id], line=error.line
+    )
     return Find(id, "", {name: path}, {name: data}, {}, [_with_sides(fault, data)])
 
 
@@ -344,12 +348,14 @@ def text_faults(id: str, documents: dict[str, Document]) -> list[Finding]:
     """What was wrong with the text of files that could be parsed all the same."""
     said = "this YAML is read, but not as others may"
     bad = [
-        Finding(BAD_LINE, ERROR, bad.message, name, "", "S0-37", bad.number)
+        Finding(BAD_LINE, ERROR, bad.message, file=name, requirement="S0-37", line=bad.number)
         for name, document in documents.items()
         for bad in document.bad
     ]
     return bad + [
-        Finding(remark.code, WARNING, said, name, "", _UNREADABLE[id], remark.line)
+        Finding(
+            remark.code, WARNING, said, file=name, requirement=_UNREADABLE[id], line=remark.line
+        )
         for name, document in documents.items()
         for remark in document.remarks
     ]
@@ -441,7 +447,7 @@ def _named_role(id: str, path: str, data: bytes) -> str:
 
 def _unknown(path: str) -> Finding:
     message = "this is not a session file of any of the five layouts"
-    return Finding("unknown-layout", ERROR, message, path)
+    return Finding("unknown-layout", ERROR, message, file=path)
 
 
 # -- folders -----------------------------------------------------------------------------------
@@ -484,7 +490,7 @@ def _closed(folder: str) -> Iterator[Find]:
 
 def _not_ours(folder: str, id: str) -> Find:
     message = f"{folder} may not be entered (permission denied)"
-    fault = Finding(NO_ACCESS, ERROR, message, "", "", _UNREADABLE.get(id, ""))
+    fault = Finding(NO_ACCESS, ERROR, message, requirement=_UNREADABLE.get(id, ""))
     return Find(id, "", {"": folder}, {}, {}, [fault])
 
 
@@ -500,7 +506,7 @@ def _is_closed(folder: str) -> bool:
 
 def _too_much(folder: str) -> Finding:
     message = f"over {MOST_FILES} files are here, and not all were looked at: name a folder below"
-    return Finding("too-many-files", ERROR, message, folder)
+    return Finding("too-many-files", ERROR, message, file=folder)
 
 
 def _is_home(folder: str) -> bool:
@@ -550,7 +556,14 @@ def _gone(one: Find, root: str) -> Iterator[Finding]:
         is_over = session_status("ai-session", word) == "completed"
         if not is_over and _is_id(id) and not os.path.lexists(os.path.join(root, id)):
             message = f"{id} is listed, and its files are not there"
-            yield Finding(GONE, WARNING, message, INDEX, f"active_features[{number}]", "S0-79")
+            yield Finding(
+                GONE,
+                WARNING,
+                message,
+                file=INDEX,
+                where=f"active_features[{number}]",
+                requirement="S0-79",
+            )
 
 
 def _is_id(name: str) -> bool:
@@ -599,12 +612,12 @@ def _ai_session(root: str, name: str, as_index: Callable[[bytes], Document] = _a
             documents[key] = _part(key, bundle[key], as_index)
         except ForestayError as error:
             code, what, line = what_is_wrong(path, error)
-            fault = Finding(code, ERROR, what, key, "", "S0-78", line)
+            fault = Finding(code, ERROR, what, file=key, requirement="S0-78", line=line)
             faults.append(_with_sides(fault, bundle.get(key, b"")))
     if not there.keys() & parts.keys():
         main = f"{name}/{STATE}"
         there = {main: parts[main], **there}
-        faults.append(Finding(NOT_CREATED, ERROR, _BROKEN_OFF, main, "", "S0-77"))
+        faults.append(Finding(NOT_CREATED, ERROR, _BROKEN_OFF, file=main, requirement="S0-77"))
     made = _made("ai-session", there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
 
@@ -632,7 +645,7 @@ _BROKEN_OFF = "none of the session's files is there: it was never created to the
 def _with_sides(fault: Finding, data: bytes) -> Finding:
     """A fault; what git left in the index for people to settle is told with both sides."""
     told = conflicts(INDEX, data) if (fault.code, fault.file) == (CONFLICTED, INDEX) else []
-    return replace(told[0], line=fault.line) if told else fault
+    return told[0]._replace(line=fault.line) if told else fault
 
 
 def what_is_wrong(path: str, error: ForestayError) -> tuple[str, str, int]:
@@ -678,7 +691,9 @@ def essay_without_state(folder: str) -> Find:
     """An essay that has lost its session file, but not its backup or all of its stages."""
     path = os.path.join(folder, ESSAY_STATE)
     message = f"{ESSAY_STATE} is missing"
-    gone = Finding("missing-file", ERROR, message, ESSAY_STATE, "", _UNREADABLE["essay"])
+    gone = Finding(
+        "missing-file", ERROR, message, file=ESSAY_STATE, requirement=_UNREADABLE["essay"]
+    )
     return Find("essay", "", {ESSAY_STATE: path}, {}, {}, [gone])
 
 

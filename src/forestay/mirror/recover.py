@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from forestay.base import files, swap_file
 from forestay.base.clock import Clock
+from forestay.base.findings import Choice, Finding, Question
 from forestay.errors import ForestayError, InvalidInput, Refused, StoreFailed
 from forestay.formats.ai_session.format import ensured_entry, recreate, salvage_index
 from forestay.formats.ai_session.read import INDEX, entries_of, entry_of
@@ -39,7 +40,7 @@ from forestay.formats.essay.salvage import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import facts_of
 from forestay.formats.orchestrator import format as orch
-from forestay.formats.port import Bundle, Finding, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Salvaged, Tree, Where
 from forestay.formats.status_words import session_word
 from forestay.formats.text import git_conflict
 from forestay.formats.text.document import Document, fresh, kind_of
@@ -57,24 +58,6 @@ from forestay.workspace.tree import find_tree, git_operation
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
 BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
-
-
-class Choice(Struct, frozen=True):
-    """One answer to a question, and the command that gives it."""
-
-    id: str
-    title: str
-    says: str = ""
-    command: str = ""
-
-
-class Question(Struct, frozen=True):
-    text: str
-    choices: list[Choice]
-    recommended: str
-    files: list[str] = []
-    menu: str = ""
-    """The whole question as the layout's document words it, where it does."""
 
 
 class Case(Struct):
@@ -387,7 +370,7 @@ def _require_access(one: Find) -> None:
         if fault.code in NOT_READ:
             path = one.paths.get(fault.file, one.path)
             hint = may_help(fault, path)
-            raise StoreFailed(fault.message, hint=hint, file=path, operation="read")
+            raise StoreFailed(fault.what, hint=hint, file=path, operation="read")
 
 
 def may_help(fault: Finding, path: str) -> str:
@@ -424,7 +407,7 @@ def _of_nobody(one: Find) -> Case | None:
         layout=one.layout,
         # What lacks a file is known by its folder.
         path=one.path if bad else os.path.dirname(missing[0]),
-        what=f"{damaged[0]}: {bad[0].message}" if bad else f"{missing[0]} is missing",
+        what=f"{damaged[0]}: {bad[0].what}" if bad else f"{missing[0]} is missing",
         damaged=list(dict.fromkeys(damaged)),
         missing=missing,
     )
@@ -565,10 +548,10 @@ def _nothing(case: Case, clock: Clock, choose: str) -> Case:
     if choose == "fresh":
         return _out_of_the_way(case)
     kept = os.path.basename(aside_name(case.path, clock))
-    choices = [
+    choices = (
         _choice(case, "fresh", "Start fresh", f"move it away (kept as {kept})"),
         Choice("stop", "Stop here", "change nothing"),
-    ]
+    )
     question = Question("What shall become of it?", choices, "stop")
     return replace(case, rung=USER, message="Nothing in it can be read.", question=question)
 
@@ -604,7 +587,7 @@ def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
         _choice(case, side, f"The {side} side", _told(one, name, sides[side])) for side in sides
     ]
     choices.append(Choice("stop", "Stop here", "and resolve the conflict in an editor"))
-    question = Question("Two versions are in conflict. Which one counts?", choices, "stop")
+    question = Question("Two versions are in conflict. Which one counts?", tuple(choices), "stop")
     return replace(case, rung=USER, message="The file holds a merge conflict.", question=question)
 
 
@@ -632,10 +615,8 @@ def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
     if choose:
         return _begun(case, bundle, where, choose)
     if made.question is not None:
-        choices = [_choice(case, c.id, c.text, ", ".join(c.files)) for c in made.question.choices]
-        question = Question(
-            made.question.text, choices, made.question.recommended, made.question.files
-        )
+        choices = [c._replace(command=command_of(case.path, c.id)) for c in made.question.choices]
+        question = made.question._replace(choices=tuple(choices))
         return replace(case, rung=USER, message=made.message, question=question, lost=made.lost)
     case.writes = {case.path: made.data or fresh("yaml", made.state)}
     rung = FROM_BACKUP if made.level == "backup" else ARTIFACTS
@@ -657,7 +638,7 @@ def _begun(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
 def _orchestrator(context: Context, one: Find, case: Case, where: Where, choose: str) -> Case:
     """The menu of the orchestrator's document, the old file kept."""
     kept = aside_name(case.path, context.clock)
-    menu = orch.recovery(os.path.basename(kept))
+    asked = orch.recovery(os.path.basename(kept))
     saved = _backed_up(one, case) or _salvaged(context, one, case, where)
     if choose == "fresh":
         return _out_of_the_way(case)
@@ -665,12 +646,12 @@ def _orchestrator(context: Context, one: Find, case: Case, where: Where, choose:
         if saved is None:
             raise Refused("nothing can be extracted", hint=command_of(case.path, "fresh"))
         return saved
-    choices = [Choice(c.name, c.title, c.says, _menu_command(case, c.name)) for c in menu.choices]
+    choices = tuple(c._replace(command=_menu_command(case, c.id)) for c in asked.choices)
     archived = os.path.isdir(os.path.join(os.path.dirname(case.path), orch.HISTORY))
     best = "manual" if saved is not None else "history" if archived else "fresh"
-    question = Question(menu.question, choices, best, menu=orch.recovery_text(menu))
+    question = asked._replace(choices=choices, recommended=best)
     found = saved or case
-    return replace(found, rung=USER, writes={}, message=menu.message, question=question)
+    return replace(found, rung=USER, writes={}, message=orch.CORRUPTED, question=question)
 
 
 def _menu_command(case: Case, choice: str) -> str:

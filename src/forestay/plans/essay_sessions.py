@@ -164,7 +164,7 @@ def faults(context: Context, one: Listed) -> list[str]:
     """What makes the state of an essay unfit to go on from: every error, in words."""
     (find,) = discover.find(os.path.join(one.folder, STATE))
     report = check_files.check(find, mirror_of(context).where(one.folder))
-    return [finding.message for finding in report.findings if finding.severity == ERROR]
+    return [finding.what for finding in report.findings if finding.severity == ERROR]
 
 
 class Faulty(Refused):
@@ -269,7 +269,7 @@ def discrepancies(context: Context, session: str) -> list[str]:
     state = state_of(Recorder(context, session))
     where = _around(context, folder_of(context, session, state), state)
     findings = format.FORMAT.check({STATE: found}, where)
-    return [finding.message for finding in findings if finding.severity == ERROR]
+    return [finding.what for finding in findings if finding.severity == ERROR]
 
 
 def _around(context: Context, folder: str, state: State) -> Where:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from forestay.base.findings import Choice
 from forestay.errors import ForestayError
 from forestay.formats.essay.display import ABANDONED_AFTER, HOUR, PAUSE_AFTER
 from forestay.journal.presence import Presence
@@ -21,13 +22,6 @@ from forestay.model.state import State
 from forestay.workspace.current_session import is_open
 
 _ESSAY = Expiry(PAUSE_AFTER / HOUR, ABANDONED_AFTER / HOUR)
-
-
-class Choice(Struct, frozen=True):
-    """One thing that can be done, and the command for it."""
-
-    what: str
-    command: str
 
 
 class Idle(Struct, frozen=True):
@@ -69,9 +63,13 @@ def _is_held(session: Recorder) -> bool:
 
 def _choices(session: str) -> list[Choice]:
     return [
-        Choice("go on with it", f"forestay resume {session}"),
-        Choice("give it up; it stays readable", f"forestay session abandon --session {session}"),
-        Choice("leave it as it is", ""),
+        Choice("resume", "resume it", command=f"forestay resume {session}"),
+        Choice(
+            "abandon",
+            "give it up; it stays readable",
+            command=f"forestay session abandon --session {session}",
+        ),
+        Choice("stop", "leave it as it is"),
     ]
 
 

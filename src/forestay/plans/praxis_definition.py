@@ -18,10 +18,11 @@ from typing import Any
 import msgspec
 
 from forestay.base import files
+from forestay.base.findings import Finding
 from forestay.base.text import clean_id, coerce_input
 from forestay.errors import ForestayError
 from forestay.formats.coerce import mapping, sequence
-from forestay.formats.port import ERROR, WARNING, Finding
+from forestay.formats.port import ERROR, WARNING
 from forestay.formats.praxis.read import is_count, is_phase, last_phase
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
@@ -93,7 +94,7 @@ class _Reader:
         if len(self.findings) >= MOST_FINDINGS:
             return
         file = os.path.join(self.source, file)
-        self.findings.append(Finding(code, severity, message, file, line=line))
+        self.findings.append(Finding(code, severity, message, file=file, line=line))
 
     # -- files ---------------------------------------------------------------------------------
 

@@ -15,9 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files
+from forestay.base.findings import Finding
 from forestay.base.text import clean_id, shorten
 from forestay.errors import Damaged, ForestayError, InvalidInput
-from forestay.formats.port import ERROR, Finding
+from forestay.formats.port import ERROR
 from forestay.formats.text.document import Document
 from forestay.model.plan import Workflow
 from forestay.plans import praxis_definition, yaml_definition
@@ -195,7 +196,7 @@ _SEE = "forestay workflow list"
 
 def _first_error(checked: Checked) -> str:
     first = next(each for each in checked.findings if each.severity == ERROR)
-    return f"line {first.line}: {first.message}" if first.line else first.message
+    return f"line {first.line}: {first.what}" if first.line else first.what
 
 
 def _faulty(given: str, checked: Checked) -> ForestayError:

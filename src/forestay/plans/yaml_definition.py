@@ -26,9 +26,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from forestay.base.findings import Finding
 from forestay.base.text import clean_id, clean_input, one_line, shorten
 from forestay.errors import InvalidInput
-from forestay.formats.port import ERROR, WARNING, Finding
+from forestay.formats.port import ERROR, WARNING
 from forestay.formats.text.document import Document, fresh
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.model.gates.expression import LARGEST, BadExpression, is_number, parsed, same
@@ -80,7 +81,7 @@ def read(data: bytes, source: str, *, name: str = "") -> tuple[Workflow | None, 
     try:
         document = Document.parse(data, "yaml", limit=MOST_BYTES)
     except Unreadable as error:
-        return None, [Finding(error.code, ERROR, error.message, source, line=error.line)]
+        return None, [Finding(error.code, ERROR, error.message, file=source, line=error.line)]
     reader = _Reader(document, source)
     made = reader.workflow(name)
     found = sorted(reader.findings, key=lambda finding: finding.line)
@@ -104,7 +105,9 @@ class _Reader:
             return  # to find a line takes time, and nobody reads this many
         where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
         line = self.document.line(path)
-        self.findings.append(Finding(code, severity, message, self.source, where, line=line))
+        self.findings.append(
+            Finding(code, severity, message, file=self.source, where=where, line=line)
+        )
 
     def line(self, path: Path) -> int:
         return self.document.line(path)

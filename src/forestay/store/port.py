@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from forestay.base.findings import Finding
     from forestay.store.machine.change import MachineChange
     from forestay.store.machine.machine import Machine
 
@@ -340,20 +341,6 @@ def sum_of_line(line: Sequence[object]) -> int:
     return zlib.crc32(repr(tuple(line)).encode())
 
 
-class Flaw:
-    """Something in the tables that is wrong.
-
-    A `mendable` flaw can be repaired from the rest; one that `blocks` hides other flaws.
-    """
-
-    __slots__ = ("blocks", "mendable", "what")
-
-    def __init__(self, what: str, *, mendable: bool = True, blocks: bool = False) -> None:
-        self.what = what
-        self.mendable = mendable
-        self.blocks = blocks
-
-
 class Repaired:
     """What a repair did, what it could not restore, and which sessions must be folded again.
 
@@ -388,11 +375,11 @@ class Maintenance:
         """Return what the database itself finds wrong with its files."""
         raise NotImplementedError
 
-    def remarks(self) -> list[tuple[str, str, str, str]]:
-        """Return findings about a server: severity, what, why, what helps."""
+    def remarks(self) -> list[Finding]:
+        """Return what can be seen of a server."""
         return []
 
-    def flaws(self) -> list[Flaw]:
+    def flaws(self) -> list[Finding]:
         """Return what is missing from the tables or altered in them, in files that are sound."""
         raise NotImplementedError
 

@@ -18,6 +18,7 @@ from msgspec import Struct
 from forestay.base import files
 from forestay.base.clock import ago
 from forestay.base.config import child_environment
+from forestay.base.findings import Finding
 from forestay.base.hashing import digest_of
 from forestay.base.text import plural
 from forestay.base.version import __version__
@@ -46,14 +47,6 @@ _TOOLS = ("forestay", "python", "git")
 _SECONDS = 5
 _FEW = 5
 _KNOWN = 64 * 1024 * 1024
-
-
-class Finding(Struct, frozen=True):
-    """Something that is not here as it was there; `command` helps, if anything does."""
-
-    what: str
-    text: str
-    command: str = ""
 
 
 class Checkout(Struct, frozen=True):
@@ -253,13 +246,17 @@ def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> l
     ]
 
 
+def _lack(code: str, what: str, fix: str = "") -> Finding:
+    return Finding(code, "warning", what, fix=fix)
+
+
 def _project(session: Recorder, state: State) -> list[Finding]:
     tree = session.context.workspace.tree
     there, here = state.core.project, os.path.basename(tree.main)
     # Where a commit of it is, it is the same project, whatever its folder is called.
     if not there or there == here or _is_of(tree, state.core):
         return []
-    return [Finding("project", f"it was begun in project {there}; this folder is of {here}")]
+    return [_lack("project", f"it was begun in project {there}; this folder is of {here}")]
 
 
 def _is_of(tree: Tree, core: Core) -> bool:
@@ -273,7 +270,7 @@ def _commit(session: Recorder, there: Checkout) -> list[Finding]:
     if not there.commit:
         return []
     if tree.git_dir is None:
-        return [Finding("commit", f"it was worked on at {there}; there is no git repository here")]
+        return [_lack("commit", f"it was worked on at {there}; there is no git repository here")]
     if not _commit_is_here(tree, there.commit):
         return [_no_commit(tree, there)]
     behind, ahead = _apart(tree, there.commit)
@@ -281,7 +278,7 @@ def _commit(session: Recorder, there: Checkout) -> list[Finding]:
         return []
     more = f" and has {ahead} of its own" if ahead else ""
     text = f"the checkout lacks {plural(behind, 'commit')} up to {there}{more}"
-    return [Finding("commit", text, _onward(there, session.context.checkout()[0]))]
+    return [_lack("commit", text, _onward(there, session.context.checkout()[0]))]
 
 
 def _onward(there: Checkout, here: str) -> str:
@@ -307,11 +304,11 @@ def _no_commit(tree: Tree, there: Checkout) -> Finding:
     # Git may be missing, or refuse a repository of another user: then nobody knows.
     shallow = _git(tree, "rev-parse", "--is-shallow-repository")
     if shallow is None:
-        return Finding("commit", f"it was worked on at {there}; git does not answer here")
+        return _lack("commit", f"it was worked on at {there}; git does not answer here")
     if shallow.strip() == b"true":
         text = f"{there} is not in this shallow clone; push it there, then fetch all here"
-        return Finding("commit", text, "git fetch --unshallow")
-    return Finding("commit", f"{there} is not here; push it there, then fetch it here", "git fetch")
+        return _lack("commit", text, "git fetch --unshallow")
+    return _lack("commit", f"{there} is not here; push it there, then fetch it here", "git fetch")
 
 
 def _commit_is_here(tree: Tree, commit: str) -> bool:
@@ -343,7 +340,7 @@ def _tools(session: Recorder, state: State) -> list[Finding]:
     if session.context.workspace.tree.git_dir is None:
         then.pop("git", None)  # without a repository nobody asks which git there is
     return [
-        Finding("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")
+        _lack("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")
         for name, version in then.items()
         if now.get(name) != version
     ]
@@ -376,10 +373,10 @@ def _files(session: Recorder, state: State, drift: list[tuple[str, str]]) -> lis
     if not missing:
         return []
     shown = ", ".join(missing[:_FEW]) + (f" and {len(missing) - _FEW} more" * (len(missing) > _FEW))
-    found = [Finding("file", f"missing here: {shown}")]
+    found = [_lack("file", f"missing here: {shown}")]
     if kept:
         text = f"{len(kept)} of them came with the session"
-        found.append(Finding("artifact", text, "forestay resume --restore"))
+        found.append(_lack("artifact", text, "forestay resume --restore"))
     return found
 
 

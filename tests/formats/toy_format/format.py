@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from forestay.base.findings import Finding
 from forestay.formats import fields as form
 from forestay.formats.coerce import Node, mapping, text
 from forestay.formats.facts import Facts
 from forestay.formats.fields import SECONDS, TEXT, Field
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where, unsafe_id
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
 from forestay.formats.schema import EXTRA_RULE, Rule, look
 from forestay.formats.status_words import ALSO_SESSION
 from forestay.formats.text.salvage_json import recover

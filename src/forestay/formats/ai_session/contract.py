@@ -18,9 +18,10 @@ from importlib.resources import files
 
 from msgspec import Struct
 
+from forestay.base.findings import Finding
 from forestay.errors import InvalidInput
 from forestay.formats import timestamps
-from forestay.formats.port import ERROR, INFO, WARNING, Finding
+from forestay.formats.port import ERROR, INFO, WARNING
 
 FILE = "contract-acknowledgment.md"
 VERSION = "1.0"
@@ -209,7 +210,7 @@ def _verdict(before: list[Finding], given: Acknowledgment, spec: bytes) -> Verdi
 
 
 def _finding(code: str, severity: str, message: str, requirement: str) -> Finding:
-    return Finding(code, severity, message, FILE, "", requirement)
+    return Finding(code, severity, message, file=FILE, requirement=requirement)
 
 
 def _check_block(given: Acknowledgment, spec: bytes) -> Iterator[Finding]:

@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from forestay.base.findings import Finding
 from forestay.formats.ai_session import read
 from forestay.formats.ai_session.history_log import without_news
 from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE, listed_as
@@ -33,7 +34,7 @@ from forestay.formats.ai_session.write import (
 )
 from forestay.formats.coerce import copied, mapping, sequence
 from forestay.formats.facts import CommandFact, Facts
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.status_words import session_status
 

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
+from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.ai_session import read
 from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE, Node
 from forestay.formats.coerce import mapping, text
 from forestay.formats.facts import Facts
-from forestay.formats.port import ERROR, Bundle, Finding, Salvaged, Tree, Where
+from forestay.formats.port import ERROR, Bundle, Salvaged, Tree, Where
 from forestay.formats.salvage import parse_intact_yaml
 from forestay.formats.text import git_conflict
 
@@ -321,7 +322,7 @@ def conflicts(file: str, data: bytes) -> list[Finding]:
     ours, theirs = (side.split("\n") for side in both)
     only = (_only_in(ours, theirs), _only_in(theirs, ours))
     message = f"merge conflict, to be settled by hand: one side says {only[0]}; the other {only[1]}"
-    return [Finding("conflict-markers", ERROR, message, file, "", "S0-69")]
+    return [Finding("conflict-markers", ERROR, message, file=file, requirement="S0-69")]
 
 
 def _only_in(these: list[str], those: list[str]) -> str:

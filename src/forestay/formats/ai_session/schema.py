@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
-from msgspec.structs import replace
-
+from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.ai_session import read
 from forestay.formats.ai_session.read import (
@@ -31,7 +30,7 @@ from forestay.formats.ai_session.read import (
 )
 from forestay.formats.coerce import mapping, sequence, text
 from forestay.formats.diff import spelled
-from forestay.formats.port import ERROR, INFO, WARNING, Finding, Tree, Where
+from forestay.formats.port import ERROR, INFO, WARNING, Tree, Where
 from forestay.formats.schema import MOMENT, SECOND, Rule, look, look_at_order, nodes, warn
 from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, session_status, unit_status
 
@@ -182,7 +181,7 @@ def check_files(tree: Tree, where: Where, *, strict: bool = False) -> list[Findi
                 findings = [warn("empty-file", "the file is empty", "", "S0-79", ERROR)]
             else:
                 findings = [*look(rule, value, strict=strict), *check(tree, where, strict)]
-            found += [replace(finding, file=key) for finding in findings]
+            found += [finding._replace(file=key) for finding in findings]
     return found if strict else [each for each in found if each.code != "stamp-style"]
 
 
@@ -197,7 +196,7 @@ def _check_presence(tree: Tree, where: Where) -> Iterator[Finding]:
     for file in wanted if where.names and is_known else ():
         if file not in present and not read.key_of(tree, file):
             message = f"{file} is missing; it can be restored from the other files"
-            yield Finding("missing-file", WARNING, message, file, "", "S0-77")
+            yield Finding("missing-file", WARNING, message, file=file, requirement="S0-77")
 
 
 def _check_state(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
@@ -323,7 +322,7 @@ def _check_log(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
         kinds[finding.code, finding.where.partition("]")[2]].append(finding)
     for first, *others in kinds.values():
         more = f" (and {len(others)} more such)" if others else ""
-        yield replace(first, message=first.message + more)
+        yield first._replace(what=first.what + more)
 
 
 def _check_line(tree: Tree, number: int, line: Any, strict: bool) -> Iterator[Finding]:

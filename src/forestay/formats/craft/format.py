@@ -21,6 +21,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from forestay.base.findings import Finding
 from forestay.formats import fields as form
 from forestay.formats import timestamps
 from forestay.formats.coerce import Node, mapping, text
@@ -51,7 +52,7 @@ from forestay.formats.craft.schema import (
 )
 from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar
 from forestay.formats.fields import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Travel, Tree, Where
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Travel, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import look
@@ -557,7 +558,7 @@ class Craft(Format):
         found = list(look(RULES, value, strict=strict))
         if isinstance(value, dict):
             found += look_closer(value, where)
-        return [replace(finding, file=name) for finding in found]
+        return [finding._replace(file=name) for finding in found]
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         name, data = self._main(bundle)

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.coerce import Node, mapping, sequence, text
 from forestay.formats.fields import COUNT, LARGEST, NAMES
-from forestay.formats.port import INFO, Finding, Where
+from forestay.formats.port import INFO, Where
 from forestay.formats.schema import (
     DIALECT,
     END,

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
+from forestay.base.findings import Finding
 from forestay.formats.coerce import mapping, sequence
 from forestay.formats.essay import stage_files
 from forestay.formats.essay.fields import (
@@ -31,21 +30,25 @@ from forestay.formats.essay.fields import (
     state_of,
     value_at,
 )
-from forestay.formats.port import ERROR, INFO, Finding, Tree, Where
+from forestay.formats.port import ERROR, INFO, Tree, Where
 from forestay.formats.schema import look, look_at_order, warn
 
 
 def find_faults(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
     name, doc = state_name(tree), state_of(tree)
     if not doc:
-        return [Finding("no-state", ERROR, "the file holds no session state", name, "", "S3-1")]
+        return [
+            Finding(
+                "no-state", ERROR, "the file holds no session state", file=name, requirement="S3-1"
+            )
+        ]
     found = [
-        replace(finding, severity=INFO) if finding.code == "not-set" else finding
+        finding._replace(severity=INFO) if finding.code == "not-set" else finding
         for finding in look(RULES, doc, strict=strict)
         if strict or finding.code != "stamp-style"
     ]
     found += [finding for look in _LOOKS for finding in look(doc, where)]
-    return [replace(finding, file=name) for finding in found]
+    return [finding._replace(file=name) for finding in found]
 
 
 def _error(code: str, message: str, at: str, req: str) -> Finding:

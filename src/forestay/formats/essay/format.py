@@ -27,6 +27,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from forestay.base.findings import Finding
 from forestay.base.vocabulary import DEFER_REASONS
 from forestay.formats import fields as form
 from forestay.formats import timestamps
@@ -78,7 +79,7 @@ from forestay.formats.facts import (
     with_told_times,
 )
 from forestay.formats.fields import SECONDS
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.status_words import unit_word
 

@@ -20,6 +20,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from forestay.base.findings import Choice, Question
 from forestay.formats import timestamps
 from forestay.formats.coerce import mapping
 from forestay.formats.essay import stage_files
@@ -65,22 +66,6 @@ _KEPT = ("pipeline_id", "started_at", "last_activity", "status", "session_dir", 
 _FIELD = {field.path: field for field in FIELDS}
 
 
-class Choice(Struct):
-    id: str
-    text: str
-    files: list[str] = []
-
-
-class Question(Struct):
-    """A question to the user, as data."""
-
-    message: str
-    text: str
-    choices: list[Choice]
-    recommended: str
-    files: list[str] = []
-
-
 class Recovery(Struct):
     level: str
     """`none` (nothing is wrong with the file), `whole`, `backup`, `artifacts` or `manual`."""
@@ -119,18 +104,13 @@ def recover(bundle: Bundle, where: Where) -> Recovery | None:
 
 def ask(bundle: Bundle) -> Question:
     """Return the question where to resume, for files that do not tell."""
-    choices = [
-        Choice(stage_id(n), f"Stage {n}: {stage.title}", _results(bundle, n))
+    choices = tuple(
+        Choice(stage_id(n), f"Stage {n}: {stage.title}", ", ".join(_results(bundle, n)))
         for n, stage in STAGES.items()
-    ]
-    first = next((n for n in STAGES if not _results(bundle, n)), max(STAGES))
-    return Question(
-        message=NOT_RECOVERED,
-        text="Where do you want to resume?",
-        choices=choices,
-        recommended=stage_id(first),
-        files=sorted(name for name in bundle if name not in (STATE, BACKUP)),
     )
+    first = next((n for n in STAGES if not _results(bundle, n)), max(STAGES))
+    files = sorted(name for name in bundle if name not in (STATE, BACKUP))
+    return Question("Where do you want to resume?", choices, stage_id(first), tuple(files))
 
 
 def begin_at(stage: int, bundle: Bundle, where: Where) -> dict[str, Any]:

@@ -22,9 +22,9 @@ from functools import partial
 from operator import attrgetter
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
+from forestay.base.findings import Choice, Finding, Question
 from forestay.formats import fields as form
 from forestay.formats import timestamps
 from forestay.formats.coerce import Node, mapping, sequence, text
@@ -54,7 +54,7 @@ from forestay.formats.orchestrator.schema import (
     percentage,
     wrong_id,
 )
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import look
@@ -84,42 +84,23 @@ def _row(name: str, value: Node) -> dict[str, str]:
     return row | {key: text(value.get(key)) for key in ("goal", "status", "created")}
 
 
-class Choice(Struct, frozen=True):
-    name: str
-    title: str
-    says: str
+CORRUPTED = "The previous session file appears corrupted."
 
 
-class Menu(Struct, frozen=True):
-    """What may be done about a current file that cannot be read."""
-
-    heading: str
-    message: str
-    choices: tuple[Choice, ...]
-    question: str
-
-
-def recovery(kept_as: str) -> Menu:
-    """The choices for a corrupted file, whose bytes are kept under the given name."""
+def recovery(kept_as: str) -> Question:
+    """Ask what becomes of a corrupted file, whose bytes are stored under the given name."""
     fresh = f"Begin new session (old file kept as {kept_as})"
-    return Menu(
-        "## ⚠️ SESSION RECOVERY",
-        "The previous session file appears corrupted.",
-        (
-            Choice("fresh", "Start fresh", fresh),
-            Choice("history", "View history", "Check archived sessions"),
-            Choice("manual", "Manual recovery", "I'll try to extract what I can"),
-        ),
-        "Which would you prefer?",
+    choices = (
+        Choice("fresh", "Start fresh", fresh),
+        Choice("history", "View history", "Check archived sessions"),
+        Choice("manual", "Manual recovery", "I'll try to extract what I can"),
     )
-
-
-def recovery_text(menu: Menu) -> str:
-    """The menu as the document shows it."""
-    rows = enumerate(menu.choices, 1)
-    lines = [f"{n}. **{choice.title}**: {choice.says}" for n, choice in rows]
-    parts = (menu.heading, menu.message, "\n".join(("**Options**:", *lines)), menu.question)
-    return "\n\n".join(parts) + "\n"
+    rows = enumerate(choices, 1)
+    options = [f"{n}. **{choice.title}**: {choice.detail}" for n, choice in rows]
+    text = "Which would you prefer?"
+    shown = "\n".join(("**Options**:", *options))
+    menu = "\n\n".join(("## ⚠️ SESSION RECOVERY", CORRUPTED, shown, text)) + "\n"
+    return Question(text, choices, menu=menu)
 
 
 # --- fields ------------------------------------------------------------------------------------
@@ -551,7 +532,7 @@ class Orchestrator(Format):
         found = [known_as(finding) for finding in look(RULES, value, strict=strict)]
         if isinstance(value, dict):
             found += look_closer(value, where)
-        return [replace(finding, file=name) for finding in found]
+        return [finding._replace(file=name) for finding in found]
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         _, data = form.main(bundle, CURRENT)

@@ -12,11 +12,11 @@ from datetime import date
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
+from forestay.base.findings import Finding
 from forestay.formats.coerce import Node, mapping, sequence, text
 from forestay.formats.fields import COUNT, LARGEST
-from forestay.formats.port import INFO, WARNING, Finding, Where
+from forestay.formats.port import INFO, WARNING, Where
 from forestay.formats.schema import (
     END,
     EXTRA_RULE,
@@ -279,7 +279,7 @@ def known_as(finding: Finding) -> Finding:
         return finding
     says = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
     severity = WARNING if finding.severity == INFO else finding.severity
-    return replace(finding, code="alias-key", severity=severity, message=says, requirement="S4-7")
+    return finding._replace(code="alias-key", severity=severity, what=says, requirement="S4-7")
 
 
 def look_closer(root: Node, where: Where) -> Iterator[Finding]:

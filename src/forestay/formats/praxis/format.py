@@ -14,11 +14,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from forestay.base.findings import Finding
 from forestay.base.hashing import derive_uuid
 from forestay.formats import carry_over
 from forestay.formats.coerce import copied
 from forestay.formats.facts import Facts
-from forestay.formats.port import Bundle, Finding, Format, Reading, Salvaged, Tree, Where, unsafe_id
+from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
 from forestay.formats.praxis import legacy
 from forestay.formats.praxis import write as writing
 from forestay.formats.praxis.read import (

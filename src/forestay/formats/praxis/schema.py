@@ -13,8 +13,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from msgspec.structs import replace
-
+from forestay.base.findings import Finding
 from forestay.formats import carry_over, timestamps
 from forestay.formats.coerce import copied, mapping, put_back, sequence
 from forestay.formats.port import (
@@ -22,7 +21,6 @@ from forestay.formats.port import (
     EXTRA,
     INFO,
     WARNING,
-    Finding,
     Tree,
     Where,
     load_format,
@@ -196,9 +194,9 @@ def check_file(tree: Tree, where: Where, *, strict: bool) -> list[Finding]:
     """Return every deviation of a session file."""
     view = View(tree, where)
     if not isinstance(tree.get(view.name), dict):
-        return [Finding("not-an-object", ERROR, "the file is not a JSON object", view.name)]
+        return [Finding("not-an-object", ERROR, "the file is not a JSON object", file=view.name)]
     found = [each for check in _CHECKS for each in check(view, where, strict)]
-    return [replace(finding, file=view.name) for finding in found]
+    return [finding._replace(file=view.name) for finding in found]
 
 
 def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 
 from forestay.base import files
-from forestay.store.port import Flaw, Head, Maintenance, Repaired, sum_of_line
+from forestay.base.findings import Finding
+from forestay.store.port import Head, Maintenance, Repaired, sum_of_line
 from forestay.store.postgres import schema
 from forestay.store.postgres.connection import NotThere
 from forestay.store.postgres.local_db import seal_of
 from forestay.store.postgres.view import LINE, folded
+from forestay.store.sqlite.repair import row_flaw, table_flaw
 from forestay.store.sqlite.schema import SEALED
 
 TYPE_CHECKING = False
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
     from forestay.store.postgres.connection import Connection, Server
     from forestay.store.postgres.local_db import LocalSide
-
-    Remark = tuple[str, str, str, str]
 
 _SEAL = """
     INSERT INTO @meta VALUES ('moved', %s), ('min_writer', %s)
@@ -65,7 +65,7 @@ class PostgresMaintenance(Maintenance):
         text = f"the server met {failed} page(s) with a wrong checksum: see its log"
         return [text] if failed else []
 
-    def remarks(self) -> list[tuple[str, str, str, str]]:
+    def remarks(self) -> list[Finding]:
         facts = self._server.insist(lambda: self._server.use(_server_facts))
         meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
         local = self._local.open().sqlite
@@ -75,7 +75,7 @@ class PostgresMaintenance(Maintenance):
             *_local_remarks(local.home, local.maintenance.check()),
         ]
 
-    def flaws(self) -> list[Flaw]:
+    def flaws(self) -> list[Finding]:
         try:
             return self._server.insist(
                 lambda: self._server.use(lambda one: _find_flaws(one, self._server))
@@ -115,23 +115,24 @@ class PostgresMaintenance(Maintenance):
         return seal_of(dict(self._server.read("SELECT key, value FROM @meta")))
 
 
-def _find_flaws(connection: Connection, server: Server) -> list[Flaw]:
+def _find_flaws(connection: Connection, server: Server) -> list[Finding]:
     there = schema.there(connection, server.place.schema)
     if "meta" not in there:
         return []
     missing = [name for name in schema.tables() if name not in there]
     found = [
-        Flaw(f"the table or index {name} is missing", mendable=name not in _EVENTS, blocks=True)
+        table_flaw(f"the table or index {name} is missing", fixable=name not in _EVENTS)
         for name in missing
     ]
     if not found:
         found += [
-            Flaw(f"what is listed of session {id} is damaged") for _, id in _bad(connection, server)
+            row_flaw(f"what is listed of session {id} is damaged")
+            for _, id in _bad(connection, server)
         ]
         for (number,) in connection.execute(server.sql(_ORPHANS)).fetchall():
-            found.append(Flaw(f"the events of session {number} are not listed", mendable=False))
+            found.append(row_flaw(f"the events of session {number} are not listed", fixable=False))
         for (digest,) in connection.execute(server.sql(_UNUSED)).fetchall():
-            found.append(Flaw(f"content {digest[:12]} is gone", mendable=False))
+            found.append(row_flaw(f"content {digest[:12]} is gone", fixable=False))
     return found
 
 
@@ -191,8 +192,9 @@ def _server_facts(connection: Connection) -> dict[str, str]:
     return dict(zip(names, map(str, found or ()), strict=False))
 
 
-def _server_remarks(place: str, facts: dict[str, str]) -> Iterator[Remark]:
-    yield (
+def _server_remarks(place: str, facts: dict[str, str]) -> Iterator[Finding]:
+    yield Finding(
+        "server",
         "info",
         f"sessions are kept in {place}, by PostgreSQL {facts.get('version', '')}",
         "its files, and their backups, are looked after there",
@@ -201,27 +203,45 @@ def _server_remarks(place: str, facts: dict[str, str]) -> Iterator[Remark]:
     for name in ("fsync", "full_page_writes"):
         if facts.get(name) == "off":
             why = "what is acknowledged may be gone after a power cut"
-            yield "error", f"the server runs with {name} = off", why, f"set {name} = on there"
+            yield Finding(
+                "server",
+                "error",
+                f"the server runs with {name} = off",
+                why,
+                f"set {name} = on there",
+            )
     if facts.get("standby") == "true":
-        yield "warning", "the server is a copy that can only be read", "", "use the one it copies"
+        yield Finding(
+            "server",
+            "warning",
+            "the server is a copy that can only be read",
+            "",
+            "use the one it copies",
+        )
 
 
-def _table_remarks(meta: dict[str, str]) -> Iterator[Remark]:
+def _table_remarks(meta: dict[str, str]) -> Iterator[Finding]:
     """Yield remarks about the version of the tables."""
     have = int(meta.get("format", 0))
     if not have:
-        yield "info", "nothing is kept there yet", "the first command that records makes tables", ""
+        yield Finding(
+            "server",
+            "info",
+            "nothing is kept there yet",
+            "the first command that records makes tables",
+        )
     elif have < schema.FORMAT:
         what = f"the tables have format {have}, this version brings {schema.FORMAT}"
-        yield "info", what, "the next command that records adds what is new", ""
+        yield Finding("server", "info", what, "the next command that records adds what is new")
     elif int(meta.get("min_writer", 0)) > schema.FORMAT:
         what = "a newer Forestay took the store over; this one can only read it"
-        yield "error", what, "", "use the newer version"
+        yield Finding("server", "error", what, "", "use the newer version")
 
 
-def _local_remarks(folder: str, problems: Sequence[str]) -> Iterator[Remark]:
+def _local_remarks(folder: str, problems: Sequence[str]) -> Iterator[Finding]:
     if problems:
-        yield (
+        yield Finding(
+            "server",
             "error",
             "the local database of this machine is damaged",
             "; ".join(problems[:3]),

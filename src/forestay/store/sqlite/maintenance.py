@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     import sqlite3
 
     from forestay.base.clock import Clock
-    from forestay.store.port import Flaw, Repaired
+    from forestay.base.findings import Finding
+    from forestay.store.port import Repaired
     from forestay.store.sqlite.connection import Database
 
 
@@ -39,7 +40,7 @@ class SqliteMaintenance(Maintenance):
             return [str(error)]
         return [problem for problem in problems if problem != "ok"]
 
-    def flaws(self) -> list[Flaw]:
+    def flaws(self) -> list[Finding]:
         from forestay.store.sqlite.repair import find_flaws  # start-up
 
         return self._database.read_together(find_flaws) or []

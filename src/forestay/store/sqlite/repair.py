@@ -18,8 +18,9 @@ import sqlite3
 from functools import cache, partial
 
 from forestay.base.clock import Clock, short_id
+from forestay.base.findings import Finding
 from forestay.store import blob_uses
-from forestay.store.port import Flaw, Repaired
+from forestay.store.port import Repaired
 from forestay.store.sqlite import catalogue_repair, search
 from forestay.store.sqlite.schema import FORMAT, MIN_WRITER, migrate
 from forestay.store.sqlite.view import is_intact, unsound
@@ -62,10 +63,20 @@ def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
             yield str(kind), str(name), str(sql)
 
 
+def table_flaw(what: str, *, fixable: bool = True) -> Finding:
+    """Return a finding about a table or an index, which may hide other findings."""
+    return Finding("tables", "error", what, fixable=fixable)
+
+
+def row_flaw(what: str, *, fixable: bool = True) -> Finding:
+    """Return a finding about what a table says."""
+    return Finding("line", "error", what, fixable=fixable)
+
+
 # -- looking -----------------------------------------------------------------------------------
 
 
-def find_flaws(read: Read) -> list[Flaw]:
+def find_flaws(read: Read) -> list[Finding]:
     """Return what is missing from the tables or altered in them."""
     there = {name: (kind, sql) for kind, name, sql in _objects(read)}
     if not there:
@@ -88,61 +99,61 @@ def find_flaws(read: Read) -> list[Flaw]:
     if as_ours:
         found += _values(meta)
     if not found:
-        found += [Flaw(f"what is listed of session {id} is damaged") for _, id in unsound(read)]
+        found += [row_flaw(f"what is listed of session {id} is damaged") for _, id in unsound(read)]
         found += [
-            Flaw(f"the events of session {n} are not listed")
+            row_flaw(f"the events of session {n} are not listed")
             for n in catalogue_repair.orphans(read)
         ]
         found += _wrong_uses(read)
         if not search.is_sound(read):
-            found.append(Flaw("the search index is not as it was written", blocks=True))
+            found.append(table_flaw("the search index is not as it was written"))
     return found
 
 
-def _missing(there: Frame, frame: Frame) -> Iterator[Flaw]:
+def _missing(there: Frame, frame: Frame) -> Iterator[Finding]:
     for name, (kind, sql) in frame.items():
         table = sql.partition(" ON ")[2].split(" ")[0] if kind == "index" else name
         if name not in there and (kind != "index" or table in there):
-            yield Flaw(f"the {kind} {name} is missing", mendable=name != "event", blocks=True)
+            yield table_flaw(f"the {kind} {name} is missing", fixable=name != "event")
 
 
-def _altered(there: Frame, frame: Frame) -> Iterator[Flaw]:
+def _altered(there: Frame, frame: Frame) -> Iterator[Finding]:
     for name, (kind, sql) in there.items():
         if name in frame and (kind, sql) != frame[name]:
             mendable = name not in ("event", "blob")
-            yield Flaw(f"the {kind} {name} has another form", mendable=mendable, blocks=True)
+            yield table_flaw(f"the {kind} {name} has another form", fixable=mendable)
 
 
-def _foreign(there: Frame, frame: Frame) -> Iterator[Flaw]:
+def _foreign(there: Frame, frame: Frame) -> Iterator[Finding]:
     """Yield foreign triggers and indexes, which change what a write does; a table does not."""
     for name, (kind, _) in there.items():
         if name not in frame and kind in ("trigger", "index"):
-            yield Flaw(f"the {kind} {name} is not one of Forestay", blocks=True)
+            yield table_flaw(f"the {kind} {name} is not one of Forestay")
 
 
-def _values(meta: dict[str, object]) -> Iterator[Flaw]:
+def _values(meta: dict[str, object]) -> Iterator[Finding]:
     for key in _META:
         if key not in meta:
-            yield Flaw(f"the value {key} is missing", blocks=True)
+            yield table_flaw(f"the value {key} is missing")
         elif not is_good(key, meta[key]):
-            yield Flaw(f"the value {key} cannot be read", blocks=True)
+            yield table_flaw(f"the value {key} cannot be read")
 
 
-def _wrong_uses(read: Read) -> Iterator[Flaw]:
+def _wrong_uses(read: Read) -> Iterator[Finding]:
     missing, surplus = blob_uses.wrong(read, partial(is_intact, read))
     for digest, number in sorted(missing):
-        yield Flaw(f"it is not noted that session {number} uses {_short(digest)}")
+        yield row_flaw(f"it is not noted that session {number} uses {_short(digest)}")
     for digest, number in sorted(surplus):
-        yield Flaw(f"it is noted that session {number} uses {_short(digest)}, but it does not")
+        yield row_flaw(f"it is noted that session {number} uses {_short(digest)}, but it does not")
 
 
 def _short(digest: bytes) -> str:
     return "content " + digest[:12].decode("ascii", "replace")
 
 
-def _search(read: Read) -> Iterator[Flaw]:
+def _search(read: Read) -> Iterator[Finding]:
     if list(read("SELECT 1 FROM sqlite_schema WHERE name = 'find'")) and search.missing_parts(read):
-        yield Flaw("a part of the search index is missing", blocks=True)
+        yield table_flaw("a part of the search index is missing")
 
 
 # -- mending -----------------------------------------------------------------------------------

@@ -18,7 +18,6 @@ import sqlite3
 from functools import cache, partial
 
 from forestay.base.clock import Clock, short_id
-from forestay.base.findings import Finding
 from forestay.store import blob_uses
 from forestay.store.port import Repaired
 from forestay.store.sqlite import catalogue_repair, search
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from typing import Any
 
+    from forestay.base.findings import Finding
     from forestay.store.sqlite.connection import Read
 
     Frame = dict[str, tuple[str, str]]
@@ -65,11 +65,15 @@ def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
 
 def table_flaw(what: str, *, fixable: bool = True) -> Finding:
     """Return a finding about a table or an index, which may hide other findings."""
+    from forestay.base.findings import Finding  # start-up
+
     return Finding("tables", "error", what, fixable=fixable)
 
 
 def row_flaw(what: str, *, fixable: bool = True) -> Finding:
     """Return a finding about what a table says."""
+    from forestay.base.findings import Finding  # start-up
+
     return Finding("line", "error", what, fixable=fixable)
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from forestay.base import files
 from forestay.base.text import is_text
 from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
+from forestay.formats.ai_session.read import INDEX, entries_of
 from forestay.formats.conventions import custom
 from forestay.formats.port import Format, Where, load_format, require_id
 from forestay.mirror.archive import archived_place, is_taken, says_it_is
@@ -215,8 +216,6 @@ def _require_no_past(kind: str, native: str, root: str) -> None:
 
 def _require_free_feature(native: str, folder: str, root: str) -> None:
     """The same for a session that has a folder, and an entry in the index of all."""
-    from forestay.formats.ai_session.read import INDEX
-
     if os.path.lexists(folder):
         has_files = any(not os.path.isdir(path) for path in files.list_paths(folder))
         adopt = f"make it one of ours: forestay adopt {shlex.quote(folder)}"
@@ -311,8 +310,6 @@ def _ids_in_archive(desk: Desk, format: Format, root: str) -> frozenset[str]:
 
 def _ids_in_index(root: str) -> frozenset[str]:
     """The ids in the index of an ai-session folder; none if that cannot be read."""
-    from forestay.formats.ai_session.read import INDEX, entries_of
-
     try:
         index = parsed(INDEX, read(os.path.join(root, INDEX))).value
     except ForestayError:

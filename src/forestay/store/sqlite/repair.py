@@ -63,18 +63,16 @@ def _objects(execute: Callable[[str], Any]) -> Iterator[tuple[str, str, str]]:
             yield str(kind), str(name), str(sql)
 
 
-def table_flaw(what: str, *, fixable: bool = True) -> Finding:
+def table_flaw(what: str, *, fixable: bool = True, code: str = "tables") -> Finding:
     """Return a finding about a table or an index, which may hide other findings."""
     from forestay.base.findings import Finding  # start-up
 
-    return Finding("tables", "error", what, fixable=fixable)
+    return Finding(code, "error", what, fixable=fixable)
 
 
 def row_flaw(what: str, *, fixable: bool = True) -> Finding:
-    """Return a finding about what a table says."""
-    from forestay.base.findings import Finding  # start-up
-
-    return Finding("line", "error", what, fixable=fixable)
+    """Return a finding about the content of a table."""
+    return table_flaw(what, fixable=fixable, code="line")
 
 
 # -- looking -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import forestay
-from forestay.agents.import_transcripts import Retold, moment_of
+from forestay.agents.import_transcripts import TranscriptImport, moment_of
 from forestay.api.forestay import Forestay
 from forestay.errors import InvalidInput
 from forestay.model import event as ev
@@ -59,7 +59,9 @@ def transcripts(tmp_path: Path, project: Path) -> Path:
     return tmp_path / "agents"
 
 
-def told(stay: Forestay, place: Path, agent: str = "claude-code", **more: Any) -> list[Retold]:
+def told(
+    stay: Forestay, place: Path, agent: str = "claude-code", **more: Any
+) -> list[TranscriptImport]:
     return stay.adopt_transcripts(agent, str(place), **more)
 
 
@@ -178,8 +180,8 @@ def test_a_conversation_of_a_folder_that_is_gone_is_kept(stay: Forestay, tmp_pat
 def test_codex_and_gemini_are_retold_too(stay: Forestay, tmp_path: Path, project: Path) -> None:
     rollout = tmp_path / "codex" / "rollout-1.jsonl"
     prompt = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "go"}]}
-    asked = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
-    write(rollout, META, asked, calls("shell", {"command": "ls"}, 1), output(1, 2, "x"))
+    parse_prompt = {"type": "response_item", "timestamp": META.get("timestamp"), "payload": prompt}
+    write(rollout, META, parse_prompt, calls("shell", {"command": "ls"}, 1), output(1, 2, "x"))
     [one] = told(stay, tmp_path / "codex", "codex")
     assert (one.outcome, one.goal, one.events) == ("adopted", "go", 3)
     chats = tmp_path / "gemini" / "p" / "chats" / "session-1.jsonl"

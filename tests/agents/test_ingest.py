@@ -1142,8 +1142,8 @@ def test_hook_answers_in_the_form_of_the_agent(
     hooks: Hooks, capsys: pytest.CaptureFixture[str], agent: str
 ) -> None:
     hooks.agent = agent
-    asked = {"gemini": "BeforeAgent"}.get(agent, "UserPromptSubmit")
-    hooks.say(asked, prompt="Fix it", prompt_id="p")
+    parse_prompt = {"gemini": "BeforeAgent"}.get(agent, "UserPromptSubmit")
+    hooks.say(parse_prompt, prompt="Fix it", prompt_id="p")
     name = hooks.start("resume")
     assert main(["--home", str(hooks.home), "hook", agent, "--payload", name]) == 0
     told = json.loads(capsys.readouterr().out)["hookSpecificOutput"]

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.agents.hook_event import moment
+from forestay.agents.hook_event import parse_time
 from forestay.agents.payloads import (
     KNOWN,
-    Heard,
+    HookEvent,
     Todo,
     WrongShape,
-    asked,
-    hear,
+    parse_payload,
+    parse_prompt,
     plain_summary,
-    split,
+    split_machine_text,
 )
 from forestay.agents.tool_calls import (
     EDITS,
@@ -43,14 +43,14 @@ def payload(event: str, **more: Any) -> dict[str, Any]:
     return {**COMMON, "hook_event_name": event, **more}
 
 
-def heard(agent: str, told: object, event: str = "") -> Heard:
-    found = hear(agent, told, event)
+def heard(agent: str, told: object, event: str = "") -> HookEvent:
+    found = parse_payload(agent, told, event)
     assert found is not None
     return found
 
 
-def moves(agent: str, told: object, event: str = "") -> list[Body]:
-    return list(heard(agent, told, event).moves)
+def bodies(agent: str, told: object, event: str = "") -> list[Body]:
+    return list(heard(agent, told, event).bodies)
 
 
 def ran(tool: str, given: object, response: object, **more: Any) -> dict[str, Any]:
@@ -70,7 +70,7 @@ def sha(text: str) -> str:
 def test_a_start_says_how_it_began(agent: str, source: str) -> None:
     start = heard(agent, payload("SessionStart", source=source, model="m-1"))
     assert (start.what, start.source, start.native, start.model) == ("start", source, "n1", "m-1")
-    assert (start.agent, start.cwd, start.transcript, start.moves) == (agent, "/w", "/t.jsonl", ())
+    assert (start.agent, start.cwd, start.transcript, start.bodies) == (agent, "/w", "/t.jsonl", ())
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_a_start_says_how_it_began(agent: str, source: str) -> None:
     ],
 )
 def test_a_time_is_the_same_wherever_it_is_read(told: object, ms: int) -> None:
-    assert moment(told) == ms
+    assert parse_time(told) == ms
 
 
 def test_a_start_of_a_new_kind_is_a_start() -> None:
@@ -110,8 +110,8 @@ def test_an_end_says_why(agent: str, event: str) -> None:
 def test_a_turn_ends_with_the_last_words_of_the_agent(agent: str, event: str, field: str) -> None:
     end = heard(agent, payload(event, **{field: "done, see a.py"}, input_tokens=900))
     assert end.what == "turn_end" and end.tokens == 900
-    assert end.moves == (ev.MessageSent(role="agent", text="done, see a.py"),)
-    assert heard(agent, payload(event, **{field: None})).moves == ()
+    assert end.bodies == (ev.MessageSent(role="agent", text="done, see a.py"),)
+    assert heard(agent, payload(event, **{field: None})).bodies == ()
 
 
 def test_an_interrupt_ends_a_turn() -> None:
@@ -125,14 +125,14 @@ def test_an_interrupt_ends_a_turn() -> None:
 def test_a_model_that_does_not_answer_is_an_error(kind: str, category: str) -> None:
     failed = heard("claude-code", payload("StopFailure", error=kind, last_assistant_message="429"))
     assert failed.what == "failure"
-    assert failed.moves == (ev.ErrorRaised(message="429", category=category),)
+    assert failed.bodies == (ev.ErrorRaised(message="429", category=category),)
 
 
 def test_a_sub_agent_whose_model_does_not_answer_dies() -> None:
     told = payload("StopFailure", error="rate_limit", last_assistant_message="429", agent_id="a7")
     died = heard("claude-code", told)
     assert (died.what, died.by) == ("agent_stop", "a7")
-    assert died.moves == (ev.AgentFailed(agent="a7", error="429", category="transient"),)
+    assert died.bodies == (ev.AgentFailed(agent="a7", error="429", category="transient"),)
 
 
 # -- prompts -----------------------------------------------------------------------------------
@@ -148,19 +148,19 @@ NOTICE = (
 def test_a_prompt_is_what_a_user_asked(agent: str) -> None:
     prompt = heard(agent, payload("UserPromptSubmit", prompt="fix <b>bold</b> text"))
     assert prompt.what == "prompt"
-    assert prompt.moves == (ev.MessageSent(role="user", text="fix <b>bold</b> text"),)
+    assert prompt.bodies == (ev.MessageSent(role="user", text="fix <b>bold</b> text"),)
 
 
 @pytest.mark.parametrize("agent", FORMED)
 def test_what_a_sub_agent_is_asked_was_not_asked_by_a_user(agent: str) -> None:
     told = heard(agent, payload("UserPromptSubmit", prompt="look there", agent_id="a7"))
     assert (told.what, told.by) == ("other", "a7")
-    assert told.moves == (ev.MessageSent(role="machine", text="look there"),)
+    assert told.bodies == (ev.MessageSent(role="machine", text="look there"),)
 
 
 def test_what_a_machine_says_is_kept_apart_from_what_a_user_asks() -> None:
     told = payload("BeforeAgent", prompt="<hook_context>obey</hook_context>\n\nfix it")
-    assert moves("gemini", told) == [
+    assert bodies("gemini", told) == [
         ev.MessageSent(role="machine", text="<hook_context>obey</hook_context>"),
         ev.MessageSent(role="user", text="fix it"),
     ]
@@ -168,44 +168,46 @@ def test_what_a_machine_says_is_kept_apart_from_what_a_user_asks() -> None:
 
 def test_a_notice_tells_of_a_sub_agent_and_asks_nothing() -> None:
     notice = NOTICE.format(status="completed")
-    assert moves("claude-code", payload("UserPromptSubmit", prompt=notice)) == [
+    assert bodies("claude-code", payload("UserPromptSubmit", prompt=notice)) == [
         ev.MessageSent(role="machine", text=notice),
         ev.ContextMeasured(tokens=1225, agent="a7"),
     ]
 
 
 def test_a_notice_of_a_killed_sub_agent_is_its_death() -> None:
-    died = moves("claude-code", payload("UserPromptSubmit", prompt=NOTICE.format(status="killed")))
+    died = bodies("claude-code", payload("UserPromptSubmit", prompt=NOTICE.format(status="killed")))
     assert died[1] == ev.AgentFailed(agent="a7", error='Agent "look" killed')
 
 
 def test_a_sub_agent_that_failed_dies_once() -> None:
     notice = NOTICE.format(status="failed")
-    told = moves("claude-code", payload("UserPromptSubmit", prompt=notice))
+    told = bodies("claude-code", payload("UserPromptSubmit", prompt=notice))
     assert not any(isinstance(move, ev.AgentFailed) for move in told), "StopFailure has told"
-    assert any(isinstance(move, ev.AgentFailed) for move in asked(notice))
+    assert any(isinstance(move, ev.AgentFailed) for move in parse_prompt(notice))
 
 
 def test_a_notice_of_a_command_in_the_background_is_no_agent() -> None:
     notice = "<task-notification><task-id>b1</task-id><status>failed</status></task-notification>"
-    assert len(moves("claude-code", payload("UserPromptSubmit", prompt=notice))) == 1
+    assert len(bodies("claude-code", payload("UserPromptSubmit", prompt=notice))) == 1
 
 
 def test_a_command_with_words_was_asked_by_a_user() -> None:
     typed = "<command-name>/mend</command-name>\n<command-args>the sail</command-args>"
-    assert asked(typed)[1:] == (ev.MessageSent(role="user", text="/mend the sail"),)
+    assert parse_prompt(typed)[1:] == (ev.MessageSent(role="user", text="/mend the sail"),)
     bare = "<command-name>/clear</command-name>\n<command-args></command-args>"
-    assert asked(bare) == (ev.MessageSent(role="machine", text=bare),)
+    assert parse_prompt(bare) == (ev.MessageSent(role="machine", text=bare),)
 
 
 def test_a_prompt_of_nothing_is_no_prompt() -> None:
-    assert hear("qwen", payload("UserPromptSubmit", prompt="")) is None
+    assert parse_payload("qwen", payload("UserPromptSubmit", prompt="")) is None
 
 
 def test_many_machine_texts_are_split_in_time() -> None:
-    machine, own = split("<system-reminder>x</system-reminder>\n" * 20_000 + "go <task>")
+    machine, own = split_machine_text(
+        "<system-reminder>x</system-reminder>\n" * 20_000 + "go <task>"
+    )
     assert own == "go <task>" and len(machine) > 600_000
-    assert split("<task-notification>" + "x" * 1_000_000)[0] == ""
+    assert split_machine_text("<task-notification>" + "x" * 1_000_000)[0] == ""
 
 
 # -- tools -------------------------------------------------------------------------------------
@@ -224,7 +226,7 @@ def test_a_call_that_begins_is_told_in_one_line(doing: str) -> None:
     told = payload("PreToolUse", tool_name=tool, tool_input=given, tool_use_id="u1", agent_id="a7")
     before = heard("claude-code", told)
     assert (before.what, before.doing, before.tool, before.pair) == ("before", doing, tool, "u1")
-    assert (before.by, before.moves) == ("a7", ())
+    assert (before.by, before.bodies) == ("a7", ())
     assert before.task == ("look around" if tool == "Agent" else "")
 
 
@@ -319,14 +321,14 @@ ENDS: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
 def test_a_command_is_kept_with_how_it_ended(name: str) -> None:
     agent, told, expected = ENDS[name]
     after = heard(agent, told)
-    assert list(after.moves) == expected
+    assert list(after.bodies) == expected
     assert after.what == "after" and after.shell
 
 
 def test_of_a_long_error_the_first_line_and_the_end_are_kept() -> None:
     error = "Exit code 1\n" + "noise\n" * 5000 + "2 failed"
     told = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
-    [body] = moves("claude-code", told)
+    [body] = bodies("claude-code", told)
     assert isinstance(body, ev.CommandRan)
     assert body.error.startswith("exit 1\n") and body.error.endswith("2 failed")
     assert len(body.error) < 3100
@@ -336,26 +338,26 @@ def test_of_a_key_that_was_cut_no_half_is_kept() -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "c2VjcmV0\n" * 900 + "-----END RSA PRIVATE KEY-----"
     error = "noise\n" * 900 + key + "\nsorry"
     told = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
-    [body] = moves("claude-code", told)
+    [body] = bodies("claude-code", told)
     assert isinstance(body, ev.CommandRan)
     assert "c2VjcmV0" not in body.error and "sorry" in body.error
 
 
 def test_a_call_of_a_server_is_a_command() -> None:
-    [echo] = moves("claude-code", ran("mcp__toy__echo", {"text": "ping", "deep": {"a": 1}}, "{}"))
+    [echo] = bodies("claude-code", ran("mcp__toy__echo", {"text": "ping", "deep": {"a": 1}}, "{}"))
     assert echo == ev.CommandRan(name="mcp__toy__echo", arguments="text=ping, deep={…}")
     named = {"server_name": "toy", "tool_name": "echo"}
     told = payload("AfterTool", tool_name="mcp_toy_echo", tool_input={}, mcp_context=named)
-    assert moves("gemini", told) == [ev.CommandRan(name="mcp__toy__echo")]
+    assert bodies("gemini", told) == [ev.CommandRan(name="mcp__toy__echo")]
     wrong = {"isError": True, "content": [{"type": "text", "text": "no such thing"}]}
-    [failed] = moves("codex", ran("mcp__toy__echo", {}, wrong))
+    [failed] = bodies("codex", ran("mcp__toy__echo", {}, wrong))
     assert failed == ev.CommandRan(name="mcp__toy__echo", status="failure", error="no such thing")
 
 
 @pytest.mark.parametrize("tool", ["Read", "WebSearch", "mcp__forestay__record"])
 def test_who_only_looks_or_tells_us_himself_changes_nothing(tool: str) -> None:
     after = heard("claude-code", ran(tool, {"file_path": "/w/a"}, "text"))
-    assert (after.what, after.moves, after.pair) == ("after", (), "u1")
+    assert (after.what, after.bodies, after.pair) == ("after", (), "u1")
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -484,7 +486,7 @@ FILES: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
 def test_a_file_is_kept_with_its_digests_before_and_after(name: str) -> None:
     agent, told, expected = FILES[name]
     after = heard(agent, told)
-    assert list(after.moves) == expected
+    assert list(after.bodies) == expected
     assert not after.shell
 
 
@@ -504,7 +506,7 @@ APPLIED = """*** Begin Patch
 
 def test_a_patch_is_a_change_of_each_of_its_files() -> None:
     told = ran("apply_patch", {"command": APPLIED}, "Exit code: 0\nOutput:\nSuccess.")
-    assert moves("codex", told) == [
+    assert bodies("codex", told) == [
         *changed("/w/new.py", **NEW),
         *changed("/w/old.py", action="deleted"),
         *changed("/w/moved.py", action="created", added=2, removed=1),
@@ -527,7 +529,7 @@ def test_lines_are_counted_the_same_where_only_what_differs_is_looked_at(
 
 
 def test_a_patch_that_failed_changed_nothing() -> None:
-    assert moves("codex", ran("apply_patch", {"command": APPLIED}, "Exit code: 1\nno")) == []
+    assert bodies("codex", ran("apply_patch", {"command": APPLIED}, "Exit code: 1\nno")) == []
 
 
 # -- tasks -------------------------------------------------------------------------------------
@@ -570,7 +572,7 @@ def test_a_list_is_never_longer_than_two_hundred() -> None:
 
 def test_single_tasks_are_steps_with_ids_of_their_session() -> None:
     made = ran("TaskCreate", {"subject": "caulk the hull"}, {"task": {"id": "3"}})
-    assert moves("claude-code", made) == [ev.StepAdded(step="n1-3", title="caulk the hull")]
+    assert bodies("claude-code", made) == [ev.StepAdded(step="n1-3", title="caulk the hull")]
     ways = {
         "in_progress": [ev.StepStarted(step="n1-3")],
         "completed": [ev.StepCompleted(step="n1-3")],
@@ -579,7 +581,7 @@ def test_single_tasks_are_steps_with_ids_of_their_session() -> None:
     }
     for status, expected in ways.items():
         told = ran("TaskUpdate", {"taskId": "3", "status": status}, {"success": True})
-        assert moves("claude-code", told) == expected
+        assert bodies("claude-code", told) == expected
 
 
 # -- sub-agents and compaction -----------------------------------------------------------------
@@ -591,18 +593,20 @@ def test_a_sub_agent_starts_and_stops(agent: str) -> None:
     start = heard(agent, payload("SubagentStart", **who))
     stop = heard(agent, payload("SubagentStop", **who, last_assistant_message="found it"))
     assert (start.what, start.by, start.by_type) == ("agent_start", "a7", "Explore")
-    assert start.moves == (ev.AgentStarted(agent="a7", type="Explore"),)
-    assert stop.moves == (ev.AgentFinished(agent="a7", result="found it"),)
+    assert start.bodies == (ev.AgentStarted(agent="a7", type="Explore"),)
+    assert stop.bodies == (ev.AgentFinished(agent="a7", result="found it"),)
 
 
 def test_who_writes_a_summary_is_no_sub_agent() -> None:
-    assert hear("claude-code", payload("SubagentStop", agent_id="a7", agent_type="")) is None
+    assert (
+        parse_payload("claude-code", payload("SubagentStop", agent_id="a7", agent_type="")) is None
+    )
 
 
 def test_what_a_sub_agent_used_is_told_by_its_call() -> None:
     told = ran("Agent", {"prompt": "p"}, {"agentId": "a7", "totalTokens": 1225})
-    assert moves("claude-code", told) == [ev.ContextMeasured(tokens=1225, agent="a7")]
-    assert moves("claude-code", ran("Agent", {}, {"status": "async_launched"})) == []
+    assert bodies("claude-code", told) == [ev.ContextMeasured(tokens=1225, agent="a7")]
+    assert bodies("claude-code", ran("Agent", {}, {"status": "async_launched"})) == []
 
 
 def test_gemini_tells_of_a_sub_agent_only_when_it_is_back() -> None:
@@ -612,20 +616,20 @@ def test_gemini_tells_of_a_sub_agent_only_when_it_is_back() -> None:
         tool_input={"agent_name": "scout", "prompt": "look"},
         tool_response={"returnDisplay": {"result": "found it", "terminateReason": "GOAL"}},
     )
-    start, stop = moves("gemini", told)
+    start, stop = bodies("gemini", told)
     assert isinstance(start, ev.AgentStarted) and isinstance(stop, ev.AgentFinished)
     assert (start.type, start.task, stop.result) == ("scout", "look", "found it")
     assert start.agent == stop.agent
     told["tool_response"]["returnDisplay"]["terminateReason"] = "TIMEOUT"
-    assert isinstance(moves("gemini", told)[1], ev.AgentFailed)
+    assert isinstance(bodies("gemini", told)[1], ev.AgentFailed)
 
 
 def test_a_compaction_is_kept_with_its_summary() -> None:
     assert heard("codex", payload("PreCompact", trigger="auto")).what == "compacting"
     summary = "<analysis>hm</analysis>\n<summary>\nkeel laid\n</summary>"
     told = heard("claude-code", payload("PostCompact", compact_summary=summary))
-    assert (told.what, told.moves) == ("compacted", (ev.ContextCompressed(summary="keel laid"),))
-    assert moves("codex", payload("PostCompact", trigger="auto")) == [ev.ContextCompressed()]
+    assert (told.what, told.bodies) == ("compacted", (ev.ContextCompressed(summary="keel laid"),))
+    assert bodies("codex", payload("PostCompact", trigger="auto")) == [ev.ContextCompressed()]
     assert plain_summary("plain words") == "plain words"
 
 
@@ -645,7 +649,7 @@ def test_opencode_starts_and_asks() -> None:
     begun = {"hook_event_name": "SessionStart", "sessionID": "s1", "directory": "/w"}
     start = heard("opencode", begun)
     assert (start.what, start.native, start.cwd) == ("start", "s1", "/w")
-    assert hear("opencode", bus("session.created", info={"id": "s1"})) is None
+    assert parse_payload("opencode", bus("session.created", info={"id": "s1"})) is None
     message = {"id": "m1", "model": {"modelID": "big"}, "time": {"created": 7}}
     parts = [
         {"type": "text", "text": '"fix it"'},
@@ -655,7 +659,7 @@ def test_opencode_starts_and_asks() -> None:
     told = {"i": {"sessionID": "s1"}, "o": {"message": message, "parts": parts}}
     prompt = heard("opencode", told)
     assert (prompt.what, prompt.key, prompt.model, prompt.at) == ("prompt", "m1", "big", 7)
-    assert prompt.moves == (
+    assert prompt.bodies == (
         ev.MessageSent(role="user", text="fix it"),
         ev.MessageSent(role="machine", text="Called the Read tool"),
     )
@@ -666,15 +670,15 @@ def test_opencode_calls_tools() -> None:
     before = heard("opencode", {"i": given, "o": {"args": SHELL}, "directory": "/w"})
     assert (before.what, before.pair, before.doing) == ("before", "c1", "bash: make all")
     well, bad = {"metadata": {"exit": 0}}, {"metadata": {"exit": 3}, "output": "no"}
-    assert moves("opencode", called("bash", SHELL, well)) == command()
-    assert moves("opencode", called("bash", SHELL, bad)) == command("failure", "exit 3\nno")
-    assert moves("opencode", called("toy_echo", {"text": "x"}, {"content": []})) == [
+    assert bodies("opencode", called("bash", SHELL, well)) == command()
+    assert bodies("opencode", called("bash", SHELL, bad)) == command("failure", "exit 3\nno")
+    assert bodies("opencode", called("toy_echo", {"text": "x"}, {"content": []})) == [
         ev.CommandRan(name="toy_echo", arguments="text=x")
     ]
     written = called("write", {"filePath": "/w/a.py", **TEXT}, {"metadata": {"exists": False}})
-    assert moves("opencode", written) == changed(**NEW)
+    assert bodies("opencode", written) == changed(**NEW)
     diff = {"metadata": {"filediff": {"additions": 2, "deletions": 1}}}
-    assert moves("opencode", called("edit", {"filePath": "/w/a.py"}, diff)) == changed(
+    assert bodies("opencode", called("edit", {"filePath": "/w/a.py"}, diff)) == changed(
         added=2, removed=1
     )
     todo = heard("opencode", called("todowrite", {"todos": [{"content": "caulk"}]}, {})).todo
@@ -685,19 +689,19 @@ def test_a_child_of_an_opencode_session_is_a_sub_agent() -> None:
     info = {"id": "s2", "parentID": "s1", "agent": "general", "title": "look"}
     start = heard("opencode", bus("session.created", info=info))
     assert (start.what, start.native, start.by) == ("agent_start", "s1", "s2")
-    assert start.moves == (ev.AgentStarted(agent="s2", type="general", task="look"),)
+    assert start.bodies == (ev.AgentStarted(agent="s2", type="general", task="look"),)
     out = {
         "metadata": {"sessionId": "s2"},
         "output": '<task id="s2">\n<task_result>\nfound it\n</task_result>\n</task>',
     }
-    assert moves("opencode", called("task", {"description": "look"}, out)) == [
+    assert bodies("opencode", called("task", {"description": "look"}, out)) == [
         ev.AgentFinished(agent="s2", result="found it")
     ]
     acted = called("bash", SHELL, {}, parent="s0")
     assert (heard("opencode", acted).native, heard("opencode", acted).by) == ("s0", "s1")
-    assert moves("opencode", acted) == command(agent="s1")
+    assert bodies("opencode", acted) == command(agent="s1")
     for quiet in (bus("session.idle"), bus("message.updated", info={"role": "assistant"})):
-        assert hear("opencode", {**quiet, "parent": "s0"}) is None
+        assert parse_payload("opencode", {**quiet, "parent": "s0"}) is None
 
 
 def test_opencode_tells_what_an_answer_cost_and_how_a_turn_ended() -> None:
@@ -705,10 +709,10 @@ def test_opencode_tells_what_an_answer_cost_and_how_a_turn_ended() -> None:
     done = info | {"time": {"completed": 9}, "tokens": {"input": 90, "output": 5, "cache": {}}}
     answer = heard("opencode", bus("message.updated", info=done))
     assert (answer.tokens, answer.model, answer.at) == (95, "big", 9)
-    assert hear("opencode", bus("message.updated", info=info)) is None
+    assert parse_payload("opencode", bus("message.updated", info=info)) is None
     assert heard("opencode", bus("session.idle")).what == "turn_end"
     error = {"name": "APIError", "data": {"message": "429"}}
-    assert moves("opencode", bus("session.error", error=error)) == [ev.ErrorRaised(message="429")]
+    assert bodies("opencode", bus("session.error", error=error)) == [ev.ErrorRaised(message="429")]
     aborted = heard("opencode", bus("session.error", error={"name": "MessageAbortedError"}))
     assert (aborted.what, aborted.source) == ("turn_end", "interrupt")
     assert heard("opencode", bus("session.compacted")).what == "compacted"
@@ -719,8 +723,8 @@ def test_opencode_tells_what_an_answer_cost_and_how_a_turn_ended() -> None:
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini", "opencode", "qwen", "cursor"])
 def test_an_event_that_nobody_knows_is_ignored(agent: str) -> None:
-    assert hear(agent, {"hook_event_name": "TeleportRequested"}) is None
-    assert hear(agent, {"type": "teleport.requested"}) is None
+    assert parse_payload(agent, {"hook_event_name": "TeleportRequested"}) is None
+    assert parse_payload(agent, {"type": "teleport.requested"}) is None
 
 
 WRONG: dict[str, tuple[str, object]] = {
@@ -744,7 +748,7 @@ WRONG: dict[str, tuple[str, object]] = {
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_shape_is_refused(name: str) -> None:
     with pytest.raises(WrongShape):
-        hear(*WRONG[name])
+        parse_payload(*WRONG[name])
 
 
 ODD: dict[str, dict[str, Any]] = {
@@ -758,11 +762,11 @@ ODD: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("name", ODD)
 def test_an_odd_field_is_as_if_it_were_not_there(name: str) -> None:
-    assert moves("claude-code", ODD[name]) == command()
+    assert bodies("claude-code", ODD[name]) == command()
 
 
 def test_half_a_character_has_no_digest_and_breaks_nothing() -> None:
-    [body] = moves("claude-code", ran("Write", {**AT, "content": "\ud800"}, {"type": "create"}))
+    [body] = bodies("claude-code", ran("Write", {**AT, "content": "\ud800"}, {"type": "create"}))
     assert isinstance(body, ev.FileChanged) and body.after == ""
 
 
@@ -771,7 +775,7 @@ def test_what_is_heard_of_huge_payloads_is_bounded() -> None:
     told = ran(huge, {huge: huge, "command": huge}, huge, agent_id=huge)
     told |= {"session_id": huge, "cwd": huge, "tool_use_id": huge}
     found = heard("claude-code", told)
-    [body] = found.moves
+    [body] = found.bodies
     assert isinstance(body, ev.CommandRan)
     texts = (found.native, found.cwd, found.by, found.key, found.doing, body.name, body.arguments)
     assert max(map(len, texts)) <= 64 * 1024
@@ -825,10 +829,10 @@ def test_no_payload_raises_anything_but_a_wrong_shape(
 
 def assert_heard_or_refused(agent: str, told: object) -> None:
     try:
-        found = hear(agent, told)
+        found = parse_payload(agent, told)
     except WrongShape:
         return
-    assert found is None or (found.native and all(isinstance(b, Body) for b in found.moves))
+    assert found is None or (found.native and all(isinstance(b, Body) for b in found.bodies))
 
 
 ODDS: tuple[Any, ...] = (

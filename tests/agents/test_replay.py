@@ -7,7 +7,7 @@ from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
-from forestay.agents.payloads import KNOWN, hear
+from forestay.agents.payloads import KNOWN, parse_payload
 from tests import corpus
 
 CORPUS = corpus.CORPUS / "hooks"
@@ -78,7 +78,7 @@ def test_every_recorded_payload_says_what_was_looked_up() -> None:
         pattern = next((one for one in REVIEWED if fnmatch(name, one)), "")
         assert pattern, f"{name} was never looked at"
         used[pattern] += 1
-        found = hear(agent_of(path), json.loads(path.read_bytes()))
+        found = parse_payload(agent_of(path), json.loads(path.read_bytes()))
         assert (found.what if found else NOTHING) == REVIEWED[pattern], name
     assert set(used) == set(REVIEWED)
     assert used.total() > 400
@@ -96,7 +96,7 @@ def test_every_session_is_heard_under_its_own_id() -> None:
     natives = Counter(
         (agent_of(path), found.native)
         for path in recorded()
-        if (found := hear(agent_of(path), json.loads(path.read_bytes())))
+        if (found := parse_payload(agent_of(path), json.loads(path.read_bytes())))
     )
     assert len({agent for agent, _ in natives}) == 5
     assert all(len(native) > 20 for _, native in natives)

@@ -175,16 +175,16 @@ def test_what_was_read_before_is_not_read_again(repository: Path) -> None:
     full = str(repository / "kept.py")
     (repository / "kept.py").write_text("x\n")
     age(repository / "kept.py")
-    asked: list[str] = []
+    parse_prompt: list[str] = []
 
     def seen(paths: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-        asked.extend(paths)
+        parse_prompt.extend(paths)
         facts = os.stat(full)
         stamp = f"{facts.st_size}.{facts.st_ino}.{facts.st_mtime_ns}.{facts.st_ctime_ns}"
         return {full: (stamp, "f" * 64)}
 
     found = looked(repository, seen=seen)
-    assert asked == [full] and [one.digest for one in found.found] == ["f" * 64]
+    assert parse_prompt == [full] and [one.digest for one in found.found] == ["f" * 64]
     assert found.seen(str(repository)) == {full: (found.found[0].stamp, "f" * 64)}
 
 

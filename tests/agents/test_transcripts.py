@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from forestay.agents.hook_event import Heard, Todo
+from forestay.agents.hook_event import HookEvent, Todo
 from forestay.agents.transcripts import find as transcripts_find
 from forestay.agents.transcripts.claude import ClaudeReader
 from forestay.agents.transcripts.codex import CodexReader
-from forestay.agents.transcripts.find import Transcript, find, folder, hear, lines
+from forestay.agents.transcripts.find import Transcript, find, folder, lines, read_events
 from forestay.agents.transcripts.gemini import GeminiReader
 from forestay.agents.transcripts.reader import Reader
 from forestay.base.hashing import digest_of
@@ -27,13 +27,13 @@ def stamp(second: int) -> str:
     return f"2026-01-02T03:04:{second:02}.000Z"
 
 
-def said(reader: Reader, *records: object) -> list[Heard]:
+def said(reader: Reader, *records: object) -> list[HookEvent]:
     found = [heard for record in records for heard in reader.feed(record)]
-    return [heard for heard in [*found, *reader.end()] if heard.moves or heard.todo]
+    return [heard for heard in [*found, *reader.end()] if heard.bodies or heard.todo]
 
 
-def moves(reader: Reader, *records: object) -> list[Body]:
-    return [move for heard in said(reader, *records) for move in heard.moves]
+def bodies(reader: Reader, *records: object) -> list[Body]:
+    return [move for heard in said(reader, *records) for move in heard.bodies]
 
 
 def sha(text: str) -> str:
@@ -66,23 +66,23 @@ def test_claude_is_asked_and_answers() -> None:
     reader = ClaudeReader()
     usage = {"input_tokens": 5, "cache_read_input_tokens": 90, "output_tokens": 5}
     message = {"model": "opus", "content": [{"type": "text", "text": "Done."}], "usage": usage}
-    asked, told = said(
+    parse_prompt, told = said(
         reader,
         user("fix it", 1),
         user("a note of the program", 2, isMeta=True),
         user("[Request interrupted by user]", 3),
         line("assistant", 4, message={**message, "stop_reason": "end_turn"}),
     )
-    assert (asked.what, asked.key, asked.at) == ("prompt", "u1", 1767323041000)
-    assert asked.moves == (ev.MessageSent(role="user", text="fix it"),)
+    assert (parse_prompt.what, parse_prompt.key, parse_prompt.at) == ("prompt", "u1", 1767323041000)
+    assert parse_prompt.bodies == (ev.MessageSent(role="user", text="fix it"),)
     assert (told.what, told.tokens, told.model) == ("turn_end", 100, "opus")
-    assert told.moves == (ev.MessageSent(role="agent", text="Done."),)
+    assert told.bodies == (ev.MessageSent(role="agent", text="Done."),)
     assert (reader.native, reader.cwd, reader.branch) == ("n1", "/w", "main")
 
 
 def test_claude_runs_commands_and_edits_files() -> None:
     told = {"type": "create", "filePath": "/w/a.py", "content": "x\n", "originalFile": None}
-    assert moves(
+    assert bodies(
         ClaudeReader(),
         uses("Bash", {"command": "make all"}, 1),
         result(1, 3, {"stdout": "ok", "interrupted": False}),
@@ -109,7 +109,7 @@ def test_claude_sends_sub_agents() -> None:
     sent = {"description": "look", "subagent_type": "Explore", "prompt": "p"}
     done = {"status": "completed", "agentId": "a7", "totalTokens": 9, "content": "found"}
     reader = ClaudeReader(agents={"t5": "a9"})
-    assert moves(
+    assert bodies(
         reader,
         uses("Agent", sent, 1),
         result(1, 2, done),
@@ -135,14 +135,14 @@ def test_what_a_sub_agent_of_claude_did_is_its_own() -> None:
         uses("Bash", {"command": "ls"}, 2, **inside),
         {**result(2, 3, {"stdout": ""}), **inside},
     )
-    assert [(one.by, one.moves) for one in heard] == [
+    assert [(one.by, one.bodies) for one in heard] == [
         ("a7", (ev.CommandRan(name="ls", agent="a7", duration_ms=1000),))
     ]
 
 
 def test_claude_compacts_and_fails() -> None:
     failed = {"content": [{"type": "text", "text": "API Error: 529"}]}
-    assert moves(
+    assert bodies(
         ClaudeReader(),
         user("<summary>keel laid</summary>", 1, isCompactSummary=True),
         line("assistant", 2, message=failed, isApiErrorMessage=True),
@@ -195,18 +195,18 @@ def test_codex_is_asked_and_answers() -> None:
         item("token_count", 4, "event_msg", **usage),
         item("task_complete", 5, "event_msg", turn_id="u5", last_agent_message="Done."),
     )
-    users = [one for one in heard if one.what == "prompt" and len(one.moves) == 1]
-    assert [(one.key, one.moves[0]) for one in users][-1] == (
+    users = [one for one in heard if one.what == "prompt" and len(one.bodies) == 1]
+    assert [(one.key, one.bodies[0]) for one in users][-1] == (
         "m2",
         ev.MessageSent(role="user", text="fix it"),
     )
     assert not any(
         isinstance(m, ev.MessageSent) and m.role == "user" and "environment" in m.text
         for one in heard
-        for m in one.moves
+        for m in one.bodies
     )
     last = heard[-1]
-    assert (last.tokens, last.model, last.moves) == (
+    assert (last.tokens, last.model, last.bodies) == (
         920,
         "gpt",
         (ev.MessageSent(role="agent", text="Done."),),
@@ -254,13 +254,13 @@ COMMANDS: dict[str, tuple[dict[str, Any], object, ev.CommandRan]] = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_codex_tells_how_a_command_ended(name: str) -> None:
     given, told, expected = COMMANDS[name]
-    assert moves(CodexReader(), META, calls("shell", given, 1), output(1, 2, told)) == [expected]
+    assert bodies(CodexReader(), META, calls("shell", given, 1), output(1, 2, told)) == [expected]
 
 
 def test_what_codex_tells_beside_an_answer_counts() -> None:
     ended = {"type": "CommandExecution", "id": "t1", "exit_code": 3, "duration": {"secs": 2}}
     ended["duration"] = {"secs": 2, "nanos": 5_000_000}
-    [ran] = moves(
+    [ran] = bodies(
         CodexReader(),
         META,
         calls("exec_command", {"cmd": "x"}, 1),
@@ -290,7 +290,7 @@ def test_codex_patches_plans_and_calls_servers() -> None:
         output(7, 8, "unsupported call: update_plan"),
         {"type": "compacted", "timestamp": stamp(9), "payload": {"message": "keel laid"}},
     )
-    assert [move for one in heard for move in one.moves] == [
+    assert [move for one in heard for move in one.bodies] == [
         ev.FileChanged(path="/w/a.py", action="created", added=1, removed=0, after=sha("x\n")),
         ev.CommandRan(name="mcp__toy__echo", arguments="text=x", duration_ms=1000),
         ev.ContextCompressed(summary="keel laid"),
@@ -346,7 +346,7 @@ def test_gemini_is_heard_once_however_often_a_record_grows() -> None:
         chat("gemini", 3, "Done.", model="flash"),
         chat("error", 4, "quota"),
     )
-    assert [move for one in heard for move in one.moves] == [
+    assert [move for one in heard for move in one.bodies] == [
         ev.MessageSent(role="user", text="fix it"),
         ev.CommandRan(name="make", arguments="all", status="failure", error="exit 3\nno"),
         ev.FileChanged(path="/w/a.py", action="created", added=1, removed=0, after=sha("x\n")),
@@ -364,7 +364,7 @@ def test_gemini_is_heard_once_however_often_a_record_grows() -> None:
 def test_gemini_tells_of_what_it_refused_and_of_sub_agents() -> None:
     refused = gemini_call("run_shell_command", {"command": "rm x"}, "cancelled")
     sent = gemini_call("invoke_agent", {"agent_name": "scout", "prompt": "look"}, agentId="a7")
-    assert moves(GeminiReader(), chat("gemini", 1, "", toolCalls=[refused, sent])) == [
+    assert bodies(GeminiReader(), chat("gemini", 1, "", toolCalls=[refused, sent])) == [
         ev.CommandRan(name="rm", arguments="x", status="failure", error="cancelled by the user"),
         ev.AgentStarted(agent="a7", type="scout", task="look"),
         ev.AgentFinished(agent="a7"),
@@ -382,7 +382,7 @@ def write(path: Path, *records: object, end: str = "\n") -> Path:
 
 def heard_of(one: Transcript) -> tuple[list[Body], dict[str, int]]:
     missed: dict[str, int] = {}
-    return [move for heard in hear(one, missed) for move in heard.moves], missed
+    return [move for heard in read_events(one, missed) for move in heard.bodies], missed
 
 
 def test_a_conversation_of_claude_and_its_sub_agents_are_heard_together(tmp_path: Path) -> None:

@@ -1,14 +1,14 @@
-"""One conversation of an agent: which session it works on, and what is kept of what it says.
+"""One conversation of an agent: which session it works on, and which events it records.
 
-A conversation (a *run*, by the agent's own id) keeps its session. A new one takes up what is open
-in its folder, unless someone else is at work on that; where nothing is, a session begins with the
-first thing a user asks, and its goal is the first sentence of that. When the session is over, the
-next thing asked begins another one, from it.
+A conversation (a *run*, known by the agent's own id) stays with its session. A new run joins the
+open session of its folder, unless another process works on it; if there is none, the first prompt
+starts a session whose goal is the first sentence of that prompt. After a session has ended, the
+next prompt starts another one that links to it.
 
-What was begun is *in flight* until its answer comes: the answer becomes an event, the beginning
-none. What is in flight is also what the run's process is doing, as its holder tells: if the
-process is gone, that is what has an unknown outcome. Everything recorded has a key made of what
-the agent sent, so that the same payload, or two hooks that tell the same, make one event.
+A tool call is *in flight* until its answer arrives: only the answer becomes an event. Calls in
+flight are also what the holder of the run's process shows as its current activity: if the process
+dies, they have an unknown outcome. Every recorded event has a key derived from the payload, so
+that a repeated payload, or two hooks that report the same thing, make one event.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.agents import shell_changes
-from forestay.agents.hook_event import Heard, Todo, goal_of, prompt_of
+from forestay.agents.hook_event import HookEvent, Todo, make_goal, user_prompt
 from forestay.agents.shell_changes import has_other_line_ends, settled
 from forestay.agents.tool_calls import SENDS
 from forestay.agents.transcripts.find import outcomes
@@ -50,224 +50,227 @@ if TYPE_CHECKING:
     from forestay.journal.journal import Maker
     from forestay.workspace.tree import Seen
 
-    OnStart = Callable[[Recorder, Heard], None]
+    OnStart = Callable[[Recorder, HookEvent], None]
 
 NO_PROMPT = "(no prompt yet)"
-"""The goal of a session in which work was seen before anyone was heard to ask for it."""
+"""The goal of a session in which work was reported before any prompt."""
 
-_AT_ONCE_MS = 10_000
-_LOOKED_AT = 200
-_NOT_THERE = "not there"
-_OVER = (ev.AgentFinished, ev.AgentFailed, ev.AgentTimedOut)
-"""Some agents tell of a sub-agent's end by the answer to the call that sent it, and not else."""
+_REPEAT_MS = 10_000
+_KNOWN_FILES = 200
+_UNKNOWN = "not there"
+_AGENT_ENDS = (ev.AgentFinished, ev.AgentFailed, ev.AgentTimedOut)
+"""Some agents report the end of a sub-agent only in the answer to the call that started it."""
 
 
-class Told(Struct, frozen=True):
-    """A payload as it was understood: what it says, when, and from which process ("": unknown)."""
+class Received(Struct, frozen=True):
+    """A parsed payload, when it arrived, and the process that sent it ("" if unknown)."""
 
     name: str
-    heard: Heard
+    hook: HookEvent
     at: int
     process: str
     digest: str
 
     @property
     def key(self) -> str:
-        """What makes this one thing, however often it is told."""
-        heard = self.heard
-        own = heard.key or f"{self.digest} {self.process}"
-        if heard.what in ("start", "end") or not (heard.key or heard.dated):
-            # It may begin, end, or ask again in the same words, but not at once.
-            own += f" {self.at // _AT_ONCE_MS}"
-        return f"hook {heard.agent} {heard.native} {heard.what} {own}"
+        """The key under which it is recorded once, however often it is reported."""
+        hook = self.hook
+        own = hook.key or f"{self.digest} {self.process}"
+        if hook.what in ("start", "end") or not (hook.key or hook.dated):
+            # The same may be reported again later, but not within a few seconds.
+            own += f" {self.at // _REPEAT_MS}"
+        return f"hook {hook.agent} {hook.native} {hook.what} {own}"
 
 
-class Conversation:
-    """The run of some payloads, which are played to it in order; `save` makes it all true."""
+class RunRecorder:
+    """Records the payloads of one run: `apply` each in order, then `save` them together."""
 
     def __init__(
-        self, context: Context, told: Told, change: RunChange, on_start: OnStart | None = None
+        self,
+        context: Context,
+        received: Received,
+        change: RunChange,
+        on_start: OnStart | None = None,
     ) -> None:
-        heard = told.heard
-        self._whole = context
-        found = context.store.machine.agent_runs.find(heard.agent, heard.native)
-        self.run = found or Run(heard.agent, heard.native, began=told.at)
-        self.run.folder = heard.cwd or self.run.folder
-        self._actor = f"hook:{heard.agent}"
+        hook = received.hook
+        self._home_context = context
+        found = context.store.machine.agent_runs.find(hook.agent, hook.native)
+        self.run = found or Run(hook.agent, hook.native, began=received.at)
+        self.run.folder = hook.cwd or self.run.folder
+        self._actor = f"hook:{hook.agent}"
         self._context = context.seen_from(self.run.folder or os.sep, self._actor)
         self._change, self._on_start = change, on_start
-        self._given: list[ExternalEvents] = []
+        self._pending: list[ExternalEvents] = []
         self._blobs: list[tuple[str, bytes]] = []
-        self._spot: TreeRecord | None = None
+        self._tree: TreeRecord | None = None
         self._answered: set[str] = set()
-        self._unread: set[str] = set()
-        self._ends: dict[str, tuple[int, int | None]] | None = None
-        self._status, self._goal = self._listed(self.run.session)
-        if self._status == _NOT_THERE:
-            # Forgotten; or whoever chose it died before anything was recorded in it.
+        self._unredacted: set[str] = set()
+        self._exit_codes: dict[str, tuple[int, int | None]] | None = None
+        self._status, self._goal = self._status_and_goal(self.run.session)
+        if self._status == _UNKNOWN:
+            # It was forgotten, or the process that chose it died before it recorded anything.
             self.run.session = self._status = ""
-        self._create = self._let_go = False
-        self._idle: bool | None = None
+        self._is_new = self._has_ended = False
+        self._is_idle: bool | None = None
         self._holders: dict[str, Holder] | None = None
         self._seen: dict[str, Seen] = {}
-        self.shell: tuple[Told, int] | None = None
-        """The last shell command that was answered, and when the first of them began."""
+        self.shell: tuple[Received, int] | None = None
+        """The last finished shell command, and when the first of the unscanned ones began."""
 
-    # -- what it says --------------------------------------------------------------------------
+    # -- payloads ------------------------------------------------------------------------------
 
-    def play(self, told: Told) -> None:
-        heard = told.heard
-        self._meet(told)
-        if heard.what == "start":
-            self._start(told)
-        elif heard.what == "prompt" and prompt_of(heard):
-            self._prompt(told, prompt_of(heard))
-        if heard.what != "other":
-            self._idle = heard.what == "turn_end" and not heard.by
-        if heard.moves or heard.todo:
-            self._ready(told)
-        self._record(told)
-        act = self._ACTS.get(heard.what)
+    def apply(self, received: Received) -> None:
+        """Add the events of one payload; nothing is recorded until `save`."""
+        hook = received.hook
+        self._update_run(received)
+        if hook.what == "start":
+            self._handle_start(received)
+        elif hook.what == "prompt" and user_prompt(hook):
+            self._handle_prompt(received, user_prompt(hook))
+        if hook.what != "other":
+            self._is_idle = hook.what == "turn_end" and not hook.by
+        if hook.bodies or hook.todo:
+            self._ensure_open_session(received)
+        self._add_bodies(received)
+        act = self._HANDLERS.get(hook.what)
         if act is not None:
-            act(self, told)
-        for over in (m for m in heard.moves if isinstance(m, _OVER)):
-            self._without(over.agent)
-        self._todo(told)
+            act(self, received)
+        for over in (m for m in hook.bodies if isinstance(m, _AGENT_ENDS)):
+            self._remove_agent(over.agent)
+        self._add_todo_changes(received)
 
-    def _meet(self, told: Told) -> None:
-        run, process = self.run, told.process
-        run.last = max(run.last, told.at)
-        run.transcript = told.heard.transcript or run.transcript
+    def _update_run(self, received: Received) -> None:
+        run, process = self.run, received.process
+        run.last = max(run.last, received.at)
+        run.transcript = received.hook.transcript or run.transcript
         if process and process != run.process:
-            # What the process before had begun is told by its holder, if it is gone.
+            # What the previous process left unfinished is known from its holder.
             run.process, run.flights = process, {}
 
-    def _start(self, told: Told) -> None:
-        run, source = self.run, told.heard.source
+    def _handle_start(self, received: Received) -> None:
+        run, source = self.run, received.hook.source
         if source == "fork":
-            self._fork(told)
+            self._fork(received)
         elif not run.session:
-            here = self._cleared(source) or self._open_here()
-            if here and not self._others(here):
-                self._take(here)
-        if not run.session or self._create:
+            here = self._session_before_clear(source) or self._open_session_here()
+            if here and not self._other_live_holders(here):
+                self._join_session(here)
+        if not run.session or self._is_new:
             return
         if self._on_start is not None:
-            # Before anything is recorded, so that what changed since the last work still shows.
-            self._on_start(Recorder(self._context, self.run.session), told.heard)
+            # Called before anything is recorded, so that earlier drift is still visible.
+            self._on_start(Recorder(self._context, self.run.session), received.hook)
         if source != "compact" and self._status not in FINISHED:
-            self._resume(told)
+            self._resume(received)
 
-    def _fork(self, told: Told) -> None:
-        """Another way on from the same past: a session of its own, from the one before."""
+    def _fork(self, received: Received) -> None:
+        """Start a session for a forked conversation, linked to the original one."""
         run = self.run
-        if run.session and self._has(f"{told.key} begin"):
+        if run.session and self._is_recorded(f"{received.key} begin"):
             return
-        origin = run.session or self._open_here()
+        origin = run.session or self._open_session_here()
         if origin:
-            self._begin(told, self._listed(origin)[1], origin)
+            self._start_session(received, self._status_and_goal(origin)[1], origin)
 
-    def _resume(self, told: Told) -> None:
-        """Take up a session that is there: who died over it, and that work goes on."""
-        died = self._died()
+    def _resume(self, received: Received) -> None:
+        """Record that processes died in the session, if any did, and that it is resumed."""
+        died = self._dead_holders()
         if found := event_of_deaths(died, self._status):
-            self._give(f"{told.key} died", [found], told.at)
+            self._add(f"{received.key} died", [found], received.at)
         self._change.gone += died
-        branch, commit = self._git()
+        branch, commit = self._checkout()
         resumed = ev.SessionResumed(git_branch=branch, git_commit=commit)
-        self._give(f"{told.key} resumed", [resumed], told.at)
-        self._status, self._spot = "active", self._place()
+        self._add(f"{received.key} resumed", [resumed], received.at)
+        self._status, self._tree = "active", self._tree_record()
 
-    def _prompt(self, told: Told, text: str) -> None:
+    def _handle_prompt(self, received: Received, text: str) -> None:
         run = self.run
-        if run.session and self._status in FINISHED and not self._has(told.key):
+        if run.session and self._status in FINISHED and not self._is_recorded(received.key):
             origin = run.session
             self._flush()
-            self._begin(told, goal_of(self._context.journal.redact(text)), origin)
+            self._start_session(received, make_goal(self._context.journal.redact(text)), origin)
         elif not run.session:
-            self._begin(told, goal_of(self._context.journal.redact(text)))
+            self._start_session(received, make_goal(self._context.journal.redact(text)))
         elif self._goal == NO_PROMPT:
-            self._goal = goal_of(self._context.journal.redact(text))
-            self._give(f"{told.key} goal", [ev.SessionRenamed(goal=self._goal)], told.at)
+            self._goal = make_goal(self._context.journal.redact(text))
+            self._add(f"{received.key} goal", [ev.SessionRenamed(goal=self._goal)], received.at)
 
-    def _ready(self, told: Told) -> None:
-        """Work needs a session, and one that is active."""
+    def _ensure_open_session(self, received: Received) -> None:
+        """Start or resume a session, so that work can be recorded in it."""
         if not self.run.session or self._status == "aborted":
-            self._begin(told, NO_PROMPT, self.run.session)
+            self._start_session(received, NO_PROMPT, self.run.session)
         elif self._status in ("paused", "failed", "created"):
-            self._give(f"{told.key} resumed", [ev.SessionResumed()], told.at)
+            self._add(f"{received.key} resumed", [ev.SessionResumed()], received.at)
             self._status = "active"
 
-    def _record(self, told: Told) -> None:
-        heard = told.heard
-        whole = (self._completed(self._ended(move, heard)) for move in heard.moves)
-        moves = [kept for move in whole for kept in self._kept(move)]
-        if heard.tokens and not any(isinstance(m, ev.ContextMeasured) for m in moves):
-            moves += self._kept(ev.ContextMeasured(tokens=heard.tokens, agent=heard.by))
-        if moves:
-            actor = f"agent:{heard.by}" if heard.by else self._actor
-            self._give(told.key, moves, told.at, actor)
-        if heard.model and not heard.by and self.run.session:
-            self._make(f"{told.key} model", _model(heard.model), told.at)
+    def _add_bodies(self, received: Received) -> None:
+        hook = received.hook
+        whole = (self._with_task(self._with_exit_code(body, hook)) for body in hook.bodies)
+        bodies = [kept for body in whole for kept in self._storable(body)]
+        if hook.tokens and not any(isinstance(m, ev.ContextMeasured) for m in bodies):
+            bodies += self._storable(ev.ContextMeasured(tokens=hook.tokens, agent=hook.by))
+        if bodies:
+            actor = f"agent:{hook.by}" if hook.by else self._actor
+            self._add(received.key, bodies, received.at, actor)
+        if hook.model and not hook.by and self.run.session:
+            self._add_later(f"{received.key} model", _make_model_change(hook.model), received.at)
 
-    def _ended(self, move: Body, heard: Heard) -> Body:
-        """How a command ended, where the agent tells it in its transcript alone."""
-        if (
-            not isinstance(move, ev.CommandRan)
-            or move.status != "unknown"
-            or heard.agent != "codex"
-        ):
-            return move
-        if self._ends is None:
-            self._ends = outcomes(self.run.transcript) if self.run.transcript else {}
-        if heard.key not in self._ends:
-            return move
-        code, duration = self._ends[heard.key]
-        told = {"status": "failure", "error": f"exit {code}"} if code else {"status": "success"}
-        return replace(move, duration_ms=duration, **told)
+    def _with_exit_code(self, body: Body, hook: HookEvent) -> Body:
+        """Add the exit code of a command that codex reports only in its transcript."""
+        if not isinstance(body, ev.CommandRan) or body.status != "unknown" or hook.agent != "codex":
+            return body
+        if self._exit_codes is None:
+            self._exit_codes = outcomes(self.run.transcript) if self.run.transcript else {}
+        if hook.key not in self._exit_codes:
+            return body
+        code, duration = self._exit_codes[hook.key]
+        received = {"status": "failure", "error": f"exit {code}"} if code else {"status": "success"}
+        return replace(body, duration_ms=duration, **received)
 
-    def _completed(self, move: Body) -> Body:
-        """A sub-agent is not told its task by the event of its start, but by the call before."""
-        if not isinstance(move, ev.AgentStarted) or move.task:
-            return move
-        sent = (flight for flight in self._flights() if flight.tool in SENDS)
+    def _with_task(self, body: Body) -> Body:
+        """Add the task of a sub-agent, which is only in the call that started it."""
+        if not isinstance(body, ev.AgentStarted) or body.task:
+            return body
+        sent = (flight for flight in self._redacted_flights() if flight.tool in SENDS)
         task = next((f.doing.removeprefix(f"{f.tool}: ") for f in sent), "")
-        return replace(move, task=task)
+        return replace(body, task=task)
 
-    def _todo(self, told: Told) -> None:
-        todo = told.heard.todo
+    def _add_todo_changes(self, received: Received) -> None:
+        todo = received.hook.todo
         if todo is not None and self.run.session:
-            self._make(f"{told.key} todo", _todo_moves(todo, told.heard.by), told.at)
+            self._add_later(
+                f"{received.key} todo", _make_todo_changes(todo, received.hook.by), received.at
+            )
 
-    # -- what is in flight ---------------------------------------------------------------------
+    # -- calls in flight -----------------------------------------------------------------------
 
-    def _before(self, told: Told) -> None:
-        heard = told.heard
-        pair = heard.pair or heard.key
+    def _handle_before(self, received: Received) -> None:
+        hook = received.hook
+        pair = hook.pair or hook.key
         if pair and pair not in self._answered:
-            doing = heard.doing or heard.tool
-            self.run.flights[pair] = Flight(heard.by, heard.tool, doing, told.at)
-            self._unread.add(pair)
+            doing = hook.doing or hook.tool
+            self.run.flights[pair] = Flight(hook.by, hook.tool, doing, received.at)
+            self._unredacted.add(pair)
 
-    def _flights(self) -> list[Flight]:
-        """What is in flight, to be shown or kept; most is answered before anyone asks."""
-        for pair in self._unread & self.run.flights.keys():
+    def _redacted_flights(self) -> list[Flight]:
+        """Return the calls in flight, redacted only now: most are answered before this."""
+        for pair in self._unredacted & self.run.flights.keys():
             flight = self.run.flights[pair]
             flight.doing = self._context.journal.redact(terminal(flight.doing))
-        self._unread.clear()
+        self._unredacted.clear()
         return list(self.run.flights.values())
 
-    def _after(self, told: Told) -> None:
-        pair = told.heard.pair or told.heard.key
+    def _handle_after(self, received: Received) -> None:
+        pair = received.hook.pair or received.hook.key
         self._answered.add(pair)
         flight = self.run.flights.pop(pair, None)
-        if told.heard.shell:
-            since = flight.since if flight else told.at
-            self.shell = told, min(since, self.shell[1]) if self.shell else since
+        if received.hook.shell:
+            since = flight.since if flight else received.at
+            self.shell = received, min(since, self.shell[1]) if self.shell else since
 
-    def _unanswered(self, told: Told) -> None:
-        """Someone asks for something else: what the agent itself had begun was broken off."""
-        self._flights()
+    def _fail_unanswered(self, received: Received) -> None:
+        """Record calls without an answer as failed: a new prompt interrupted them."""
+        self._redacted_flights()
         left = {k: f for k, f in self.run.flights.items() if not f.agent}
         for key, flight in left.items():
             del self.run.flights[key]
@@ -278,80 +281,82 @@ class Conversation:
                 error="broken off before it answered; outcome unknown",
             )
             key = f"hook {self.run.agent} {self.run.native} unanswered {key}"
-            self._give(key, self._kept(body), flight.since)
+            self._add(key, self._storable(body), flight.since)
 
-    def _turn_end(self, told: Told) -> None:
-        """What has no answer by now was refused."""
-        self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != told.heard.by}
+    def _handle_turn_end(self, received: Received) -> None:
+        """Drop calls without an answer at the end of a turn: the user refused them."""
+        self.run.flights = {
+            k: f for k, f in self.run.flights.items() if f.agent != received.hook.by
+        }
 
-    def _agent_start(self, told: Told) -> None:
-        heard, process = told.heard, self.run.process
-        if process and heard.by:
-            began = (self._completed(m) for m in heard.moves if isinstance(m, ev.AgentStarted))
+    def _handle_agent_start(self, received: Received) -> None:
+        hook, process = received.hook, self.run.process
+        if process and hook.by:
+            began = (self._with_task(m) for m in hook.bodies if isinstance(m, ev.AgentStarted))
             doing = next((m.task for m in began if isinstance(m, ev.AgentStarted)), "")
-            self._held()[heard.by] = self._holder(heard.by, doing or heard.by_type, told.at)
+            self._own_holders()[hook.by] = self._holder(hook.by, doing or hook.by_type, received.at)
 
-    def _agent_stop(self, told: Told) -> None:
-        self._without(told.heard.by)
+    def _handle_agent_stop(self, received: Received) -> None:
+        self._remove_agent(received.hook.by)
 
-    def _without(self, agent: str) -> None:
-        """A sub-agent is at work no more."""
+    def _remove_agent(self, agent: str) -> None:
+        """Remove a sub-agent that has ended, with its calls and its holder."""
         self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != agent}
-        if agent and (holder := self._held().pop(agent, None)):
+        if agent and (holder := self._own_holders().pop(agent, None)):
             self._change.gone.append(holder)
 
-    def _end(self, told: Told) -> None:
-        """It let go in order; what it left unanswered has an unknown outcome all the same."""
+    def _handle_end(self, received: Received) -> None:
+        """End the run. Calls without an answer have an unknown outcome."""
         run = self.run
         if not run.session:
             return
-        held = list(self._held().values())
-        doing = "; ".join(dict.fromkeys(flight.doing for flight in self._flights()))
+        held = list(self._own_holders().values())
+        doing = "; ".join(dict.fromkeys(flight.doing for flight in self._redacted_flights()))
         agents = sorted(holder.agent for holder in held if holder.agent)
         if doing or agents:
             body = ev.SessionInterrupted(doing=doing or ", ".join(agents), agents=agents)
-            self._give(f"{told.key} died", [body], told.at)
+            self._add(f"{received.key} died", [body], received.at)
         run.flights = {}
         self._change.gone += held
         self._holders = {}
-        if told.heard.source != "clear" and not self._others(run.session):
-            why = f"{run.agent} ended: {told.heard.source}".removesuffix(": ")
-            branch, commit = self._git()
+        if received.hook.source != "clear" and not self._other_live_holders(run.session):
+            why = f"{run.agent} ended: {received.hook.source}".removesuffix(": ")
+            branch, commit = self._checkout()
             paused = ev.SessionPaused(context=why, git_branch=branch, git_commit=commit)
-            self._give(f"{told.key} paused", self._kept(paused), told.at)
-        self._let_go = True
-        if told.heard.source != "clear":
+            self._add(f"{received.key} paused", self._storable(paused), received.at)
+        self._has_ended = True
+        if received.hook.source != "clear":
             run.process = ""
 
-    _ACTS: ClassVar = {
-        "before": _before,
-        "after": _after,
-        "prompt": _unanswered,
-        "agent_start": _agent_start,
-        "agent_stop": _agent_stop,
-        "turn_end": _turn_end,
-        "end": _end,
+    _HANDLERS: ClassVar = {
+        "before": _handle_before,
+        "after": _handle_after,
+        "prompt": _fail_unanswered,
+        "agent_start": _handle_agent_start,
+        "agent_stop": _handle_agent_stop,
+        "turn_end": _handle_turn_end,
+        "end": _handle_end,
     }
 
     # -- which session -------------------------------------------------------------------------
 
-    def _open_here(self) -> str:
-        """The session that is current in the folder and open, if any."""
+    def _open_session_here(self) -> str:
+        """Return the current session of the folder if it is open, else ""."""
         try:
             session = self._context.workspace.chosen_here()
         except InvalidInput:
             session = self._known_folder()[2]
-        return session if session and is_open(self._listed(session)[0]) else ""
+        return session if session and is_open(self._status_and_goal(session)[0]) else ""
 
-    def _cleared(self, source: str) -> str:
-        """What the same process was at before its context was cleared, whatever else goes on."""
+    def _session_before_clear(self, source: str) -> str:
+        """Return the open session this process worked on before `/clear`, else ""."""
         if source != "clear" or not self.run.process:
             return ""
         session = self._context.store.machine.agent_runs.last_of(self.run.agent, self.run.process)
-        return session if session and is_open(self._listed(session)[0]) else ""
+        return session if session and is_open(self._status_and_goal(session)[0]) else ""
 
     def _known_folder(self) -> tuple[str, int, str, str]:
-        """Of a folder that is gone: what was in it, or in one above it, when it was last met."""
+        """Return what is remembered of a deleted folder, or of the nearest folder above it."""
         folder = os.path.normpath(self.run.folder or os.sep)
         while folder != os.sep and folder:
             known = self._context.store.machine.projects.tree(folder)
@@ -360,30 +365,30 @@ class Conversation:
             folder = os.path.dirname(folder)
         return "", 0, "", ""
 
-    def _others(self, session: str) -> list[Holder]:
-        """Live processes of someone else: neither the run's own nor one that it started."""
+    def _other_live_holders(self, session: str) -> list[Holder]:
+        """Return live holders other than the run's own process and its children."""
         mine = ProcessId.parse(self.run.process) if self.run.process else None
         held = self._context.workspace.holders(session)
         found = [h for h, word in held if word != "dead" and h.process != self.run.process]
-        return [h for h in found if mine is None or mine not in _above(h.process)]
+        return [h for h in found if mine is None or mine not in _ancestors_of(h.process)]
 
-    def _died(self) -> list[Holder]:
+    def _dead_holders(self) -> list[Holder]:
         held = self._context.workspace.holders(self.run.session)
         return [holder for holder, word in held if word == "dead"]
 
-    def _take(self, session: str) -> None:
+    def _join_session(self, session: str) -> None:
         self.run.session = session
-        self._status, self._goal = self._listed(session)
+        self._status, self._goal = self._status_and_goal(session)
 
-    def _begin(self, told: Told, goal: str, origin: str = "") -> None:
-        """A session of its own for this run; the same payload always begins the same one."""
+    def _start_session(self, received: Received, goal: str, origin: str = "") -> None:
+        """Start a session for this run; the same payload always gives the same session id."""
         run = self.run
         self._flush()
-        # Its own commands are meant for the new one from now on.
-        self._change.gone += self._held().values()
+        # Commands of this process belong to the new session from now on.
+        self._change.gone += self._own_holders().values()
         self._holders = None
-        run.session = f"h{derived_id('run', run.agent, run.native, told.key)[:15]}"
-        branch, commit = self._git()
+        run.session = f"h{derived_id('run', run.agent, run.native, received.key)[:15]}"
+        branch, commit = self._checkout()
         body = ev.SessionStarted(
             goal=goal or NO_PROMPT,
             from_session=origin,
@@ -392,25 +397,25 @@ class Conversation:
             git_commit=commit,
             tool=run.agent,
         )
-        self._create, self._spot = True, self._place()
+        self._is_new, self._tree = True, self._tree_record()
         self._status, self._goal = "active", goal
-        self._give(f"{told.key} begin", self._kept(body), told.at)
+        self._add(f"{received.key} begin", self._storable(body), received.at)
 
-    def _listed(self, session: str) -> tuple[str, str]:
-        """Status and goal of a session."""
+    def _status_and_goal(self, session: str) -> tuple[str, str]:
+        """Return the status and the goal of a session."""
         if not session:
             return "", ""
-        rows = self._whole.store.catalogue(where={"id": session}, limit=1)
-        return (str(rows[0]["status"]), str(rows[0]["goal"])) if rows else (_NOT_THERE, "")
+        rows = self._home_context.store.catalogue(where={"id": session}, limit=1)
+        return (str(rows[0]["status"]), str(rows[0]["goal"])) if rows else (_UNKNOWN, "")
 
-    def _has(self, key: str) -> bool:
-        """Whether the session knows it already."""
+    def _is_recorded(self, key: str) -> bool:
+        """Whether an event with this key is already in the session."""
         with self._context.store.view(self.run.session) as view:
             return view.find(derived_id(self.run.session.lower(), key)) is not None
 
-    # -- where it is ---------------------------------------------------------------------------
+    # -- place ---------------------------------------------------------------------------------
 
-    def _git(self) -> tuple[str, str]:
+    def _checkout(self) -> tuple[str, str]:
         try:
             return self._context.checkout()
         except InvalidInput:
@@ -422,59 +427,61 @@ class Conversation:
         except InvalidInput:
             return terminal(os.path.basename(self._known_folder()[3]))
 
-    def _place(self) -> TreeRecord | None:
+    def _tree_record(self) -> TreeRecord | None:
         try:
             return self._context.workspace.spot()
         except InvalidInput:
             inode, project, _, folder = self._known_folder()
             return TreeRecord(folder, inode, project) if project else None
 
-    def _kept(self, move: Body) -> list[Body]:
-        """What can be kept of a move: paths inside the project, long messages beside the event."""
+    def _storable(self, body: Body) -> list[Body]:
+        """Prepare a body: relative paths, long texts as blobs; return none if it is refused."""
         try:
             return [
                 self._context.journal.admit(
-                    self._context.journal.overflow_to_blob(self._placed(move), self._blobs)
+                    self._context.journal.overflow_to_blob(
+                        self._with_relative_path(body), self._blobs
+                    )
                 )
             ]
         except (InvalidInput, Refused) as error:
-            kind = ev.KIND_OF[type(move)]
-            # Without the path: there are as many reasons as there are paths otherwise.
-            why = "not of the project" if isinstance(move, ev.FileChanged) else error.what
+            kind = ev.KIND_OF[type(body)]
+            # Counted without the path, so that there is one reason for all paths.
+            why = "not of the project" if isinstance(body, ev.FileChanged) else error.what
             self._change.count(f"{self.run.agent} {kind}: {why}")
             return []
 
-    def _placed(self, move: Body) -> Body:
-        if not isinstance(move, ev.FileChanged):
-            return move
-        move = replace(move, path=self._inside(move.path))
-        full = os.path.join(self._root(), move.path)
-        if move.action == "deleted" or (move.after and not has_other_line_ends(full)):
-            return move
-        # Not all agents tell what is in a file now, or tell it with its own ends of lines.
-        return settled(move, self._root(), self._context.clock.now())[0]
+    def _with_relative_path(self, body: Body) -> Body:
+        if not isinstance(body, ev.FileChanged):
+            return body
+        body = replace(body, path=self._relative_path(body.path))
+        full = os.path.join(self._tree_root(), body.path)
+        if body.action == "deleted" or (body.after and not has_other_line_ends(full)):
+            return body
+        # Some agents do not report the content, or report it with other line ends.
+        return settled(body, self._tree_root(), self._context.clock.now())[0]
 
-    def _inside(self, path: str) -> str:
-        root = self._root()
+    def _relative_path(self, path: str) -> str:
+        root = self._tree_root()
         return relative(path, root, cwd=self.run.folder or root)
 
-    def _root(self) -> str:
+    def _tree_root(self) -> str:
         try:
             return self._context.workspace.tree.root
         except InvalidInput:
             return self._known_folder()[3] or self.run.folder or os.sep
 
-    def scan_now(self, told: Told, since: int) -> None:
-        """The same before this run ends: what it did comes before its end."""
+    def scan_now(self, received: Received, since: int) -> None:
+        """Scan before the run ends, so that the changes are recorded before its end."""
         self._flush()
-        self.scan(told, since)
+        self.scan(received, since)
         self.shell = None
 
-    def scan(self, told: Told, since: int) -> None:
-        """Which files shell commands changed until this one; their agent tells nothing of it."""
+    def scan(self, received: Received, since: int) -> None:
+        """Record which files shell commands changed: agents do not report them."""
         if not self.run.session:
             return
-        self._tell_checkout(told)
+        self._add_checkout(received)
         try:
             tree = self._context.workspace.tree
             found = shell_changes.look(
@@ -488,46 +495,46 @@ class Conversation:
                 ),
             )
         except ForestayError:
-            return  # the folder is gone, or git is not at hand
+            return  # the folder is gone, or git is not installed
         if found.found:
 
             def made(state: State) -> Sequence[Body]:
                 return shell_changes.news(
-                    found, lambda path: state.rows.get("file", path), told.heard.by
+                    found, lambda path: state.rows.get("file", path), received.hook.by
                 )
 
-            self._make(f"{told.key} scan", made, told.at)
+            self._add_later(f"{received.key} scan", made, received.at)
             self._seen = found.seen(tree.root)
 
-    def _tell_checkout(self, told: Told) -> None:
-        """Commands commit and switch, and nobody may come to say so when this run ends."""
-        branch, commit = self._git()
+    def _add_checkout(self, received: Received) -> None:
+        """Record a changed branch or commit: nothing else may record it when this run ends."""
+        branch, commit = self._checkout()
         with self._context.store.view(self.run.session) as view:
             core = self._context.journal.state(view).core
         if commit and (branch, commit) != (core.git_branch, core.git_commit):
-            said = ev.AttributeSet(key=CHECKOUT, value=f"{branch} {commit}".strip())
-            self._give(f"{told.key} checkout", self._kept(said), told.at)
+            checkout = ev.AttributeSet(key=CHECKOUT, value=f"{branch} {commit}".strip())
+            self._add(f"{received.key} checkout", self._storable(checkout), received.at)
 
     def _known_files(self) -> list[str]:
-        if self._create or not self.run.session:
+        if self._is_new or not self.run.session:
             return []
         with self._context.store.view(self.run.session) as view:
             rows = self._context.journal.state(view).rows.select(
-                "file", newest=True, limit=_LOOKED_AT
+                "file", newest=True, limit=_KNOWN_FILES
             )
             return [row.path for row in rows if isinstance(row, File)]
 
-    # -- making it true ------------------------------------------------------------------------
+    # -- recording -----------------------------------------------------------------------------
 
-    def _give(self, key: str, moves: Sequence[Body], at: int, actor: str = "") -> None:
-        if moves:
-            self._given.append(ExternalEvents(key, actor or self._actor, moves, at))
+    def _add(self, key: str, bodies: Sequence[Body], at: int, actor: str = "") -> None:
+        if bodies:
+            self._pending.append(ExternalEvents(key, actor or self._actor, bodies, at))
 
-    def _make(self, key: str, made: Maker, at: int) -> None:
-        self._given.append(ExternalEvents(key, self._actor, at=at, made=made))
+    def _add_later(self, key: str, made: Maker, at: int) -> None:
+        self._pending.append(ExternalEvents(key, self._actor, at=at, made=made))
 
-    def _held(self) -> dict[str, Holder]:
-        """The holders of this run's process in its session, by sub-agent."""
+    def _own_holders(self) -> dict[str, Holder]:
+        """Return the holders of this run's process in its session, by sub-agent."""
         if self._holders is None:
             held = (
                 self._context.store.machine.holders.find(self.run.session)
@@ -543,9 +550,9 @@ class Conversation:
         return Holder(run.session, run.process, name, agent, doing, since)
 
     def _flush(self, change: RunChange | None = None) -> None:
-        """Record what was given so far, together with what becomes true of the run by it."""
-        given, blobs, spot, create = self._given, self._blobs, self._spot, self._create
-        self._given, self._blobs, self._spot, self._create = [], [], None, False
+        """Record the pending events and, in the same transaction, the change of the run."""
+        given, blobs, spot, create = self._pending, self._blobs, self._tree, self._is_new
+        self._pending, self._blobs, self._tree, self._is_new = [], [], None, False
         session = self.run.session
         if not given:
             if change is not None:
@@ -559,42 +566,42 @@ class Conversation:
             write_files(self._context, session, recorded.events[-1].kind)
             self._context.run_due_jobs(*(event.kind for event in recorded.events))
 
-    def save(self, told: Sequence[Told]) -> None:
-        """Record everything that was said, and that these payloads are taken."""
+    def save(self, received: Sequence[Received]) -> None:
+        """Record everything, and that these payloads have been ingested."""
         run, change = self.run, self._change
-        self._flights()
-        change.run, change.taken = run, [one.name for one in told]
-        if run.process and run.session and not self._let_go:
-            change.held += self._holding()
+        self._redacted_flights()
+        change.run, change.taken = run, [one.name for one in received]
+        if run.process and run.session and not self._has_ended:
+            change.held += self._current_holders()
         self._flush(change)
         if self._seen:
             machine, seen = self._context.store.machine, self._seen
             self._context.best_effort(lambda: machine.seen_files.record_all(run.session, seen))
 
-    def _holding(self) -> list[Holder]:
-        """The run's process and its sub-agents, with what each is doing."""
+    def _current_holders(self) -> list[Holder]:
+        """Return holders for the run's process and its sub-agents, with their current activity."""
         doing: dict[str, list[str]] = {"": []}
-        for flight in self._flights():
+        for flight in self._redacted_flights():
             doing.setdefault(flight.agent, []).append(flight.doing)
-        held = self._held()
+        held = self._own_holders()
         held.setdefault("", self._holder("", "", self.run.began))
         for agent, words in doing.items():
             if agent in held and (words or not agent):
                 before = held[agent]
-                idle = before.is_idle if self._idle is None else self._idle
+                idle = before.is_idle if self._is_idle is None else self._is_idle
                 now = "; ".join(dict.fromkeys(words)) or (IDLE if idle and not agent else "")
                 held[agent] = self._holder(agent, now, before.since)
         return list(held.values())
 
 
-def _above(process: str) -> list[ProcessId]:
+def _ancestors_of(process: str) -> list[ProcessId]:
     try:
         return ancestors(pid=ProcessId.parse(process).pid)
     except (ValueError, ForestayError):
         return []
 
 
-def _model(name: str) -> Callable[[State], list[Body]]:
+def _make_model_change(name: str) -> Callable[[State], list[Body]]:
     def made(state: State) -> list[Body]:
         same = state.core.model == name
         return [] if same else [ev.AttributeSet(key="model", value=name)]
@@ -602,24 +609,24 @@ def _model(name: str) -> Callable[[State], list[Body]]:
     return made
 
 
-def _todo_moves(todo: Sequence[Todo], agent: str) -> Callable[[State], list[Body]]:
-    """What is new in an agent's list of tasks, against what is known of them."""
+def _make_todo_changes(todo: Sequence[Todo], agent: str) -> Callable[[State], list[Body]]:
+    """Return a function that computes the changes from the known tasks to a to-do list."""
 
     def made(state: State) -> list[Body]:
-        moves: list[Body] = []
+        bodies: list[Body] = []
         for one in todo:
             known = state.step(one.id)
             if known is None:
-                moves.append(ev.StepAdded(step=one.id, title=one.title, agent=agent))
+                bodies.append(ev.StepAdded(step=one.id, title=one.title, agent=agent))
             if (known.status if known else "pending") != one.status:
-                moves += _TURNS[one.status](one) if one.status in _TURNS else []
-        return moves
+                bodies += _TODO_EVENTS[one.status](one) if one.status in _TODO_EVENTS else []
+        return bodies
 
     return made
 
 
-_TURNS: dict[str, Callable[[Todo], list[Body]]] = {
+_TODO_EVENTS: dict[str, Callable[[Todo], list[Body]]] = {
     "running": lambda one: [ev.StepStarted(step=one.id)],
     "done": lambda one: [ev.StepCompleted(step=one.id)],
-    "skipped": lambda one: [ev.StepSkipped(step=one.id, because="taken off the list")],
+    "skipped": lambda one: [ev.StepSkipped(step=one.id, because="removed from the list")],
 }

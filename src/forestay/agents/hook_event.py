@@ -1,9 +1,9 @@
-"""Heard: what one payload of an agent means, in our words; and reading payloads safely.
+"""The parsed form of one hook payload, and functions that read payload fields safely.
 
-A payload is whatever another program wrote. A field that we cannot do without and that is not
-there, or of another kind, is a *wrong shape*; any other odd field is as if it were not there.
-Sizes are bounded here, but generously: what is kept is cut where secrets are taken out, because
-half a secret is not recognized as one. Text of messages stays whole.
+A payload is whatever another program wrote. A required field that is missing or of another type
+makes the payload a *wrong shape*; any other odd field counts as missing. Texts are cut here only
+at generous limits: the final cut happens after secrets are removed, because half a secret is not
+recognized as one. The text of messages is not cut.
 """
 
 from __future__ import annotations
@@ -21,40 +21,40 @@ from forestay.base.text import shorten, terminal
 from forestay.model.event import Body, MessageSent
 
 MOST = 200
-"""How many of anything a payload may list: tasks, files of a patch, edits of a file."""
+"""The most items read from a list in a payload: tasks, files of a patch, edits of a file."""
 WIDE = 64 * 1024
-"""How long a text is looked at that is no message. Far more than is kept of it."""
+"""The most characters read of a text that is not a message; far more than is stored."""
 _NAME, _PATH, _LINE = 200, 4096, 160
 _MAX_NUMBER = 2**53
 GOAL = 200
-"""How long the goal of a session may be that begins with what was asked."""
+"""The most characters of a goal that is made from a prompt."""
 
 
 class WrongShape(Exception):
-    """A payload of a known event lacks what makes it one."""
+    """A payload of a known event lacks a required field."""
 
 
 class Todo(Struct, frozen=True):
-    """A line of an agent's own list of tasks: pending, running, done or skipped."""
+    """One line of an agent's own to-do list; `status` is pending, running, done or skipped."""
 
     id: str
     title: str
     status: str = "pending"
 
 
-class Heard(Struct, frozen=True, kw_only=True):
-    """One thing an agent told.
+class HookEvent(Struct, frozen=True, kw_only=True):
+    """One event reported by an agent's hook.
 
     `what` is start, prompt, before, after, agent_start, agent_stop, compacting, compacted,
-    turn_end, failure, end or other. `native` is the agent's own id of its session, `source` how
-    it began or why it ended. `key` makes it one thing however often it is told; without one it
-    is the payload's own bytes. `pair` is what a `before` has in common with its `after`.
-    `doing` is what a `before` begins.
-    `by` and `by_type` name the sub-agent that acted. `moves` are what it means; paths and ids in
-    them are as they were sent. `todo` is the whole list of tasks as it is now. `shell` says that
-    files may have changed of which nothing is told. `task` is, before a sub-agent starts, what it
-    is to do. `at` and `tokens` are 0 where nothing is told. `dated` says that nothing else said can
-    be the same to the byte, because an id or a time is in it.
+    turn_end, failure, end or other. `native` is the agent's own id of the conversation, `source`
+    how it began or why it ended. `key` identifies the event, so that reporting it twice records it
+    once; without a key the bytes of the payload identify it. `pair` is shared by a `before` and its
+    `after`; `doing` describes what a `before` begins. `by` and `by_type` name the sub-agent that
+    acted. `bodies` are the events to record, with paths and ids as they were sent. `todo` is the
+    whole current to-do list. `shell` is set when files may have changed without being reported.
+    `task` is the task of a sub-agent, known before it starts. `at` and `tokens` are 0 if unknown.
+    `dated` is set when the payload contains an id or a time, so that no other payload has the
+    same bytes.
     """
 
     agent: str
@@ -69,7 +69,7 @@ class Heard(Struct, frozen=True, kw_only=True):
     by_type: str = ""
     at: int = 0
     dated: bool = True
-    moves: tuple[Body, ...] = ()
+    bodies: tuple[Body, ...] = ()
     doing: str = ""
     tool: str = ""
     shell: bool = False
@@ -78,29 +78,29 @@ class Heard(Struct, frozen=True, kw_only=True):
     task: str = ""
     todo: tuple[Todo, ...] | None = None
 
-    def but(self, **changes: Any) -> Heard:
-        """The same, with some of it changed."""
+    def replaced(self, **changes: Any) -> HookEvent:
+        """Return a copy with some fields changed."""
         return replace(self, **changes)
 
 
 # -- reading -----------------------------------------------------------------------------------
 
 
-def fields(value: object, what: str = "the payload") -> dict[str, Any]:
+def read_object(value: object, what: str = "the payload") -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise WrongShape(f"{what} is no object")
+        raise WrongShape(f"{what} is not an object")
     return value
 
 
-def needed(payload: dict[str, Any], name: str, most: int = _NAME) -> str:
-    """A text that must be there."""
+def require_text(payload: dict[str, Any], name: str, most: int = _NAME) -> str:
+    """Return a required text, or raise `WrongShape`."""
     value = payload.get(name)
     if not isinstance(value, str) or not value.strip():
         raise WrongShape(f"it has no {name}")
     return value[:most]
 
 
-def text(payload: dict[str, Any], name: str, most: int = WIDE) -> str:
+def text_in(payload: dict[str, Any], name: str, most: int = WIDE) -> str:
     value = payload.get(name)
     return value[:most] if isinstance(value, str) else ""
 
@@ -115,65 +115,68 @@ def path_in(payload: dict[str, Any], name: str) -> str:
     return value[:_PATH] if isinstance(value, str) else ""
 
 
-def inside(payload: dict[str, Any], name: str) -> dict[str, Any]:
-    """An object within, empty if there is none."""
+def object_in(payload: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a nested object, empty if there is none."""
     value = payload.get(name)
     return value if isinstance(value, dict) else {}
 
 
-def listed(payload: dict[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects of a list within, no more than `MOST`."""
+def objects_in(payload: dict[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects of a nested list, at most `MOST`."""
     value = payload.get(name)
     found = value[:MOST] if isinstance(value, list) else []
     return [one for one in found if isinstance(one, dict)]
 
 
-def count(value: object) -> int | None:
-    """A whole number that can be kept; None for anything else."""
+def parse_count(value: object) -> int | None:
+    """Return a whole number that can be stored; None for anything else."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     is_count = isinstance(value, int) and not isinstance(value, bool)
     return value if is_count and 0 <= value < _MAX_NUMBER else None  # type: ignore[operator,return-value]
 
 
-def moment(value: object) -> int:
-    """Milliseconds of a time written as ISO 8601 or as a number of them; 0 for anything else."""
+def parse_time(value: object) -> int:
+    """Return the milliseconds of a time (ISO 8601 or a number); 0 for anything else."""
     if isinstance(value, str):
         try:
-            told = datetime.fromisoformat(value[:40])
-            # Without a zone it is UTC: nothing depends on where it is read.
-            return max(
-                0, int((told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp() * 1000)
-            )
+            parsed = datetime.fromisoformat(value[:40])
+            # A time without a zone is UTC, so that the result is the same on every machine.
+            zoned = parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)
+            return max(0, int(zoned.timestamp() * 1000))
         except (ValueError, OverflowError):
             return 0
-    return count(value) or 0
+    return parse_count(value) or 0
 
 
-def first(texts: Iterable[str]) -> str:
+def first_text(texts: Iterable[str]) -> str:
     return next(filter(None, texts), "")
 
 
 def one_line(words: str, most: int = _LINE) -> str:
-    """The beginning of a text on one line."""
+    """Return the beginning of a text on one line."""
     line = " ".join(words[: 4 * most].split())
-    return line if len(line) <= most and len(words) <= 4 * most else _begun(line[: most - 1]) + "…"
+    return (
+        line
+        if len(line) <= most and len(words) <= 4 * most
+        else _drop_last_word(line[: most - 1]) + "…"
+    )
 
 
-def shortened(words: str, most: int) -> str:
-    return words if len(words) <= most else _begun(words[: most - 1]) + "…"
+def cut_text(words: str, most: int) -> str:
+    return words if len(words) <= most else _drop_last_word(words[: most - 1]) + "…"
 
 
 _PIECE = re.compile(r"""[^\s/:=?&"',;]*\Z""")
 
 
-def _begun(words: str) -> str:
-    """Without its last word, of which there may be half: half a secret is not recognized as one."""
+def _drop_last_word(words: str) -> str:
+    """Remove the last word: it may be cut, and half a secret is not recognized as one."""
     return _PIECE.sub("", words, count=1)
 
 
-def digest(content: object) -> str:
-    """The SHA-256 of a file with this text; empty if there is none that it can be."""
+def text_digest(content: object) -> str:
+    """Return the SHA-256 of a file with this text; empty if it cannot be a file's text."""
     if not isinstance(content, str):
         return ""
     try:
@@ -182,17 +185,17 @@ def digest(content: object) -> str:
         return ""
 
 
-# -- what was asked ----------------------------------------------------------------------------
+# -- prompts -----------------------------------------------------------------------------------
 
 
-def prompt_of(heard: Heard) -> str:
-    """What a user asked; nothing if a machine spoke in a user's place."""
-    texts = (m.text for m in heard.moves if isinstance(m, MessageSent) and m.role == "user")
+def user_prompt(hook: HookEvent) -> str:
+    """Return what the user asked; empty if the prompt is machine text."""
+    texts = (m.text for m in hook.bodies if isinstance(m, MessageSent) and m.role == "user")
     return next(texts, "")
 
 
-def goal_of(prompt: str) -> str:
-    """The first sentence of what was asked, as the goal of a session."""
+def make_goal(prompt: str) -> str:
+    """Return the first sentence of a prompt, as the goal of a session."""
     line = " ".join(terminal(prompt[: 20 * GOAL], newlines=True).split())
     found = re.match(r".{8,}?[.!?](?=\s|$)", line)
     return shorten(found[0].rstrip(".") if found else line, GOAL)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from forestay.agents.hook_event import Heard, Todo, goal_of, prompt_of
+from forestay.agents.hook_event import HookEvent, Todo, make_goal, user_prompt
 from forestay.agents.transcripts import find
 from forestay.agents.transcripts.find import Transcript
 from forestay.base.clock import derived_id
@@ -40,7 +40,7 @@ _MANNER = "1"
 OnPart = Callable[[Transcript, int], None]
 
 
-class Retold(Struct):
+class TranscriptImport(Struct):
     """What became of one conversation. `missed` counts what was not understood, by kind."""
 
     agent: str
@@ -58,7 +58,7 @@ class Retold(Struct):
     problems: list[str] = []
 
 
-def retell(
+def import_transcripts(
     context: Context,
     agent: str,
     place: str = "",
@@ -66,7 +66,7 @@ def retell(
     since: int = 0,
     dry_run: bool = False,
     on_part: OnPart | None = None,
-) -> Iterator[Retold]:
+) -> Iterator[TranscriptImport]:
     """Take every conversation whose transcript changed since then; one that fails keeps no other.
 
     Without a place these are all that the agent keeps.
@@ -78,7 +78,7 @@ def retell(
     try:
         for one in find.find(agent, place or own):
             if one.changed >= since:
-                told = _Retelling(context, one, on_part).run(dry_run=dry_run)
+                told = _Importer(context, one, on_part).run(dry_run=dry_run)
                 if told.events and not dry_run:
                     taken.setdefault(one.cwd, []).append(told.session)
                 yield told
@@ -114,15 +114,15 @@ def _claim(context: Context, folder: str, sessions: Sequence[str]) -> None:
         context.best_effort(lambda: there.workspace.claim(sessions))
 
 
-class _Retelling:
+class _Importer:
     def __init__(self, context: Context, one: Transcript, on_part: OnPart | None) -> None:
         self.context, self.one, self._on_part = context, one, on_part
         self.actor = f"transcript:{one.agent}"
-        self.told = Retold(one.agent, one.native, one.path, one.size, one.cwd)
+        self.told = TranscriptImport(one.agent, one.native, one.path, one.size, one.cwd)
         self._root = _root(context, one.cwd)
         self._given: list[ExternalEvents] = []
         self._blobs: list[tuple[str, bytes]] = []
-        self._wait: list[Heard] = []
+        self._wait: list[HookEvent] = []
         self._todo: dict[str, str] = {}
         self._model = ""
         self._tokens = 0
@@ -130,7 +130,7 @@ class _Retelling:
         self._dry = True
         self._is_new = True
 
-    def run(self, *, dry_run: bool) -> Retold:
+    def run(self, *, dry_run: bool) -> TranscriptImport:
         told, self._dry = self.told, dry_run
         run = self.context.store.machine.agent_runs.find(self.one.agent, self.one.native)
         if run is not None and run.session:
@@ -150,7 +150,7 @@ class _Retelling:
 
     def _tell_all(self) -> None:
         told = self.told
-        for heard in find.hear(self.one, told.missed):
+        for heard in find.read_events(self.one, told.missed):
             told.began = told.began or heard.at
             told.last = max(told.last, heard.at)
             self._tell(heard)
@@ -165,12 +165,12 @@ class _Retelling:
 
     # -- one thing after the other -------------------------------------------------------------
 
-    def _tell(self, heard: Heard) -> None:
+    def _tell(self, heard: HookEvent) -> None:
         if self.told.goal:
             self._keep(heard)
             return
         self._wait.append(heard)
-        if goal := prompt_of(heard):
+        if goal := user_prompt(heard):
             self._begin(goal)
         elif len(self._wait) > _WAIT:
             self._begin("")
@@ -178,9 +178,9 @@ class _Retelling:
     def _begin(self, goal: str) -> None:
         """The session begins with the first thing that a user asked, or that was done."""
         waited, self._wait = self._wait, []
-        if self.told.goal or not any(heard.moves or heard.todo for heard in waited):
+        if self.told.goal or not any(heard.bodies or heard.todo for heard in waited):
             return
-        self.told.goal = goal_of(self.context.journal.redact(goal)) or "(nobody asked)"
+        self.told.goal = make_goal(self.context.journal.redact(goal)) or "(nobody asked)"
         self._give("begin", self._kept(self._adopted()), self.told.began)
         for heard in waited:
             self._keep(heard)
@@ -198,15 +198,15 @@ class _Retelling:
             git_commit=one.commit,
         )
 
-    def _keep(self, heard: Heard) -> None:
+    def _keep(self, heard: HookEvent) -> None:
         self._number += 1
-        moves = [kept for move in (*heard.moves, *self._also(heard)) for kept in self._kept(move)]
+        bodies = [kept for move in (*heard.bodies, *self._also(heard)) for kept in self._kept(move)]
         own = heard.key or f"{heard.at} {self._number}"
-        self._give(f"{heard.what} {heard.by} {own}", moves, heard.at)
+        self._give(f"{heard.what} {heard.by} {own}", bodies, heard.at)
         if self._on_part is not None and self._number % _AT_ONCE == 0:
             self._on_part(self.one, self._number)
 
-    def _also(self, heard: Heard) -> Iterator[Body]:
+    def _also(self, heard: HookEvent) -> Iterator[Body]:
         """What changed about tasks, model and tokens since it was told last."""
         for one in heard.todo or ():
             yield from self._turned(one)
@@ -249,9 +249,9 @@ class _Retelling:
 
     # -- making it true ------------------------------------------------------------------------
 
-    def _give(self, key: str, moves: Sequence[Body], at: int) -> None:
-        if moves:
-            self._given.append(ExternalEvents(f"{self.actor} {key}", self.actor, moves, at))
+    def _give(self, key: str, bodies: Sequence[Body], at: int) -> None:
+        if bodies:
+            self._given.append(ExternalEvents(f"{self.actor} {key}", self.actor, bodies, at))
         if len(self._given) >= _AT_ONCE:
             self._flush()
 

@@ -1,13 +1,13 @@
-"""Ingest: what hooks spooled becomes events, once, however many processes try.
+"""Ingest: turn spooled hook payloads into events, each once, however many processes try.
 
-One process at a time takes payloads up, in *lots*: a lot is read, understood, recorded, and only
-then deleted. Whoever dies in between leaves files whose events have keys: the next one records
-nothing twice. A *span* of a lot has no conversation that begins or ends within it, so what each
-conversation says in it can be recorded together.
+One process at a time ingests, in *lots*: a lot is read, parsed, recorded, and only then deleted.
+If the process dies in between, the payloads are read again; their events have keys, so nothing is
+recorded twice. Within a *span* of a lot no run begins or ends, so the payloads of each run in it
+can be recorded together.
 
-What is no JSON is set aside, and so is what has a wrong shape; events that nobody knows are
-counted and dropped. The beginning of a conversation is left to the hook that waits for it, which
-prints the briefing; only if that one seems to have died is it taken by others.
+Payloads that are not JSON or have a wrong shape are set aside; unknown events are counted and
+dropped. The start of a run is left to its own hook, which is waiting to print the briefing; others
+ingest it only if that hook seems to have died.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from contextlib import contextmanager
 import msgspec
 from msgspec import Struct
 
-from forestay.agents.agent_run import Conversation, Told
-from forestay.agents.hook_event import Heard, WrongShape
-from forestay.agents.payloads import hear
+from forestay.agents.agent_run import Received, RunRecorder
+from forestay.agents.hook_event import HookEvent, WrongShape
+from forestay.agents.payloads import parse_payload
 from forestay.agents.spool import OF_NO_INTEREST, Sender, Spool, Spooled, Waiting, closed
 from forestay.base.hashing import digest_of, use_openssl
 from forestay.base.process import process_id_from_report
@@ -37,13 +37,14 @@ if TYPE_CHECKING:
 
 _LOT, _LOT_BYTES = 2500, 64 * 1024 * 1024
 _SMALL_LOT = 50
-_PATIENCE_MS = 30_000
+_HOOK_MS = 30_000
 _PAUSE = 0.02
 
 
 class Ingested(Struct):
-    """What became of payloads: taken up, of no interest, of a wrong shape, no JSON; and how many
-    wait still. `busy` says that another process is at it, `problems` why some could not be taken.
+    """Counts of payloads: recorded, ignored, of a wrong shape, not JSON, and still waiting.
+
+    `busy` is set if another process is ingesting; `problems` says why some could not be recorded.
     """
 
     taken: int = 0
@@ -64,21 +65,21 @@ def ingest(
     own: str = "",
     on_start: OnStart | None = None,
 ) -> Ingested:
-    """Take up what waits: at most so many payloads, for about so long.
+    """Record waiting payloads: at most `limit`, for about `seconds`.
 
-    Where another process is at it, wait for it no longer than `wait`. `own` is the payload whose
-    hook asks; `on_start` is called before it is recorded that a conversation takes a session up.
+    If another process is ingesting, wait for it up to `wait` seconds. `own` is the payload of the
+    hook that calls; `on_start` is called before a run is recorded as resuming a session.
     """
-    taking = _Taking(context, own, on_start, limit, seconds)
-    if taking.spool.count() and not taking.run(wait):
-        taking.done.busy = True
-    if taking.done.taken and not own:  # an agent waits for what its own hook says
+    ingestion = _Ingestion(context, own, on_start, limit, seconds)
+    if ingestion.spool.count() and not ingestion.run(wait):
+        ingestion.done.busy = True
+    if ingestion.done.taken and not own:  # not while an agent waits for its hook
         context.run_due_jobs()
-    taking.done.waiting = taking.spool.count()
-    return taking.done
+    ingestion.done.waiting = ingestion.spool.count()
+    return ingestion.done
 
 
-class _Taking:
+class _Ingestion:
     def __init__(
         self,
         context: Context,
@@ -91,17 +92,17 @@ class _Taking:
         self._clock = context.clock
         self.spool = Spool(context.store.home)
         self.done = Ingested()
-        self._left = limit
-        self._end = None if seconds is None else self._clock.monotonic() + seconds
-        self._lot = _LOT if seconds is None else _SMALL_LOT
-        self._counted = RunChange(0)
-        self._shells: dict[tuple[str, str], tuple[Told, int]] = {}
+        self._remaining = limit
+        self._deadline = None if seconds is None else self._clock.monotonic() + seconds
+        self._lot_size = _LOT if seconds is None else _SMALL_LOT
+        self._tallies = RunChange(0)
+        self._shells: dict[tuple[str, str], tuple[Received, int]] = {}
         self._processes: dict[Sender, str] = {}
-        self._later: set[tuple[str, str]] = set()
-        self._dropped: set[str] = set()
+        self._left_to_hooks: set[tuple[str, str]] = set()
+        self._deleted: set[str] = set()
 
     def run(self, wait: float) -> bool:
-        """Take up until nothing more comes; False if another process does."""
+        """Ingest until nothing is waiting; return False if another process is ingesting."""
         give_up = self._clock.monotonic() + wait
         while True:
             lock = self.spool.lock()
@@ -112,107 +113,107 @@ class _Taking:
                 continue
             try:
                 self.spool.rescue(self._clock.now())
-                with _undisturbed():
-                    moved = self._take_all()
+                with _without_gc():
+                    moved = self._record_all()
             finally:
                 self.spool.unlock(lock)
-            # Who saw that we were at it relies on this look.
+            # A process that found the spool locked relies on this check.
             if not moved or not self.spool.count():
                 return True
 
-    def _take_all(self) -> bool:
-        """Whether anything was taken, and time is left for more."""
+    def _record_all(self) -> bool:
+        """Ingest what is waiting now; return whether it is worth trying again."""
         waiting = self.spool.waiting()
         before = len(waiting)
         if before > _SMALL_LOT:
             use_openssl()
-        self._later.clear()
-        for lot in _lots(waiting, self._lot):
+        self._left_to_hooks.clear()
+        for lot in _lots(waiting, self._lot_size):
             if self._is_over():
                 return False
-            self._take(lot if self._left is None else lot[: self._left])
-        self._look_around()
+            self._record_lot(lot if self._remaining is None else lot[: self._remaining])
+        self._scan_after_all()
         return self.spool.count() < before and not self._is_over()
 
     def _is_over(self) -> bool:
-        late = self._end is not None and self._clock.monotonic() >= self._end
-        return late or (self._left is not None and self._left <= 0)
+        late = self._deadline is not None and self._clock.monotonic() >= self._deadline
+        return late or (self._remaining is not None and self._remaining <= 0)
 
-    def _take(self, lot: list[Waiting]) -> None:
-        if self._left is not None:
-            self._left -= len(lot)
-        self._drop_taken(lot)
-        self._counted = RunChange(self._clock.now())
+    def _record_lot(self, lot: list[Waiting]) -> None:
+        if self._remaining is not None:
+            self._remaining -= len(lot)
+        self._delete_recorded(lot)
+        self._tallies = RunChange(self._clock.now())
         done: list[str] = []
-        for span in _spans(self._understood(lot, done)):
-            done += self._play(span)
-        if self._counted.tallies:
-            self._context.store.machine.agent_runs.save(self._counted)
-        self._drop(done)
+        for span in _spans(self._parse_lot(lot, done)):
+            done += self._record_span(span)
+        if self._tallies.tallies:
+            self._context.store.machine.agent_runs.save(self._tallies)
+        self._delete(done)
 
-    def _drop_taken(self, lot: list[Waiting]) -> None:
-        """Make sure that what was recorded is deleted: someone may have died in between."""
+    def _delete_recorded(self, lot: list[Waiting]) -> None:
+        """Delete payloads that are recorded already: a process may have died before that."""
         taken = self._context.store.machine.agent_runs.taken()
         if taken:
             lot[:] = [one for one in lot if one.name not in taken]
-            self._drop(taken - self._dropped)
-            if taken <= self._dropped and self.spool.sync():
+            self._delete(taken - self._deleted)
+            if taken <= self._deleted and self.spool.sync():
                 self._context.store.machine.agent_runs.forget_taken()
-                self._dropped.clear()
+                self._deleted.clear()
 
-    def _drop(self, names: Iterable[str]) -> None:
-        self._dropped.update(name for name in names if self.spool.drop(name))
+    def _delete(self, names: Iterable[str]) -> None:
+        self._deleted.update(name for name in names if self.spool.drop(name))
 
-    # -- understanding -------------------------------------------------------------------------
+    # -- parsing -------------------------------------------------------------------------------
 
-    def _understood(self, lot: Iterable[Waiting], done: list[str]) -> Iterator[Told]:
-        """What payloads mean; those of no interest are `done` at once."""
+    def _parse_lot(self, lot: Iterable[Waiting], done: list[str]) -> Iterator[Received]:
+        """Yield parsed payloads; those that are ignored are added to `done` at once."""
         for one in lot:
             spooled = self.spool.read(one.name)
             if spooled is None:
                 continue
             try:
-                heard = hear(spooled.sender.agent, _parsed(spooled), spooled.sender.event)
+                hook = parse_payload(spooled.sender.agent, _decode(spooled), spooled.sender.event)
             except (WrongShape, *_NOT_JSON) as error:
                 self._set_aside(one.name, spooled, error)
                 continue
-            if heard is None:
+            if hook is None:
                 self._ignore(one.name, spooled, done)
-            elif not self._is_for_later(one, spooled, heard):
+            elif not self._is_left_to_its_hook(one, spooled, hook):
                 self.done.taken += 1
-                yield self._told(one, spooled, heard)
+                yield self._receive(one, spooled, hook)
 
     def _set_aside(self, name: str, spooled: Spooled, error: Exception) -> None:
         sender = spooled.sender
         if isinstance(error, WrongShape):
             self.done.wrong += 1
-            self._counted.count(f"{sender.agent} {sender.event}: {error}")
+            self._tallies.count(f"{sender.agent} {sender.event}: {error}")
         else:
             self.done.quarantined += 1
-            self._counted.count(f"{sender.agent or 'unknown'}: not JSON")
+            self._tallies.count(f"{sender.agent or 'unknown'}: not JSON")
         self.spool.set_aside(name)
 
     def _ignore(self, name: str, spooled: Spooled, done: list[str]) -> None:
         self.done.ignored += 1
-        self._counted.count(f"{spooled.sender.agent} {spooled.sender.event}: {OF_NO_INTEREST}")
+        self._tallies.count(f"{spooled.sender.agent} {spooled.sender.event}: {OF_NO_INTEREST}")
         done.append(name)
 
-    def _is_for_later(self, one: Waiting, spooled: Spooled, heard: Heard) -> bool:
-        whose = (heard.agent, heard.native)
-        if whose not in self._later and not self._is_awaited(one, spooled):
+    def _is_left_to_its_hook(self, one: Waiting, spooled: Spooled, hook: HookEvent) -> bool:
+        whose = (hook.agent, hook.native)
+        if whose not in self._left_to_hooks and not self._has_waiting_hook(one, spooled):
             return False
-        self._later.add(whose)
+        self._left_to_hooks.add(whose)
         return True
 
-    def _is_awaited(self, one: Waiting, spooled: Spooled) -> bool:
-        """Whether its own hook is about to take it, and to print the briefing."""
+    def _has_waiting_hook(self, one: Waiting, spooled: Spooled) -> bool:
+        """Whether its own hook is about to ingest it and print the briefing."""
         if spooled.sender.event != "SessionStart" or one.name == self._own:
             return False
-        return 0 <= self._clock.now() - one.at < _PATIENCE_MS
+        return 0 <= self._clock.now() - one.at < _HOOK_MS
 
-    def _told(self, one: Waiting, spooled: Spooled, heard: Heard) -> Told:
-        digest = "" if heard.key else digest_of(spooled.data)
-        return Told(one.name, heard, heard.at or one.at, self._process(spooled.sender), digest)
+    def _receive(self, one: Waiting, spooled: Spooled, hook: HookEvent) -> Received:
+        digest = "" if hook.key else digest_of(spooled.data)
+        return Received(one.name, hook, hook.at or one.at, self._process(spooled.sender), digest)
 
     def _process(self, sender: Sender) -> str:
         if sender not in self._processes:
@@ -222,60 +223,65 @@ class _Taking:
 
     # -- recording -----------------------------------------------------------------------------
 
-    def _play(self, span: list[Told]) -> list[str]:
-        """Record what was said; returns the names of the payloads that can be deleted."""
-        met: dict[tuple[str, str], list[Told]] = {}
-        for told in span:
-            met.setdefault((told.heard.agent, told.heard.native), []).append(told)
-        return [told.name for said in met.values() if self._listen(said) for told in said]
+    def _record_span(self, span: list[Received]) -> list[str]:
+        """Record a span; return the names of the payloads that can be deleted."""
+        by_run: dict[tuple[str, str], list[Received]] = {}
+        for received in span:
+            by_run.setdefault((received.hook.agent, received.hook.native), []).append(received)
+        return [
+            received.name
+            for payloads in by_run.values()
+            if self._record_run(payloads)
+            for received in payloads
+        ]
 
-    def _listen(self, said: list[Told]) -> bool:
-        on_start = self._on_start if said[0].name == self._own else None
+    def _record_run(self, payloads: list[Received]) -> bool:
+        on_start = self._on_start if payloads[0].name == self._own else None
         change = RunChange(self._clock.now())
         try:
-            conversation = Conversation(self._context, said[0], change, on_start)
-            for told in said:
-                if told.heard.what == "end":
-                    self._look_first(conversation)
-                conversation.play(told)
-            conversation.save(said)
-            self._remember_shell(conversation)
+            recorder = RunRecorder(self._context, payloads[0], change, on_start)
+            for received in payloads:
+                if received.hook.what == "end":
+                    self._scan_before_end(recorder)
+                recorder.apply(received)
+            recorder.save(payloads)
+            self._remember_shell(recorder)
         except (Damaged, Refused, Outdated) as error:
-            # Its session cannot be written to; what was said waits until it can.
-            self.done.taken -= len(said)
+            # Its session cannot be written; the payloads wait until it can.
+            self.done.taken -= len(payloads)
             if str(error) not in self.done.problems:
                 self.done.problems.append(str(error))
             return False
         return True
 
-    def _remember_shell(self, conversation: Conversation) -> None:
-        if conversation.shell is not None:
-            run, (told, since) = conversation.run, conversation.shell
-            _, before = self._shells.get((run.agent, run.native), (told, since))
-            self._shells[run.agent, run.native] = told, min(since, before)
+    def _remember_shell(self, recorder: RunRecorder) -> None:
+        if recorder.shell is not None:
+            run, (received, since) = recorder.run, recorder.shell
+            _, before = self._shells.get((run.agent, run.native), (received, since))
+            self._shells[run.agent, run.native] = received, min(since, before)
 
-    def _look_first(self, conversation: Conversation) -> None:
-        """What shell commands did belongs before the end of who ran them."""
-        self._remember_shell(conversation)
-        shell = self._shells.pop((conversation.run.agent, conversation.run.native), None)
+    def _scan_before_end(self, recorder: RunRecorder) -> None:
+        """Record changes made by shell commands before the end of the run that ran them."""
+        self._remember_shell(recorder)
+        shell = self._shells.pop((recorder.run.agent, recorder.run.native), None)
         if shell is not None:
-            conversation.scan_now(*shell)
+            recorder.scan_now(*shell)
 
-    def _look_around(self) -> None:
-        """Once all is taken up: what shell commands did, for each conversation that ran some."""
+    def _scan_after_all(self) -> None:
+        """Record changes made by shell commands, once for each run, after all payloads."""
         shells, self._shells = self._shells, {}
-        for told, since in shells.values():
+        for received, since in shells.values():
             try:
-                conversation = Conversation(self._context, told, RunChange(self._clock.now()))
-                conversation.scan(told, since)
-                conversation.save([])
+                recorder = RunRecorder(self._context, received, RunChange(self._clock.now()))
+                recorder.scan(received, since)
+                recorder.save([])
             except (Damaged, Refused, Outdated):
-                continue  # the next shell command looks again
+                continue  # the next shell command scans again
 
 
 @contextmanager
-def _undisturbed() -> Iterator[None]:
-    """Much is made and kept for a while, nothing of it in cycles: nobody need look for them."""
+def _without_gc() -> Iterator[None]:
+    """Switch garbage collection off: many objects are made, none of them in cycles."""
     was = gc.isenabled()
     gc.disable()
     try:
@@ -288,69 +294,74 @@ def _undisturbed() -> Iterator[None]:
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
-def understood(spooled: Spooled | None) -> Heard | None:
-    """What a spooled payload means, if anything."""
+def parse_spooled(spooled: Spooled | None) -> HookEvent | None:
+    """Return the event of a spooled payload, or None."""
     if spooled is None:
         return None
     try:
-        return hear(spooled.sender.agent, _parsed(spooled), spooled.sender.event)
+        return parse_payload(spooled.sender.agent, _decode(spooled), spooled.sender.event)
     except (WrongShape, *_NOT_JSON):
         return None
 
 
-def _parsed(spooled: Spooled) -> object:
-    """The value of a payload; an empty one says nothing."""
+def _decode(spooled: Spooled) -> object:
+    """Decode a payload; an empty one is an empty object."""
     data = closed(spooled.data) if spooled.is_cut else spooled.data
     if not data.strip():
         return {}
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _leniently(_mended(data))
+        return _decode_leniently(_without_half_characters(data))
 
 
-def _leniently(text: str) -> object:
-    """The value of a text in which a number may be larger than any that we can keep."""
+def _decode_leniently(text: str) -> object:
+    """Decode JSON in which a number may be too large to store."""
     try:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:
         pass  # it is JSON
     try:
-        return json.loads(text, parse_float=_number, parse_int=_number, parse_constant=_no_json)
+        return json.loads(
+            text,
+            parse_float=_decode_number,
+            parse_int=_decode_number,
+            parse_constant=_refuse_constant,
+        )
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
 
 
-def _no_json(word: str) -> None:
-    raise ValueError(f"{word} is no JSON")
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
 
 
-def _number(digits: str) -> int | float | None:
-    """A number, or nothing where it is beyond range: as if it were not there."""
+def _decode_number(digits: str) -> int | float | None:
+    """Return a number, or None if it is out of range."""
     try:
         return msgspec.json.decode(digits)  # type: ignore[no-any-return]
     except msgspec.DecodeError:
         return None
 
 
-_HALVES = re.compile(
+_HALF_CHARACTERS = re.compile(
     r"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 
 
-def _mended(data: bytes) -> str:
-    """Without halves of characters: an agent that cuts a text may cut in the middle of one."""
+def _without_half_characters(data: bytes) -> str:
+    """Replace half characters: an agent may cut a text in the middle of one."""
     text = data.decode("utf-8", "replace")
-    return _HALVES.sub(lambda found: found[1] or "\ufffd", text)
+    return _HALF_CHARACTERS.sub(lambda found: found[1] or "\ufffd", text)
 
 
-def _lots(waiting: list[Waiting], most: int) -> Iterator[list[Waiting]]:
-    """So many payloads at a time, fewer if they are large: a lot has room in memory."""
+def _lots(waiting: list[Waiting], limit: int) -> Iterator[list[Waiting]]:
+    """Split payloads into lots that are small enough for memory."""
     lot: list[Waiting] = []
     size = 0
     for one in waiting:
-        if len(lot) >= most or (lot and size + one.size > _LOT_BYTES):
+        if len(lot) >= limit or (lot and size + one.size > _LOT_BYTES):
             yield lot
             lot, size = [], 0
         lot.append(one)
@@ -359,15 +370,15 @@ def _lots(waiting: list[Waiting], most: int) -> Iterator[list[Waiting]]:
         yield lot
 
 
-def _spans(told: Iterable[Told]) -> Iterator[list[Told]]:
-    """Runs of payloads without a beginning or an end inside."""
-    span: list[Told] = []
-    for one in told:
-        if one.heard.what == "start" and span:
+def _spans(received: Iterable[Received]) -> Iterator[list[Received]]:
+    """Split payloads so that a run begins or ends only at the edge of a span."""
+    span: list[Received] = []
+    for one in received:
+        if one.hook.what == "start" and span:
             yield span
             span = []
         span.append(one)
-        if one.heard.what == "end":
+        if one.hook.what == "end":
             yield span
             span = []
     if span:

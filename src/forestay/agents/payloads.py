@@ -3,7 +3,7 @@
 `KNOWN` has a row for every event of every agent that we know: a function, or `IGNORED` for those
 that say nothing new. An event without a row is of a version that we do not know, and is ignored
 too. Claude Code set the form: Codex and Qwen speak it with additions, Gemini has other names for
-it, opencode its own (`wire_opencode`).
+it, opencode its own (`payloads_opencode`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Any
 
 from forestay.agents import payloads_opencode
 from forestay.agents.hook_event import (
-    Heard,
+    HookEvent,
     Todo,
     WrongShape,
-    count,
-    fields,
-    first,
-    inside,
-    moment,
+    first_text,
     name_in,
-    needed,
+    object_in,
     one_line,
+    parse_count,
+    parse_time,
     path_in,
-    text,
+    read_object,
+    require_text,
+    text_in,
 )
 from forestay.agents.tool_calls import (
     SENDS,
@@ -34,7 +34,7 @@ from forestay.agents.tool_calls import (
     Call,
     assignment,
     doing,
-    meaning,
+    parse_call,
     sent_and_back,
 )
 from forestay.model.event import (
@@ -48,44 +48,45 @@ from forestay.model.event import (
     MessageSent,
 )
 
-__all__ = ["IGNORED", "KNOWN", "Heard", "Todo", "WrongShape", "hear"]
+__all__ = ["IGNORED", "KNOWN", "HookEvent", "Todo", "WrongShape", "parse_payload"]
 
-Row = Callable[[str, dict[str, Any]], Heard | None]
+Row = Callable[[str, dict[str, Any]], HookEvent | None]
 
 IGNORED: Row | None = None
 _ALL = 64 * 1024 * 1024
 
 
-def hear(agent: str, payload: object, event: str = "") -> Heard | None:
+def parse_payload(agent: str, payload: object, event: str = "") -> HookEvent | None:
     """What a payload means; None if nothing, WrongShape if it is not what its event is made of.
 
     `event` is what the hook was registered for, for agents that do not say it in the payload.
     """
-    told = fields(payload)
-    name = name_in(told, "hook_event_name") or name_in(told, "type") or event[:100]
-    row = KNOWN.get((agent, name or payloads_opencode.event_of(told)))
-    heard = row(agent, told) if row else None
-    return _handed_on(heard) if heard and heard.by and heard.what == "prompt" else heard
+    values = read_object(payload)
+    name = name_in(values, "hook_event_name") or name_in(values, "type") or event[:100]
+    row = KNOWN.get((agent, name or payloads_opencode.event_of(values)))
+    found = row(agent, values) if row else None
+    is_for_agent = found is not None and found.by and found.what == "prompt"
+    return _mark_as_machine_text(found) if found and is_for_agent else found
 
 
-def _handed_on(heard: Heard) -> Heard:
+def _mark_as_machine_text(hook: HookEvent) -> HookEvent:
     """A prompt for a sub-agent: an agent wrote it, and its user asked for something else."""
-    texts = [each.text for each in heard.moves if isinstance(each, MessageSent)]
-    return heard.but(what="other", moves=(MessageSent(role="machine", text="\n".join(texts)),))
+    texts = [each.text for each in hook.bodies if isinstance(each, MessageSent)]
+    return hook.replaced(what="other", bodies=(MessageSent(role="machine", text="\n".join(texts)),))
 
 
-def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:
-    return Heard(
+def _make_event(agent: str, values: dict[str, Any], what: str, **more: Any) -> HookEvent:
+    return HookEvent(
         agent=agent,
-        native=needed(told, "session_id"),
+        native=require_text(values, "session_id"),
         what=what,
-        cwd=path_in(told, "cwd"),
-        transcript=path_in(told, "transcript_path"),
-        by=name_in(told, "agent_id"),
-        by_type=name_in(told, "agent_type"),
-        at=moment(told.get("timestamp")),
-        dated=bool(told.get("prompt_id") or told.get("turn_id") or told.get("timestamp")),
-        model=name_in(told, "model"),
+        cwd=path_in(values, "cwd"),
+        transcript=path_in(values, "transcript_path"),
+        by=name_in(values, "agent_id"),
+        by_type=name_in(values, "agent_type"),
+        at=parse_time(values.get("timestamp")),
+        dated=bool(values.get("prompt_id") or values.get("turn_id") or values.get("timestamp")),
+        model=name_in(values, "model"),
         **more,
     )
 
@@ -95,37 +96,37 @@ def _heard(agent: str, told: dict[str, Any], what: str, **more: Any) -> Heard:
 _SOURCES = ("startup", "resume", "clear", "compact", "fork")
 
 
-def _start(agent: str, told: dict[str, Any]) -> Heard:
-    source = name_in(told, "source")
-    return _heard(agent, told, "start", source=source if source in _SOURCES else "startup")
+def _start(agent: str, values: dict[str, Any]) -> HookEvent:
+    source = name_in(values, "source")
+    return _make_event(agent, values, "start", source=source if source in _SOURCES else "startup")
 
 
-def _prompt(agent: str, told: dict[str, Any]) -> Heard | None:
+def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
     """What was asked; nothing for the empty prompts with which Qwen goes on by itself."""
-    if not isinstance(told.get("prompt"), str):
+    if not isinstance(values.get("prompt"), str):
         raise WrongShape("it has no prompt")
     # Of a sub-agent that failed, Claude Code has told by then; of one that was killed it has not.
     deaths = ("killed",) if agent == "claude-code" else _DEATHS
-    moves = asked(told["prompt"], deaths)
-    return _heard(agent, told, "prompt", moves=moves) if moves else None
+    bodies = parse_prompt(values["prompt"], deaths)
+    return _make_event(agent, values, "prompt", bodies=bodies) if bodies else None
 
 
 _DEATHS = ("failed", "killed")
 
 
-def asked(prompt: str, deaths: Sequence[str] = _DEATHS) -> tuple[Body, ...]:
+def parse_prompt(prompt: str, deaths: Sequence[str] = _DEATHS) -> tuple[Body, ...]:
     """The messages of a prompt: what a machine put there, and what a user wrote.
 
     A notice about a sub-agent tells of its death, if it came to an end of that kind.
     """
-    machine, own = split(prompt)
-    own = own or _typed(machine)
-    moves: list[Body] = []
+    machine, own = split_machine_text(prompt)
+    own = own or _parse_typed_command(machine)
+    bodies: list[Body] = []
     if machine:
-        moves += [MessageSent(role="machine", text=machine), *_noticed(machine, deaths)]
+        bodies += [MessageSent(role="machine", text=machine), *_parse_agent_notice(machine, deaths)]
     if own:
-        moves.append(MessageSent(role="user", text=own))
-    return tuple(moves)
+        bodies.append(MessageSent(role="user", text=own))
+    return tuple(bodies)
 
 
 _MACHINES = (
@@ -137,7 +138,7 @@ _MACHINES = (
 _BLOCK = re.compile(r"\s*<([a-z][a-z_-]*)(?: [^<>]{0,200})?>.*?</\1>\s*", re.S)
 
 
-def split(prompt: str) -> tuple[str, str]:
+def split_machine_text(prompt: str) -> tuple[str, str]:
     """Machine text at the beginning of a prompt, and the rest."""
     end = 0
     while (found := _BLOCK.match(prompt, end)) and found[1].startswith(_MACHINES):
@@ -148,39 +149,41 @@ def split(prompt: str) -> tuple[str, str]:
 _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-\1>")
 
 
-def _typed(machine: str) -> str:
+def _parse_typed_command(machine: str) -> str:
     """A command of a user's own as it was typed; one without words is about the agent itself."""
-    told = dict(_COMMAND.findall(machine)) if machine.startswith("<command-") else {}
-    name, words = told.get("name", "").strip(), told.get("args", "").strip()
+    values = dict(_COMMAND.findall(machine)) if machine.startswith("<command-") else {}
+    name, words = values.get("name", "").strip(), values.get("args", "").strip()
     return f"{name} {words}" if words else ""
 
 
 _NOTICE = re.compile(r"<(task-id|status|summary|subagent_tokens)>([^<]{0,4000})</\1>")
 
 
-def _noticed(machine: str, deaths: Sequence[str]) -> list[Body]:
+def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[Body]:
     """What a notification about a sub-agent in the background tells of it."""
     if not machine.startswith("<task-notification"):
         return []
-    told = dict(reversed(_NOTICE.findall(machine[:8000])))
-    agent, tokens = told.get("task-id", "")[:200], told.get("subagent_tokens", "")
-    if not agent or not (tokens or told.get("summary", "").startswith("Agent ")):
+    values = dict(reversed(_NOTICE.findall(machine[:8000])))
+    agent, tokens = values.get("task-id", "")[:200], values.get("subagent_tokens", "")
+    if not agent or not (tokens or values.get("summary", "").startswith("Agent ")):
         return []
-    died = told.get("status") in deaths
-    failed = [AgentFailed(agent=agent, error=one_line(told.get("summary", "")))] if died else []
-    size = count(int(tokens)) if tokens.isdecimal() and len(tokens) < 16 else None
+    died = values.get("status") in deaths
+    failed = [AgentFailed(agent=agent, error=one_line(values.get("summary", "")))] if died else []
+    size = parse_count(int(tokens)) if tokens.isdecimal() and len(tokens) < 16 else None
     return [*failed, ContextMeasured(tokens=size, agent=agent)] if size else [*failed]
 
 
-def _turn_end(agent: str, told: dict[str, Any]) -> Heard:
-    last = first(text(told, name, _ALL) for name in ("last_assistant_message", "prompt_response"))
+def _turn_end(agent: str, values: dict[str, Any]) -> HookEvent:
+    last = first_text(
+        text_in(values, name, _ALL) for name in ("last_assistant_message", "prompt_response")
+    )
     said = (MessageSent(role="agent", text=last),) if last.strip() else ()
-    used = count(told.get("input_tokens")) or 0
-    return _heard(agent, told, "turn_end", moves=said, tokens=used)
+    used = parse_count(values.get("input_tokens")) or 0
+    return _make_event(agent, values, "turn_end", bodies=said, tokens=used)
 
 
-def _interrupted(agent: str, told: dict[str, Any]) -> Heard:
-    return _heard(agent, told, "turn_end", source="interrupt")
+def _interrupted(agent: str, values: dict[str, Any]) -> HookEvent:
+    return _make_event(agent, values, "turn_end", source="interrupt")
 
 
 _CATEGORIES = {
@@ -194,125 +197,131 @@ _CATEGORIES = {
 }
 
 
-def _failure(agent: str, told: dict[str, Any]) -> Heard:
+def _failure(agent: str, values: dict[str, Any]) -> HookEvent:
     """The model could not be asked, or did not answer; a sub-agent dies of it."""
-    kind, by = name_in(told, "error"), name_in(told, "agent_id")
-    message = first((text(told, "last_assistant_message"), text(told, "error_details"), kind))
+    kind, by = name_in(values, "error"), name_in(values, "agent_id")
+    message = first_text(
+        (text_in(values, "last_assistant_message"), text_in(values, "error_details"), kind)
+    )
     message, category = message or "the model did not answer", _CATEGORIES.get(kind, "logical")
     if by:
         died = AgentFailed(agent=by, error=message, category=category)
-        return _heard(agent, told, "agent_stop", moves=(died,), source=kind)
+        return _make_event(agent, values, "agent_stop", bodies=(died,), source=kind)
     raised = ErrorRaised(message=message, category=category)
-    return _heard(agent, told, "failure", moves=(raised,), source=kind)
+    return _make_event(agent, values, "failure", bodies=(raised,), source=kind)
 
 
-def _end(agent: str, told: dict[str, Any]) -> Heard:
-    return _heard(agent, told, "end", source=name_in(told, "reason"))
+def _end(agent: str, values: dict[str, Any]) -> HookEvent:
+    return _make_event(agent, values, "end", source=name_in(values, "reason"))
 
 
 # -- tools -------------------------------------------------------------------------------------
 
 
-def _before(agent: str, told: dict[str, Any]) -> Heard:
-    tool, given = _tool(told), told.get("tool_input")
-    return _heard(
+def _before(agent: str, values: dict[str, Any]) -> HookEvent:
+    tool, given = _tool(values), values.get("tool_input")
+    return _make_event(
         agent,
-        told,
+        values,
         "before",
-        key=name_in(told, "tool_use_id"),
-        pair=_pair(told),
+        key=name_in(values, "tool_use_id"),
+        pair=_pair(values),
         doing=doing(tool, given),
         tool=tool,
         task=assignment(tool, given),
     )
 
 
-def _after(agent: str, told: dict[str, Any]) -> Heard:
-    return _answered(agent, told, None)
+def _after(agent: str, values: dict[str, Any]) -> HookEvent:
+    return _parse_answer(agent, values, None)
 
 
-def _after_failure(agent: str, told: dict[str, Any]) -> Heard:
-    wrong = "interrupted" if told.get("is_interrupt") is True else text(told, "error")
-    return _answered(agent, told, wrong)
+def _after_failure(agent: str, values: dict[str, Any]) -> HookEvent:
+    wrong = "interrupted" if values.get("is_interrupt") is True else text_in(values, "error")
+    return _parse_answer(agent, values, wrong)
 
 
-def _answered(agent: str, told: dict[str, Any], error: str | None) -> Heard:
-    tool = _tool(told)
+def _parse_answer(agent: str, values: dict[str, Any], error: str | None) -> HookEvent:
+    tool = _tool(values)
     call = Call(
         tool=tool,
-        input=told.get("tool_input"),
-        response=told.get("tool_response"),
+        input=values.get("tool_input"),
+        response=values.get("tool_response"),
         error=error,
-        duration=count(told.get("duration_ms")),
-        by=name_in(told, "agent_id"),
-        cwd=path_in(told, "cwd"),
-        native=needed(told, "session_id"),
+        duration=parse_count(values.get("duration_ms")),
+        by=name_in(values, "agent_id"),
+        cwd=path_in(values, "cwd"),
+        native=require_text(values, "session_id"),
         # Codex hands a command's output on, and nothing about how it ended.
         tells_end=agent != "codex" or tool not in SHELLS,
     )
-    meant, keys = meaning(call), {"key": name_in(told, "tool_use_id"), "pair": _pair(told)}
-    moves = meant.moves or _only_told_here(agent, told, call)
-    more: dict[str, Any] = {**keys, "moves": moves, "shell": meant.shell, "todo": meant.todo}
-    return _heard(agent, told, "after", tool=call.tool, **more)
+    meant, keys = parse_call(call), {"key": name_in(values, "tool_use_id"), "pair": _pair(values)}
+    bodies = meant.bodies or _agent_call_bodies(agent, values, call)
+    more: dict[str, Any] = {**keys, "bodies": bodies, "shell": meant.shell, "todo": meant.todo}
+    return _make_event(agent, values, "after", tool=call.tool, **more)
 
 
-def _only_told_here(agent: str, told: dict[str, Any], call: Call) -> tuple[Body, ...]:
+def _agent_call_bodies(agent: str, values: dict[str, Any], call: Call) -> tuple[Body, ...]:
     """Gemini has no events for sub-agents: the answer of the call is all there is."""
     if agent != "gemini" or call.tool not in SENDS:
         return ()
-    kind = name_in(inside(told, "tool_input"), "agent_name")
-    return sent_and_back(call, f"{kind}-{_pair(told)[:6]}-{moment(told.get('timestamp'))}", kind)
+    kind = name_in(object_in(values, "tool_input"), "agent_name")
+    return sent_and_back(
+        call, f"{kind}-{_pair(values)[:6]}-{parse_time(values.get('timestamp'))}", kind
+    )
 
 
-def _tool(told: dict[str, Any]) -> str:
-    tool, served = needed(told, "tool_name"), told.get("mcp_context")
+def _tool(values: dict[str, Any]) -> str:
+    tool, served = require_text(values, "tool_name"), values.get("mcp_context")
     if not isinstance(served, dict):
         return tool
     server, name = name_in(served, "server_name"), name_in(served, "tool_name")
     return f"mcp__{server}__{name}" if server and name else tool
 
 
-def _pair(told: dict[str, Any]) -> str:
+def _pair(values: dict[str, Any]) -> str:
     """The id of a call; without one, what was called, and with what."""
-    return name_in(told, "tool_use_id") or payloads_opencode.mark(
-        needed(told, "tool_name"), told.get("tool_input")
+    return name_in(values, "tool_use_id") or payloads_opencode.mark(
+        require_text(values, "tool_name"), values.get("tool_input")
     )
 
 
 # -- sub-agents and compaction -----------------------------------------------------------------
 
 
-def _agent_start(agent: str, told: dict[str, Any]) -> Heard:
-    began = AgentStarted(agent=needed(told, "agent_id"), type=name_in(told, "agent_type"))
-    return _heard(agent, told, "agent_start", moves=(began,))
+def _agent_start(agent: str, values: dict[str, Any]) -> HookEvent:
+    began = AgentStarted(agent=require_text(values, "agent_id"), type=name_in(values, "agent_type"))
+    return _make_event(agent, values, "agent_start", bodies=(began,))
 
 
-def _agent_stop(agent: str, told: dict[str, Any]) -> Heard | None:
+def _agent_stop(agent: str, values: dict[str, Any]) -> HookEvent | None:
     """A sub-agent is done; one without a type is the agent's own, that writes a summary."""
-    if not name_in(told, "agent_type"):
+    if not name_in(values, "agent_type"):
         return None
-    result = text(told, "last_assistant_message")
-    done = AgentFinished(agent=needed(told, "agent_id"), result=result)
-    return _heard(agent, told, "agent_stop", moves=(done,))
+    result = text_in(values, "last_assistant_message")
+    done = AgentFinished(agent=require_text(values, "agent_id"), result=result)
+    return _make_event(agent, values, "agent_stop", bodies=(done,))
 
 
-def _compacting(agent: str, told: dict[str, Any]) -> Heard:
-    return _heard(agent, told, "compacting", source=name_in(told, "trigger"))
+def _compacting(agent: str, values: dict[str, Any]) -> HookEvent:
+    return _make_event(agent, values, "compacting", source=name_in(values, "trigger"))
 
 
-def _compacted(agent: str, told: dict[str, Any]) -> Heard:
-    summary = plain_summary(text(told, "compact_summary", _ALL))
+def _compacted(agent: str, values: dict[str, Any]) -> HookEvent:
+    summary = plain_summary(text_in(values, "compact_summary", _ALL))
     body = ContextCompressed(summary=summary)
-    return _heard(agent, told, "compacted", source=name_in(told, "trigger"), moves=(body,))
+    return _make_event(
+        agent, values, "compacted", source=name_in(values, "trigger"), bodies=(body,)
+    )
 
 
 _THOUGHTS = re.compile(r"\A\s*<analysis>.*?</analysis>\s*", re.S)
 _SUMMARY = re.compile(r"\A\s*<summary>(.*?)(?:</summary>.*)?\Z", re.S)
 
 
-def plain_summary(told: str) -> str:
+def plain_summary(values: str) -> str:
     """A summary without the thoughts before it and the tags around it."""
-    rest = _THOUGHTS.sub("", told)
+    rest = _THOUGHTS.sub("", values)
     found = _SUMMARY.match(rest)
     return (found[1] if found else rest).strip()
 

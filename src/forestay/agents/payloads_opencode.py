@@ -13,21 +13,21 @@ from collections.abc import Callable
 from typing import Any
 
 from forestay.agents.hook_event import (
-    Heard,
+    HookEvent,
     WrongShape,
-    count,
-    fields,
-    first,
-    inside,
-    listed,
-    moment,
+    first_text,
     name_in,
-    needed,
+    object_in,
+    objects_in,
     one_line,
+    parse_count,
+    parse_time,
     path_in,
-    text,
+    read_object,
+    require_text,
+    text_in,
 )
-from forestay.agents.tool_calls import SENDS, Call, assignment, doing, meaning
+from forestay.agents.tool_calls import SENDS, Call, assignment, doing, parse_call
 from forestay.base.hashing import digest_of
 from forestay.model.event import (
     AgentFinished,
@@ -38,21 +38,21 @@ from forestay.model.event import (
     MessageSent,
 )
 
-Row = Callable[[str, dict[str, Any]], Heard | None]
+Row = Callable[[str, dict[str, Any]], HookEvent | None]
 
 
 def mark(tool: str, given: object) -> str:
     """A name for a call that has none: the same for the same tool and input."""
     try:
-        told = json.dumps([tool, given], sort_keys=True, default=str)
+        values = json.dumps([tool, given], sort_keys=True, default=str)
     except (ValueError, RecursionError):
-        told = tool
-    return digest_of(told.encode("utf-8", "replace"))[:32]
+        values = tool
+    return digest_of(values.encode("utf-8", "replace"))[:32]
 
 
-def event_of(told: dict[str, Any]) -> str:
+def event_of(values: dict[str, Any]) -> str:
     """Which hook a payload of `i` and `o` comes from, if nothing says so."""
-    given, out = inside(told, "i"), inside(told, "o")
+    given, out = object_in(values, "i"), object_in(values, "o")
     if "message" in out and "parts" in out:
         return "chat.message"
     if not name_in(given, "tool"):
@@ -60,61 +60,63 @@ def event_of(told: dict[str, Any]) -> str:
     return "tool.execute.before" if "args" in out else "tool.execute.after"
 
 
-def _heard(agent: str, told: dict[str, Any], native: str, what: str, **more: Any) -> Heard:
-    parent = name_in(told, "parent")
-    return Heard(
+def _make_event(
+    agent: str, values: dict[str, Any], native: str, what: str, **more: Any
+) -> HookEvent:
+    parent = name_in(values, "parent")
+    return HookEvent(
         agent=agent,
         native=parent or native,
         what=what,
-        cwd=path_in(told, "directory"),
+        cwd=path_in(values, "directory"),
         by=native if parent else "",
         **more,
     )
 
 
-def _start(agent: str, told: dict[str, Any]) -> Heard:
-    source = first((name_in(told, "source"), "startup"))
-    return _heard(agent, told, needed(told, "sessionID"), "start", source=source)
+def _start(agent: str, values: dict[str, Any]) -> HookEvent:
+    source = first_text((name_in(values, "source"), "startup"))
+    return _make_event(agent, values, require_text(values, "sessionID"), "start", source=source)
 
 
-def _created(agent: str, told: dict[str, Any]) -> Heard | None:
+def _created(agent: str, values: dict[str, Any]) -> HookEvent | None:
     """A sub-agent begins; of a session of its own, `SessionStart` tells."""
-    info = fields(inside(told, "properties").get("info"), "info")
-    native, parent = needed(info, "id"), name_in(info, "parentID")
+    info = read_object(object_in(values, "properties").get("info"), "info")
+    native, parent = require_text(info, "id"), name_in(info, "parentID")
     if not parent:
         return None
-    kind, task = name_in(info, "agent"), one_line(text(info, "title"))
-    return Heard(
+    kind, task = name_in(info, "agent"), one_line(text_in(info, "title"))
+    return HookEvent(
         agent=agent,
         native=parent,
         what="agent_start",
-        cwd=first((path_in(told, "directory"), path_in(info, "directory"))),
+        cwd=first_text((path_in(values, "directory"), path_in(info, "directory"))),
         by=native,
         by_type=kind,
-        at=moment(inside(info, "time").get("created")),
-        moves=(AgentStarted(agent=native, type=kind, task=task),),
+        at=parse_time(object_in(info, "time").get("created")),
+        bodies=(AgentStarted(agent=native, type=kind, task=task),),
     )
 
 
-def _prompt(agent: str, told: dict[str, Any]) -> Heard | None:
-    given, out = inside(told, "i"), fields(told.get("o"), "o")
-    message = fields(out.get("message"), "message")
-    native = first((name_in(given, "sessionID"), name_in(message, "sessionID")))
+def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
+    given, out = object_in(values, "i"), read_object(values.get("o"), "o")
+    message = read_object(out.get("message"), "message")
+    native = first_text((name_in(given, "sessionID"), name_in(message, "sessionID")))
     if not native:
         raise WrongShape("it has no sessionID")
-    moves = tuple(_said(part) for part in listed(out, "parts") if _is_text(part))
-    if not moves or name_in(told, "parent"):
+    bodies = tuple(_message_of(part) for part in objects_in(out, "parts") if _is_text(part))
+    if not bodies or name_in(values, "parent"):
         return None  # a sub-agent is asked by its parent, which has told so
-    at, model = moment(inside(message, "time").get("created")), inside(message, "model")
-    more: dict[str, Any] = {"at": at, "model": name_in(model, "modelID"), "moves": moves}
-    return _heard(agent, told, native, "prompt", key=name_in(message, "id"), **more)
+    at, model = parse_time(object_in(message, "time").get("created")), object_in(message, "model")
+    more: dict[str, Any] = {"at": at, "model": name_in(model, "modelID"), "bodies": bodies}
+    return _make_event(agent, values, native, "prompt", key=name_in(message, "id"), **more)
 
 
 def _is_text(part: dict[str, Any]) -> bool:
-    return part.get("type") == "text" and bool(text(part, "text").strip())
+    return part.get("type") == "text" and bool(text_in(part, "text").strip())
 
 
-def _said(part: dict[str, Any]) -> Body:
+def _message_of(part: dict[str, Any]) -> Body:
     """What opencode writes itself into a prompt is marked."""
     machine = part.get("synthetic") is True
     return MessageSent(role="machine" if machine else "user", text=_unquoted(part["text"]))
@@ -127,88 +129,94 @@ def _unquoted(words: str) -> str:
     return bare[1:-1] if quoted else words
 
 
-def _before(agent: str, told: dict[str, Any]) -> Heard:
-    given = fields(told.get("i"), "i")
-    tool, args = needed(given, "tool"), inside(told, "o").get("args")
+def _before(agent: str, values: dict[str, Any]) -> HookEvent:
+    given = read_object(values.get("i"), "i")
+    tool, args = require_text(given, "tool"), object_in(values, "o").get("args")
     more: dict[str, Any] = {"doing": doing(tool, args), "task": assignment(tool, args)}
     key = name_in(given, "callID")
-    native = needed(given, "sessionID")
-    return _heard(agent, told, native, "before", key=key, pair=key, tool=tool, **more)
+    native = require_text(given, "sessionID")
+    return _make_event(agent, values, native, "before", key=key, pair=key, tool=tool, **more)
 
 
-def _after(agent: str, told: dict[str, Any]) -> Heard:
-    given = fields(told.get("i"), "i")
-    tool, key, native = needed(given, "tool"), name_in(given, "callID"), needed(given, "sessionID")
-    args, out = given.get("args"), told.get("o")
-    by = native if name_in(told, "parent") else ""
-    cwd = path_in(told, "directory")
+def _after(agent: str, values: dict[str, Any]) -> HookEvent:
+    given = read_object(values.get("i"), "i")
+    tool, key, native = (
+        require_text(given, "tool"),
+        name_in(given, "callID"),
+        require_text(given, "sessionID"),
+    )
+    args, out = given.get("args"), values.get("o")
+    by = native if name_in(values, "parent") else ""
+    cwd = path_in(values, "directory")
     call = Call(tool=tool, input=args, response=out, by=by, cwd=cwd, native=native)
-    meant = meaning(call)
-    more: dict[str, Any] = {"moves": meant.moves, "shell": meant.shell, "todo": meant.todo}
+    meant = parse_call(call)
+    more: dict[str, Any] = {"bodies": meant.bodies, "shell": meant.shell, "todo": meant.todo}
     if tool in SENDS:
-        more["moves"] = tuple(_back(out))
-    return _heard(agent, told, native, "after", key=key, pair=key, tool=tool, **more)
+        more["bodies"] = tuple(_back(out))
+    return _make_event(agent, values, native, "after", key=key, pair=key, tool=tool, **more)
 
 
 def _back(out: object) -> list[Body]:
     """A sub-agent came back: its session is the one that began as a child of this one."""
     answer = out if isinstance(out, dict) else {}
-    agent = name_in(inside(answer, "metadata"), "sessionId")
-    result = _TAGS.sub("", text(answer, "output")).strip()
+    agent = name_in(object_in(answer, "metadata"), "sessionId")
+    result = _TAGS.sub("", text_in(answer, "output")).strip()
     return [AgentFinished(agent=agent, result=result)] if agent else []
 
 
 _TAGS = re.compile(r"\A<task [^<>]*>\s*<task_result>|</task_result>\s*</task>\s*\Z")
 
 
-def _message(agent: str, told: dict[str, Any]) -> Heard | None:
+def _message(agent: str, values: dict[str, Any]) -> HookEvent | None:
     """A finished answer of the model: what it cost."""
-    info = fields(inside(told, "properties").get("info"), "info")
-    at = moment(inside(info, "time").get("completed"))
-    if info.get("role") != "assistant" or not at or name_in(told, "parent"):
+    info = read_object(object_in(values, "properties").get("info"), "info")
+    at = parse_time(object_in(info, "time").get("completed"))
+    if info.get("role") != "assistant" or not at or name_in(values, "parent"):
         return None
-    used = inside(info, "tokens")
-    cache = inside(used, "cache")
+    used = object_in(info, "tokens")
+    cache = object_in(used, "cache")
     parts = (used.get("input"), used.get("output"), cache.get("read"), cache.get("write"))
-    tokens = sum(count(part) or 0 for part in parts)
+    tokens = sum(parse_count(part) or 0 for part in parts)
     cost: dict[str, Any] = {"tokens": tokens, "model": name_in(info, "modelID"), "at": at}
     key = name_in(info, "id")
-    return _heard(agent, told, needed(info, "sessionID"), "other", key=key, **cost)
+    return _make_event(agent, values, require_text(info, "sessionID"), "other", key=key, **cost)
 
 
-def _part(agent: str, told: dict[str, Any]) -> Heard | None:
+def _part(agent: str, values: dict[str, Any]) -> HookEvent | None:
     """Words of the model, once it has said them all; those of a user have no such time."""
-    part = fields(inside(told, "properties").get("part"), "part")
-    at = moment(inside(part, "time").get("end"))
-    if not at or not _is_text(part) or name_in(told, "parent"):
+    part = read_object(object_in(values, "properties").get("part"), "part")
+    at = parse_time(object_in(part, "time").get("end"))
+    if not at or not _is_text(part) or name_in(values, "parent"):
         return None
     said, key = MessageSent(role="agent", text=part["text"]), name_in(part, "id")
-    native = needed(part, "sessionID")
-    return _heard(agent, told, native, "other", key=key, at=at, moves=(said,))
+    native = require_text(part, "sessionID")
+    return _make_event(agent, values, native, "other", key=key, at=at, bodies=(said,))
 
 
-def _idle(agent: str, told: dict[str, Any]) -> Heard | None:
-    native = needed(inside(told, "properties"), "sessionID")
-    return None if name_in(told, "parent") else _heard(agent, told, native, "turn_end")
+def _idle(agent: str, values: dict[str, Any]) -> HookEvent | None:
+    native = require_text(object_in(values, "properties"), "sessionID")
+    return None if name_in(values, "parent") else _make_event(agent, values, native, "turn_end")
 
 
-def _compacted(agent: str, told: dict[str, Any]) -> Heard:
-    native = needed(inside(told, "properties"), "sessionID")
-    return _heard(agent, told, native, "compacted", moves=(ContextCompressed(),))
+def _compacted(agent: str, values: dict[str, Any]) -> HookEvent:
+    native = require_text(object_in(values, "properties"), "sessionID")
+    return _make_event(agent, values, native, "compacted", bodies=(ContextCompressed(),))
 
 
-def _error(agent: str, told: dict[str, Any]) -> Heard | None:
-    about = inside(told, "properties")
-    error, native = inside(about, "error"), name_in(about, "sessionID")
+def _error(agent: str, values: dict[str, Any]) -> HookEvent | None:
+    about = object_in(values, "properties")
+    error, native = object_in(about, "error"), name_in(about, "sessionID")
     if not native:
         return None
     kind = name_in(error, "name")
     if kind == "MessageAbortedError":
-        return _heard(agent, told, native, "turn_end", source="interrupt")
-    message = first((text(inside(error, "data"), "message"), kind, "the model did not answer"))
+        return _make_event(agent, values, native, "turn_end", source="interrupt")
+    message = first_text(
+        (text_in(object_in(error, "data"), "message"), kind, "the model did not answer")
+    )
     category = "configuration" if kind == "ProviderAuthError" else "logical"
     raised = ErrorRaised(message=message, category=category)
-    return _heard(agent, told, native, "failure", source=kind, moves=(raised,))
+    return _make_event(agent, values, native, "failure", source=kind, bodies=(raised,))
 
 
 ROWS: dict[str, Row | None] = {

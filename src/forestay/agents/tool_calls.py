@@ -18,17 +18,17 @@ from forestay.agents.hook_event import (
     WIDE,
     Todo,
     WrongShape,
-    count,
-    digest,
-    fields,
-    first,
-    inside,
-    listed,
+    cut_text,
+    first_text,
     name_in,
+    object_in,
+    objects_in,
     one_line,
+    parse_count,
     path_in,
-    shortened,
-    text,
+    read_object,
+    text_digest,
+    text_in,
 )
 from forestay.base.hashing import digest_of
 from forestay.model.event import (
@@ -67,16 +67,16 @@ class Call(Struct, frozen=True, kw_only=True):
     tells_end: bool = True
 
 
-class Meaning(Struct, frozen=True, kw_only=True):
-    moves: tuple[Body, ...] = ()
+class Effects(Struct, frozen=True, kw_only=True):
+    bodies: tuple[Body, ...] = ()
     shell: bool = False
     todo: tuple[Todo, ...] | None = None
 
 
-NOTHING = Meaning()
+NOTHING = Effects()
 
 
-def meaning(call: Call) -> Meaning:
+def parse_call(call: Call) -> Effects:
     """What is worth keeping of a call that has ended."""
     return _HANDLERS.get(call.tool, _other)(call)
 
@@ -84,7 +84,7 @@ def meaning(call: Call) -> Meaning:
 def doing(tool: str, given: object) -> str:
     """A call that has begun, in one line: `Bash: pytest -q`."""
     told = given if isinstance(given, dict) else {}
-    about = first(_as_text(told.get(name)) for name in _ABOUT)
+    about = first_text(_as_text(told.get(name)) for name in _ABOUT)
     return one_line(f"{tool}: {about}" if about else tool)
 
 
@@ -92,7 +92,9 @@ def assignment(tool: str, given: object) -> str:
     """What a sub-agent is to do, if the call sends one."""
     if tool not in SENDS or not isinstance(given, dict):
         return ""
-    return one_line(first(text(given, name) for name in ("description", "prompt", "message")))
+    return one_line(
+        first_text(text_in(given, name) for name in ("description", "prompt", "message"))
+    )
 
 
 _ABOUT = (
@@ -137,17 +139,17 @@ def failure(call: Call) -> str | None:
 def _said_failure(response: dict[str, Any]) -> str | None:
     error = response.get("error")
     if isinstance(error, dict):
-        return _gist(text(error, "message")) or "failed"
+        return _gist(text_in(error, "message")) or "failed"
     if isinstance(error, str) and error.strip():
         return _gist(error)
     return (_gist(words(response)) or "failed") if response.get("isError") is True else None
 
 
 def _exit_code(response: dict[str, Any]) -> str | None:
-    code = inside(response, "metadata").get("exit")
+    code = object_in(response, "metadata").get("exit")
     if isinstance(code, int) and not isinstance(code, bool):
-        return _ended(code, text(response, "output")) if code else None
-    reason = name_in(inside(response, "returnDisplay"), "terminateReason")
+        return _ended(code, text_in(response, "output")) if code else None
+    reason = name_in(object_in(response, "returnDisplay"), "terminateReason")
     if reason not in ("", "GOAL"):
         return reason
     told = response.get("llmContent")
@@ -188,23 +190,23 @@ def words(response: object) -> str:
     if not isinstance(response, dict):
         return ""
     names = ("text", "output", "content", "returnDisplay", "result", "llmContent")
-    return first(words(response.get(name)) for name in names)
+    return first_text(words(response.get(name)) for name in names)
 
 
 # -- commands ----------------------------------------------------------------------------------
 
 
-def _shell(call: Call) -> Meaning:
-    given = fields(call.input, "tool_input")
-    line = first(_as_text(given.get(name)) for name in ("command", "cmd")).strip()
+def _shell(call: Call) -> Effects:
+    given = read_object(call.input, "tool_input")
+    line = first_text(_as_text(given.get(name)) for name in ("command", "cmd")).strip()
     if not line:
         raise WrongShape("a command without words")
     name, _, rest = line.partition(" ")
     if len(name) > _WORD or "\n" in name:
-        name, rest = shortened(name.partition("\n")[0], _WORD), line
+        name, rest = cut_text(name.partition("\n")[0], _WORD), line
     if _is_in_background(given, call.response):
         rest += "  # in the background"
-    return Meaning(moves=(_command(call, name, rest.strip()),), shell=True)
+    return Effects(bodies=(_command(call, name, rest.strip()),), shell=True)
 
 
 def _is_in_background(given: dict[str, Any], response: object) -> bool:
@@ -225,13 +227,13 @@ def _command(call: Call, name: str, arguments: str) -> CommandRan:
     )
 
 
-def _other(call: Call) -> Meaning:
+def _other(call: Call) -> Effects:
     """A tool of an MCP server, or one that we do not know: it ran, and that is kept."""
     if call.tool.startswith(_LOOKS):
         return NOTHING
     given = call.input if isinstance(call.input, dict) else {}
     told = ", ".join(f"{key}={_brief(value)}" for key, value in list(given.items())[:20])
-    return Meaning(moves=(_command(call, call.tool, shortened(told, 2000)),))
+    return Effects(bodies=(_command(call, call.tool, cut_text(told, 2000)),))
 
 
 def _brief(value: object) -> str:
@@ -240,7 +242,7 @@ def _brief(value: object) -> str:
     return one_line(str(value)) if not isinstance(value, str) else one_line(value, 400)
 
 
-def _nothing(call: Call) -> Meaning:
+def _nothing(call: Call) -> Effects:
     return NOTHING
 
 
@@ -251,13 +253,13 @@ _AFTER = ("content", "updated_file", "newContent")
 _PATHS = ("filePath", "file_path", "filepath", "notebook_path", "absolute_path", "path")
 
 
-def _file(call: Call) -> Meaning:
+def _file(call: Call) -> Effects:
     """A file that was written or edited; with its text before and after, where that is told."""
     if failure(call) is not None:
         return NOTHING
-    given = fields(call.input, "tool_input")
+    given = read_object(call.input, "tool_input")
     told = _answer(call.response)
-    path = first(path_in(source, name) for source in (told, given) for name in _PATHS)
+    path = first_text(path_in(source, name) for source in (told, given) for name in _PATHS)
     if not path:
         raise WrongShape("a file without a path")
     before = next((told[name] for name in _BEFORE if name in told), None)
@@ -270,10 +272,10 @@ def _file(call: Call) -> Meaning:
         agent=call.by,
         added=added,
         removed=removed,
-        before="" if is_new else digest(before),
-        after=digest(after),
+        before="" if is_new else text_digest(before),
+        after=text_digest(after),
     )
-    return Meaning(moves=(changed,))
+    return Effects(bodies=(changed,))
 
 
 def _answer(response: object) -> dict[str, Any]:
@@ -281,7 +283,7 @@ def _answer(response: object) -> dict[str, Any]:
     if not isinstance(response, dict):
         return {}
     shown = response.get("returnDisplay")
-    return shown if isinstance(shown, dict) else {**inside(response, "metadata"), **response}
+    return shown if isinstance(shown, dict) else {**object_in(response, "metadata"), **response}
 
 
 def _content(call: Call, given: dict[str, Any], told: dict[str, Any], before: object) -> object:
@@ -295,10 +297,12 @@ def _content(call: Call, given: dict[str, Any], told: dict[str, Any], before: ob
 
 def _edited(before: str, told: dict[str, Any], given: dict[str, Any]) -> str | None:
     """A text after edits whose words are told; None if they are not all in it."""
-    edits = listed(given, "edits") or [{**given, **told}]
+    edits = objects_in(given, "edits") or [{**given, **told}]
     for edit in edits:
-        old = first(text(edit, name, len(before) + 1) for name in ("oldString", "old_string"))
-        new = first(text(edit, name, WIDE * MOST) for name in ("newString", "new_string"))
+        old = first_text(
+            text_in(edit, name, len(before) + 1) for name in ("oldString", "old_string")
+        )
+        new = first_text(text_in(edit, name, WIDE * MOST) for name in ("newString", "new_string"))
         if not old or old not in before:
             return None
         if not new and not old.endswith("\n") and f"{old}\n" in before:
@@ -319,15 +323,15 @@ def _is_new(told: dict[str, Any], before: object) -> bool:
 
 def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | None, int | None]:
     """How many lines were added and removed, as far as it is told."""
-    stat, diff = inside(told, "diffStat"), inside(told, "filediff")
+    stat, diff = object_in(told, "diffStat"), object_in(told, "filediff")
     pairs = (
         (stat.get("model_added_lines"), stat.get("model_removed_lines")),
         (diff.get("additions"), diff.get("deletions")),
     )
     for added, removed in pairs:
-        if count(added) is not None:
-            return count(added), count(removed)
-    if hunks := listed(told, "structuredPatch"):
+        if parse_count(added) is not None:
+            return parse_count(added), parse_count(removed)
+    if hunks := objects_in(told, "structuredPatch"):
         marks = [line[:1] for hunk in hunks for line in _texts(hunk.get("lines"))]
         return marks.count("+"), marks.count("-")
     if not isinstance(before, str) or not isinstance(after, str):
@@ -390,12 +394,16 @@ _HEAD = re.compile(r"\*\*\* (Add|Update|Delete) File: (.+)")
 _MOVED = "*** Move to: "
 
 
-def _patch(call: Call) -> Meaning:
-    given = {"input": call.input} if isinstance(call.input, str) else fields(call.input, "input")
-    patch = first(_as_text(given.get(name)) for name in ("command", "input", "patchText", "patch"))
+def _patch(call: Call) -> Effects:
+    given = (
+        {"input": call.input} if isinstance(call.input, str) else read_object(call.input, "input")
+    )
+    patch = first_text(
+        _as_text(given.get(name)) for name in ("command", "input", "patchText", "patch")
+    )
     if "*** Begin Patch" not in patch:
         raise WrongShape("a patch that is none")
-    return NOTHING if failure(call) is not None else Meaning(moves=tuple(patched(patch, call)))
+    return NOTHING if failure(call) is not None else Effects(bodies=tuple(patched(patch, call)))
 
 
 def patched(patch: str, call: Call) -> Iterator[FileChanged]:
@@ -403,7 +411,7 @@ def patched(patch: str, call: Call) -> Iterator[FileChanged]:
     parts = _HEAD.split(patch)[1:]
     for kind, path, body in list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))[:MOST]:
         lines = body.split("\n")[1:]
-        target = first(one[len(_MOVED) :].strip() for one in lines if one.startswith(_MOVED))
+        target = first_text(one[len(_MOVED) :].strip() for one in lines if one.startswith(_MOVED))
         if target:
             yield FileChanged(path=_full(path, call.cwd), action="deleted", agent=call.by)
         marks = [line[:1] for line in lines]
@@ -415,7 +423,7 @@ def patched(patch: str, call: Call) -> Iterator[FileChanged]:
             agent=call.by,
             added=marks.count("+"),
             removed=marks.count("-"),
-            after=digest(content) if is_new and len(patch) < WIDE else "",
+            after=text_digest(content) if is_new and len(patch) < WIDE else "",
         )
 
 
@@ -436,46 +444,46 @@ _DONE = {
 }
 
 
-def _todos(call: Call) -> Meaning:
+def _todos(call: Call) -> Effects:
     """The whole list as it is now."""
-    given = fields(call.input, "tool_input")
+    given = read_object(call.input, "tool_input")
     if failure(call) is not None:
         return NOTHING
-    lines = listed(given, "todos") or listed(given, "plan")
+    lines = objects_in(given, "todos") or objects_in(given, "plan")
     found = (_todo(line) for line in lines)
-    return Meaning(todo=tuple({one.id: one for one in found if one}.values()))
+    return Effects(todo=tuple({one.id: one for one in found if one}.values()))
 
 
 def _todo(line: dict[str, Any]) -> Todo | None:
-    title = one_line(first(text(line, name) for name in ("content", "description", "step")))
+    title = one_line(first_text(text_in(line, name) for name in ("content", "description", "step")))
     if not title:
         return None
     status = _DONE.get(name_in(line, "status"), "pending")
     return Todo(f"todo-{digest_of(title.encode('utf-8', 'replace'))[:8]}", title, status)
 
 
-def _task_created(call: Call) -> Meaning:
-    title = one_line(text(fields(call.input, "tool_input"), "subject"))
+def _task_created(call: Call) -> Effects:
+    title = one_line(text_in(read_object(call.input, "tool_input"), "subject"))
     answer = call.response if isinstance(call.response, dict) else {}
-    task = inside(answer, "task") or answer
-    id = first(name_in(task, name) for name in ("id", "taskId"))
+    task = object_in(answer, "task") or answer
+    id = first_text(name_in(task, name) for name in ("id", "taskId"))
     if not title or not id or failure(call) is not None:
         return NOTHING
-    return Meaning(moves=(StepAdded(step=_task_id(call, id), title=title),))
+    return Effects(bodies=(StepAdded(step=_task_id(call, id), title=title),))
 
 
-def _task_updated(call: Call) -> Meaning:
-    given = fields(call.input, "tool_input")
+def _task_updated(call: Call) -> Effects:
+    given = read_object(call.input, "tool_input")
     id, status = name_in(given, "taskId"), _DONE.get(name_in(given, "status"), "")
     if not id or not status or failure(call) is not None:
         return NOTHING
     step = _task_id(call, id)
-    moves: dict[str, Body] = {
+    bodies: dict[str, Body] = {
         "running": StepStarted(step=step, agent=call.by),
         "done": StepCompleted(step=step),
         "skipped": StepSkipped(step=step, because="taken off the list"),
     }
-    return Meaning(moves=(moves[status],))
+    return Effects(bodies=(bodies[status],))
 
 
 def _task_id(call: Call, id: str) -> str:
@@ -486,12 +494,12 @@ def _task_id(call: Call, id: str) -> str:
 # -- sub-agents --------------------------------------------------------------------------------
 
 
-def _sent(call: Call) -> Meaning:
+def _sent(call: Call) -> Effects:
     """Starts and stops are told by events of their own; here are tokens, and who has none."""
     answer = call.response if isinstance(call.response, dict) else {}
-    agent, tokens = name_in(answer, "agentId"), count(answer.get("totalTokens"))
+    agent, tokens = name_in(answer, "agentId"), parse_count(answer.get("totalTokens"))
     if agent:
-        return Meaning(moves=(ContextMeasured(tokens=tokens, agent=agent),) if tokens else ())
+        return Effects(bodies=(ContextMeasured(tokens=tokens, agent=agent),) if tokens else ())
     return NOTHING
 
 
@@ -530,7 +538,7 @@ LOOKS = frozenset(
 _LOOKS = ("mcp__forestay__", "mcp_forestay_", "forestay_")
 """Our own tools have told us what they had to tell."""
 
-_HANDLERS: dict[str, Callable[[Call], Meaning]] = {
+_HANDLERS: dict[str, Callable[[Call], Effects]] = {
     **dict.fromkeys(SHELLS, _shell),
     **dict.fromkeys(WRITES | EDITS, _file),
     **dict.fromkeys(PATCHES, _patch),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     from forestay.agents.import_transcripts import OnPart as OnTranscript
-    from forestay.agents.import_transcripts import Retold
+    from forestay.agents.import_transcripts import TranscriptImport
     from forestay.api.session import Session
     from forestay.formats.ai_session.contract import Verdict
     from forestay.formats.ai_session.format import Report as FeatureReport
@@ -108,8 +108,8 @@ class FileMethods:
         since: str = "",
         dry_run: bool = False,
         on_part: OnTranscript | None = None,
-        on_adopted: Heard[Retold] = None,
-    ) -> list[Retold]:
+        on_adopted: Heard[TranscriptImport] = None,
+    ) -> list[TranscriptImport]:
         """Make sessions of the conversations that an agent wrote down; twice is once.
 
         Without a path these are all that `claude-code`, `codex` or `gemini` keeps. `since` is a
@@ -119,7 +119,7 @@ class FileMethods:
         from forestay.agents import import_transcripts
 
         after = import_transcripts.moment_of(since, self.context.clock.now())
-        told = import_transcripts.retell(
+        told = import_transcripts.import_transcripts(
             self.context, agent, path, since=after, dry_run=dry_run, on_part=on_part
         )
         return _all_of(told, on_adopted)

@@ -8,7 +8,7 @@ thousand characters of what a hook prints, so the budget has a limit here that i
 from __future__ import annotations
 
 from forestay.agents import ingest
-from forestay.agents.hook_event import Heard
+from forestay.agents.hook_event import HookEvent
 from forestay.agents.spool import Spool
 from forestay.api.session import Session
 from forestay.api.status import list_sessions
@@ -63,11 +63,11 @@ def greet(context: Context, agent: str, payload: str) -> str:
     """The briefing for the conversation that a payload begins; empty if there is nothing to say."""
     spool = Spool(context.store.home)
     spooled = spool.read(payload)
-    heard = ingest.understood(spooled)
+    heard = ingest.parse_spooled(spooled)
     seen: list[tuple[Session, Surroundings]] = []
     answered: list[Session] = []
 
-    def on_start(recorder: Recorder, _: Heard) -> None:
+    def on_start(recorder: Recorder, _: HookEvent) -> None:
         session = Session(recorder.context, recorder.id)
         if spooled is None or spool.answers(spooled, context.clock.now()):
             seen.append((session, session.look()))
@@ -123,7 +123,7 @@ def _waiting(done: Ingested) -> list[str]:
     return [f"{plural(done.waiting, 'payload')} of hooks not taken up yet: forestay ingest"]
 
 
-def _beside(context: Context, heard: Heard | None) -> list[str]:
+def _beside(context: Context, heard: HookEvent | None) -> list[str]:
     """What is open in the project and was not taken up, because someone is at work there."""
     if heard is None or not heard.cwd:
         return []
@@ -145,7 +145,7 @@ def _beside(context: Context, heard: Heard | None) -> list[str]:
     return [_OTHERS, prompt("\n".join(told), here.store.machine.secret()), _YOURS]
 
 
-def _unadopted(context: Context, heard: Heard | None) -> list[str]:
+def _unadopted(context: Context, heard: HookEvent | None) -> list[str]:
     """Session files of other programs are mentioned; nothing is taken from them unasked."""
     if heard is None or not heard.cwd:
         return []

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
     from typing import Any
 
-    from forestay.agents.import_transcripts import Retold
+    from forestay.agents.import_transcripts import TranscriptImport
     from forestay.agents.transcripts.find import Transcript
     from forestay.api.forestay import Forestay
     from forestay.cli.terminal import Screen
@@ -36,12 +36,12 @@ _WHY = {
 
 
 def run_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    found: list[Retold] = []
+    found: list[TranscriptImport] = []
 
     def part(one: Transcript, heard: int) -> None:
         screen.progress(f"{len(found)} done, {heard:,} things heard in {shown_path(one.path)}")
 
-    def tell(one: Retold) -> None:
+    def tell(one: TranscriptImport) -> None:
         found.append(one)
         screen.progress(f"{len(found)} done: {shown_path(one.path)}")
         if options.all or one.problems or len(found) <= _MOST_SHOWN or not screen.is_terminal:
@@ -63,7 +63,7 @@ def run_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return DAMAGED if bad else 0
 
 
-def _values(one: Retold) -> dict[str, Any]:
+def _values(one: TranscriptImport) -> dict[str, Any]:
     return {
         "agent": one.agent,
         "native_id": one.native,
@@ -80,7 +80,7 @@ def _values(one: Retold) -> dict[str, Any]:
     }
 
 
-def _tell(one: Retold, screen: Screen, *, dry_run: bool) -> None:
+def _tell(one: TranscriptImport, screen: Screen, *, dry_run: bool) -> None:
     verb = "would be" if dry_run and one.outcome == "adopted" else one.outcome
     when = iso(one.began)[:10] if one.began else ""
     counts = plural(one.events, "event") if one.events else ""
@@ -102,7 +102,7 @@ def _kinds(missed: dict[str, int]) -> str:
     return ", ".join([*shown, *([f"others {rest:,}"] if rest else [])])
 
 
-def _tell_all(found: list[Retold], options: Namespace, screen: Screen) -> None:
+def _tell_all(found: list[TranscriptImport], options: Namespace, screen: Screen) -> None:
     if not found:
         where = shown_path(options.path) if options.path else "the place where it keeps them"
         since = f" since {options.since}" if options.since else ""

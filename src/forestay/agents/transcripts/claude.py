@@ -6,18 +6,18 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forestay.agents.hook_event import (
-    Heard,
-    count,
-    first,
-    inside,
-    listed,
-    moment,
+    HookEvent,
+    first_text,
     name_in,
+    object_in,
+    objects_in,
+    parse_count,
+    parse_time,
     path_in,
-    text,
+    text_in,
 )
-from forestay.agents.payloads import asked, plain_summary
-from forestay.agents.tool_calls import SENDS, Call, Meaning, assignment, failure, meaning, words
+from forestay.agents.payloads import parse_prompt, plain_summary
+from forestay.agents.tool_calls import SENDS, Call, Effects, assignment, failure, parse_call, words
 from forestay.agents.transcripts.reader import Reader, Record, texts
 from forestay.model.event import (
     AgentFailed,
@@ -51,20 +51,20 @@ class ClaudeReader(Reader):
         super().__init__(**known)
         self._agents = agents or {}
 
-    def hear(self, record: Record) -> Iterator[Heard]:
+    def parse_record(self, record: Record) -> Iterator[HookEvent]:
         kind = name_in(record, "type")
         self.native = self.native or name_in(record, "sessionId")
         self.cwd = self.cwd or path_in(record, "cwd")
         self.branch = name_in(record, "gitBranch") or self.branch
-        at = moment(record.get("timestamp"))
+        at = parse_time(record.get("timestamp"))
         if kind == "user":
             yield from self._user(record, at)
         elif kind == "assistant":
             yield from self._assistant(record, at)
         elif kind == "attachment":
-            yield from self._attached(inside(record, "attachment"), record, at)
+            yield from self._attached(object_in(record, "attachment"), record, at)
         elif kind not in _QUIET:
-            self.miss(kind or "no type")
+            self.count_unknown(kind or "no type")
 
     def _who(self, record: Record) -> str:
         """The sub-agent that a record is of; older versions wrote them between the others."""
@@ -72,25 +72,27 @@ class ClaudeReader(Reader):
 
     # -- what came in --------------------------------------------------------------------------
 
-    def _user(self, record: Record, at: int) -> Iterator[Heard]:
-        content, key = inside(record, "message").get("content"), name_in(record, "uuid")
-        for part in listed({"parts": content}, "parts"):
+    def _user(self, record: Record, at: int) -> Iterator[HookEvent]:
+        content, key = object_in(record, "message").get("content"), name_in(record, "uuid")
+        for part in objects_in({"parts": content}, "parts"):
             if part.get("type") == "tool_result":
                 yield from self._result(part, record, at)
         said = "\n".join(texts(content)).strip()
         if record.get("isCompactSummary") is True:
             body = ContextCompressed(summary=plain_summary(said))
-            yield self.heard("compacted", at, key=key, moves=(body,))
+            yield self.make_event("compacted", at, key=key, bodies=(body,))
         elif said and not (record.get("isMeta") is True or self._who(record) or _is_stop(said)):
-            yield self.heard("prompt", at, key=key, moves=asked(said))
+            yield self.make_event("prompt", at, key=key, bodies=parse_prompt(said))
 
-    def _attached(self, attached: Record, record: Record, at: int) -> Iterator[Heard]:
+    def _attached(self, attached: Record, record: Record, at: int) -> Iterator[HookEvent]:
         """A prompt that came while the agent was at work."""
-        said = text(attached, "prompt", _LONG)
+        said = text_in(attached, "prompt", _LONG)
         if attached.get("type") == "queued_command" and said.strip() and not self._who(record):
-            yield self.heard("prompt", at, key=name_in(record, "uuid"), moves=asked(said))
+            yield self.make_event(
+                "prompt", at, key=name_in(record, "uuid"), bodies=parse_prompt(said)
+            )
 
-    def _result(self, part: Record, record: Record, at: int) -> Iterator[Heard]:
+    def _result(self, part: Record, record: Record, at: int) -> Iterator[HookEvent]:
         told, content = record.get("toolUseResult"), "\n".join(texts(part.get("content")))
         error = content if part.get("is_error") is True else None
         response = told if isinstance(told, dict) else content
@@ -101,9 +103,9 @@ class ClaudeReader(Reader):
 
     # -- what the agent did --------------------------------------------------------------------
 
-    def _assistant(self, record: Record, at: int) -> Iterator[Heard]:
-        message, by = inside(record, "message"), self._who(record)
-        for part in listed(message, "content"):
+    def _assistant(self, record: Record, at: int) -> Iterator[HookEvent]:
+        message, by = object_in(record, "message"), self._who(record)
+        for part in objects_in(message, "content"):
             if part.get("type") == "tool_use" and name_in(part, "id"):
                 self.call(name_in(part, "id"), name_in(part, "name"), part.get("input"), at)
         said = "\n".join(texts(message.get("content"))).strip()
@@ -112,24 +114,28 @@ class ClaudeReader(Reader):
             return  # its last words are the answer of the call that sent it
         if record.get("isApiErrorMessage") is True:
             raised = ErrorRaised(message=said or "the model did not answer")
-            yield self.heard("failure", at, key=key, moves=(raised,))
+            yield self.make_event("failure", at, key=key, bodies=(raised,))
         else:
             yield from self._answered(message, said, key, at)
 
-    def _answered(self, message: Record, said: str, key: str, at: int) -> Iterator[Heard]:
+    def _answered(self, message: Record, said: str, key: str, at: int) -> Iterator[HookEvent]:
         model = name_in(message, "model")
         self.model = model if model and not model.startswith("<") else self.model
         ends = message.get("stop_reason") in ("end_turn", "stop_sequence", "refusal")
         if ends and said:
-            moves = (MessageSent(role="agent", text=said),)
-            told = {"tokens": used(inside(message, "usage")), "model": self.model, "moves": moves}
-            yield self.heard("turn_end", at, key=key, **told)
+            bodies = (MessageSent(role="agent", text=said),)
+            told = {
+                "tokens": used(object_in(message, "usage")),
+                "model": self.model,
+                "bodies": bodies,
+            }
+            yield self.make_event("turn_end", at, key=key, **told)
 
-    def means(self, id: str, call: Call) -> Meaning:
+    def effects_of(self, id: str, call: Call) -> Effects:
         """A transcript has no events for sub-agents: their calls tell of them."""
         if call.tool not in SENDS:
-            return meaning(call)
-        return Meaning(moves=_sent(self._agents.get(id, id), call))
+            return parse_call(call)
+        return Effects(bodies=_sent(self._agents.get(id, id), call))
 
 
 def _is_stop(said: str) -> bool:
@@ -140,14 +146,14 @@ def _sent(id: str, call: Call) -> tuple[Body, ...]:
     told = call.response if isinstance(call.response, dict) else {}
     given = call.input if isinstance(call.input, dict) else {}
     agent = name_in(told, "agentId") or id
-    kind = first((name_in(told, "agentType"), name_in(given, "subagent_type")))
+    kind = first_text((name_in(told, "agentType"), name_in(given, "subagent_type")))
     began = AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
     wrong = failure(call)
     if wrong is not None:
         return (began, AgentFailed(agent=agent, error=wrong))
     if told.get("status") == "async_launched" or not call.tells_end:
         return (began,)
-    tokens = count(told.get("totalTokens"))
+    tokens = parse_count(told.get("totalTokens"))
     cost = (ContextMeasured(tokens=tokens, agent=agent),) if tokens else ()
     return (began, *cost, AgentFinished(agent=agent, result=words(call.response)))
 
@@ -155,4 +161,4 @@ def _sent(id: str, call: Call) -> tuple[Body, ...]:
 def used(usage: Record) -> int:
     """How much of its context an answer of the model filled."""
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return sum(count(usage.get(name)) or 0 for name in (*names, "output_tokens"))
+    return sum(parse_count(usage.get(name)) or 0 for name in (*names, "output_tokens"))

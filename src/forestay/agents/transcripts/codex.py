@@ -7,9 +7,18 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, ClassVar
 
-from forestay.agents.hook_event import Heard, count, first, inside, moment, name_in, path_in, text
-from forestay.agents.payloads import asked
-from forestay.agents.tool_calls import SENDS, Call, Meaning, meaning, words
+from forestay.agents.hook_event import (
+    HookEvent,
+    first_text,
+    name_in,
+    object_in,
+    parse_count,
+    parse_time,
+    path_in,
+    text_in,
+)
+from forestay.agents.payloads import parse_prompt
+from forestay.agents.tool_calls import SENDS, Call, Effects, parse_call, words
 from forestay.agents.transcripts.reader import Reader, Record, texts
 from forestay.model.event import AgentStarted, ContextCompressed, ErrorRaised, MessageSent
 
@@ -44,32 +53,32 @@ class CodexReader(Reader):
         self._tokens = 0
         self._ends: dict[str, tuple[int, int | None]] = {}
 
-    def hear(self, record: Record) -> Iterator[Heard]:
-        kind, payload = name_in(record, "type"), inside(record, "payload")
-        at, inner = moment(record.get("timestamp")), name_in(payload, "type")
+    def parse_record(self, record: Record) -> Iterator[HookEvent]:
+        kind, payload = name_in(record, "type"), object_in(record, "payload")
+        at, inner = parse_time(record.get("timestamp")), name_in(payload, "type")
         if kind == "session_meta":
             self._meta(payload)
         elif kind == "turn_context":
             self.model = name_in(payload, "model") or self.model
         elif kind == "compacted":
-            body = ContextCompressed(summary=text(payload, "message"))
-            yield self.heard("compacted", at, key=f"compacted {at}", moves=(body,))
+            body = ContextCompressed(summary=text_in(payload, "message"))
+            yield self.make_event("compacted", at, key=f"compacted {at}", bodies=(body,))
         elif kind in ("response_item", "event_msg"):
             yield from self._inner(kind, inner, payload, at)
         elif kind not in _QUIET:
-            self.miss(kind or "no type")
+            self.count_unknown(kind or "no type")
 
-    def _inner(self, kind: str, inner: str, payload: Record, at: int) -> Iterator[Heard]:
+    def _inner(self, kind: str, inner: str, payload: Record, at: int) -> Iterator[HookEvent]:
         act = self._ACTS.get(inner)
         if kind == "response_item" and inner == "message":
             yield from self._message(payload, at)
         elif act is not None:
             yield from act(self, payload, at)
         elif inner not in _QUIET:
-            self.miss(f"{kind} {inner}")
+            self.count_unknown(f"{kind} {inner}")
 
     def _meta(self, payload: Record) -> None:
-        own, git = name_in(payload, "id"), inside(payload, "git")
+        own, git = name_in(payload, "id"), object_in(payload, "git")
         parent = _parent(payload)
         if not self.native:
             self.native, self.by = (parent, own) if parent else (own, "")
@@ -79,36 +88,36 @@ class CodexReader(Reader):
 
     # -- what was said -------------------------------------------------------------------------
 
-    def _message(self, payload: Record, at: int) -> Iterator[Heard]:
+    def _message(self, payload: Record, at: int) -> Iterator[HookEvent]:
         if payload.get("role") != "user" or self.by:
             return
         said = "\n".join(texts(payload.get("content"), ("input_text", "text"))).strip()
         if not said or said.startswith(_MACHINE) or not _is_of_user(payload):
             return
         key = name_in(payload, "id") or f"prompt {at}"
-        yield self.heard("prompt", at, key=key, moves=asked(said), model=self.model)
+        yield self.make_event("prompt", at, key=key, bodies=parse_prompt(said), model=self.model)
 
-    def _done(self, payload: Record, at: int) -> Iterator[Heard]:
-        last = text(payload, "last_agent_message", _LONG)
+    def _done(self, payload: Record, at: int) -> Iterator[HookEvent]:
+        last = text_in(payload, "last_agent_message", _LONG)
         if last.strip() and not self.by:
             key = name_in(payload, "turn_id") or f"turn {at}"
-            moves = (MessageSent(role="agent", text=last),)
-            told = {"tokens": self._tokens, "model": self.model, "moves": moves}
-            yield self.heard("turn_end", at, key=key, **told)
+            bodies = (MessageSent(role="agent", text=last),)
+            told = {"tokens": self._tokens, "model": self.model, "bodies": bodies}
+            yield self.make_event("turn_end", at, key=key, **told)
 
-    def _counted(self, payload: Record, at: int) -> Iterator[Heard]:
-        last = inside(inside(payload, "info"), "last_token_usage")
-        self._tokens = count(last.get("total_tokens")) or self._tokens
+    def _counted(self, payload: Record, at: int) -> Iterator[HookEvent]:
+        last = object_in(object_in(payload, "info"), "last_token_usage")
+        self._tokens = parse_count(last.get("total_tokens")) or self._tokens
         yield from ()
 
-    def _failed(self, payload: Record, at: int) -> Iterator[Heard]:
-        message = text(payload, "message") or "the model did not answer"
+    def _failed(self, payload: Record, at: int) -> Iterator[HookEvent]:
+        message = text_in(payload, "message") or "the model did not answer"
         raised = ErrorRaised(message=message, agent=self.by)
-        yield self.heard("failure", at, key=f"error {at}", moves=(raised,))
+        yield self.make_event("failure", at, key=f"error {at}", bodies=(raised,))
 
     # -- what was called -----------------------------------------------------------------------
 
-    def _called(self, payload: Record, at: int) -> Iterator[Heard]:
+    def _called(self, payload: Record, at: int) -> Iterator[HookEvent]:
         space, name = name_in(payload, "namespace"), name_in(payload, "name") or "local_shell"
         tool = f"{space}__{name}" if space.startswith("mcp__") else name
         given: object = payload.get("input", payload.get("action"))
@@ -117,7 +126,7 @@ class CodexReader(Reader):
         self.call(name_in(payload, "call_id"), tool, _plain(given), at)
         yield from ()
 
-    def _answered(self, payload: Record, at: int) -> Iterator[Heard]:
+    def _answered(self, payload: Record, at: int) -> Iterator[HookEvent]:
         id, output = name_in(payload, "call_id"), payload.get("output")
         told = _parsed(output) if isinstance(output, str) and output[:1] == "{" else output
         code, duration = self._ends.pop(id, (None, None))
@@ -125,24 +134,24 @@ class CodexReader(Reader):
         if found is not None:
             yield found
 
-    def _ran(self, payload: Record, at: int) -> Iterator[Heard]:
+    def _ran(self, payload: Record, at: int) -> Iterator[HookEvent]:
         """How a command ended, which is told beside its answer."""
         if len(self._ends) < _MOST_ENDS and (end := _end(payload)) is not None:
             self._ends[end[0]] = end[1:]
         yield from ()
 
-    def means(self, id: str, call: Call) -> Meaning:
+    def effects_of(self, id: str, call: Call) -> Effects:
         """Which agent was sent, its answer names; what became of it is in its own rollout."""
         if call.tool not in SENDS or call.error is not None:
-            return meaning(call)
+            return parse_call(call)
         told = _parsed(words(call.response))
         answer = told if isinstance(told, dict) else {}
-        agent = first((name_in(answer, "agent_id"), name_in(answer, "new_thread_id"), id))
+        agent = first_text((name_in(answer, "agent_id"), name_in(answer, "new_thread_id"), id))
         given = call.input if isinstance(call.input, dict) else {}
-        kind, task = name_in(given, "agent_type"), text(given, "message", 400)
-        return Meaning(moves=(AgentStarted(agent=agent, type=kind, task=task),))
+        kind, task = name_in(given, "agent_type"), text_in(given, "message", 400)
+        return Effects(bodies=(AgentStarted(agent=agent, type=kind, task=task),))
 
-    _ACTS: ClassVar[dict[str, Callable[[CodexReader, Record, int], Iterator[Heard]]]] = {
+    _ACTS: ClassVar[dict[str, Callable[[CodexReader, Record, int], Iterator[HookEvent]]]] = {
         **dict.fromkeys(_CALLS, _called),
         **dict.fromkeys(_ANSWERS, _answered),
         "task_complete": _done,
@@ -157,7 +166,7 @@ def ends(records: Iterable[object]) -> dict[str, tuple[int, int | None]]:
     """Exit code and milliseconds of commands, by their calls; hooks do not tell them."""
     found: dict[str, tuple[int, int | None]] = {}
     for record in records:
-        payload = inside(record, "payload") if isinstance(record, dict) else {}
+        payload = object_in(record, "payload") if isinstance(record, dict) else {}
         end = _end(payload) if name_in(payload, "type") in _ENDS else None
         if end is None and name_in(payload, "type") in _ANSWERS:
             end = _end_in(payload)
@@ -172,8 +181,8 @@ _ENDS = ("item_completed", "exec_command_end")
 
 def _end(payload: Record) -> tuple[str, int, int | None] | None:
     """How a command ended, as it is told beside its answer."""
-    item = inside(payload, "item") or payload
-    id, code = first((name_in(item, "call_id"), name_in(item, "id"))), item.get("exit_code")
+    item = object_in(payload, "item") or payload
+    id, code = first_text((name_in(item, "call_id"), name_in(item, "id"))), item.get("exit_code")
     if not id or not isinstance(code, int) or isinstance(code, bool):
         return None
     return id, code, _milliseconds(item.get("duration"))
@@ -191,14 +200,14 @@ def _end_in(payload: Record) -> tuple[str, int, int | None] | None:
 
 def _parent(meta: Record) -> str:
     """The conversation that sent this one, if it is one of a sub-agent."""
-    sent = inside(inside(meta, "source"), "subagent")
-    spawned = inside(sent, "thread_spawn")
-    return first((name_in(spawned, "parent_thread_id"), name_in(meta, "parent_thread_id")))
+    sent = object_in(object_in(meta, "source"), "subagent")
+    spawned = object_in(sent, "thread_spawn")
+    return first_text((name_in(spawned, "parent_thread_id"), name_in(meta, "parent_thread_id")))
 
 
 def _is_of_user(payload: Record) -> bool:
     """Newer versions say who put a text there; for older ones its own marks must do."""
-    about = inside(payload, "internal_chat_message_metadata_passthrough")
+    about = object_in(payload, "internal_chat_message_metadata_passthrough")
     kinds = about.get("content_item_kinds")
     if not isinstance(kinds, list):
         return True
@@ -230,7 +239,7 @@ def _outcome(told: object, code: int | None, duration: int | None) -> dict[str, 
         return {"response": shown, "duration": duration}
     if shown.startswith("unsupported call"):
         return {"error": shown}
-    about, head = inside(answer, "metadata"), shown[:500]
+    about, head = object_in(answer, "metadata"), shown[:500]
     exited, wall = _EXITED.search(head), _WALL.search(head)
     codes = (code, about.get("exit_code"), exited and int(exited[1]))
     code = next((one for one in codes if isinstance(one, int)), None)
@@ -250,5 +259,5 @@ def _seconds(told: object) -> int | None:
 def _milliseconds(told: object) -> int | None:
     if not isinstance(told, dict):
         return None
-    seconds, rest = count(told.get("secs")), count(told.get("nanos"))
+    seconds, rest = parse_count(told.get("secs")), parse_count(told.get("nanos"))
     return None if seconds is None or rest is None else seconds * 1000 + rest // 1_000_000

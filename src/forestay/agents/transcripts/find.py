@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from forestay.agents.hook_event import Heard
+from forestay.agents.hook_event import HookEvent
 from forestay.agents.transcripts.claude import ClaudeReader
 from forestay.agents.transcripts.codex import CodexReader, ends
 from forestay.agents.transcripts.gemini import GeminiReader
@@ -204,26 +204,26 @@ def _decoded(decode: Callable[[bytes], object], line: bytes) -> object:
 # -- reading -----------------------------------------------------------------------------------
 
 
-def hear(one: Transcript, missed: dict[str, int]) -> Iterator[Heard]:
+def read_events(one: Transcript, unknown: dict[str, int]) -> Iterator[HookEvent]:
     """What a conversation says, in the order of time; `missed` counts what was not understood."""
-    streams = [_stream(one, path, by, missed) for path, by in one.paths]
-    yield from heapq.merge(*streams, key=lambda heard: heard.at)
+    streams = [_stream(one, path, by, unknown) for path, by in one.paths]
+    yield from heapq.merge(*streams, key=lambda event: event.at)
 
 
-def _stream(one: Transcript, path: str, by: str, missed: dict[str, int]) -> Iterator[Heard]:
+def _stream(one: Transcript, path: str, by: str, unknown: dict[str, int]) -> Iterator[HookEvent]:
     known: dict[str, Any] = {"native": one.native, "cwd": one.cwd, "by": by}
     if one.agent == "claude-code" and not by:
         known["agents"] = dict(_sent(one))
     reader, last = _READERS[one.agent](**known), 0
-    for record in records(path, reader.miss):
-        for heard in reader.feed(record):
+    for record in records(path, reader.count_unknown):
+        for event in reader.feed(record):
             # A record without a time happened right after the one before.
-            last = max(last, heard.at)
-            yield msgspec.structs.replace(heard, at=last)
-    for heard in reader.end():
-        yield msgspec.structs.replace(heard, at=last)
-    for kind, n in reader.missed.items():
-        missed[kind] = missed.get(kind, 0) + n
+            last = max(last, event.at)
+            yield msgspec.structs.replace(event, at=last)
+    for event in reader.end():
+        yield msgspec.structs.replace(event, at=last)
+    for kind, n in reader.unknown.items():
+        unknown[kind] = unknown.get(kind, 0) + n
 
 
 def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
@@ -238,24 +238,24 @@ def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
             yield told["toolUseId"], by
 
 
-def records(path: str, miss: Callable[[str], None]) -> Iterator[object]:
+def records(path: str, count_unknown: Callable[[str], None]) -> Iterator[object]:
     """The records of a file: its lines, or the one document that it is."""
     if path.endswith(".json"):
         try:
             yield msgspec.json.decode(files.read_bounded(path, MOST_DOCUMENT))
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            miss("not JSON")
+            count_unknown("not JSON")
         return
     decode = msgspec.json.Decoder().decode
-    for line, is_whole in lines(path, miss):
+    for line, is_whole in lines(path, count_unknown):
         try:
             yield decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             if is_whole:  # else it is being written
-                miss("not JSON")
+                count_unknown("not JSON")
 
 
-def lines(path: str, miss: Callable[[str], None]) -> Iterator[tuple[bytes, bool]]:
+def lines(path: str, count_unknown: Callable[[str], None]) -> Iterator[tuple[bytes, bool]]:
     """The lines of a file that have anything in them, and whether each has its end."""
     parts: list[bytes] = []
     size = 0
@@ -264,13 +264,13 @@ def lines(path: str, miss: Callable[[str], None]) -> Iterator[tuple[bytes, bool]
         for part in ended:
             size += len(part)
             if size > MOST_LINE:
-                miss("too long")
+                count_unknown("too long")
             elif line := b"".join((*parts, part)).strip():
                 yield line, True
             parts, size = [], 0
         size += len(last)
         parts = [*parts, last] if size <= MOST_LINE else []
     if size > MOST_LINE:
-        miss("too long")
+        count_unknown("too long")
     elif line := b"".join(parts).strip():
         yield line, False

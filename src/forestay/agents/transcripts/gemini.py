@@ -6,9 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from forestay.agents.hook_event import Heard, count, inside, listed, moment, name_in, path_in, text
-from forestay.agents.payloads import asked
-from forestay.agents.tool_calls import SENDS, Call, Meaning, meaning, sent_and_back
+from forestay.agents.hook_event import (
+    HookEvent,
+    name_in,
+    object_in,
+    objects_in,
+    parse_count,
+    parse_time,
+    path_in,
+    text_in,
+)
+from forestay.agents.payloads import parse_prompt
+from forestay.agents.tool_calls import SENDS, Call, Effects, parse_call, sent_and_back
 from forestay.agents.transcripts.reader import Pending, Reader, Record, texts
 from forestay.model.event import ErrorRaised, MessageSent
 
@@ -23,17 +32,17 @@ class GeminiReader(Reader):
         self._met: dict[str, None] = {}
         self._sent = ""
 
-    def hear(self, record: Record) -> Iterator[Heard]:
+    def parse_record(self, record: Record) -> Iterator[HookEvent]:
         if name_in(record, "sessionId"):
             self._head(record)
         if "$set" in record:
-            yield from self._messages(inside(record, "$set"))
+            yield from self._messages(object_in(record, "$set"))
         elif "messages" in record:
             yield from self._messages(record)
         elif name_in(record, "type"):
             yield from self._message(record)
         elif not name_in(record, "sessionId") and "$rewindTo" not in record:
-            self.miss("no type")
+            self.count_unknown("no type")
 
     def _head(self, record: Record) -> None:
         if not self.native:
@@ -44,14 +53,14 @@ class GeminiReader(Reader):
         if not self.cwd and isinstance(folders, list) and folders:
             self.cwd = path_in({"folder": folders[0]}, "folder")
 
-    def _messages(self, record: Record) -> Iterator[Heard]:
+    def _messages(self, record: Record) -> Iterator[HookEvent]:
         found = record.get("messages")
         for message in found if isinstance(found, list) else ():
             if isinstance(message, dict):
                 yield from self._message(message)
 
-    def _message(self, message: Record) -> Iterator[Heard]:
-        kind, at = name_in(message, "type"), moment(message.get("timestamp"))
+    def _message(self, message: Record) -> Iterator[HookEvent]:
+        kind, at = name_in(message, "type"), parse_time(message.get("timestamp"))
         content = message.get("content")
         said = "\n".join(texts(content)).strip()
         if kind == "user":
@@ -60,36 +69,36 @@ class GeminiReader(Reader):
             yield from self._answered(message, said, at)
         elif kind == "error" and said and self._is_new(f"error {name_in(message, 'id')}"):
             raised = ErrorRaised(message=said, agent=self.by)
-            yield self.heard("failure", at, key=name_in(message, "id"), moves=(raised,))
+            yield self.make_event("failure", at, key=name_in(message, "id"), bodies=(raised,))
         elif kind not in ("info", "warning", "error"):
-            self.miss(kind or "no type")
+            self.count_unknown(kind or "no type")
 
-    def _asked(self, message: Record, said: str, at: int) -> Iterator[Heard]:
+    def _asked(self, message: Record, said: str, at: int) -> Iterator[HookEvent]:
         key = name_in(message, "id")
         if said and not self.by and self._is_new(key):
-            moves = asked(said)
-            if any(isinstance(m, MessageSent) and m.role == "user" for m in moves):
-                yield self.heard("prompt", at, key=key, moves=moves)
+            bodies = parse_prompt(said)
+            if any(isinstance(m, MessageSent) and m.role == "user" for m in bodies):
+                yield self.make_event("prompt", at, key=key, bodies=bodies)
 
-    def _answered(self, message: Record, said: str, at: int) -> Iterator[Heard]:
+    def _answered(self, message: Record, said: str, at: int) -> Iterator[HookEvent]:
         self.model = name_in(message, "model") or self.model
-        for call in listed(message, "toolCalls"):
+        for call in objects_in(message, "toolCalls"):
             yield from self._called(call)
         if said and not message.get("toolCalls") and not self.by:
             key = name_in(message, "id")
             if self._is_new(key):
-                moves = (MessageSent(role="agent", text=said),)
-                tokens = count(inside(message, "tokens").get("total")) or 0
-                told: dict[str, Any] = {"tokens": tokens, "model": self.model, "moves": moves}
-                yield self.heard("turn_end", at, key=key, **told)
+                bodies = (MessageSent(role="agent", text=said),)
+                tokens = parse_count(object_in(message, "tokens").get("total")) or 0
+                told: dict[str, Any] = {"tokens": tokens, "model": self.model, "bodies": bodies}
+                yield self.make_event("turn_end", at, key=key, **told)
 
-    def _called(self, call: Record) -> Iterator[Heard]:
+    def _called(self, call: Record) -> Iterator[HookEvent]:
         id, status = name_in(call, "id"), name_in(call, "status")
         if status not in ("success", "error", "cancelled") or not self._is_new(id):
             return
-        at = moment(call.get("timestamp"))
+        at = parse_time(call.get("timestamp"))
         shown, answer = call.get("resultDisplay"), _response(call)
-        error = text(answer, "error") or "failed" if status == "error" else None
+        error = text_in(answer, "error") or "failed" if status == "error" else None
         error = "cancelled by the user" if status == "cancelled" else error
         response = {"llmContent": answer.get("output"), "returnDisplay": shown}
         made = Pending(name_in(call, "name"), call.get("args"), 0)
@@ -97,11 +106,11 @@ class GeminiReader(Reader):
         self._sent = sent or id
         yield self.ended(id, made, at, response=response, error=error)
 
-    def means(self, id: str, call: Call) -> Meaning:
+    def effects_of(self, id: str, call: Call) -> Effects:
         if call.tool not in SENDS:
-            return meaning(call)
+            return parse_call(call)
         kind = name_in(call.input if isinstance(call.input, dict) else {}, "agent_name")
-        return Meaning(moves=sent_and_back(call, self._sent, kind))
+        return Effects(bodies=sent_and_back(call, self._sent, kind))
 
     def _is_new(self, id: str) -> bool:
         """Records come again as they grow: what was heard once is heard."""
@@ -114,6 +123,6 @@ class GeminiReader(Reader):
 
 
 def _response(call: Record) -> Record:
-    for part in listed(call, "result"):
-        return inside(inside(part, "functionResponse"), "response")
+    for part in objects_in(call, "result"):
+        return object_in(object_in(part, "functionResponse"), "response")
     return {}

@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from forestay.agents.hook_event import Heard, WrongShape
-from forestay.agents.tool_calls import SENDS, SHELLS, Call, Meaning, meaning
+from forestay.agents.hook_event import HookEvent, WrongShape
+from forestay.agents.tool_calls import SENDS, SHELLS, Call, Effects, parse_call
 
 _MOST_CALLS = 2000
 _MOST_KINDS = 50
@@ -41,32 +41,32 @@ class Reader:
     def __init__(self, *, native: str = "", cwd: str = "", by: str = "") -> None:
         self.native, self.cwd, self.by = native, cwd, by
         self.branch = self.commit = self.model = ""
-        self.missed: dict[str, int] = {}
+        self.unknown: dict[str, int] = {}
         self._calls: dict[str, Pending] = {}
 
-    def feed(self, record: object) -> list[Heard]:
+    def feed(self, record: object) -> list[HookEvent]:
         """What a record says. Never raises."""
         if not isinstance(record, dict):
-            self.miss("no object")
+            self.count_unknown("no object")
             return []
         try:
-            return list(self.hear(record))
+            return list(self.parse_record(record))
         except WrongShape as error:
-            self.miss(str(error))
+            self.count_unknown(str(error))
         except RecursionError:
-            self.miss("too deep")
+            self.count_unknown("too deep")
         return []
 
-    def hear(self, record: Record) -> Iterator[Heard]:
+    def parse_record(self, record: Record) -> Iterator[HookEvent]:
         raise NotImplementedError
 
-    def miss(self, kind: str) -> None:
-        kind = kind[:60] if len(self.missed) < _MOST_KINDS else "others"
-        self.missed[kind] = self.missed.get(kind, 0) + 1
+    def count_unknown(self, kind: str) -> None:
+        kind = kind[:60] if len(self.unknown) < _MOST_KINDS else "others"
+        self.unknown[kind] = self.unknown.get(kind, 0) + 1
 
-    def heard(self, what: str, at: int, **more: Any) -> Heard:
+    def make_event(self, what: str, at: int, **more: Any) -> HookEvent:
         by = more.pop("by", self.by)
-        return Heard(agent=self.agent, native=self.native, what=what, at=at, by=by, **more)
+        return HookEvent(agent=self.agent, native=self.native, what=what, at=at, by=by, **more)
 
     # -- calls ---------------------------------------------------------------------------------
 
@@ -76,12 +76,12 @@ class Reader:
             del self._calls[next(iter(self._calls))]
         self._calls[id] = Pending(tool, given, at)
 
-    def answer(self, id: str, at: int, **told: Any) -> Heard | None:
+    def answer(self, id: str, at: int, **told: Any) -> HookEvent | None:
         """The answer of a call, if anyone made it."""
         made = self._calls.pop(id, None)
         return None if made is None else self.ended(id, made, at, **told)
 
-    def ended(self, id: str, made: Pending, at: int, **told: Any) -> Heard:
+    def ended(self, id: str, made: Pending, at: int, **told: Any) -> HookEvent:
         duration, by = told.pop("duration", None), told.pop("by", self.by)
         if duration is None and at and made.at:
             duration = max(0, at - made.at)
@@ -94,21 +94,21 @@ class Reader:
             native=self.native,
             **told,
         )
-        meant = self.means(id, call)
-        more: dict[str, Any] = {"moves": meant.moves, "todo": meant.todo}
-        return self.heard("after", at, key=id, by=by, tool=made.tool, **more)
+        meant = self.effects_of(id, call)
+        more: dict[str, Any] = {"bodies": meant.bodies, "todo": meant.todo}
+        return self.make_event("after", at, key=id, by=by, tool=made.tool, **more)
 
-    def means(self, id: str, call: Call) -> Meaning:
-        return meaning(call)
+    def effects_of(self, id: str, call: Call) -> Effects:
+        return parse_call(call)
 
-    def end(self) -> Iterator[Heard]:
+    def end(self) -> Iterator[HookEvent]:
         """Commands and sub-agents that were still under way when the transcript ended."""
         for id, made in self._calls.items():
             if made.tool in SHELLS | SENDS:
                 try:
                     yield self.ended(id, made, made.at, response="", tells_end=False)
                 except WrongShape as error:
-                    self.miss(str(error))
+                    self.count_unknown(str(error))
         self._calls.clear()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 import forestay
 from forestay import Forestay, InvalidInput, Refused, Session
+from forestay.journal.journal import AppendOptions
 from forestay.model import event as ev
 from forestay.workspace import tree
 
@@ -68,7 +69,12 @@ def test_events_recorded_together_are_all_there_or_none(stay: Forestay, s: Sessi
     with pytest.raises(Refused):
         found.record(edit, ev.StepCompleted(step="t9"), key="a look")
     assert kinds(s) == ["session.started"]
-    last = found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look", at=1000)
+    last = found.record(
+        edit,
+        ev.StepAdded(step="t9", title="from a file"),
+        key="a look",
+        options=AppendOptions(at=1000),
+    )
     assert last.head.at == 1000
     assert found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look") == last
     assert [(line.event.kind, line.event.head.actor) for line in s.log(after=1)] == [
@@ -342,13 +348,13 @@ def test_no_part_of_a_secret_is_kept_where_a_foreign_text_is_cut(
 ) -> None:
     long = ("word " * 800)[:3990] + " " + SECRET
     moves = [ev.ErrorRaised(message=long), ev.StepAdded(step="t1", title=long)]
-    stay.journal.append(s.id, *moves, actor="file:craft", foreign=True)
+    stay.journal.append(s.id, *moves, actor="file:craft", options=AppendOptions(foreign=True))
     assert SECRET[:9].encode() not in everything_on_disk(stay)
 
 
 def test_a_foreign_value_under_the_name_of_a_secret_is_not_kept(stay: Forestay, s: Session) -> None:
     move = ev.AttributeSet(key="API_TOKEN", value="swordfish77")
-    stay.journal.append(s.id, move, actor="file:craft", foreign=True)
+    stay.journal.append(s.id, move, actor="file:craft", options=AppendOptions(foreign=True))
     assert b"swordfish77" not in everything_on_disk(stay)
 
 

@@ -17,6 +17,7 @@ from forestay.formats.facts import DecisionFact, Facts, FileFact, StepFact, plai
 from forestay.formats.from_state import facts_of
 from forestay.formats.port import Where, load_format
 from forestay.formats.to_events import adoption, match_steps, moves
+from forestay.journal.journal import AppendOptions
 from tests.formats.test_pairs import STORIES, read
 
 NOW = Where(now=1_794_790_140_085, naive="utc")
@@ -47,10 +48,9 @@ def recorded(home: Forestay, facts: Facts, name: str) -> Facts:
     home.journal.append(
         "s1",
         *(move.body for move in made),
-        at=[move.at or facts.began_at or 0 for move in made],
         actor=f"file:{name}",
         create=True,
-        foreign=True,
+        options=AppendOptions(at=[move.at or facts.began_at or 0 for move in made], foreign=True),
     )
     return stored(home)
 
@@ -109,7 +109,9 @@ def test_moves_bring_one_reading_to_the_other(home: Forestay) -> None:
     )
     made = moves(before, after)
     bodies, times = [move.body for move in made], [move.at for move in made]
-    home.journal.append("s1", *bodies, at=times, actor="file:craft", foreign=True)
+    home.journal.append(
+        "s1", *bodies, actor="file:craft", options=AppendOptions(at=times, foreign=True)
+    )
     now = stored(home)
     assert (now.status, now.progress) == ("completed", 0.9)
     assert {step.status for step in now.steps} == {"done"}

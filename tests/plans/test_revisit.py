@@ -17,6 +17,7 @@ from forestay.api.session import Session
 from forestay.base.clock import FakeClock
 from forestay.errors import InvalidInput, Refused
 from forestay.formats.essay.impact import told
+from forestay.journal.journal import AppendOptions
 from forestay.model.event import AttributeSet, CheckpointPassed, StepAdded, StepRevisited
 from forestay.model.gates.revisit_impact import likeness
 
@@ -77,7 +78,9 @@ def essay(stay: Forestay) -> tuple[Session, Path]:
             StepAdded(step=f"stage-{stage}/section-{n}", title=f"{n}", parent=f"stage-{stage}")
             for n in (1, 2, 3)
         ]
-        stay.journal.append(session.id, *sections, actor="file:essay", foreign=True)
+        stay.journal.append(
+            session.id, *sections, actor="file:essay", options=AppendOptions(foreign=True)
+        )
     for n in (1, 2, 3):
         session.task_done(f"stage-3/section-{n}")
     session.task_done("stage-3")
@@ -336,7 +339,7 @@ def test_a_log_entry_that_an_earlier_version_left_to_do_is_written_with_the_file
     told = {"stage": 1, "impact": "minor", "reason": "a comma", "archived": []}
     chore = {"op": "log", "file": str(folder / "session-state.yaml"), "at": 0, **told}
     revisit = StepRevisited(step="stage-1", because="a comma", impact="minor")
-    session.record(revisit, chores=[json.dumps(chore)])
+    session.record(revisit, options=AppendOptions(file_work=[json.dumps(chore)]))
     finish(session.context, session.id)
     assert said == []
     assert session.context.store.machine.file_work.pending(session.id) == []

@@ -46,6 +46,8 @@ class SettleVerbs(SessionBase):
         `dispute` is its number, its subject (`step:t1`) or what it is about (`t1`). `prefer` is
         the number of a side or its device, by name or id.
         """
+        from forestay.journal.journal import AppendOptions  # start-up
+
         way = _way(prefer, merge, keep_both)
         if before := self.called_before(key, lambda body: True):
             return before[-1]
@@ -56,7 +58,7 @@ class SettleVerbs(SessionBase):
             for case, number in chosen
             for body in self._settling(case, way, number, because, state, events)
         ]
-        return self.record(made=_unless_changed(chosen, bodies), key=key)
+        return self.record(key=key, options=AppendOptions(make=_unless_changed(chosen, bodies)))
 
     def _heard(self) -> tuple[list[Event], State]:
         from forestay.model.fold import fold

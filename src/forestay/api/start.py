@@ -18,6 +18,7 @@ from forestay.base import clock as clocks
 from forestay.base.text import clean_id, clean_input, terminal
 from forestay.errors import InvalidInput
 from forestay.journal.context import Context
+from forestay.journal.journal import AppendOptions
 from forestay.mirror.session_files import mirror_of
 from forestay.model.event import Body, PlanSet, SessionStarted
 from forestay.model.rules import validate
@@ -75,11 +76,9 @@ def begin(context: Context, wanted: Wanted) -> Session:
                 *plan,
                 key=wanted.key,
                 create=True,
-                spot=spot,
-                blobs=blobs,
-                chores=chores,
                 # Once more under the writer lock: two that begin the same must not both see none.
-                first=look,
+                blobs=blobs,
+                options=AppendOptions(tree=spot, file_work=chores, check=look),
             )
     except _AlreadyOpen as other:
         return _take_up_again(context, other.session, wanted.formats)

@@ -83,6 +83,28 @@ class ExternalEvents(Struct, frozen=True):
     made: Maker | None = None
 
 
+class AppendOptions(Struct, frozen=True):
+    """What an append may need besides its events.
+
+    `at` is when they happened, all of them or each. `foreign` events were made by another program,
+    in a file: they are recorded unchanged. With `tree` the session becomes the current one of that
+    tree. `file_work` describes what has to be done to files because of them. `make` makes the
+    events from the state that they are recorded in, so that nothing comes between; it is not called
+    for a repeated key. `check` is called under the writer lock, where no other session can change;
+    if it raises, nothing is recorded.
+    """
+
+    at: int | Sequence[int | None] | None = None
+    foreign: bool = False
+    tree: TreeRecord | None = None
+    file_work: Sequence[str] = ()
+    make: Maker | None = None
+    check: Callable[[], None] | None = None
+
+
+_DEFAULTS = AppendOptions()
+
+
 class Journal:
     def __init__(self, store: Store, clock: Clock, redactor: Redactor) -> None:
         self.store = store
@@ -103,23 +125,16 @@ class Journal:
         actor: str,
         key: str = "",
         create: bool = False,
-        at: int | Sequence[int | None] | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
-        foreign: bool = False,
-        spot: TreeRecord | None = None,
-        made: Maker | None = None,
-        chores: Sequence[str] = (),
-        first: Callable[[], None] | None = None,
+        options: AppendOptions | None = None,
     ) -> Recorded:
         """Decide and record moves together, all of them or none; durable when it returns.
 
-        With a `key`, doing it again returns what the first time recorded: the last event. `at`
-        is when they happened, all of them or each. `foreign` moves were made by another program,
-        in a file: they are taken as they are. `made` makes the moves of the state that they are
-        recorded in, so that nothing comes between; who repeats its key is not asked again. `first`
-        is called under the writer lock, where no other session can change; when it raises, nothing
-        is recorded.
+        With a `key`, doing it again returns what the first time recorded: the last event. With
+        `create` the session need not exist. `blobs` (SHA-256, bytes) are content that they name.
         """
+        options = options or _DEFAULTS
+        foreign, make = options.foreign, options.make
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
         actor, rule = self.clean_actor(actor), allow if foreign else weigh
         id = derived_id(session.lower(), key) if key else ""
@@ -130,18 +145,19 @@ class Journal:
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
                 found = read(earlier)
-                same = _require_same_call(key, found, moves[-1]) if made is None else found
+                same = _require_same_call(key, found, moves[-1]) if make is None else found
                 done.append((view.session, view.core, Recorded([same], state, repeated=True)))
                 return None
-            if first is not None:
-                first()
+            if options.check is not None:
+                options.check()
+            at = options.at
             writing = _Append(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
-            wanted = moves if made is None else self._admit_all(made(state))
+            wanted = moves if make is None else [admit(b, self._redactor) for b in make(state)]
             batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
 
-        change = MachineChange(tree=spot, file_work=chores)
+        change = MachineChange(tree=options.tree, file_work=options.file_work)
         self.store.append(session, plan, create=create, blobs=blobs, change=change)
         return self._remember(*done[-1])
 
@@ -204,9 +220,6 @@ class Journal:
         return msgspec.structs.replace(
             body, text=text[:_PREVIEW], blob=blobs[-1][0], size=len(data)
         )
-
-    def _admit_all(self, moves: Sequence[Body]) -> Sequence[Body]:
-        return [admit(body, self._redactor) for body in moves]
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:
         rows = recorded.state.rows

@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from forestay.journal.context import Context
-    from forestay.journal.journal import Maker
+    from forestay.journal.journal import AppendOptions
     from forestay.model.event import Body, Event
-    from forestay.store.machine.projects import TreeRecord
 
 
 class Recorder:
@@ -35,18 +34,12 @@ class Recorder:
         *bodies: Body,
         key: str = "",
         create: bool = False,
-        at: int | None = None,
         blobs: Sequence[tuple[str, bytes]] = (),
-        spot: TreeRecord | None = None,
-        made: Maker | None = None,
-        chores: Sequence[str] = (),
-        first: Callable[[], None] | None = None,
+        options: AppendOptions | None = None,
     ) -> Event:
         """Append events together if the rules allow them all; return the last one.
 
-        `at` is when they happened, in milliseconds, if that is not now. `made` makes them from the
-        state in which they are recorded. `first` is called under the writer lock, for a last check
-        of other sessions. Every verb ends here.
+        Every call that records something ends here.
         """
         context = self.context
         if not create:
@@ -59,12 +52,8 @@ class Recorder:
             actor=self.actor,
             key=key,
             create=create,
-            at=at,
             blobs=blobs,
-            spot=spot,
-            made=made,
-            chores=chores,
-            first=first,
+            options=options,
         )
         for follower in context.followers:
             follower.after_append(self.id, recorded.events)

@@ -30,6 +30,7 @@ from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.three_way import LONGEST, Changes, changes
 from forestay.formats.to_events import Move, by_known_names
 from forestay.formats.verbatim import in_words_of, written
+from forestay.journal.journal import AppendOptions
 from forestay.mirror.context import (
     MAX_BYTES,
     Desk,
@@ -366,9 +367,8 @@ class Absorber:
             self._desk.journal.append(
                 binding.session,
                 *(move.body for move in made),
-                at=[move.at for move in made],
                 actor=f"file:{binding.layout}",
-                foreign=True,
+                options=AppendOptions(at=[move.at for move in made], foreign=True),
             )
         except (InvalidInput, Refused) as error:
             what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"

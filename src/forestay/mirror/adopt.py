@@ -42,6 +42,7 @@ from forestay.formats.three_way import LONGEST, Changes, Plain, as_recorded, in_
 from forestay.formats.to_events import Move, adoption, by_known_names, match_steps, moves
 from forestay.formats.verbatim import in_words_of
 from forestay.journal.context import Context
+from forestay.journal.journal import AppendOptions
 from forestay.mirror import check_files, discover
 from forestay.mirror.check_context import Surroundings
 from forestay.mirror.convert import convert
@@ -638,11 +639,10 @@ def _append(
         done = context.journal.append(
             session,
             *(move.body for move in part),
-            at=times[start : start + _AT_ONCE],
             actor=f"file:{one.layout}",
             key=f"adopt:{_digest(one)}:{_place(one)}:{turn}:{start}",
             create=state is None and not start,
-            foreign=True,
+            options=AppendOptions(at=times[start : start + _AT_ONCE], foreign=True),
         )
         count += 0 if done.repeated else len(done.events)
     return count
@@ -739,9 +739,8 @@ def _keep_artifact(
         body,
         actor=f"file:{one.layout}",
         key=f"artifact:{name}:{digest}",
-        at=at,
         blobs=[] if secrets else [(digest, data)],
-        foreign=True,
+        options=AppendOptions(at=at, foreign=True),
     )
 
 

@@ -24,6 +24,7 @@ from forestay.base.text import clean_input, coerce_input
 from forestay.base.vocabulary import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
 from forestay.errors import ForestayError, InvalidInput, Refused
 from forestay.formats.essay import fields, stage_files
+from forestay.journal.journal import AppendOptions
 from forestay.mirror.session_files import absorb_file_edits
 from forestay.model import event as ev
 from forestay.model.essay import rules as model
@@ -157,7 +158,8 @@ class _Verb(_Look):
             made(self.context.journal.state(view))
         if log:
             self._make_log(log)
-        event = self.session.record(key=self.key, blobs=self.blobs, made=made, chores=chores)
+        options = AppendOptions(make=made, file_work=chores)
+        event = self.session.record(key=self.key, blobs=self.blobs, options=options)
         if log:
             self.context.best_effort(lambda: finish(self.context, self.session.id))
         return self._answer(event, last[-1], more)

@@ -14,6 +14,7 @@ from msgspec import Struct
 from forestay.base.findings import Choice
 from forestay.errors import ForestayError
 from forestay.formats.essay.display import ABANDONED_AFTER, HOUR, PAUSE_AFTER
+from forestay.journal.journal import AppendOptions
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import Recorder
 from forestay.model.event import SessionPaused
@@ -111,5 +112,5 @@ def enforce(session: Recorder) -> None:
     at = found.since + int(hours * HOUR)
     why = f"no activity for {hours:g} hours"
     body = SessionPaused(reason="inactivity", context=why)
-    context.journal.append(session.id, body, actor=session.actor, at=at)
+    context.journal.append(session.id, body, actor=session.actor, options=AppendOptions(at=at))
     context.notify(f"session {session.id} was paused: {why}")

@@ -24,6 +24,7 @@ from forestay.formats.essay import fields
 from forestay.formats.essay.impact import stage_of_file, told
 from forestay.formats.essay.stage_files import is_current, section_in, version_name
 from forestay.journal.context import Context
+from forestay.journal.journal import AppendOptions
 from forestay.journal.recorder import Recorder
 from forestay.mirror.session_files import absorb_file_edits, read_state
 from forestay.model import event as ev
@@ -308,7 +309,7 @@ def apply(
         *bodies,
         key=name,
         blobs=_blobs(context, [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]),
-        chores=[json.dumps(one) for one in chores],
+        options=AppendOptions(file_work=[json.dumps(one) for one in chores]),
     )
     pending_file_ops.finish(context, session.id)
     batch = context.journal.events_of_key(session.id, name)
@@ -370,7 +371,7 @@ def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     done = session.record(
         *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
         key=key,
-        chores=[json.dumps(one) for one in reversed(chores)],
+        options=AppendOptions(file_work=[json.dumps(one) for one in reversed(chores)]),
     )
     pending_file_ops.finish(context, session.id)
     return done

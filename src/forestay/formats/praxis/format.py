@@ -1,12 +1,11 @@
 """The praxis format (document S1): one JSON file per workflow session, `{session_id}.json`.
 
     read      files of all generations → facts      write       facts → the redesigned form
-    schema    deviations                            legacy      facts → an older form
-    api_types     the classes that the document names
+    schema    deviations                            api_types   the classes that the document names
 
-Files of older generations are shown with a warning and left as they are, never migrated in place.
-Their redesigned form (`renewed`) is written next to them on request. Their own form is only
-written when such a file comes back from a conversion.
+Files of older generations are shown with a warning and not changed, never migrated in place. Their
+redesigned form (`renewed`) is written next to them on request. Only that form is ever written: a
+session that comes back from another format comes back in it.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from forestay.formats import carry_over
 from forestay.formats.coerce import copied
 from forestay.formats.facts import Facts
 from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
-from forestay.formats.praxis import legacy
 from forestay.formats.praxis import write as writing
 from forestay.formats.praxis.read import (
     LEGACY_WARNING,
@@ -67,29 +65,21 @@ class Praxis(Format):
         return read_facts(View(tree, where))
 
     def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
-        if old is None:
+        view = View(old or {}, where)
+        if not view.doc and (old is None or self.get(old, where) != facts):
             # An id that the user chose survives a conversion to another format and back.
-            unfit = unsafe_id(facts.native_id)
-            id = self.new_id(facts, where, frozenset()) if unfit else facts.native_id
-            make = (
-                legacy.create_file
-                if where.generation in legacy.GENERATIONS
-                else writing.create_file
-            )
-            return {file_name(id): make(facts, id, where)}
-        view = View(old, where)
+            id = facts.native_id
+            if unsafe_id(id):
+                id = self.new_id(facts, where, frozenset())
+            name = view.name or file_name(id)
+            return {**copied(old or {}), name: writing.create_file(facts, id, where)}
         tree: Tree = copied(old)
-        if view.doc:
-            doc = tree[view.name]
-            if view.redesigned:
-                writing.write_document(doc, facts, where, carry_over.read(self, old, where).status)
-            else:
-                legacy.write_document(doc, facts, where)
-        elif self.get(old, where) != facts:
-            id = self.new_id(facts, where, frozenset())
-            tree[view.name or file_name(id)] = writing.create_file(
-                facts, facts.native_id or id, where
-            )
+        status = carry_over.read(self, tree, where).status if view.doc else ""
+        if view.redesigned:
+            writing.write_document(tree[view.name], facts, where, status)
+        elif view.doc and self.get(tree, where) != facts:
+            upgraded = writing.upgrade(view, where)
+            tree[view.name] = writing.write_document(upgraded, facts, where, status)
         return tree
 
     def known_as(self, facts: Facts) -> dict[int, str]:

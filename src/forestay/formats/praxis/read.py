@@ -18,18 +18,19 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any, TypeGuard
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeGuard
 
-from forestay.formats import status_words, timestamps
-from forestay.formats.coerce import copied, mapping, sequence, text
+from forestay.formats import status_words
+from forestay.formats.coerce import Node, copied, mapping, sequence, text
 from forestay.formats.facts import CheckpointFact, CommandFact, ErrorFact, Facts, Scalar, StepFact
+from forestay.formats.fields import COUNT, SECONDS, TEXT, Field, Text, get_fields, number
 from forestay.formats.port import Tree, Where
 
 REDESIGN, LEGACY, LEGACY_TOTAL = "redesign", "legacy", "legacy-total"
 OUROBOROS, OUROBOROS_TIMED = "ouroboros", "ouroboros-timed"
 
-PREFIX = "praxis."
+ATTRIBUTE_PREFIX = "praxis."
 """The prefix of an attribute that is a single value of `metadata`."""
 NO_WORKFLOW, NO_TARGET = "forestay", "."
 """The values of two fields that may not be empty, for a session without either."""
@@ -46,7 +47,7 @@ SIGNATURE = (
 )
 REDESIGNED = ("workflow_structure", "lifecycle", "phase_timing")
 _SECOND = ("status", "evidence_submitted", "phase_timings")
-_KEY = re.compile(r"(?:0|[1-9]\d{0,5})\Z")
+_KEY = re.compile(r"(?:0|[1-9]\d{0,5})\Z", re.ASCII)
 _ID = re.compile(r"phase-(0|[1-9]\d{0,5})\Z")
 _VERDICTS = {"done": "passed", "failed": "failed", "timed_out": "failed", "skipped": "skipped"}
 
@@ -68,9 +69,8 @@ def is_phase(value: object) -> TypeGuard[int]:
 
 def seconds(value: object) -> float:
     """Return a duration in seconds; 0 for a value that is no plausible duration."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return 0.0
-    return float(value) if 0 <= value < 1e12 else 0.0
+    found = number(value)
+    return float(found) if found is not None and 0 <= found < 1e12 else 0.0
 
 
 def known_total(
@@ -110,26 +110,70 @@ def within(completed: Iterable[int], total: int, first: int) -> set[int]:
 # -- the shape of a file --------------------------------------------------------------------------
 
 
+class _Duration(NamedTuple):
+    """A duration in whole milliseconds; `unit` is how many of them the file counts as one."""
+
+    unit: int
+
+    def read(self, value: Any, where: Where) -> int | None:
+        found = number(value)
+        return round(found * self.unit) if found is not None and 0 <= found < 1e12 else None
+
+    def write(self, fact: int, old: Any, where: Where) -> float:
+        return fact / self.unit
+
+
+SESSION_FIELDS = (
+    Field("native_id", ("session_id",), TEXT, sticky=True),
+    Field("workflow", ("workflow_type",), Text(NO_WORKFLOW), sticky=True),
+    Field("target", ("target_file",), Text(NO_TARGET), sticky=True),
+    Field("began_at", ("created_at",), SECONDS, sticky=True),
+    Field("updated_at", ("updated_at",), SECONDS, sticky=True),
+)
+STRUCTURE_FIELDS = (
+    Field("workflow_version", ("workflow_version",), TEXT, sticky=True),
+    Field("plan_total", ("total_phases",), COUNT, sticky=True),
+    Field("plan_base", ("starting_phase",), COUNT, sticky=True),
+)
+PAUSE_FIELDS = (
+    Field("paused_at", ("paused_at",), SECONDS),
+    Field("pause_context", ("paused_context",), TEXT),
+    Field("resumed_at", ("resumed_at",), SECONDS),
+    Field("resumes", ("resume_count",), COUNT),
+)
+TIMING_FIELDS = (
+    Field("started_at", ("started_at",), SECONDS),
+    Field("ended_at", ("completed_at",), SECONDS),
+    Field("paused_ms", ("paused_duration_seconds",), _Duration(1000)),
+)
+COMPLETED_AT = Field("ended_at", ("completed_at",), SECONDS)
+JUDGED_AT = Field("at", ("timestamp",), SECONDS)
+ERROR_AT = Field("at", ("last_error_at",), SECONDS)
+_COMMAND_FIELDS = (
+    Field("name", ("command",), TEXT),
+    Field("duration_ms", ("duration_ms",), _Duration(1)),
+    Field("at", ("executed_at",), SECONDS),
+)
+
+
 def likeness(value: object) -> float:
     """Return how surely a parsed file is a praxis session, from 0 to 1."""
-    if not isinstance(value, dict):
-        return 0.0
-    hits = sum(key in value for key in SIGNATURE)
-    own = any(key in value for key in ("workflow_type", "current_phase", "completed_phases"))
+    node = mapping(value)
+    hits = sum(key in node for key in SIGNATURE)
+    own = any(key in node for key in ("workflow_type", "current_phase", "completed_phases"))
     return 0.4 + 0.6 * hits / len(SIGNATURE) if hits >= 2 and own else 0.0
 
 
-def generation(doc: dict[str, Any]) -> str:
+def generation(doc: Node) -> str:
     if any(mapping(doc.get(key)) for key in REDESIGNED):
         return REDESIGN
     if any(key in doc for key in _SECOND):
         return OUROBOROS_TIMED if isinstance(doc.get("phase_timings"), dict) else OUROBOROS
-    metadata = doc.get("metadata")
-    noted = isinstance(metadata, dict) and known_total({}, metadata) is not None
-    return LEGACY_TOTAL if noted else LEGACY
+    is_noted = known_total({}, mapping(doc.get("metadata"))) is not None
+    return LEGACY_TOTAL if is_noted else LEGACY
 
 
-def main(tree: Tree) -> tuple[str, dict[str, Any]]:
+def main(tree: Tree) -> tuple[str, Node]:
     """Return the name and value of the likeliest session file; an empty object if there is none."""
     found = [(name, value) for name, value in tree.items() if isinstance(value, dict)]
     best = max(found, key=lambda item: likeness(item[1]), default=None)
@@ -152,12 +196,20 @@ def verdict_of(word: object) -> str:
     return _VERDICTS.get(status or "", "pending")
 
 
+def by_phase(doc: Node, key: str) -> dict[int, Any]:
+    """Return a map of phases by number, without the keys that are no phase."""
+    entries = mapping(doc.get(key)).items()
+    return {
+        int(name): value for name, value in entries if isinstance(name, str) and _KEY.match(name)
+    }
+
+
 class View:
     """One session file without the values of a wrong type."""
 
     def __init__(self, tree: Tree, where: Where) -> None:
         self.name, doc = main(tree)
-        self.doc, self.naive = doc, where.naive
+        self.doc, self.where = doc, where
         self.generation = generation(doc)
         self.redesigned = self.generation == REDESIGN
         self.structure = mapping(doc.get("workflow_structure"))
@@ -178,8 +230,8 @@ class View:
         self.position = self._position()
         self.status = self._status()
 
-    def stamp(self, part: dict[str, Any], key: str) -> int | None:
-        return timestamps.read(part.get(key), self.naive)
+    def stamp(self, part: Node, key: str) -> int | None:
+        return SECONDS.read(part.get(key), self.where)
 
     def text(self, key: str) -> str:
         return text(self.doc.get(key))
@@ -225,10 +277,12 @@ class View:
         if not self.redesigned:
             reason = self.text("error_reason")
             return ErrorFact(reason, at=self.stamp(self.doc, "completed_at")) if reason else None
-        message = _message(self.lifecycle.get("last_error"))
-        return (
-            ErrorFact(message, at=self.stamp(self.lifecycle, "last_error_at")) if message else None
-        )
+        message, at = self.lifecycle.get("last_error"), self.stamp(self.lifecycle, "last_error_at")
+        if isinstance(message, dict):
+            message = text(message.get("message")) or text(message.get("error")) or message
+        if message not in (None, "") and not isinstance(message, str):
+            message = json.dumps(message, ensure_ascii=False, default=str)
+        return ErrorFact(message, at=at) if message else None
 
     def _ended_by_error(self) -> bool:
         """Return whether no phase succeeded after the last error and no resume came."""
@@ -287,51 +341,46 @@ class View:
 
 def read_facts(view: View) -> Facts:
     """Return the facts in a session file."""
-    error = view.error()
+    error, where, base = view.error(), view.where, view.structure.get("starting_phase")
+    is_failed = view.status == "failed"
+    pauses = get_fields(view.lifecycle, PAUSE_FIELDS, where)
+    reason = text(view.lifecycle.get("paused_reason"))
+    attributes: dict[str, Scalar] = {
+        ATTRIBUTE_PREFIX + key: value
+        for key, value in view.metadata.items()
+        if isinstance(value, str | int | float) and key != "total_phases"
+    }
     made = Facts(
-        native_id=view.text("session_id"),
         goal=_goal(view),
         status=view.status,
-        began_at=view.stamp(view.doc, "created_at"),
-        updated_at=view.stamp(view.doc, "updated_at"),
         ended_at=_ended(view),
-        workflow=_unless(view.text("workflow_type"), NO_WORKFLOW),
+        # For a failed session the reason only repeats that it failed.
+        pause_reason="" if is_failed and reason == "system_error" else reason,
+        because=error.message if error and is_failed else "",
         workflow_version=text(view.structure.get("workflow_version")),
-        target=_unless(view.text("target_file"), NO_TARGET),
         plan_total=view.total,
-        plan_base=_base(view),
+        plan_base=None if not view.doc else base if is_phase(base) else 0,
         position="" if view.position is None else phase_id(view.position),
         steps=[_step(view, phase) for phase in view.phases()],
         errors=[error] if error else [],
-        checkpoints=_checkpoints(view),
-        commands=_commands(view),
-        attributes=_attributes(view.metadata),
+        checkpoints=list(_checkpoints(view)),
+        commands=list(_commands(view)),
+        attributes=attributes,
+        **get_fields(view.doc, SESSION_FIELDS, where),
+        **pauses | {"resumes": pauses["resumes"] or 0},
     )
-    _add_pauses(made, view)
-    if error and made.status == "failed":
-        made.because = error.message
     return made
-
-
-def _base(view: View) -> int | None:
-    if not view.doc:
-        return None
-    start = view.structure.get("starting_phase")
-    return start if is_phase(start) else 0
 
 
 def _goal(view: View) -> str:
     """Return a goal made of the target and the workflow, as these files have no goal."""
-    spec = _last_part(text(view.metadata.get("spec_path")))
+    said = get_fields(view.doc, SESSION_FIELDS, view.where)
+    paths = (text(view.metadata.get("spec_path")), said["target"])
     named = [text(view.metadata.get(key)) for key in ("feature_name", "spec_name")]
-    target = _last_part(_unless(view.text("target_file"), NO_TARGET))
-    subject = next((s for s in (*named, spec, target) if any(map(str.isalnum, s))), "")
-    workflow = _unless(view.text("workflow_type"), NO_WORKFLOW)
+    named += [path.rstrip("/").rpartition("/")[2] for path in paths]
+    subject = next((name for name in named if any(map(str.isalnum, name))), "")
+    workflow: str = said["workflow"]
     return f"{workflow}: {subject}" if workflow and subject else subject or workflow
-
-
-def _last_part(path: str) -> str:
-    return path.rstrip("/").rpartition("/")[2]
 
 
 def _ended(view: View) -> int | None:
@@ -341,134 +390,50 @@ def _ended(view: View) -> int | None:
     return view.stamp(view.doc, "updated_at") if ended is None and view.complete else ended
 
 
-def _add_pauses(made: Facts, view: View) -> None:
-    flags = view.lifecycle
-    made.paused_at = view.stamp(flags, "paused_at")
-    reason = text(flags.get("paused_reason"))
-    # For a failed session the reason only repeats that it failed.
-    made.pause_reason = "" if made.status == "failed" and reason == "system_error" else reason
-    made.pause_context = text(flags.get("paused_context"))
-    made.resumed_at = view.stamp(flags, "resumed_at")
-    count = flags.get("resume_count")
-    made.resumes = count if isinstance(count, int) and not isinstance(count, bool) else 0
-
-
 def _step(view: View, phase: int) -> StepFact:
     status = view.phase_status(phase)
-    timing = view.timing.get(phase, {})
-    started, ended = view.stamp(timing, "started_at"), view.stamp(timing, "completed_at")
+    times = get_fields(view.timing.get(phase, {}), TIMING_FIELDS, view.where)
     if not view.redesigned:
-        started, ended = _told_by_evidence(view, phase, started, ended)
-    return StepFact(
-        title=f"Phase {phase}",
-        id=phase_id(phase),
-        unit="phase",
-        status=status,
-        started_at=None if status == "pending" else started,
-        ended_at=ended if status == "done" else None,
-        paused_ms=_whole(timing.get("paused_duration_seconds"), 1000),
-    )
+        if times["started_at"] is None and phase == view.first:
+            times["started_at"] = view.stamp(view.doc, "created_at")
+        elif times["started_at"] is None:
+            times["started_at"] = view.stamp(view.artifacts.get(phase - 1, {}), "timestamp")
+        if times["ended_at"] is None:
+            times["ended_at"] = view.stamp(view.artifacts.get(phase, {}), "timestamp")
+    if status == "pending":
+        times["started_at"] = None
+    if status != "done":
+        times["ended_at"] = None
+    return StepFact(f"Phase {phase}", phase_id(phase), "phase", status=status, **times)
 
 
-def _told_by_evidence(
-    view: View, phase: int, started: int | None, ended: int | None
-) -> tuple[int | None, int | None]:
-    if started is None and phase == view.first:
-        started = view.stamp(view.doc, "created_at")
-    elif started is None:
-        started = view.stamp(view.artifacts.get(phase - 1, {}), "timestamp")
-    if ended is None:
-        ended = view.stamp(view.artifacts.get(phase, {}), "timestamp")
-    return started, ended
+def _checkpoints(view: View) -> Iterator[CheckpointFact]:
+    for phase in sorted({*view.checkpoints, *view.artifacts, *view.submitted}):
+        verdict, evidence = view.verdict(phase), copied(evidence_of(view, phase))
+        at = view.stamp(view.artifacts.get(phase, {}), "timestamp")
+        if at is None and not view.redesigned:
+            at = view.stamp(view.timing.get(phase, {}), "completed_at")
+        if verdict != "pending" or evidence:
+            yield CheckpointFact(phase_id(phase), verdict, evidence, at=at)
 
 
-def _checkpoints(view: View) -> list[CheckpointFact]:
-    made = (
-        CheckpointFact(
-            step=phase_id(phase),
-            verdict=view.verdict(phase),
-            evidence=copied(evidence_of(view, phase)),
-            at=_judged_at(view, phase),
-        )
-        for phase in sorted({*view.checkpoints, *view.artifacts, *view.submitted})
-    )
-    return [check for check in made if check.verdict != "pending" or check.evidence]
-
-
-def evidence_of(view: View, phase: int) -> dict[str, Any]:
+def evidence_of(view: View, phase: int) -> Node:
     """Return the evidence submitted for a phase."""
     return mapping(view.artifacts.get(phase, {}).get("evidence")) or view.submitted.get(phase, {})
 
 
-def _judged_at(view: View, phase: int) -> int | None:
-    at = view.stamp(view.artifacts.get(phase, {}), "timestamp")
-    if at is None and not view.redesigned:
-        return view.stamp(view.timing.get(phase, {}), "completed_at")
-    return at
-
-
-def _commands(view: View) -> list[CommandFact]:
-    made: list[CommandFact] = []
+def _commands(view: View) -> Iterator[CommandFact]:
     for phase, artifact in sorted(view.artifacts.items()):
-        ran = sequence(artifact.get("commands_executed"))
-        made += [_command(view, phase, entry) for entry in ran]
-    return [command for command in made if command.name]
+        for entry in sequence(artifact.get("commands_executed")):
+            parts = entry if isinstance(entry, dict) else {"command": entry}
+            command = CommandFact(
+                **get_fields(parts, _COMMAND_FIELDS, view.where), task=phase_id(phase)
+            )
+            if parts.get("exit_code") not in (None, 0):
+                command.status, command.error = "failure", text(parts.get("output"))
+            if command.name:
+                yield command
 
 
-def _command(view: View, phase: int, entry: object) -> CommandFact:
-    parts = entry if isinstance(entry, dict) else {"command": entry}
-    failed = parts.get("exit_code") not in (None, 0)
-    spent = parts.get("duration_ms")
-    return CommandFact(
-        name=text(parts.get("command")),
-        status="failure" if failed else "success",
-        duration_ms=_whole(spent),
-        error=text(parts.get("output")) if failed else "",
-        task=phase_id(phase),
-        at=view.stamp(parts, "executed_at"),
-    )
-
-
-def _attributes(metadata: dict[str, Any]) -> dict[str, Scalar]:
-    return {
-        PREFIX + key: value
-        for key, value in metadata.items()
-        if isinstance(value, str | int | float) and key != "total_phases"
-    }
-
-
-# -- plain values --------------------------------------------------------------------------------
-
-
-def by_phase(doc: dict[str, Any], key: str) -> dict[int, Any]:
-    """Return a map of phases by number, without the keys that are no phase."""
-    return {int(name): value for name, value in mapping(doc.get(key)).items() if _is_key(name)}
-
-
-def _is_key(key: object) -> bool:
-    return isinstance(key, str) and key.isascii() and _KEY.match(key) is not None
-
-
-def _objects(part: dict[int, Any]) -> dict[int, dict[str, Any]]:
+def _objects(part: dict[int, Any]) -> dict[int, Node]:
     return {phase: value for phase, value in part.items() if isinstance(value, dict)}
-
-
-def _unless(text: str, placeholder: str) -> str:
-    return "" if text == placeholder else text
-
-
-def _message(value: object) -> str:
-    if isinstance(value, dict):
-        named: Iterable[object] = (value.get("message"), value.get("error"))
-        return next((n for n in named if isinstance(n, str) and n), "") or _plain(value)
-    return value if isinstance(value, str) else "" if value is None else _plain(value)
-
-
-def _plain(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str)
-
-
-def _whole(value: object, factor: int = 1) -> int | None:
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < 1e12:
-        return None
-    return round(value * factor)

@@ -367,8 +367,8 @@ def _check_flags(view: View, where: Where, strict: bool) -> Iterator[Finding]:
 
 def _was_resumed(view: View) -> bool:
     """Return whether a complete session was resumed: only our own key can show that."""
-    praxis, where = load_format("praxis"), Where(total=view.total, naive=view.naive)
-    return carry_over.read(praxis, {view.name: view.doc}, where).status != "completed"
+    tree = {view.name: view.doc}
+    return carry_over.read(load_format("praxis"), tree, view.where).status != "completed"
 
 
 _CHECKS: tuple[Callable[[View, Where, bool], Iterator[Finding]], ...] = (

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import forestay
-from forestay.agents.import_transcripts import TranscriptImport, moment_of
+from forestay.agents.import_transcripts import TranscriptImport, parse_since
 from forestay.api.forestay import Forestay
 from forestay.errors import InvalidInput
 from forestay.model import event as ev
@@ -228,18 +228,18 @@ def test_only_what_changed_since_then_is_taken(stay: Forestay, transcripts: Path
 )
 def test_since_is_a_span_or_a_day(since: str, ms: float) -> None:
     now = 100 * DAY
-    assert moment_of(since, now) == (now - int(ms) if since else 0)
-    assert moment_of("1970-01-03", now) == 2 * DAY
+    assert parse_since(since, now) == (now - int(ms) if since else 0)
+    assert parse_since("1970-01-03", now) == 2 * DAY
 
 
 @pytest.mark.parametrize("since", ["yesterday", "-3d", "3", "d", "1970-13-01", "9999999999d"])
 def test_a_since_that_is_none_is_refused(since: str) -> None:
     with pytest.raises(InvalidInput, match="30d"):
-        moment_of(since, 100 * DAY)
+        parse_since(since, 100 * DAY)
 
 
 def test_places_and_agents_that_are_none_are_refused(stay: Forestay, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="there is no"):
         told(stay, tmp_path / "nowhere")
-    with pytest.raises(InvalidInput, match="nothing is known"):
+    with pytest.raises(InvalidInput, match="cannot be read"):
         told(stay, tmp_path, "cursor")

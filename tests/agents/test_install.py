@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from forestay.agents import install, install_check
-from forestay.agents.install import Ground
+from forestay.agents.install import Places
 from forestay.agents.registry import AGENTS, PROJECT, SCOPES, USER
 from forestay.errors import ForestayError, InvalidInput
 
@@ -22,10 +22,10 @@ HOOKED = [name for name, agent in AGENTS.items() if agent.hooks]
 
 
 @pytest.fixture
-def ground(tmp_path: Path) -> Ground:
+def places(tmp_path: Path) -> Places:
     for name in ("home", "me", "project"):
         (tmp_path / name).mkdir()
-    return Ground(
+    return Places(
         str(tmp_path / "home"),
         ["/opt/bin/forestay"],
         str(tmp_path / "me"),
@@ -34,10 +34,10 @@ def ground(tmp_path: Path) -> Ground:
     )
 
 
-def _tree(ground: Ground) -> dict[str, bytes]:
+def _tree(places: Places) -> dict[str, bytes]:
     """Every file outside of our own home, and every folder."""
     found: dict[str, bytes] = {}
-    for top in (ground.user_home, ground.root):
+    for top in (places.user_home, places.root):
         for folder, _, names in os.walk(top):
             found[folder] = b""
             for name in names:
@@ -46,150 +46,150 @@ def _tree(ground: Ground) -> dict[str, bytes]:
     return found
 
 
-def _install(name: str, scope: str, ground: Ground) -> install.Plan:
-    plan = install.to_install(name, scope, ground)
-    install.carry_out(plan, ground)
+def _install(name: str, scope: str, places: Places) -> install.Plan:
+    plan = install.plan_install(name, scope, places)
+    install.apply_plan(plan, places)
     return plan
 
 
-def _uninstall(name: str, scope: str, ground: Ground) -> None:
-    install.carry_out(install.to_uninstall(name, scope, ground), ground, out=True)
+def _uninstall(name: str, scope: str, places: Places) -> None:
+    install.apply_plan(install.plan_uninstall(name, scope, places), places, out=True)
 
 
 @pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
-def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, ground: Ground) -> None:
-    before = _tree(ground)
-    _install(name, scope, ground)
-    assert _tree(ground) != before
-    _uninstall(name, scope, ground)
-    assert _tree(ground) == before
+def test_on_empty_ground_uninstalling_leaves_nothing(name: str, scope: str, places: Places) -> None:
+    before = _tree(places)
+    _install(name, scope, places)
+    assert _tree(places) != before
+    _uninstall(name, scope, places)
+    assert _tree(places) == before
 
 
 @pytest.mark.parametrize("tools", [True, False])
 @pytest.mark.parametrize("name", HOOKED)
 def test_what_was_just_installed_is_of_no_other_version(
-    name: str, tools: bool, ground: Ground
+    name: str, tools: bool, places: Places
 ) -> None:
-    plan = install.to_install(name, USER, ground, tools=tools)
-    install.carry_out(plan, ground)
-    assert "agent-outdated" not in [one.code for one in install_check.advice(ground)]
+    plan = install.plan_install(name, USER, places, tools=tools)
+    install.apply_plan(plan, places)
+    assert "agent-outdated" not in [one.code for one in install_check.advice(places)]
     for change in plan.changes:
         path = Path(change.path)
         path.write_bytes(path.read_bytes().replace(b'"timeout": ', b'"timeout": 1'))
-    assert "agent-outdated" in [one.code for one in install_check.advice(ground)]
+    assert "agent-outdated" in [one.code for one in install_check.advice(places)]
 
 
 @pytest.mark.parametrize("name", HOOKED)
-def test_every_event_runs_our_script_with_agent_and_event(name: str, ground: Ground) -> None:
-    plan = _install(name, USER, ground)
-    settings = json.loads(Path(_hooks_file(name, ground)).read_text())
+def test_every_event_runs_our_script_with_agent_and_event(name: str, places: Places) -> None:
+    plan = _install(name, USER, places)
+    settings = json.loads(Path(_hooks_file(name, places)).read_text())
     assert set(settings["hooks"]) == set(AGENTS[name].events)
     for event, groups in settings["hooks"].items():
         [hook] = groups[0]["hooks"]
         line = [hook["command"], *hook.get("args", [])]
-        assert " ".join(line).removeprefix("exec ") == f"{ground.script} {name} {event}"
+        assert " ".join(line).removeprefix("exec ") == f"{places.script} {name} {event}"
     assert plan.events == len(AGENTS[name].events)
 
 
-def _hooks_file(name: str, ground: Ground) -> str:
+def _hooks_file(name: str, places: Places) -> str:
     place = AGENTS[name].hooks
     assert place is not None
-    return place.path(USER, ground.variables, ground.user_home, ground.root)
+    return place.path(USER, places.variables, places.user_home, places.root)
 
 
 @pytest.mark.parametrize("name", HOOKED)
-def test_other_settings_stay_byte_for_byte(name: str, ground: Ground) -> None:
-    path = Path(_hooks_file(name, ground))
+def test_other_settings_stay_byte_for_byte(name: str, places: Places) -> None:
+    path = Path(_hooks_file(name, places))
     path.parent.mkdir(parents=True, exist_ok=True)
     event = AGENTS[name].events[0]
     mine = f'"hooks": {{ "{event}": [ {{"hooks":[{{"command":"mine"}}]}} ] }}'
     text = f'{{ "model":"x",\r\n {mine} }}\r\n'
     path.write_bytes(text.encode())
     os.chmod(path, 0o640)
-    _install(name, USER, ground)
+    _install(name, USER, places)
     now = path.read_bytes()
     assert now != text.encode()
     assert json.loads(now)["hooks"][event][0] == {"hooks": [{"command": "mine"}]}
     assert path.stat().st_mode & 0o777 == 0o640
-    _uninstall(name, USER, ground)
+    _uninstall(name, USER, places)
     assert path.read_bytes() == text.encode()
 
 
 @pytest.mark.parametrize(("name", "scope"), EVERYWHERE)
-def test_twice_is_once(name: str, scope: str, ground: Ground) -> None:
-    _install(name, scope, ground)
-    assert install.to_install(name, scope, ground).changes == []
+def test_twice_is_once(name: str, scope: str, places: Places) -> None:
+    _install(name, scope, places)
+    assert install.plan_install(name, scope, places).changes == []
 
 
-def test_a_newer_version_replaces_the_entries_of_an_older_one(ground: Ground) -> None:
-    _install("claude-code", USER, ground)
-    path = Path(_hooks_file("claude-code", ground))
+def test_a_newer_version_replaces_the_entries_of_an_older_one(places: Places) -> None:
+    _install("claude-code", USER, places)
+    path = Path(_hooks_file("claude-code", places))
     old = path.read_text().replace('"timeout": 10', '"timeout": 99').replace("PostCompact", "Gone")
     path.write_text(old)
-    _install("claude-code", USER, ground)
+    _install("claude-code", USER, places)
     hooks = json.loads(path.read_text())["hooks"]
     assert '"timeout": 99' not in path.read_text()
     assert len(hooks["Stop"]) == 1
 
 
-def test_codex_gets_its_server_at_the_end_of_its_toml(ground: Ground) -> None:
-    path = Path(ground.user_home, ".codex", "config.toml")
+def test_codex_gets_its_server_at_the_end_of_its_toml(places: Places) -> None:
+    path = Path(places.user_home, ".codex", "config.toml")
     path.parent.mkdir()
     path.write_text('model = "x"  # mine\n[mcp_servers.other]\ncommand = "o"')
     before = path.read_bytes()
-    _install("codex", USER, ground)
+    _install("codex", USER, places)
     assert path.read_bytes().startswith(before)
     server = tomllib.loads(path.read_text())["mcp_servers"]["forestay"]
     assert server == {"command": "/opt/bin/forestay", "args": ["mcp"]}
-    _uninstall("codex", USER, ground)
+    _uninstall("codex", USER, places)
     assert path.read_bytes() == before
 
 
 @pytest.mark.parametrize("mine", ["", 'model = "x"', 'model = "x"\n', "# mine\n\n[a]\nb = 1\n"])
-def test_what_codex_adds_behind_our_server_outlives_it(ground: Ground, mine: str) -> None:
-    path = Path(ground.user_home, ".codex", "config.toml")
+def test_what_codex_adds_behind_our_server_outlives_it(places: Places, mine: str) -> None:
+    path = Path(places.user_home, ".codex", "config.toml")
     path.parent.mkdir()
     path.write_text(mine)
-    _install("codex", USER, ground)
+    _install("codex", USER, places)
     added = '\n[projects."/p"]\ntrust_level = "trusted"\n'
     known = '\n[mcp_servers.forestay.tools.find]\napproval_mode = "approve"\n'
     path.write_text(path.read_text() + known + added)
-    assert install.to_install("codex", USER, ground).changes == []
-    _uninstall("codex", USER, ground)
+    assert install.plan_install("codex", USER, places).changes == []
+    _uninstall("codex", USER, places)
     rest = tomllib.loads(path.read_text())
     assert rest == {**tomllib.loads(mine), "projects": {"/p": {"trust_level": "trusted"}}}
     assert path.read_text().startswith(mine)
     assert path.read_text().endswith(added)
 
 
-def test_a_server_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
-    path = Path(ground.user_home, ".gemini", "settings.json")
+def test_a_server_of_that_name_that_is_not_ours_is_left_alone(places: Places) -> None:
+    path = Path(places.user_home, ".gemini", "settings.json")
     path.parent.mkdir()
     path.write_text('{"mcpServers": {"forestay": {"command": "something-else"}}}')
-    plan = _install("gemini", USER, ground)
+    plan = _install("gemini", USER, places)
     servers = json.loads(path.read_text())["mcpServers"]
     assert servers == {"forestay": {"command": "something-else"}}
     assert any("left as it is" in line for line in plan.says)
 
 
-def test_claude_code_is_asked_to_list_the_server_itself(ground: Ground) -> None:
-    plan = install.to_install("claude-code", USER, ground)
+def test_claude_code_is_asked_to_list_the_server_itself(places: Places) -> None:
+    plan = install.plan_install("claude-code", USER, places)
     assert plan.runs == [
         ["claude", "mcp", "add", "--scope", "user", "forestay", "--", "/opt/bin/forestay", "mcp"]
     ]
-    Path(ground.user_home, ".claude.json").write_text(
+    Path(places.user_home, ".claude.json").write_text(
         '{"mcpServers": {"forestay": {"command": "/opt/bin/forestay", "args": ["mcp"]}}}'
     )
-    assert install.to_install("claude-code", USER, ground).runs == []
+    assert install.plan_install("claude-code", USER, places).runs == []
 
 
-def test_settings_behind_a_link_are_changed_where_they_are(ground: Ground) -> None:
-    real = Path(ground.user_home, "dotfiles.json")
+def test_settings_behind_a_link_are_changed_where_they_are(places: Places) -> None:
+    real = Path(places.user_home, "dotfiles.json")
     real.write_text('{"a": 1}')
-    link = Path(_hooks_file("claude-code", ground))
+    link = Path(_hooks_file("claude-code", places))
     link.parent.mkdir()
     link.symlink_to(real)
-    _install("claude-code", USER, ground)
+    _install("claude-code", USER, places)
     assert link.is_symlink()
     assert "SessionStart" in real.read_text()
 
@@ -203,37 +203,37 @@ def test_settings_behind_a_link_are_changed_where_they_are(ground: Ground) -> No
         ("agents-md", "AGENTS.md"),
     ],
 )
-def test_link_out_of_a_project_is_not_followed(name: str, link: str, ground: Ground) -> None:
-    place = Path(ground.root, link)
+def test_link_out_of_a_project_is_not_followed(name: str, link: str, places: Places) -> None:
+    place = Path(places.root, link)
     place.parent.mkdir(parents=True, exist_ok=True)
-    place.symlink_to(ground.user_home + "/mine")
+    place.symlink_to(places.user_home + "/mine")
     for plan in (install.install, install.uninstall):
         with pytest.raises(InvalidInput, match="leads out of the project"):
-            plan(name, PROJECT, ground)
-    assert os.listdir(ground.user_home) == []
+            plan(name, PROJECT, places)
+    assert os.listdir(places.user_home) == []
 
 
 @pytest.mark.parametrize("name", HOOKED)
 @pytest.mark.parametrize("at", [0, 1])
-def test_hook_that_its_owner_put_beside_ours_stays(name: str, at: int, ground: Ground) -> None:
-    _install(name, USER, ground)
-    path = Path(_hooks_file(name, ground))
+def test_hook_that_its_owner_put_beside_ours_stays(name: str, at: int, places: Places) -> None:
+    _install(name, USER, places)
+    path = Path(_hooks_file(name, places))
     told = json.loads(path.read_text())
     told["hooks"]["SessionStart"][0]["hooks"].insert(at, {"command": "mine"})
     path.write_text(json.dumps(told))
-    _install(name, USER, ground)
-    _uninstall(name, USER, ground)
+    _install(name, USER, places)
+    _uninstall(name, USER, places)
     left = {"hooks": {"SessionStart": [{"hooks": [{"command": "mine"}]}]}}
     assert json.loads(path.read_text()) == left
 
 
-def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) -> None:
-    path = Path(ground.root, ".opencode/plugin/forestay.js")
+def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(places: Places) -> None:
+    path = Path(places.root, ".opencode/plugin/forestay.js")
     path.parent.mkdir(parents=True)
     path.write_text("mine")
-    with pytest.raises(InvalidInput, match="not of forestay"):
-        install.to_install("opencode", PROJECT, ground)
-    assert install.to_uninstall("opencode", PROJECT, ground).changes == []
+    with pytest.raises(InvalidInput, match="not written by forestay"):
+        install.plan_install("opencode", PROJECT, places)
+    assert install.plan_uninstall("opencode", PROJECT, places).changes == []
 
 
 @pytest.mark.parametrize(
@@ -244,78 +244,78 @@ def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(ground: Ground) ->
         *('{"mcpServers": []}', '{"mcpServers": null}', '{"a": ' + "9" * 5000 + "}"),
     ],
 )
-def test_settings_that_cannot_be_read_are_named_and_kept(text: str, ground: Ground) -> None:
-    path = Path(_hooks_file("gemini", ground))
+def test_settings_that_cannot_be_read_are_named_and_kept(text: str, places: Places) -> None:
+    path = Path(_hooks_file("gemini", places))
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(InvalidInput, match=str(path)):
-        _install("gemini", USER, ground)
+        _install("gemini", USER, places)
     assert path.read_text() == text
 
 
 @pytest.mark.parametrize("text", ["", " \n"])
-def test_empty_settings_are_as_good_as_none(text: str, ground: Ground) -> None:
-    path = Path(_hooks_file("gemini", ground))
+def test_empty_settings_are_as_good_as_none(text: str, places: Places) -> None:
+    path = Path(_hooks_file("gemini", places))
     path.parent.mkdir()
     path.write_text(text)
-    _install("gemini", USER, ground)
+    _install("gemini", USER, places)
     assert "AfterTool" in json.loads(path.read_text())["hooks"]
-    _uninstall("gemini", USER, ground)
+    _uninstall("gemini", USER, places)
     assert json.loads(path.read_text()) == {}
 
 
-def test_a_file_changed_since_the_plan_is_not_written(ground: Ground) -> None:
-    plan = install.to_install("gemini", PROJECT, ground)
+def test_a_file_changed_since_the_plan_is_not_written(places: Places) -> None:
+    plan = install.plan_install("gemini", PROJECT, places)
     path = Path(plan.changes[0].path)
     path.parent.mkdir()
     path.write_text("{}")
     with pytest.raises(ForestayError, match="changed by someone else"):
-        install.carry_out(plan, ground)
+        install.apply_plan(plan, places)
     assert path.read_text() == "{}"
 
 
-def test_an_agents_own_folder_is_found_where_its_variable_says(ground: Ground) -> None:
-    moved = ground.user_home + "/elsewhere"
-    there = msgspec.structs.replace(ground, variables={"CODEX_HOME": moved})
-    assert {c.path for c in install.to_install("codex", USER, there).changes} == {
+def test_an_agents_own_folder_is_found_where_its_variable_says(places: Places) -> None:
+    moved = places.user_home + "/elsewhere"
+    there = msgspec.structs.replace(places, variables={"CODEX_HOME": moved})
+    assert {c.path for c in install.plan_install("codex", USER, there).changes} == {
         f"{moved}/hooks.json",
         f"{moved}/config.toml",
     }
 
 
-def test_what_is_installed_is_found_by_looking(ground: Ground) -> None:
-    _install("qwen", PROJECT, ground)
-    _install("cursor", USER, ground)
-    os.remove(os.path.join(ground.home, "hooks", "installed.json"))
-    found = {(plan.agent, plan.scope) for plan in install.installed(ground)}
+def test_what_is_installed_is_found_by_looking(places: Places) -> None:
+    _install("qwen", PROJECT, places)
+    _install("cursor", USER, places)
+    os.remove(os.path.join(places.home, "hooks", "installed.json"))
+    found = {(plan.agent, plan.scope) for plan in install.installed(places)}
     assert ("qwen", PROJECT) in found
     assert ("cursor", USER) in found
     assert not {name for name, _ in found} & {"claude-code", "codex", "gemini", "opencode"}
 
 
-def test_what_is_told_in_agents_md_is_installed_in_no_other_agent(ground: Ground) -> None:
-    _install("agents-md", PROJECT, ground)
-    found = [(plan.agent, plan.scope) for plan in install.installed(ground)]
+def test_what_is_told_in_agents_md_is_installed_in_no_other_agent(places: Places) -> None:
+    _install("agents-md", PROJECT, places)
+    found = [(plan.agent, plan.scope) for plan in install.installed(places)]
     assert found == [("agents-md", PROJECT)]
-    _install("cursor", PROJECT, ground)
-    assert ("cursor", PROJECT) in [(plan.agent, plan.scope) for plan in install.installed(ground)]
+    _install("cursor", PROJECT, places)
+    assert ("cursor", PROJECT) in [(plan.agent, plan.scope) for plan in install.installed(places)]
 
 
-def test_no_settings_are_copied_into_our_home(ground: Ground) -> None:
-    path = Path(_hooks_file("claude-code", ground))
+def test_no_settings_are_copied_into_our_home(places: Places) -> None:
+    path = Path(_hooks_file("claude-code", places))
     path.parent.mkdir()
     path.write_text('{"env": {"KEY": "canary-9f3"}}')
-    _install("claude-code", USER, ground)
-    for folder, _, names in os.walk(ground.home):
+    _install("claude-code", USER, places)
+    for folder, _, names in os.walk(places.home):
         for name in names:
             assert b"canary-9f3" not in Path(folder, name).read_bytes()
 
 
-def test_a_home_that_is_elsewhere_is_named_to_script_and_server(ground: Ground) -> None:
-    moved = msgspec.structs.replace(ground, moved=True)
+def test_a_home_that_is_elsewhere_is_named_to_script_and_server(places: Places) -> None:
+    moved = msgspec.structs.replace(places, moved=True)
     _install("gemini", USER, moved)
-    servers = json.loads(Path(_hooks_file("gemini", ground)).read_text())["mcpServers"]
-    assert servers["forestay"]["args"] == ["--home", ground.home, "mcp"]
-    assert f"--home {ground.home} ingest" in Path(ground.script).read_text()
+    servers = json.loads(Path(_hooks_file("gemini", places)).read_text())["mcpServers"]
+    assert servers["forestay"]["args"] == ["--home", places.home, "mcp"]
+    assert f"--home {places.home} ingest" in Path(places.script).read_text()
     _uninstall("gemini", USER, moved)
-    assert not Path(_hooks_file("gemini", ground)).exists()
+    assert not Path(_hooks_file("gemini", places)).exists()

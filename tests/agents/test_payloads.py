@@ -576,7 +576,7 @@ def test_single_tasks_are_steps_with_ids_of_their_session() -> None:
     ways = {
         "in_progress": [ev.StepStarted(step="n1-3")],
         "completed": [ev.StepCompleted(step="n1-3")],
-        "deleted": [ev.StepSkipped(step="n1-3", because="taken off the list")],
+        "deleted": [ev.StepSkipped(step="n1-3", because="removed from the list")],
         "pending": [],
     }
     for status, expected in ways.items():

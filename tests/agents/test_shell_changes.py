@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 
 from forestay.agents import shell_changes
-from forestay.agents.shell_changes import Found, Look, entries, look, news, settled
+from forestay.agents.shell_changes import (
+    ChangedFile,
+    Scan,
+    complete_change,
+    entries,
+    new_changes,
+    scan_tree,
+)
 from forestay.base.clock import Clock, FakeClock
 from forestay.base.config import child_environment
 from forestay.base.hashing import digest_of
@@ -52,14 +59,14 @@ def repository(tmp_path: Path) -> Path:
     return folder
 
 
-def looked(folder: Path, since: int = 0, **more: object) -> Look:
+def looked(folder: Path, since: int = 0, **more: object) -> Scan:
     tree = find_tree(str(folder))
-    return look(tree, child_environment(), since=since, clock=CLOCK, **more)  # type: ignore[arg-type]
+    return scan_tree(tree, child_environment(), since=since, clock=CLOCK, **more)  # type: ignore[arg-type]
 
 
-def told(found: Look, *rows: File) -> list[FileChanged]:
+def reported(found: Scan, *rows: File) -> list[FileChanged]:
     known = {row.path: row for row in rows}
-    return sorted(news(found, known.get), key=lambda change: change.path)
+    return sorted(new_changes(found, known.get), key=lambda change: change.path)
 
 
 # -- looking -----------------------------------------------------------------------------------
@@ -71,7 +78,7 @@ def test_what_a_command_changed_is_found_with_digests_and_lines(repository: Path
     (repository / "deep").mkdir()
     (repository / "deep" / "new é.py").write_text("n\n")
     (repository / "noise.log").write_text("never read\n")
-    assert told(looked(repository)) == [
+    assert reported(looked(repository)) == [
         FileChanged(path="deep/new é.py", action="created", after=sha("n\n")),
         FileChanged(path="gone.py", action="deleted", before=sha("b\n")),
         FileChanged(
@@ -89,7 +96,7 @@ def test_what_changed_before_that_moment_is_nobodys_news(repository: Path) -> No
     (repository / "kept.py").write_text("dirty before\n")
     (repository / "gone.py").unlink()
     later = int(time.time() * 1000) + 60_000
-    assert looked(repository, since=later) == Look()
+    assert looked(repository, since=later) == Scan()
 
 
 def test_a_look_takes_no_lock_and_leaves_the_index_alone(repository: Path) -> None:
@@ -116,7 +123,7 @@ def test_of_a_large_file_only_that_it_changed_is_seen(
 ) -> None:
     monkeypatch.setattr(shell_changes, "MOST_BYTES", 10)
     (repository / "kept.py").write_text("x" * 11)
-    [change] = told(looked(repository))
+    [change] = reported(looked(repository))
     assert (change.path, change.after, change.before) == ("kept.py", "", sha("a\n"))
 
 
@@ -142,7 +149,7 @@ def test_of_too_many_files_those_that_changed_last_are_told(
 def test_a_repository_that_git_cannot_read_is_not_walked(repository: Path) -> None:
     (repository / ".git" / "index").write_text("torn")
     (repository / "kept.py").write_text("x\n")
-    assert looked(repository) == Look(whole=False)
+    assert looked(repository) == Scan(whole=False)
 
 
 def test_without_git_a_short_walk_finds_what_changed(tmp_path: Path) -> None:
@@ -167,7 +174,7 @@ class Hasty(FakeClock):
 
 def test_a_look_ends_when_its_time_is_over(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x")
-    found = look(find_tree(str(tmp_path)), {}, since=0, clock=Hasty())
+    found = scan_tree(find_tree(str(tmp_path)), {}, since=0, clock=Hasty())
     assert found.found == ()
 
 
@@ -190,8 +197,8 @@ def test_what_was_read_before_is_not_read_again(repository: Path) -> None:
 
 # -- what is news ------------------------------------------------------------------------------
 
-NOW = Found("a.py", stamp="s", digest="d2", tracked=True, committed="d0")
-NEWS: dict[str, tuple[Found, File | None, FileChanged | None]] = {
+NOW = ChangedFile("a.py", stamp="s", digest="d2", tracked=True, committed="d0")
+NEWS: dict[str, tuple[ChangedFile, File | None, FileChanged | None]] = {
     "as the agent told": (NOW, File(path="a.py", after="d2"), None),
     "changed since the agent told": (
         NOW,
@@ -209,24 +216,28 @@ NEWS: dict[str, tuple[Found, File | None, FileChanged | None]] = {
         FileChanged(path="a.py", action="created", after="d2"),
     ),
     "gone": (
-        Found("a.py", there=False),
+        ChangedFile("a.py", there=False),
         File(path="a.py", after="d1"),
         FileChanged(path="a.py", action="deleted", before="d1"),
     ),
-    "gone, as was told": (Found("a.py", there=False), File(path="a.py", action="deleted"), None),
-    "gone, and never was": (Found("a.py", there=False), None, None),
-    "large, told once": (Found("a.py"), File(path="a.py"), None),
+    "gone, as was told": (
+        ChangedFile("a.py", there=False),
+        File(path="a.py", action="deleted"),
+        None,
+    ),
+    "gone, and never was": (ChangedFile("a.py", there=False), None, None),
+    "large, told once": (ChangedFile("a.py"), File(path="a.py"), None),
 }
 
 
 @pytest.mark.parametrize("name", NEWS)
 def test_only_what_the_session_does_not_know_is_news(name: str) -> None:
     found, row, expected = NEWS[name]
-    assert news(Look((found,)), lambda path: row) == ([expected] if expected else [])
+    assert new_changes(Scan((found,)), lambda path: row) == ([expected] if expected else [])
 
 
 def test_news_says_which_agent_did_it() -> None:
-    assert news(Look((NOW,)), lambda path: None, by="a7")[0].agent == "a7"
+    assert new_changes(Scan((NOW,)), lambda path: None, by="a7")[0].agent == "a7"
 
 
 def test_what_git_says_is_read_field_by_field() -> None:
@@ -260,16 +271,19 @@ def test_what_git_says_is_read_field_by_field() -> None:
 def test_a_digest_of_other_line_ends_becomes_that_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\r\ntwo\r\n")
     given = FileChanged(path="a.txt", before=sha("x"), after=sha("one\ntwo\n"))
-    change, seen = settled(given, str(tmp_path), CLOCK.now())
+    change, seen = complete_change(given, str(tmp_path), CLOCK.now())
     assert (change.after, change.before) == (sha("one\r\ntwo\r\n"), "")
     assert seen[1] == change.after
     earlier = FileChanged(path="a.txt", after=sha("one\n"))
-    assert settled(earlier, str(tmp_path), CLOCK.now()) == (FileChanged(path="a.txt"), ("", ""))
+    assert complete_change(earlier, str(tmp_path), CLOCK.now()) == (
+        FileChanged(path="a.txt"),
+        ("", ""),
+    )
 
 
 def test_a_change_without_a_digest_gets_that_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\n")
-    change, seen = settled(FileChanged(path="a.txt"), str(tmp_path), CLOCK.now())
+    change, seen = complete_change(FileChanged(path="a.txt"), str(tmp_path), CLOCK.now())
     assert (change.after, seen[1]) == (sha("one\n"), sha("one\n"))
 
 
@@ -277,4 +291,4 @@ def test_a_change_without_a_digest_gets_that_of_the_file(tmp_path: Path) -> None
 def test_a_change_that_the_file_does_not_speak_about_stays(tmp_path: Path, path: str) -> None:
     (tmp_path / "a.txt").write_text("changed again\n")
     given = FileChanged(path=path, before=sha("x"), after=sha("one\n"))
-    assert settled(given, str(tmp_path), CLOCK.now())[0] == given
+    assert complete_change(given, str(tmp_path), CLOCK.now())[0] == given

@@ -381,8 +381,8 @@ def write(path: Path, *records: object, end: str = "\n") -> Path:
 
 
 def heard_of(one: Transcript) -> tuple[list[Body], dict[str, int]]:
-    missed: dict[str, int] = {}
-    return [move for heard in read_events(one, missed) for move in heard.bodies], missed
+    unknown: dict[str, int] = {}
+    return [move for heard in read_events(one, unknown) for move in heard.bodies], unknown
 
 
 def test_a_conversation_of_claude_and_its_sub_agents_are_heard_together(tmp_path: Path) -> None:
@@ -423,9 +423,9 @@ def test_what_is_not_understood_is_counted(tmp_path: Path) -> None:
         file.write(b"{torn\n\xff\xfe\n" + b"[" * 5000 + b"\n\n")
         file.write(json.dumps(user("second", 2)).encode()[:-9])
     [one] = find("claude-code", str(tmp_path))
-    found, missed = heard_of(one)
+    found, unknown = heard_of(one)
     assert found == [ev.MessageSent(role="user", text="fix it")]
-    assert missed == {"teleport": 1, "no object": 1, "not JSON": 3}
+    assert unknown == {"teleport": 1, "not an object": 1, "not JSON": 3}
 
 
 def test_a_line_that_is_too_long_costs_no_memory(
@@ -434,9 +434,9 @@ def test_a_line_that_is_too_long_costs_no_memory(
     monkeypatch.setattr(transcripts_find, "MOST_LINE", 1000)
     path = tmp_path / "x.jsonl"
     path.write_bytes(b"{}\n" + b"x" * 900_000 + b"\n[]\n" + b"y" * 900_000)
-    missed: list[str] = []
-    assert list(lines(str(path), missed.append)) == [(b"{}", True), (b"[]", True)]
-    assert missed == ["too long", "too long"]
+    unknown: list[str] = []
+    assert list(lines(str(path), unknown.append)) == [(b"{}", True), (b"[]", True)]
+    assert unknown == ["too long", "too long"]
 
 
 def test_nothing_but_transcripts_is_taken_for_one(tmp_path: Path) -> None:
@@ -453,7 +453,7 @@ def test_transcripts_lie_where_each_agent_keeps_them() -> None:
     assert folder("claude-code", "/home/u", {}) == "/home/u/.claude/projects"
     assert folder("codex", "/home/u", {"CODEX_HOME": "/c"}) == "/c/sessions"
     assert folder("gemini", "/home/u", {}) == "/home/u/.gemini/tmp"
-    with pytest.raises(InvalidInput, match="nothing is known"):
+    with pytest.raises(InvalidInput, match="cannot be read"):
         folder("cursor", "/home/u", {})
 
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from forestay.agents import shell_changes
 from forestay.agents.hook_event import HookEvent, Todo, make_goal, user_prompt
-from forestay.agents.shell_changes import has_other_line_ends, settled
+from forestay.agents.shell_changes import complete_change, has_other_line_ends
 from forestay.agents.tool_calls import SENDS
 from forestay.agents.transcripts.find import outcomes
 from forestay.base.clock import derived_id
@@ -459,7 +459,7 @@ class RunRecorder:
         if body.action == "deleted" or (body.after and not has_other_line_ends(full)):
             return body
         # Some agents do not report the content, or report it with other line ends.
-        return settled(body, self._tree_root(), self._context.clock.now())[0]
+        return complete_change(body, self._tree_root(), self._context.clock.now())[0]
 
     def _relative_path(self, path: str) -> str:
         root = self._tree_root()
@@ -484,7 +484,7 @@ class RunRecorder:
         self._add_checkout(received)
         try:
             tree = self._context.workspace.tree
-            found = shell_changes.look(
+            found = shell_changes.scan_tree(
                 tree,
                 child_environment(),
                 since=since,
@@ -499,7 +499,7 @@ class RunRecorder:
         if found.found:
 
             def made(state: State) -> Sequence[Body]:
-                return shell_changes.news(
+                return shell_changes.new_changes(
                     found, lambda path: state.rows.get("file", path), received.hook.by
                 )
 

@@ -96,7 +96,7 @@ def require_text(payload: dict[str, Any], name: str, most: int = _NAME) -> str:
     """Return a required text, or raise `WrongShape`."""
     value = payload.get(name)
     if not isinstance(value, str) or not value.strip():
-        raise WrongShape(f"it has no {name}")
+        raise WrongShape(f"there is no {name}")
     return value[:most]
 
 

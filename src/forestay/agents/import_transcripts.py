@@ -1,9 +1,9 @@
-"""Retell: conversations that agents wrote down become sessions here.
+"""Import the transcripts of agents as sessions.
 
-Everything is recorded with the time the transcript tells, as said by `transcript:AGENT`: nobody
-has confirmed it. Session and events have ids made of their source, so that retelling twice is
-retelling once, and a transcript that grew adds what is new. A conversation whose hooks told it
-while it went on is left alone. Transcripts are only ever read.
+Events get the times of the transcript and the actor `transcript:AGENT`; they are unconfirmed.
+Session and event ids are derived from the transcript, so that importing twice changes nothing and
+a transcript that grew adds only what is new. A conversation that was recorded by hooks is skipped.
+Transcripts are never written.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ from forestay.workspace.tree import relative
 ADOPTED, GROWN, KNOWN = "adopted", "grown", "known"
 RECORDED, EMPTY, FORGOTTEN, UNREADABLE = "recorded", "empty", "forgotten", "unreadable"
 
-_AT_ONCE = 1000
-_WAIT = 300
-_MANNER = "1"
-"""Raised when more is understood: what was retold in another manner is looked at again."""
+_BATCH = 1000
+_WAIT_FOR_PROMPT = 300
+_PARSER_VERSION = "1"
+"""Increased when more is parsed, so that transcripts are read again."""
 
 OnPart = Callable[[Transcript, int], None]
 
 
 class TranscriptImport(Struct):
-    """What became of one conversation. `missed` counts what was not understood, by kind."""
+    """The result for one conversation. `missed` counts what could not be parsed, by kind."""
 
     agent: str
     native: str
@@ -67,25 +67,25 @@ def import_transcripts(
     dry_run: bool = False,
     on_part: OnPart | None = None,
 ) -> Iterator[TranscriptImport]:
-    """Take every conversation whose transcript changed since then; one that fails keeps no other.
+    """Import every conversation that changed since then; a failure does not stop the others.
 
-    Without a place these are all that the agent keeps.
+    Without a `place` these are all transcripts of the agent.
     """
     own = find.folder(agent, user_home(), user_environment())
     if place and not os.path.exists(place):
         raise InvalidInput(f"there is no {place}", hint="name a transcript, or a folder of them")
-    taken: dict[str, list[str]] = {}
+    imported: dict[str, list[str]] = {}
     try:
         for one in find.find(agent, place or own):
             if one.changed >= since:
-                told = _Importer(context, one, on_part).run(dry_run=dry_run)
-                if told.events and not dry_run:
-                    taken.setdefault(one.cwd, []).append(told.session)
-                yield told
+                result = _Importer(context, one, on_part).run(dry_run=dry_run)
+                if result.events and not dry_run:
+                    imported.setdefault(one.cwd, []).append(result.session)
+                yield result
     finally:
-        for folder, sessions in taken.items():
+        for folder, sessions in imported.items():
             _claim(context, folder, sessions)
-        if taken:
+        if imported:
             context.run_due_jobs()
 
 
@@ -93,8 +93,8 @@ _SPAN = re.compile(r"(\d{1,6})([hdw])")
 _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
-def moment_of(since: str, now: int) -> int:
-    """A span before now, or a day, in milliseconds; 0 for none."""
+def parse_since(since: str, now: int) -> int:
+    """Return the time of a span before now (`36h`) or of a day, in milliseconds; 0 if empty."""
     if not since:
         return 0
     if found := _SPAN.fullmatch(since.strip()):
@@ -108,7 +108,7 @@ def moment_of(since: str, now: int) -> int:
 
 
 def _claim(context: Context, folder: str, sessions: Sequence[str]) -> None:
-    """Let sessions belong to the project in which they went on, if it is still there."""
+    """Assign sessions to the project of their folder, if it still exists."""
     if os.path.isdir(folder):
         there = context.seen_from(folder, context.actor)
         context.best_effort(lambda: there.workspace.claim(sessions))
@@ -118,106 +118,110 @@ class _Importer:
     def __init__(self, context: Context, one: Transcript, on_part: OnPart | None) -> None:
         self.context, self.one, self._on_part = context, one, on_part
         self.actor = f"transcript:{one.agent}"
-        self.told = TranscriptImport(one.agent, one.native, one.path, one.size, one.cwd)
+        self.result = TranscriptImport(one.agent, one.native, one.path, one.size, one.cwd)
         self._root = _root(context, one.cwd)
-        self._given: list[ExternalEvents] = []
+        self._pending: list[ExternalEvents] = []
         self._blobs: list[tuple[str, bytes]] = []
-        self._wait: list[HookEvent] = []
+        self._before_goal: list[HookEvent] = []
         self._todo: dict[str, str] = {}
         self._model = ""
         self._tokens = 0
         self._number = 0
-        self._dry = True
+        self._is_dry_run = True
         self._is_new = True
 
     def run(self, *, dry_run: bool) -> TranscriptImport:
-        told, self._dry = self.told, dry_run
+        result, self._is_dry_run = self.result, dry_run
         run = self.context.store.machine.agent_runs.find(self.one.agent, self.one.native)
         if run is not None and run.session:
-            told.session, told.outcome = run.session, RECORDED
-            return told
+            result.session, result.outcome = run.session, RECORDED
+            return result
         id = f"t{derived_id('transcript', self.one.agent, self.one.native)[:15]}"
-        told.session, self._is_new = id, not self.context.store.resolve(id)
+        result.session, self._is_new = id, not self.context.store.resolve(id)
         try:
-            if self._is_as_it_was():
-                told.outcome = KNOWN
-                return told
-            self._tell_all()
+            if self._is_unchanged():
+                result.outcome = KNOWN
+                return result
+            self._import_all()
         except ForestayError as error:
-            told.problems.append(str(error))
-            told.outcome = FORGOTTEN if self._is_forgotten() else UNREADABLE
-        return told
+            result.problems.append(str(error))
+            result.outcome = FORGOTTEN if self._is_forgotten() else UNREADABLE
+        return result
 
-    def _tell_all(self) -> None:
-        told = self.told
-        for heard in find.read_events(self.one, told.missed):
-            told.began = told.began or heard.at
-            told.last = max(told.last, heard.at)
-            self._tell(heard)
-        self._begin("")
+    def _import_all(self) -> None:
+        result = self.result
+        for hook in find.read_events(self.one, result.missed):
+            result.began = result.began or hook.at
+            result.last = max(result.last, hook.at)
+            self._add_hook(hook)
+        self._start_session("")
         self._flush()
-        if not told.goal:
-            told.session, told.outcome = "", EMPTY
-        elif told.outcome == UNREADABLE:
-            told.outcome = ADOPTED if self._is_new else GROWN if told.events else KNOWN
-        if told.goal and not self._dry:
-            self.context.store.machine.seen_files.record_all(told.session, self._stamps())
+        if not result.goal:
+            result.session, result.outcome = "", EMPTY
+        elif result.outcome == UNREADABLE:
+            result.outcome = ADOPTED if self._is_new else GROWN if result.events else KNOWN
+        if result.goal and not self._is_dry_run:
+            self.context.store.machine.seen_files.record_all(result.session, self._stamps())
 
-    # -- one thing after the other -------------------------------------------------------------
+    # -- events --------------------------------------------------------------------------------
 
-    def _tell(self, heard: HookEvent) -> None:
-        if self.told.goal:
-            self._keep(heard)
+    def _add_hook(self, hook: HookEvent) -> None:
+        if self.result.goal:
+            self._add_events_of(hook)
             return
-        self._wait.append(heard)
-        if goal := user_prompt(heard):
-            self._begin(goal)
-        elif len(self._wait) > _WAIT:
-            self._begin("")
+        self._before_goal.append(hook)
+        if goal := user_prompt(hook):
+            self._start_session(goal)
+        elif len(self._before_goal) > _WAIT_FOR_PROMPT:
+            self._start_session("")
 
-    def _begin(self, goal: str) -> None:
-        """The session begins with the first thing that a user asked, or that was done."""
-        waited, self._wait = self._wait, []
-        if self.told.goal or not any(heard.bodies or heard.todo for heard in waited):
+    def _start_session(self, goal: str) -> None:
+        """Start the session with the first prompt, or without one if work was done before it."""
+        hooks, self._before_goal = self._before_goal, []
+        if self.result.goal or not any(hook.bodies or hook.todo for hook in hooks):
             return
-        self.told.goal = make_goal(self.context.journal.redact(goal)) or "(nobody asked)"
-        self._give("begin", self._kept(self._adopted()), self.told.began)
-        for heard in waited:
-            self._keep(heard)
+        self.result.goal = make_goal(self.context.journal.redact(goal)) or "(no prompt)"
+        self._add("begin", self._storable(self._session_adopted()), self.result.began)
+        for hook in hooks:
+            self._add_events_of(hook)
 
-    def _adopted(self) -> ev.SessionAdopted:
-        one, told = self.one, self.told
+    def _session_adopted(self) -> ev.SessionAdopted:
+        one, result = self.one, self.result
         return ev.SessionAdopted(
-            goal=told.goal,
+            goal=result.goal,
             origin=self.actor,
             native_id=one.native,
             status="paused",
-            began_at=told.began,
+            began_at=result.began,
             project=terminal(os.path.basename(self._root)),
             git_branch=one.branch,
             git_commit=one.commit,
         )
 
-    def _keep(self, heard: HookEvent) -> None:
+    def _add_events_of(self, hook: HookEvent) -> None:
         self._number += 1
-        bodies = [kept for move in (*heard.bodies, *self._also(heard)) for kept in self._kept(move)]
-        own = heard.key or f"{heard.at} {self._number}"
-        self._give(f"{heard.what} {heard.by} {own}", bodies, heard.at)
-        if self._on_part is not None and self._number % _AT_ONCE == 0:
+        bodies = [
+            kept
+            for body in (*hook.bodies, *self._changes_of(hook))
+            for kept in self._storable(body)
+        ]
+        own = hook.key or f"{hook.at} {self._number}"
+        self._add(f"{hook.what} {hook.by} {own}", bodies, hook.at)
+        if self._on_part is not None and self._number % _BATCH == 0:
             self._on_part(self.one, self._number)
 
-    def _also(self, heard: HookEvent) -> Iterator[Body]:
-        """What changed about tasks, model and tokens since it was told last."""
-        for one in heard.todo or ():
-            yield from self._turned(one)
-        if heard.model and heard.model != self._model and not heard.by:
-            self._model = heard.model
-            yield ev.AttributeSet(key="model", value=heard.model)
-        if heard.tokens and heard.tokens != self._tokens and not heard.by:
-            self._tokens = heard.tokens
-            yield ev.ContextMeasured(tokens=heard.tokens)
+    def _changes_of(self, hook: HookEvent) -> Iterator[Body]:
+        """Yield changes of the to-do list, the model and the tokens."""
+        for one in hook.todo or ():
+            yield from self._todo_events(one)
+        if hook.model and hook.model != self._model and not hook.by:
+            self._model = hook.model
+            yield ev.AttributeSet(key="model", value=hook.model)
+        if hook.tokens and hook.tokens != self._tokens and not hook.by:
+            self._tokens = hook.tokens
+            yield ev.ContextMeasured(tokens=hook.tokens)
 
-    def _turned(self, one: Todo) -> Iterator[Body]:
+    def _todo_events(self, one: Todo) -> Iterator[Body]:
         was = self._todo.get(one.id)
         self._todo[one.id] = one.status
         if was is None:
@@ -229,59 +233,63 @@ class _Importer:
         elif one.status == "done":
             yield ev.StepCompleted(step=one.id)
         elif one.status == "skipped":
-            yield ev.StepSkipped(step=one.id, because="taken off the list")
+            yield ev.StepSkipped(step=one.id, because="removed from the list")
 
-    # -- what can be kept ----------------------------------------------------------------------
+    # -- preparing -----------------------------------------------------------------------------
 
-    def _kept(self, move: Body) -> list[Body]:
+    def _storable(self, body: Body) -> list[Body]:
         try:
-            body = self.context.journal.overflow_to_blob(self._placed(move), self._blobs)
+            body = self.context.journal.overflow_to_blob(
+                self._with_relative_path(body), self._blobs
+            )
             return [self.context.journal.admit(body)]
         except ForestayError as error:
-            why = "a file outside of the project" if _is_file(move) else error.what
-            self.told.missed[why] = self.told.missed.get(why, 0) + 1
+            why = "a file outside of the project" if _is_file(body) else error.what
+            self.result.missed[why] = self.result.missed.get(why, 0) + 1
             return []
 
-    def _placed(self, move: Body) -> Body:
-        if not isinstance(move, ev.FileChanged):
-            return move
-        return replace(move, path=relative(move.path, self._root, cwd=self.one.cwd or self._root))
+    def _with_relative_path(self, body: Body) -> Body:
+        if not isinstance(body, ev.FileChanged):
+            return body
+        return replace(body, path=relative(body.path, self._root, cwd=self.one.cwd or self._root))
 
-    # -- making it true ------------------------------------------------------------------------
+    # -- recording -----------------------------------------------------------------------------
 
-    def _give(self, key: str, bodies: Sequence[Body], at: int) -> None:
+    def _add(self, key: str, bodies: Sequence[Body], at: int) -> None:
         if bodies:
-            self._given.append(ExternalEvents(f"{self.actor} {key}", self.actor, bodies, at))
-        if len(self._given) >= _AT_ONCE:
+            self._pending.append(ExternalEvents(f"{self.actor} {key}", self.actor, bodies, at))
+        if len(self._pending) >= _BATCH:
             self._flush()
 
     def _flush(self) -> None:
-        given, blobs, told = self._given, self._blobs, self.told
-        self._given, self._blobs = [], []
+        given, blobs, result = self._pending, self._blobs, self.result
+        self._pending, self._blobs = [], []
         if not given:
             return
-        if self._dry:
-            told.events += sum(len(one.moves) for one in given) if self._is_new else 0
+        if self._is_dry_run:
+            result.events += sum(len(one.moves) for one in given) if self._is_new else 0
             return
-        create = self._is_new and not told.events
-        done = self.context.journal.record_external(told.session, given, create=create, blobs=blobs)
-        told.events += len(done.events)
+        create = self._is_new and not result.events
+        done = self.context.journal.record_external(
+            result.session, given, create=create, blobs=blobs
+        )
+        result.events += len(done.events)
 
     def _is_forgotten(self) -> bool:
         try:
-            with self.context.store.view(self.told.session) as view:
+            with self.context.store.view(self.result.session) as view:
                 return self.context.journal.state(view).core.forgotten
         except ForestayError:
             return False
 
-    # -- what is known already -----------------------------------------------------------------
+    # -- unchanged transcripts ------------------------------------------------------------------
 
-    def _is_as_it_was(self) -> bool:
+    def _is_unchanged(self) -> bool:
         now = self._stamps()
         seen = (
             {}
             if self._is_new
-            else self.context.store.machine.seen_files.find(self.told.session, [*now])
+            else self.context.store.machine.seen_files.find(self.result.session, [*now])
         )
         return bool(seen) and seen == now
 
@@ -289,17 +297,17 @@ class _Importer:
         found = {}
         for path, _ in self.one.paths:
             facts = os.stat(path)
-            found[path] = (f"{_MANNER}.{facts.st_size}.{facts.st_mtime_ns}", "")
+            found[path] = (f"{_PARSER_VERSION}.{facts.st_size}.{facts.st_mtime_ns}", "")
         return found
 
 
 def _root(context: Context, folder: str) -> str:
-    """The root of the project in a folder; the folder itself if it is gone."""
+    """Return the root of the project in a folder, or the folder if it does not exist."""
     try:
         return context.seen_from(folder, context.actor).workspace.tree.root if folder else os.sep
     except ForestayError:
         return os.path.normpath(folder)
 
 
-def _is_file(move: Body) -> bool:
-    return isinstance(move, ev.FileChanged)
+def _is_file(body: Body) -> bool:
+    return isinstance(body, ev.FileChanged)

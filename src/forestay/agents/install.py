@@ -1,11 +1,10 @@
-"""Into an agent's settings and out again, byte for byte around our entries.
+"""Install our hooks and MCP server in an agent's settings, and remove them byte for byte.
 
-A *plan* says which files become what, which of the agent's own commands are to be run, and what
-only its user can do; it changes nothing, so `--dry-run` is the plan alone. `carry_out` does it.
-Our entries are found by the name of our script and of our server, so that a newer version replaces
-those of an older one. What was made for them (files, folders, empty lists) is kept in the home, to
-take away no more than was brought; the settings themselves are never copied there, because they may
-hold secrets.
+A *plan* lists the files to change, the agent's own commands to run, and what only the user can do;
+making it changes nothing, so `--dry-run` only prints it. `carry_out` executes it. Our entries are
+found by the names of our script and server, so that a newer version replaces those of an older one.
+The home remembers what was created for them (files, folders, empty lists), so that uninstalling
+removes no more than that. Settings are never copied into the home: they may contain secrets.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from forestay.errors import ForestayError, InvalidInput
 _LARGEST = 8 << 20
 _LONGEST = 60
 _RECORD = "installed.json"
-_TOML = "# of forestay: forestay uninstall takes it out\n"
+_TOML = "# added by forestay; to remove it: forestay uninstall\n"
 _MARKDOWN = ("<!-- >>> forestay -->\n", "<!-- <<< forestay -->\n")
 
 
-class Ground(Struct, frozen=True):
-    """Where all this happens: our home and program, the user's folder and the project."""
+class Places(Struct, frozen=True):
+    """The places involved: our home and program, the user's home folder, the project."""
 
     home: str
     program: list[str]
@@ -44,11 +43,11 @@ class Ground(Struct, frozen=True):
     variables: Mapping[str, str]
 
     moved: bool = False
-    """Whether the home is not where it would be looked for by itself."""
+    """Whether the home is not the default one, so that it must be named."""
 
     @property
     def server(self) -> list[str]:
-        """How the MCP server is started; without the home, where it can be, to be stable."""
+        """Return the command that starts the MCP server; it names the home only if needed."""
         return [*self.program, *(["--home", self.home] if self.moved else []), "mcp"]
 
     @property
@@ -57,7 +56,7 @@ class Ground(Struct, frozen=True):
 
 
 class Made(Struct):
-    """What was made for our entries in one file, and goes when they go."""
+    """What was created for our entries in one file, and is removed with them."""
 
     path: str
     created: bool = False
@@ -66,7 +65,7 @@ class Made(Struct):
 
 
 class Record(Struct):
-    """All that is installed from this home, by `agent/scope/root`."""
+    """Everything installed from this home, by `agent/scope/root`."""
 
     installed: dict[str, list[Made]] = {}
 
@@ -84,11 +83,11 @@ class Plan(Struct):
     root: str = ""
     changes: list[Change] = []
     runs: list[list[str]] = []
-    """Commands of the agent itself, for settings that it writes all the time."""
+    """Commands of the agent itself, for settings that it rewrites constantly."""
     says: list[str] = []
     events: int = 0
     tools: str = ""
-    """Where the MCP server is listed."""
+    """The file in which the MCP server is listed."""
 
     @property
     def title(self) -> str:
@@ -98,40 +97,40 @@ class Plan(Struct):
 Texts = dict[str, tuple[str | None, str | None, Made]]
 
 
-def agent_named(name: str) -> Agent:
+def find_agent(name: str) -> Agent:
     if name not in AGENTS:
         raise InvalidInput(
-            f"{name!r} is no agent that is known here",
-            why=f"known are {', '.join(AGENTS)}",
+            f"{name!r} is not a known agent",
+            why=f"known agents: {', '.join(AGENTS)}",
             hint="for any other: forestay install agents-md, and add `forestay mcp` as MCP server",
         )
     return AGENTS[name]
 
 
 def install(
-    name: str, scope: str, ground: Ground, *, tools: bool = True, dry_run: bool = False
+    name: str, scope: str, places: Places, *, tools: bool = True, dry_run: bool = False
 ) -> Plan:
-    scope = _possible(name, scope)
-    plan = to_install(name, scope, ground, tools=tools and _has_tools())
+    scope = _usable_scope(name, scope)
+    plan = plan_install(name, scope, places, tools=tools and _has_tools())
     if tools and not _has_tools() and AGENTS[name].servers:
-        plan.says.append("its tools are left out: pip install 'forestay[mcp]', then install again")
+        plan.says.append("without MCP tools: run pip install 'forestay[mcp]', then install again")
     if not dry_run:
-        carry_out(plan, ground)
+        apply_plan(plan, places)
         plan.runs = _run(plan)
     return plan
 
 
-def uninstall(name: str, scope: str, ground: Ground, *, dry_run: bool = False) -> Plan:
-    plan = to_uninstall(name, _possible(name, scope), ground)
+def uninstall(name: str, scope: str, places: Places, *, dry_run: bool = False) -> Plan:
+    plan = plan_uninstall(name, _usable_scope(name, scope), places)
     if not dry_run:
-        carry_out(plan, ground, out=True)
+        apply_plan(plan, places, out=True)
         plan.runs = _run(plan)
     return plan
 
 
-def _possible(name: str, scope: str) -> str:
-    """What is only told in AGENTS.md is told in a project."""
-    agent = agent_named(name)
+def _usable_scope(name: str, scope: str) -> str:
+    """Return the scope; AGENTS.md exists in projects only."""
+    agent = find_agent(name)
     return scope if agent.hooks or agent.plugin or agent.servers else PROJECT
 
 
@@ -142,7 +141,7 @@ def _has_tools() -> bool:
 
 
 def _run(plan: Plan) -> list[list[str]]:
-    """Run the agent's own commands; those that cannot be run here are left to the user."""
+    """Run the agent's own commands; return those that failed, for the user to run."""
     done = []
     for command in plan.runs:
         problem = _why_not_run(command)
@@ -170,84 +169,84 @@ def _why_not_run(command: list[str]) -> str:
     return ""
 
 
-def to_install(name: str, scope: str, ground: Ground, *, tools: bool = True) -> Plan:
-    """What installing means now; without a change if all is there already."""
-    agent = agent_named(name)
-    plan = Plan(name, scope, _root(scope, ground))
-    texts = _without(name, scope, ground)
+def plan_install(name: str, scope: str, places: Places, *, tools: bool = True) -> Plan:
+    """Plan an installation; the plan has no changes if everything is installed."""
+    agent = find_agent(name)
+    plan = Plan(name, scope, _root(scope, places))
+    texts = _texts_without_entries(name, scope, places)
     if agent.hooks:
-        _add_hooks(name, agent, _place(agent.hooks, scope, ground), ground, texts)
+        _add_hooks(name, agent, _place(agent.hooks, scope, places), places, texts)
         plan.events = len(agent.events)
     if agent.plugin:
-        path = _place(agent.plugin, scope, ground)
+        path = _place(agent.plugin, scope, places)
         if texts[path][1] is not None:
-            raise _unreadable(path, "it is not of forestay")
-        _put(texts, path, _plugin(ground))
+            raise _unreadable(path, "it was not written by forestay")
+        _append_text(texts, path, _plugin(places))
     if agent.told and scope == PROJECT:
-        path = _behind(os.path.join(ground.root, "AGENTS.md"), scope, ground)
-        _put(texts, path, _block(_guide(), _MARKDOWN))
+        path = _real_path(os.path.join(places.root, "AGENTS.md"), scope, places)
+        _append_text(texts, path, _block(_guide(), _MARKDOWN))
     if tools and agent.servers:
-        _add_server(name, agent, scope, ground, texts, plan)
+        _add_server(name, agent, scope, places, texts, plan)
     if agent.trust:
         plan.says.append(agent.trust)
     plan.changes = _changes(texts)
     return plan
 
 
-def to_uninstall(name: str, scope: str, ground: Ground) -> Plan:
-    """What taking our entries out means now."""
-    agent = agent_named(name)
-    plan = Plan(name, scope, _root(scope, ground))
-    plan.changes = _changes(_without(name, scope, ground))
+def plan_uninstall(name: str, scope: str, places: Places) -> Plan:
+    """Plan the removal of our entries."""
+    agent = find_agent(name)
+    plan = Plan(name, scope, _root(scope, places))
+    plan.changes = _changes(_texts_without_entries(name, scope, places))
     if agent.servers and _is_run(name, scope):
-        found = _claude_server(_place(agent.servers, scope, ground))
+        found = _claude_server(_place(agent.servers, scope, places))
         if found is not None:
             plan.runs = [["claude", "mcp", "remove", "--scope", scope, SERVER]]
     return plan
 
 
-def carry_out(plan: Plan, ground: Ground, *, out: bool = False) -> None:
-    """Do what a plan says; the files first, what was made for them right after."""
+def apply_plan(plan: Plan, places: Places, *, out: bool = False) -> None:
+    """Execute a plan: first the files, then the record of what was created."""
     key = f"{plan.agent}/{plan.scope}/{plan.root}"
-    record = recorded(ground.home)
+    record = recorded(places.home)
     if not out:
         if AGENTS[plan.agent].hooks or AGENTS[plan.agent].plugin:
-            write_script(ground)
+            write_script(places)
         known = {made.path: made for made in record.installed.get(key, [])}
         known.update({change.path: change.made for change in plan.changes})
         record.installed[key] = list(known.values())
-        _write_record(ground.home, record)
+        _write_record(places.home, record)
     for change in plan.changes:
         _write(change)
     if out and record.installed.pop(key, None) is not None:
-        _write_record(ground.home, record)
+        _write_record(places.home, record)
 
 
-def script_of(ground: Ground) -> bytes:
-    """The script that hooks run, made for this machine."""
+def script_of(places: Places) -> bytes:
+    """Return the script that hooks run, made for this machine."""
     return spool_script.spool_script(
-        ground.home, [*ground.program, "--home", ground.home], sync=spool_script.probe_sync()
+        places.home, [*places.program, "--home", places.home], sync=spool_script.probe_sync()
     )
 
 
-def write_script(ground: Ground) -> None:
-    """Put the script into the home; whoever runs it now still runs the whole old one."""
-    files.make_private_dir(os.path.dirname(ground.script))
-    data = script_of(ground)
-    if files.read_optional(ground.script, _LARGEST) != data:
-        files.replace(ground.script, data, mode=0o700)
+def write_script(places: Places) -> None:
+    """Write the script into the home; a hook that is running it still reads the old one."""
+    files.make_private_dir(os.path.dirname(places.script))
+    data = script_of(places)
+    if files.read_optional(places.script, _LARGEST) != data:
+        files.replace(places.script, data, mode=0o700)
 
 
-def ground_here(home: str, root: str) -> Ground:
-    """This machine, this user and this program."""
+def places_here(home: str, root: str) -> Places:
+    """Return the places for this machine, user and program."""
     variables = config.user_environment()
     plain = {name: value for name, value in variables.items() if name != "FORESTAY_HOME"}
     moved = config.load(environ=plain, read_file=False).home != home
-    return Ground(home, own_program(), config.user_home(), root, variables, moved)
+    return Places(home, own_program(), config.user_home(), root, variables, moved)
 
 
 def own_program() -> list[str]:
-    """How to run this very installation again, from anywhere."""
+    """Return the command that runs this installation from anywhere."""
     import sys
 
     beside = os.path.join(os.path.dirname(sys.executable), SERVER)
@@ -257,7 +256,7 @@ def own_program() -> list[str]:
 
 
 def recorded(home: str) -> Record:
-    """What this home remembers of its installations."""
+    """Return what was installed from this home."""
     data = files.read_optional(os.path.join(home, "hooks", _RECORD), _LARGEST)
     try:
         return msgspec.json.decode(data, type=Record) if data else Record()
@@ -265,15 +264,15 @@ def recorded(home: str) -> Record:
         return Record()
 
 
-def installed(ground: Ground, scopes: Sequence[str] = (USER, PROJECT)) -> list[Plan]:
-    """Where our entries are now, found by looking; each as the plan that takes them out."""
+def installed(places: Places, scopes: Sequence[str] = (USER, PROJECT)) -> list[Plan]:
+    """Find our entries in the settings; return the plans that would remove them."""
     found = []
     for name in AGENTS:
         for scope in scopes:
             if name == "agents-md" and scope == USER:
                 continue
             try:
-                plan = to_uninstall(name, scope, ground)
+                plan = plan_uninstall(name, scope, places)
             except ForestayError:
                 continue
             if plan.runs or any(_is_of(name, change.path) for change in plan.changes):
@@ -282,16 +281,16 @@ def installed(ground: Ground, scopes: Sequence[str] = (USER, PROJECT)) -> list[P
 
 
 def _is_of(name: str, path: str) -> bool:
-    """Whether a file of ours says that this agent has us: AGENTS.md is read by many."""
+    """Whether a file shows that we are installed in this agent: many agents read AGENTS.md."""
     return name == "agents-md" or os.path.basename(path) != "AGENTS.md"
 
 
 # -- the entries -------------------------------------------------------------------------------
 
 
-def _add_hooks(name: str, agent: Agent, path: str, ground: Ground, texts: Texts) -> None:
+def _add_hooks(name: str, agent: Agent, path: str, places: Places, texts: Texts) -> None:
     for event in agent.events:
-        item = {"hooks": [_hook(name, agent, event, ground.script)]}
+        item = {"hooks": [_hook(name, agent, event, places.script)]}
         _splice(texts, path, ["hooks", event], item)
 
 
@@ -302,18 +301,18 @@ def _hook(name: str, agent: Agent, event: str, script: str) -> dict[str, object]
     if agent.exec_form:
         hook |= {"command": script, "args": [name, event]}
     else:
-        # Without `exec` a shell may stay in between, and the script would take it for the agent.
+        # Without `exec` a shell could remain, and the script would take it for the agent.
         hook |= {"command": f"exec {shlex.join([script, name, event])}"}
     return hook | {"timeout": agent.seconds(event) * agent.second}
 
 
 def _add_server(
-    name: str, agent: Agent, scope: str, ground: Ground, texts: Texts, plan: Plan
+    name: str, agent: Agent, scope: str, places: Places, texts: Texts, plan: Plan
 ) -> None:
     assert agent.servers is not None
-    path = _place(agent.servers, scope, ground)
+    path = _place(agent.servers, scope, places)
     plan.tools = path
-    command, *arguments = ground.server
+    command, *arguments = places.server
     if _is_run(name, scope):
         if _claude_server(path) != [command, *arguments]:
             adding = ["claude", "mcp", "add", "--scope", scope, SERVER, "--"]
@@ -327,7 +326,7 @@ def _add_server(
         item = {"type": "local", "command": [command, *arguments], "enabled": True}
     listed = settings_file.value_at(texts[path][1] or "{}", [agent.servers_key])
     if isinstance(listed, dict) and SERVER in listed:
-        plan.says.append(f"{path} has a server {SERVER!r} of its own; it is left as it is")
+        plan.says.append(f"{path} already has another server named {SERVER!r}; it was not changed")
         return
     _splice(texts, path, [agent.servers_key], item, SERVER)
 
@@ -341,18 +340,18 @@ def _add_toml(
     except tomllib.TOMLDecodeError as error:
         raise _unreadable(path, str(error)) from None
     if SERVER in known:
-        plan.says.append(f"{path} has a server {SERVER!r} of its own; it is left as it is")
+        plan.says.append(f"{path} already has another server named {SERVER!r}; it was not changed")
         return
     lines = f"[{key}.{SERVER}]\ncommand = {json.dumps(command)}\nargs = {json.dumps(arguments)}\n"
     was = texts[path][0] if path in texts else None
     if was and _TOML + lines in was:
         texts[path] = (was, was, texts[path][2])
     else:
-        _put(texts, path, _TOML + lines)
+        _append_text(texts, path, _TOML + lines)
 
 
 def _is_run(name: str, scope: str) -> bool:
-    """Claude Code writes its list of the user's servers all the time, so it has to do it itself."""
+    """Whether the agent's command is used: Claude Code rewrites its server list constantly."""
     return name == "claude-code" and scope == USER
 
 
@@ -367,12 +366,12 @@ def _claude_server(path: str) -> list[str] | None:
 
 
 def is_ours(key: str, value: object) -> bool:
-    """Whether an entry of a settings file is one of ours."""
+    """Whether an entry of a settings file is ours."""
     return f"/{SCRIPT}" in json.dumps(value, ensure_ascii=False)
 
 
 def _is_our_server(key: str, value: object) -> bool:
-    """By its command: a server of that name may be somebody's own."""
+    """Whether a server is ours, by its command: the user may have one of the same name."""
     return key == SERVER and '"mcp"]' in json.dumps(value) and "forestay" in json.dumps(value)
 
 
@@ -384,35 +383,35 @@ def _guide() -> str:
     return resources.files("forestay.agents").joinpath("guide.md").read_text("utf-8")
 
 
-def _plugin(ground: Ground) -> str:
+def _plugin(places: Places) -> str:
     text = resources.files("forestay.agents").joinpath("opencode.js").read_text("utf-8")
-    return text.replace('"@SCRIPT@"', json.dumps(ground.script))
+    return text.replace('"@SCRIPT@"', json.dumps(places.script))
 
 
-# -- texts, before and after -------------------------------------------------------------------
+# -- texts before and after --------------------------------------------------------------------
 
 
-def _without(name: str, scope: str, ground: Ground) -> Texts:
-    """Every file that could hold entries of ours, as it was and as it is without them."""
+def _texts_without_entries(name: str, scope: str, places: Places) -> Texts:
+    """Return every file that could contain our entries, before and after their removal."""
     agent = AGENTS[name]
     texts: Texts = {}
-    made = _made(name, scope, ground)
+    made = _made(name, scope, places)
     for place in (agent.hooks, agent.servers):
         if place and not (place is agent.servers and _is_run(name, scope)):
-            path = _place(place, scope, ground)
-            _take_out(path, agent, made.get(path), texts)
+            path = _place(place, scope, places)
+            _remove_entries(path, agent, made.get(path), texts)
     if agent.plugin:
-        path = _place(agent.plugin, scope, ground)
+        path = _place(agent.plugin, scope, places)
         before = _read(path)
         ours = before is None or f"/{SCRIPT}" in before
         texts[path] = (before, None if ours else before, made.get(path) or Made(path))
     if agent.told and scope == PROJECT:
-        path = _behind(os.path.join(ground.root, "AGENTS.md"), scope, ground)
-        _take_out(path, agent, made.get(path), texts)
+        path = _real_path(os.path.join(places.root, "AGENTS.md"), scope, places)
+        _remove_entries(path, agent, made.get(path), texts)
     return texts
 
 
-def _take_out(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
+def _remove_entries(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
     before = _read(path)
     if path in texts or before is None:
         texts.setdefault(path, (None, None, made or Made(path)))
@@ -423,18 +422,18 @@ def _take_out(path: str, agent: Agent, made: Made | None, texts: Texts) -> None:
     elif path.endswith(".md"):
         after = _cut_block(before, _MARKDOWN)
     elif before.strip():
-        _checked(path, before)
+        _require_json(path, before)
         containers = made.containers if made else None
         for event in _events(path, after):
-            # Its owner may have put a hook of his own beside ours.
+            # The user may have added a hook to our entry.
             after = settings_file.shared(after, ["hooks", event], "hooks", is_ours)
-            after = _cut(path, after, ["hooks", event], is_ours, containers)
-        after = _cut(path, after, [agent.servers_key], _is_our_server, containers)
+            after = _cut_entries(path, after, ["hooks", event], is_ours, containers)
+        after = _cut_entries(path, after, [agent.servers_key], _is_our_server, containers)
     gone = made is not None and made.created and "".join(after.split()) in ("", "{}")
     texts[path] = (before, None if gone else after, made or Made(path))
 
 
-def _checked(path: str, text: str) -> None:
+def _require_json(path: str, text: str) -> None:
     try:
         settings_file.check(text)
     except Unsplicable as error:
@@ -442,7 +441,7 @@ def _checked(path: str, text: str) -> None:
 
 
 def _events(path: str, text: str) -> list[str]:
-    """All that have hooks in a file, whoever they belong to: an older version heard others."""
+    """Return all events with hooks in a file: an older version registered for others."""
     try:
         found = settings_file.entries(text, ["hooks"])
     except Unsplicable as error:
@@ -450,7 +449,7 @@ def _events(path: str, text: str) -> list[str]:
     return [key for key, value in found if isinstance(value, list)]
 
 
-def _cut(
+def _cut_entries(
     path: str,
     text: str,
     place: list[str],
@@ -469,7 +468,7 @@ def _cut_block(text: str, marks: tuple[str, str]) -> str:
 
 
 def _cut_toml(text: str, key: str) -> str:
-    """Without our server and all that the agent came to know of it; its own tables follow ours."""
+    """Remove our server table and its sub-tables; the next table is not ours."""
     mark = text.find(_TOML)
     if mark < 0:
         return text
@@ -481,7 +480,7 @@ def _cut_toml(text: str, key: str) -> str:
 
 
 def _splice(texts: Texts, path: str, place: list[str], item: object, key: str = "") -> None:
-    before, now, made = _known(texts, path)
+    before, now, made = _text_of(texts, path)
     text = now if now and now.strip() else "{\n}\n"
     try:
         after, containers = settings_file.inserted(text, place, item, key)
@@ -491,13 +490,13 @@ def _splice(texts: Texts, path: str, place: list[str], item: object, key: str = 
     texts[path] = (before, after, msgspec.structs.replace(made, containers=kept + containers))
 
 
-def _put(texts: Texts, path: str, text: str) -> None:
-    """Add a text at the end of a file, behind an empty line."""
-    before, now, made = _known(texts, path)
+def _append_text(texts: Texts, path: str, text: str) -> None:
+    """Append a text to a file, after an empty line."""
+    before, now, made = _text_of(texts, path)
     texts[path] = (before, f"{now}\n{text}" if now else text, made)
 
 
-def _known(texts: Texts, path: str) -> tuple[str | None, str | None, Made]:
+def _text_of(texts: Texts, path: str) -> tuple[str | None, str | None, Made]:
     if path not in texts:
         before = _read(path)
         texts[path] = (before, before, Made(path))
@@ -531,26 +530,26 @@ def _changes(texts: Texts) -> list[Change]:
 # -- files -------------------------------------------------------------------------------------
 
 
-def _place(place: Place, scope: str, ground: Ground) -> str:
-    """Behind links: people keep their settings in a repository of their own and link to them."""
-    path = place.path(scope, ground.variables, ground.user_home, ground.root)
-    return _behind(path, scope, ground)
+def _place(place: Place, scope: str, places: Places) -> str:
+    """Return the real path of a settings file: users link to settings in a repository."""
+    path = place.path(scope, places.variables, places.user_home, places.root)
+    return _real_path(path, scope, places)
 
 
-def _behind(path: str, scope: str, ground: Ground) -> str:
-    """Not out of a project: its links were made by whoever wrote it."""
-    real, root = os.path.realpath(path), os.path.realpath(ground.root)
+def _real_path(path: str, scope: str, places: Places) -> str:
+    """Resolve links, but refuse one that leads out of a project."""
+    real, root = os.path.realpath(path), os.path.realpath(places.root)
     if scope == PROJECT and os.path.commonpath([real, root]) != root:
         raise InvalidInput(
             f"{path} leads out of the project, to {real}",
-            why="what is installed in a project changes nothing outside of it",
+            why="installing in a project must not change files outside of it",
             hint="replace the link, or install it for all your projects",
         )
     return real
 
 
-def _root(scope: str, ground: Ground) -> str:
-    return ground.root if scope == PROJECT else ""
+def _root(scope: str, places: Places) -> str:
+    return places.root if scope == PROJECT else ""
 
 
 def _read(path: str) -> str | None:
@@ -574,11 +573,11 @@ def _write(change: Change) -> None:
         try:
             os.rmdir(folder)
         except OSError:
-            return  # others use it by now
+            return  # other programs use it by now
 
 
-def _made(name: str, scope: str, ground: Ground) -> dict[str, Made]:
-    known = recorded(ground.home).installed.get(f"{name}/{scope}/{_root(scope, ground)}", [])
+def _made(name: str, scope: str, places: Places) -> dict[str, Made]:
+    known = recorded(places.home).installed.get(f"{name}/{scope}/{_root(scope, places)}", [])
     return {made.path: made for made in known}
 
 
@@ -590,5 +589,5 @@ def _write_record(home: str, record: Record) -> None:
 
 def _unreadable(path: str, why: str) -> ForestayError:
     return InvalidInput(
-        f"{path} cannot be changed safely", why=why, hint="mend it, then run the command again"
+        f"{path} cannot be changed safely", why=why, hint="fix it, then run the command again"
     )

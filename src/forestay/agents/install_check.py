@@ -1,7 +1,7 @@
-"""How it stands with the agents: what is installed, what keeps it from working, what it costs.
+"""Check our installation in agents: what is installed, what blocks it, what a hook costs.
 
-For the doctor. Looking changes nothing; the cost of a hook is measured with a copy of the script
-and a spool of its own.
+Used by the doctor. Checking changes nothing; the cost of a hook is measured with a copy of the
+script and a temporary spool.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from forestay.agents import settings_file, spool_script
-from forestay.agents.install import Ground, Plan, installed, script_of, to_install
+from forestay.agents.install import Places, Plan, installed, plan_install, script_of
 from forestay.agents.registry import AGENTS, PROJECT, SCOPES, SCRIPT, USER
 from forestay.agents.settings_file import Unsplicable
 from forestay.base import files
@@ -24,22 +24,22 @@ _LARGEST = 8 << 20
 _TRIES = 7
 
 
-def advice(ground: Ground) -> list[Finding]:
-    """What is to be said about our place in the agents."""
-    found = list(_about_agents(ground))
+def advice(places: Places) -> list[Finding]:
+    """Return findings about our installation in agents."""
+    found = list(_about_agents(places))
     if found:
-        found += _about_script(ground)
+        found += _about_script(places)
     return found
 
 
-def _about_agents(ground: Ground) -> Iterator[Finding]:
+def _about_agents(places: Places) -> Iterator[Finding]:
     cost = ""
-    for plan in installed(ground):
+    for plan in installed(places):
         if AGENTS[plan.agent].hooks and not cost:
             cost = _cost()
         yield _there(plan, cost)
-        yield from _outdated(plan, ground)
-        yield from _kept_from_working(plan.agent, ground)
+        yield from _outdated(plan, places)
+        yield from _kept_from_working(plan.agent, places)
 
 
 def _there(plan: Plan, cost: str) -> Finding:
@@ -48,7 +48,7 @@ def _there(plan: Plan, cost: str) -> Finding:
     what = f"{agent.title}: installed for {where}"
     if agent.hooks:
         what += f", {len(agent.events)} hooks{cost}"
-    way_out = f"to take it out: forestay uninstall {_words(plan)}"
+    way_out = f"to remove it: forestay uninstall {_words(plan)}"
     return Finding("agent-installed", "info", what, fix=way_out)
 
 
@@ -56,10 +56,10 @@ def _words(plan: Plan) -> str:
     return f"{plan.agent} --scope project" if plan.scope == PROJECT else plan.agent
 
 
-def _outdated(plan: Plan, ground: Ground) -> Iterator[Finding]:
+def _outdated(plan: Plan, places: Places) -> Iterator[Finding]:
     try:
-        # Whether its user wanted the tools too is not known, and either is as it should be.
-        is_old = all(_differs(plan, ground, tools=tools) for tools in (True, False))
+        # Installing with or without the MCP tools is fine; the choice is not recorded.
+        is_old = all(_differs(plan, places, tools=tools) for tools in (True, False))
     except ForestayError as error:
         yield Finding("agent-settings", "warning", str(error))
         return
@@ -67,27 +67,27 @@ def _outdated(plan: Plan, ground: Ground) -> Iterator[Finding]:
         yield Finding(
             "agent-outdated",
             "warning",
-            f"our entries in {AGENTS[plan.agent].title} are of another version",
+            f"our entries in {AGENTS[plan.agent].title} are from another version",
             fix=f"forestay install {_words(plan)}",
         )
 
 
-def _differs(plan: Plan, ground: Ground, *, tools: bool) -> bool:
-    changes = to_install(plan.agent, plan.scope, ground, tools=tools).changes
+def _differs(plan: Plan, places: Places, *, tools: bool) -> bool:
+    changes = plan_install(plan.agent, plan.scope, places, tools=tools).changes
     return any(one.before is not None and b"hooks" in (one.after or b"") for one in changes)
 
 
-def _about_script(ground: Ground) -> Iterator[Finding]:
-    data = files.read_optional(ground.script, _LARGEST)
+def _about_script(places: Places) -> Iterator[Finding]:
+    data = files.read_optional(places.script, _LARGEST)
     if data is None:
         yield Finding(
             "hook-script-missing",
             "error",
-            f"the script {SCRIPT} is not in the home any more",
+            f"the script {SCRIPT} is missing from the home",
             "agents run it at each hook; nothing is recorded without it",
             "forestay install AGENT, for each agent named above",
         )
-    elif data != script_of(ground):
+    elif data != script_of(places):
         yield Finding(
             "hook-script-outdated",
             "warning",
@@ -98,26 +98,26 @@ def _about_script(ground: Ground) -> Iterator[Finding]:
         yield Finding(
             "hook-unsynced",
             "warning",
-            "what hooks said in the last seconds before a power cut may be lost",
-            "no program here syncs a single file; one that does is GNU sync",
+            "hook payloads of the last seconds before a power cut may be lost",
+            "no program here can sync a single file; GNU sync can",
         )
 
 
-# -- what keeps hooks from running -------------------------------------------------------------
+# -- why hooks do not run ----------------------------------------------------------------------
 
 
-def _kept_from_working(name: str, ground: Ground) -> Iterator[Finding]:
-    for reason in _reasons(name, ground):
+def _kept_from_working(name: str, places: Places) -> Iterator[Finding]:
+    for reason in _reasons(name, places):
         yield Finding(
             "hooks-off", "warning", f"{AGENTS[name].title} will not run our hooks", reason
         )
 
 
-def _reasons(name: str, ground: Ground) -> Iterator[str]:
+def _reasons(name: str, places: Places) -> Iterator[str]:
     if name == "codex":
-        yield from _codex_reasons(ground)
+        yield from _codex_reasons(places)
         return
-    for path in _layers(name, ground):
+    for path in _layers(name, places):
         said = _settings(path)
         if said.get("disableAllHooks") is True:
             yield f"{path} has disableAllHooks"
@@ -130,13 +130,13 @@ def _reasons(name: str, ground: Ground) -> Iterator[str]:
             yield f"{path} has our hooks among hooksConfig.disabled"
 
 
-def _layers(name: str, ground: Ground) -> list[str]:
+def _layers(name: str, places: Places) -> list[str]:
     place = AGENTS[name].hooks
     if place is None:
         return []
-    paths = [place.path(s, ground.variables, ground.user_home, ground.root) for s in SCOPES]
+    paths = [place.path(s, places.variables, places.user_home, places.root) for s in SCOPES]
     if name == "claude-code":
-        paths.append(os.path.join(ground.root, ".claude", "settings.json"))
+        paths.append(os.path.join(places.root, ".claude", "settings.json"))
         paths.append("/etc/claude-code/managed-settings.json")
     return paths
 
@@ -150,10 +150,10 @@ def _settings(path: str) -> Mapping[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _codex_reasons(ground: Ground) -> Iterator[str]:
+def _codex_reasons(places: Places) -> Iterator[str]:
     place = AGENTS["codex"].servers
     assert place is not None
-    path = place.path(USER, ground.variables, ground.user_home, ground.root)
+    path = place.path(USER, places.variables, places.user_home, places.root)
     data = files.read_optional(path, _LARGEST) or b""
     try:
         said = tomllib.loads(data.decode("utf-8", "replace"))
@@ -167,7 +167,7 @@ def _codex_reasons(ground: Ground) -> Iterator[str]:
 
 
 def _untrusted(state: object) -> list[str]:
-    """The events whose hooks nobody looked at in Codex. What it agreed to, only Codex can tell."""
+    """Return the events whose hooks are not trusted in Codex yet."""
     known = state if isinstance(state, dict) else {}
     return [
         event
@@ -184,7 +184,7 @@ def _snake(event: str) -> str:
 
 
 def _cost() -> str:
-    """What one hook costs an agent here, in words; empty if it cannot be measured."""
+    """Return the cost of one hook as text; empty if it cannot be measured."""
     import subprocess
     import tempfile
     import time

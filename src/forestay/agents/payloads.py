@@ -1,9 +1,9 @@
-"""Wire: what agents send to their hooks, and what each event of theirs means. Pure tables.
+"""Parse the payloads that agents send to their hooks. Pure tables and functions.
 
-`KNOWN` has a row for every event of every agent that we know: a function, or `IGNORED` for those
-that say nothing new. An event without a row is of a version that we do not know, and is ignored
-too. Claude Code set the form: Codex and Qwen speak it with additions, Gemini has other names for
-it, opencode its own (`payloads_opencode`).
+`KNOWN` has a row for every known event of every agent: a function, or `IGNORED` for events that
+add nothing. An event without a row comes from a newer version and is ignored too. Codex and Qwen
+use the payloads of Claude Code with additions, Gemini has other names for the same, opencode has
+its own form (`payloads_opencode`).
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ _ALL = 64 * 1024 * 1024
 
 
 def parse_payload(agent: str, payload: object, event: str = "") -> HookEvent | None:
-    """What a payload means; None if nothing, WrongShape if it is not what its event is made of.
+    """Return the event of a payload, None if it is ignored; raise `WrongShape` if it lacks a field.
 
-    `event` is what the hook was registered for, for agents that do not say it in the payload.
+    `event` is the event the hook is registered for, used if the payload does not name it.
     """
     values = read_object(payload)
     name = name_in(values, "hook_event_name") or name_in(values, "type") or event[:100]
@@ -70,7 +70,7 @@ def parse_payload(agent: str, payload: object, event: str = "") -> HookEvent | N
 
 
 def _mark_as_machine_text(hook: HookEvent) -> HookEvent:
-    """A prompt for a sub-agent: an agent wrote it, and its user asked for something else."""
+    """Return the prompt of a sub-agent as machine text: an agent wrote it, not the user."""
     texts = [each.text for each in hook.bodies if isinstance(each, MessageSent)]
     return hook.replaced(what="other", bodies=(MessageSent(role="machine", text="\n".join(texts)),))
 
@@ -102,10 +102,10 @@ def _start(agent: str, values: dict[str, Any]) -> HookEvent:
 
 
 def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
-    """What was asked; nothing for the empty prompts with which Qwen goes on by itself."""
+    """Return the prompt; None for the empty prompts with which Qwen continues by itself."""
     if not isinstance(values.get("prompt"), str):
-        raise WrongShape("it has no prompt")
-    # Of a sub-agent that failed, Claude Code has told by then; of one that was killed it has not.
+        raise WrongShape("there is no prompt")
+    # Claude Code has reported a failed sub-agent by then, but not one that was killed.
     deaths = ("killed",) if agent == "claude-code" else _DEATHS
     bodies = parse_prompt(values["prompt"], deaths)
     return _make_event(agent, values, "prompt", bodies=bodies) if bodies else None
@@ -115,9 +115,9 @@ _DEATHS = ("failed", "killed")
 
 
 def parse_prompt(prompt: str, deaths: Sequence[str] = _DEATHS) -> tuple[Body, ...]:
-    """The messages of a prompt: what a machine put there, and what a user wrote.
+    """Return the messages of a prompt: machine text and what the user wrote.
 
-    A notice about a sub-agent tells of its death, if it came to an end of that kind.
+    A notice about a sub-agent whose status is in `deaths` is recorded as its failure.
     """
     machine, own = split_machine_text(prompt)
     own = own or _parse_typed_command(machine)
@@ -139,7 +139,7 @@ _BLOCK = re.compile(r"\s*<([a-z][a-z_-]*)(?: [^<>]{0,200})?>.*?</\1>\s*", re.S)
 
 
 def split_machine_text(prompt: str) -> tuple[str, str]:
-    """Machine text at the beginning of a prompt, and the rest."""
+    """Split a prompt into the machine text at its beginning and the rest."""
     end = 0
     while (found := _BLOCK.match(prompt, end)) and found[1].startswith(_MACHINES):
         end = found.end()
@@ -150,7 +150,7 @@ _COMMAND = re.compile(r"<command-(name|args)>([^<]*)</command-\1>")
 
 
 def _parse_typed_command(machine: str) -> str:
-    """A command of a user's own as it was typed; one without words is about the agent itself."""
+    """Return a slash command with its arguments; one without arguments controls the agent."""
     values = dict(_COMMAND.findall(machine)) if machine.startswith("<command-") else {}
     name, words = values.get("name", "").strip(), values.get("args", "").strip()
     return f"{name} {words}" if words else ""
@@ -160,7 +160,7 @@ _NOTICE = re.compile(r"<(task-id|status|summary|subagent_tokens)>([^<]{0,4000})<
 
 
 def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[Body]:
-    """What a notification about a sub-agent in the background tells of it."""
+    """Return the events in a notification about a background sub-agent."""
     if not machine.startswith("<task-notification"):
         return []
     values = dict(reversed(_NOTICE.findall(machine[:8000])))
@@ -198,7 +198,7 @@ _CATEGORIES = {
 
 
 def _failure(agent: str, values: dict[str, Any]) -> HookEvent:
-    """The model could not be asked, or did not answer; a sub-agent dies of it."""
+    """Return a failed model request; it ends a sub-agent."""
     kind, by = name_in(values, "error"), name_in(values, "agent_id")
     message = first_text(
         (text_in(values, "last_assistant_message"), text_in(values, "error_details"), kind)
@@ -252,7 +252,7 @@ def _parse_answer(agent: str, values: dict[str, Any], error: str | None) -> Hook
         by=name_in(values, "agent_id"),
         cwd=path_in(values, "cwd"),
         native=require_text(values, "session_id"),
-        # Codex hands a command's output on, and nothing about how it ended.
+        # Codex passes on the output of a command, but not its exit code.
         tells_end=agent != "codex" or tool not in SHELLS,
     )
     meant, keys = parse_call(call), {"key": name_in(values, "tool_use_id"), "pair": _pair(values)}
@@ -262,7 +262,7 @@ def _parse_answer(agent: str, values: dict[str, Any], error: str | None) -> Hook
 
 
 def _agent_call_bodies(agent: str, values: dict[str, Any], call: Call) -> tuple[Body, ...]:
-    """Gemini has no events for sub-agents: the answer of the call is all there is."""
+    """Return the start and end of a Gemini sub-agent, which are reported only by its call."""
     if agent != "gemini" or call.tool not in SENDS:
         return ()
     kind = name_in(object_in(values, "tool_input"), "agent_name")
@@ -280,7 +280,7 @@ def _tool(values: dict[str, Any]) -> str:
 
 
 def _pair(values: dict[str, Any]) -> str:
-    """The id of a call; without one, what was called, and with what."""
+    """Return the id of a call, or one made from the tool and its input."""
     return name_in(values, "tool_use_id") or payloads_opencode.mark(
         require_text(values, "tool_name"), values.get("tool_input")
     )
@@ -295,7 +295,7 @@ def _agent_start(agent: str, values: dict[str, Any]) -> HookEvent:
 
 
 def _agent_stop(agent: str, values: dict[str, Any]) -> HookEvent | None:
-    """A sub-agent is done; one without a type is the agent's own, that writes a summary."""
+    """Return the end of a sub-agent; one without a type is the agent writing its own summary."""
     if not name_in(values, "agent_type"):
         return None
     result = text_in(values, "last_assistant_message")
@@ -319,9 +319,9 @@ _THOUGHTS = re.compile(r"\A\s*<analysis>.*?</analysis>\s*", re.S)
 _SUMMARY = re.compile(r"\A\s*<summary>(.*?)(?:</summary>.*)?\Z", re.S)
 
 
-def plain_summary(values: str) -> str:
-    """A summary without the thoughts before it and the tags around it."""
-    rest = _THOUGHTS.sub("", values)
+def plain_summary(summary: str) -> str:
+    """Return a compaction summary without its analysis and its tags."""
+    rest = _THOUGHTS.sub("", summary)
     found = _SUMMARY.match(rest)
     return (found[1] if found else rest).strip()
 
@@ -341,14 +341,14 @@ _CLAUDE: dict[str, Row | None] = {
     "Stop": _turn_end,
     "StopFailure": _failure,
     "SessionEnd": _end,
-    # Say again what PostToolUse said.
+    # These repeat PostToolUse.
     "PostToolBatch": IGNORED,
     "TaskCreated": IGNORED,
     "TaskCompleted": IGNORED,
-    # Whether a tool may run: that it ran, or did not, is told by others.
+    # Permission requests: other events report whether the tool ran.
     "PermissionRequest": IGNORED,
     "PermissionDenied": IGNORED,
-    # For people who look away, and about settings.
+    # Notifications for the user, and changes of settings.
     "Notification": IGNORED,
     "InstructionsLoaded": IGNORED,
     "ConfigChange": IGNORED,
@@ -358,7 +358,7 @@ _CODEX: dict[str, Row | None] = {
     **_CLAUDE,
     "Interrupt": _interrupted,
     "PreModelRequest": IGNORED,
-    # Of its older `notify`: Stop says the same.
+    # From the older `notify` setting; Stop reports the same.
     "agent-turn-complete": IGNORED,
 }
 _GEMINI: dict[str, Row | None] = {
@@ -368,7 +368,7 @@ _GEMINI: dict[str, Row | None] = {
     "AfterTool": _after,
     "AfterAgent": _turn_end,
     "SessionEnd": _end,
-    # Comes with every request, whether anything is compressed or not.
+    # Sent with every request, whether anything is compressed or not.
     "PreCompress": IGNORED,
     "BeforeModel": IGNORED,
     "AfterModel": IGNORED,
@@ -387,4 +387,4 @@ KNOWN: dict[tuple[str, str], Row | None] = {
     )
     for event, row in rows.items()
 }
-"""What every event of every agent that we know means."""
+"""How to parse each known event of each agent."""

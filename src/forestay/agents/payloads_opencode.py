@@ -1,8 +1,8 @@
-"""What opencode tells: events of its bus, and the calls of its plugin hooks.
+"""Parse what our opencode plugin sends: events of its bus and calls of its hooks.
 
-A hook hands over two values, its input and its output, which come as `i` and `o`; the events of
-the bus are objects with a `type`. A sub-agent is a session of its own that has a parent: whose
-plugin knows of it sends that along as `parent`, and then it is the parent that is heard.
+A hook call has an input and an output, sent as `i` and `o`; bus events are objects with a `type`.
+In opencode a sub-agent is a session with a parent: the plugin sends the parent's id as `parent`,
+and the event then belongs to the parent's conversation.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Row = Callable[[str, dict[str, Any]], HookEvent | None]
 
 
 def mark(tool: str, given: object) -> str:
-    """A name for a call that has none: the same for the same tool and input."""
+    """Return an id for a call that has none; the same tool and input give the same id."""
     try:
         values = json.dumps([tool, given], sort_keys=True, default=str)
     except (ValueError, RecursionError):
@@ -51,7 +51,7 @@ def mark(tool: str, given: object) -> str:
 
 
 def event_of(values: dict[str, Any]) -> str:
-    """Which hook a payload of `i` and `o` comes from, if nothing says so."""
+    """Return which hook a payload of `i` and `o` comes from, if it does not name it."""
     given, out = object_in(values, "i"), object_in(values, "o")
     if "message" in out and "parts" in out:
         return "chat.message"
@@ -80,7 +80,7 @@ def _start(agent: str, values: dict[str, Any]) -> HookEvent:
 
 
 def _created(agent: str, values: dict[str, Any]) -> HookEvent | None:
-    """A sub-agent begins; of a session of its own, `SessionStart` tells."""
+    """Return the start of a sub-agent; `SessionStart` reports other sessions."""
     info = read_object(object_in(values, "properties").get("info"), "info")
     native, parent = require_text(info, "id"), name_in(info, "parentID")
     if not parent:
@@ -103,10 +103,10 @@ def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
     message = read_object(out.get("message"), "message")
     native = first_text((name_in(given, "sessionID"), name_in(message, "sessionID")))
     if not native:
-        raise WrongShape("it has no sessionID")
+        raise WrongShape("there is no sessionID")
     bodies = tuple(_message_of(part) for part in objects_in(out, "parts") if _is_text(part))
     if not bodies or name_in(values, "parent"):
-        return None  # a sub-agent is asked by its parent, which has told so
+        return None  # the parent has reported what it asked the sub-agent
     at, model = parse_time(object_in(message, "time").get("created")), object_in(message, "model")
     more: dict[str, Any] = {"at": at, "model": name_in(model, "modelID"), "bodies": bodies}
     return _make_event(agent, values, native, "prompt", key=name_in(message, "id"), **more)
@@ -117,13 +117,13 @@ def _is_text(part: dict[str, Any]) -> bool:
 
 
 def _message_of(part: dict[str, Any]) -> Body:
-    """What opencode writes itself into a prompt is marked."""
+    """Return a part of a prompt as a message; text added by opencode itself is marked."""
     machine = part.get("synthetic") is True
     return MessageSent(role="machine" if machine else "user", text=_unquoted(part["text"]))
 
 
 def _unquoted(words: str) -> str:
-    """`opencode run WORDS` puts quotation marks around what has spaces in it."""
+    """Remove the quotation marks that `opencode run WORDS` puts around words with spaces."""
     bare = words.strip()
     quoted = len(bare) > 1 and bare[0] == bare[-1] == '"' and '"' not in bare[1:-1]
     return bare[1:-1] if quoted else words
@@ -157,7 +157,7 @@ def _after(agent: str, values: dict[str, Any]) -> HookEvent:
 
 
 def _back(out: object) -> list[Body]:
-    """A sub-agent came back: its session is the one that began as a child of this one."""
+    """Return the end of a sub-agent, whose session is a child of this one."""
     answer = out if isinstance(out, dict) else {}
     agent = name_in(object_in(answer, "metadata"), "sessionId")
     result = _TAGS.sub("", text_in(answer, "output")).strip()
@@ -168,7 +168,7 @@ _TAGS = re.compile(r"\A<task [^<>]*>\s*<task_result>|</task_result>\s*</task>\s*
 
 
 def _message(agent: str, values: dict[str, Any]) -> HookEvent | None:
-    """A finished answer of the model: what it cost."""
+    """Return the tokens of a finished answer of the model."""
     info = read_object(object_in(values, "properties").get("info"), "info")
     at = parse_time(object_in(info, "time").get("completed"))
     if info.get("role") != "assistant" or not at or name_in(values, "parent"):
@@ -183,7 +183,7 @@ def _message(agent: str, values: dict[str, Any]) -> HookEvent | None:
 
 
 def _part(agent: str, values: dict[str, Any]) -> HookEvent | None:
-    """Words of the model, once it has said them all; those of a user have no such time."""
+    """Return a text of the model once it is complete; a text of the user has no end time."""
     part = read_object(object_in(values, "properties").get("part"), "part")
     at = parse_time(object_in(part, "time").get("end"))
     if not at or not _is_text(part) or name_in(values, "parent"):
@@ -230,7 +230,7 @@ ROWS: dict[str, Row | None] = {
     "session.idle": _idle,
     "session.compacted": _compacted,
     "session.error": _error,
-    # Pieces of what is told whole later on.
+    # Parts of what is reported whole later.
     "message.part.delta": None,
     "message.part.removed": None,
     "message.removed": None,
@@ -238,7 +238,7 @@ ROWS: dict[str, Row | None] = {
     "session.status": None,
     "session.diff": None,
     "session.deleted": None,
-    # Said again by the tools that did it.
+    # Also reported by the tools.
     "file.edited": None,
     "file.watcher.updated": None,
     "todo.updated": None,

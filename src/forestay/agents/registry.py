@@ -39,7 +39,7 @@ class Place(NamedTuple):
     user: str
     project: str
     variable: str = ""
-    """Names the folder that stands for the first part of `user`, if the user set it."""
+    """The variable that replaces the first part of `user`, if it is set."""
 
     def path(self, scope: str, environ: Mapping[str, str], user_home: str, root: str) -> str:
         if scope == PROJECT:
@@ -54,26 +54,26 @@ class Agent(NamedTuple):
     events: tuple[str, ...] = ()
     hooks: Place | None = None
     exec_form: bool = False
-    """Whether a hook may be a program with arguments; else it is a line for a shell."""
+    """Whether a hook may be a program with arguments; else it is a shell command."""
     named: bool = False
-    """Whether a hook may have a name of its own; others refuse what they do not know."""
+    """Whether a hook may have a name; other agents refuse unknown keys."""
     second: int = 1
-    """What the agent counts a timeout in: 1 second or 1,000 milliseconds."""
+    """Units of a timeout per second: 1, or 1,000 for milliseconds."""
     servers: Place | None = None
     """Where MCP servers are listed, under `servers_key`."""
     servers_key: str = "mcpServers"
     plugin: Place | None = None
-    """Where a program of our own goes that the agent loads, in place of hooks."""
+    """Where our plugin goes, for agents that load plugins instead of hooks."""
     told: bool = False
-    """Whether it learns of us from AGENTS.md alone."""
+    """Whether it uses AGENTS.md only, without hooks."""
     trust: str = ""
-    """What its user has to do before it runs our hooks."""
+    """What the user has to do before the agent runs our hooks."""
 
     def seconds(self, event: str) -> int:
-        """How long a hook may take: at the start the agent waits for a briefing."""
+        """Return the time limit of a hook; at the start the agent waits for a briefing."""
         if event == "SessionStart":
             return 30
-        # Codex allows no more here, and complains at every start about those who ask for it.
+        # Codex allows no more, and warns at every start if a hook asks for more.
         return 3 if event == "SessionEnd" else 10
 
 
@@ -81,7 +81,7 @@ AGENTS = {
     "claude-code": Agent(
         "Claude Code",
         _CLAUDE,
-        # Not settings.json of a project: that one is shared, and our script is of this machine.
+        # Not the shared settings.json of a project: the script exists on this machine only.
         Place(".claude/settings.json", ".claude/settings.local.json", "CLAUDE_CONFIG_DIR"),
         exec_form=True,
         servers=Place(".claude.json", ".mcp.json"),

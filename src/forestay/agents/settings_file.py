@@ -1,11 +1,10 @@
-"""Another program's settings file, changed in one place and otherwise byte for byte as it was.
+"""Change one place of another program's settings file and leave every other byte alone.
 
-The file is JSON, perhaps with comments and trailing commas, because some agents allow them. It is
-never parsed and written anew: a scan finds the *spans* of its values, a change is text put in
-between, and taking it back cuts that text out again. What was put in is not remembered but found
-by what it says, so a file that its owner reformatted since can be cleaned as well. Only which
-containers were *made* for our entries has to be known, to leave an empty list that was there
-before.
+The file is JSON, perhaps with comments and trailing commas, which some agents allow. It is never
+parsed and rewritten: a scan finds the *spans* of its values, a change inserts text between them,
+and undoing it cuts that text out. Our entries are found by their content, so a file that the user
+has reformatted can be cleaned too. Only the containers that were *made* for our entries have to be
+remembered, so that an empty list of the user's stays.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _DEEPEST = 200
 
 
 class Unsplicable(ValueError):
-    """The text is not such a file, or something else stands where our entry belongs."""
+    """The text is not such a file, or another kind of value is where our entry belongs."""
 
 
 class Part(NamedTuple):
-    """One value inside a container: where its key and itself begin, where it ends."""
+    """One value inside a container: where its key begins, where it begins and ends."""
 
     key: str
     begin: int
@@ -37,9 +36,9 @@ class Part(NamedTuple):
 
 
 def inserted(text: str, path: Path, item: object, key: str = "") -> tuple[str, list[list[str]]]:
-    """The text with `item` at the end of the container at `path`, and the containers made for it.
+    """Return the text with `item` added to the container at `path`, and the containers created.
 
-    It goes under `key` into an object, without one into a list.
+    With a `key` the container is an object, without one a list.
     """
     made: list[list[str]] = []
     value: Any = {key: item} if key else [item]
@@ -51,7 +50,7 @@ def inserted(text: str, path: Path, item: object, key: str = "") -> tuple[str, l
         if depth > 0:
             value = {path[depth - 1]: value}
     else:
-        raise Unsplicable("there is no value in it")
+        raise Unsplicable("it contains no value")
     return _put(text, at, value), made
 
 
@@ -61,9 +60,9 @@ def removed(
     is_ours: Callable[[str, object], bool],
     made: Sequence[Sequence[str]] | None = None,
 ) -> str:
-    """The text without our entries below `path`, and without containers that became empty.
+    """Return the text without our entries below `path` and the containers they leave empty.
 
-    Of these only the `made` ones go, where that is known.
+    If `made` is known, only those containers are removed.
     """
     at = _find(text, path)
     if at is None:
@@ -80,7 +79,7 @@ def removed(
 
 
 def check(text: str) -> None:
-    """Refuse what would be read otherwise, or not at all, by the agent itself."""
+    """Refuse a text that the agent would read differently, or not at all."""
     start = _find(text, [])
     assert start is not None
     end = _end(text, start, 0)
@@ -90,9 +89,9 @@ def check(text: str) -> None:
 
 
 def shared(text: str, path: Path, inside: str, is_ours: Callable[[str, object], bool]) -> str:
-    """The text without what is ours in the lists `inside` entries at `path` that are others' too.
+    """Return the text without our items in entries at `path` that also have items of others.
 
-    An entry that is all ours is left to `removed`.
+    `inside` names the list of an entry. Entries that are entirely ours are left to `removed`.
     """
     at = _find(text, path)
     for entry in reversed(_parts(text, at) if at is not None else []):
@@ -106,13 +105,13 @@ def shared(text: str, path: Path, inside: str, is_ours: Callable[[str, object], 
 
 
 def value_at(text: str, path: Path) -> Any:
-    """What stands at a place; None when there is nothing."""
+    """Return the value at a path; None if there is none."""
     start = _find(text, path)
     return None if start is None else _value(text, Part("", start, start, _end(text, start, 0)))
 
 
 def entries(text: str, path: Path) -> list[tuple[str, Any]]:
-    """The keys and values of the container at a place; a list has no keys."""
+    """Return the keys and values of the container at a path; keys are empty in a list."""
     at = _find(text, path)
     return [] if at is None else [(part.key, _value(text, part)) for part in _parts(text, at)]
 
@@ -121,30 +120,30 @@ def entries(text: str, path: Path) -> list[tuple[str, Any]]:
 
 
 def _find(text: str, path: Path) -> int | None:
-    """Where the value at `path` begins."""
+    """Return where the value at `path` begins."""
     at = _skip(text, 1 if text.startswith("\ufeff") else 0)
     for key in path:
         if not text.startswith("{", at):
             raise Unsplicable(f"there is no object that could hold {key!r}")
-        # As parsers do: of two entries with one key the last one counts.
+        # As in parsers, the last of two entries with the same key counts.
         found = [part for part in _parts(text, at) if part.key == key]
         if not found:
             return None
         at = found[-1].start
     if at >= len(text):
-        raise Unsplicable("there is no value in it")
+        raise Unsplicable("it contains no value")
     return at
 
 
 def _parts(text: str, at: int) -> list[Part]:
-    """What is inside the object or list that begins at `at`."""
+    """Return the parts of the object or list that begins at `at`."""
     if text[at : at + 1] not in ("{", "["):
-        raise Unsplicable("a single value stands where a list or an object is expected")
+        raise Unsplicable("a single value is where a list or an object is expected")
     return _inside(text, at, 0)[0]
 
 
 def _inside(text: str, at: int, depth: int) -> tuple[list[Part], int]:
-    """The parts of a container and where it ends."""
+    """Return the parts of a container and where it ends."""
     if depth > _DEEPEST:
         raise Unsplicable("it is nested too deeply")
     is_object, closing = text[at] == "{", "}" if text[at] == "{" else "]"
@@ -173,7 +172,7 @@ def _key(text: str, at: int) -> tuple[str, int]:
 
 
 def _end(text: str, at: int, depth: int) -> int:
-    """Where the value that begins at `at` ends."""
+    """Return where the value that begins at `at` ends."""
     if text[at : at + 1] in ("{", "["):
         return _inside(text, at, depth)[1]
     match = _STRING.match(text, at) or _SCALAR.match(text, at)
@@ -192,7 +191,7 @@ def _where(text: str, at: int) -> str:
 
 
 def _value(text: str, part: Part) -> Any:
-    """What a span says; comments and trailing commas in it are left out first."""
+    """Parse a span after removing its comments and trailing commas."""
     plain: list[str] = []
     at = part.start
     while at < part.end:
@@ -216,12 +215,12 @@ def _said(piece: str, text: str, at: int) -> Any:
 
 
 def _put(text: str, at: int, value: Any) -> str:
-    """Put what a new object or list holds at the end of the container at `at`.
+    """Insert the items of a new object or list at the end of the container at `at`.
 
-    An empty container on one line stays on it, so that cutting gives back what was there.
+    An empty container on one line stays on one line, so that cutting restores the original.
     """
     if isinstance(value, dict) != (text[at] == "{"):
-        raise Unsplicable("a list stands where an object is expected, or the other way round")
+        raise Unsplicable("a list is where an object is expected, or the other way round")
     parts = _parts(text, at)
     line_end = "\r\n" if "\r\n" in text else "\n"
     margin = _margin_before(text, parts[0].begin) if parts else None
@@ -246,19 +245,19 @@ def _shown(value: Any, margin: str, line_end: str) -> str:
 
 
 def _margin(text: str, at: int) -> str:
-    """The white space at the beginning of the line of `at`."""
+    """Return the white space at the beginning of the line of `at`."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
 
 
 def _margin_before(text: str, at: int) -> str | None:
-    """The margin of something that begins its line."""
+    """Return the margin of a value that begins its line, else None."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line if "\n" in text[:at] and not line.strip() else None
 
 
 def _cut(text: str, at: int, number: int) -> str:
-    """Take one part out of a container, with the comma that it needed."""
+    """Remove one part from a container, with its comma."""
     parts = _parts(text, at)
     part = parts[number]
     if number > 0:

@@ -1,11 +1,11 @@
-"""Scan: which files a shell command changed, of which its agent tells nothing.
+"""Find which files a shell command changed: agents do not report them.
 
-First a *look*: what git calls changed, or without git what a short walk meets, as far as it was
-changed since a moment. Then, purely, what is *news*: a file whose digest is not the one that the
-session knows. So a tree that was dirty before is no news, nor is what an agent's own edit told.
+A *scan* lists the files that changed since a moment, from git or, without git, by a short walk.
+*New changes* are those whose digest differs from the one in the session's state, so files that were
+dirty before, or that the agent edited by its tools, are not recorded again.
 
-Everything is bounded: time, number, and what is read. What git ignores is not even listed, of a
-large file only that it changed is seen, links are not followed, and git takes no lock.
+Everything is bounded: time, number of files, bytes read. Files ignored by git are not listed, large
+files are not read, links are not followed, and git takes no lock.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
     from forestay.workspace.tree import Seen
 
 MOST_FILES = 200
-"""How many changed files are looked at; of more, those that changed last."""
+"""The most changed files that are read; of more, the latest."""
 MOST_BYTES = 8 * 1024 * 1024
-"""A larger file is not read."""
+"""Larger files are not read."""
 _GIT_SECONDS = 2.0
 _SECONDS = 0.5
 _ENTRIES = 20_000
 _SLACK_MS = 2_000
-"""Clocks of disks are coarse, and those of containers are not quite the same."""
+"""Clocks of disks are coarse, and those of containers may differ slightly."""
 _COMMITTED = 20
 _SNIFFED = 8192
 _LEFT_OUT = frozenset(
@@ -48,10 +48,10 @@ _LEFT_OUT = frozenset(
 )
 
 
-class Found(Struct, frozen=True):
-    """A file that was changed, as it is now: relative path, stamp, digest ("": not read).
+class ChangedFile(Struct, frozen=True):
+    """A changed file: relative path, stamp, digest ("" if it was not read).
 
-    `met` says that it was read before, so that nobody has to ask what was committed.
+    `met` is set if it was read before, so that git need not be asked for the committed version.
     """
 
     path: str
@@ -65,29 +65,31 @@ class Found(Struct, frozen=True):
     removed: int | None = None
 
 
-class Look(Struct, frozen=True):
-    """What was met. `left` files were too many, `whole` is False if time ran out."""
+class Scan(Struct, frozen=True):
+    """The result of a scan. `left` files were too many; `whole` is False if time ran out."""
 
-    found: tuple[Found, ...] = ()
+    found: tuple[ChangedFile, ...] = ()
     left: int = 0
     whole: bool = True
 
     def seen(self, root: str) -> dict[str, Seen]:
-        """Stamps and digests by full path, to be remembered."""
+        """Return stamps and digests by full path, for the next scan."""
         kept = ((one.path, (one.stamp, one.digest)) for one in self.found if one.digest)
         return {os.path.join(root, path): seen for path, seen in kept}
 
 
-# -- what is news ------------------------------------------------------------------------------
+# -- new changes -------------------------------------------------------------------------------
 
 
-def news(look: Look, known: Callable[[str], Row | None], by: str = "") -> list[FileChanged]:
-    """The changes of a look that a session does not know yet; `known` gives its row of a path."""
-    found = (_change(one, known(one.path), by) for one in look.found)
+def new_changes(
+    scan_tree: Scan, known: Callable[[str], Row | None], by: str = ""
+) -> list[FileChanged]:
+    """Return the changes that are not in the session yet; `known` returns its row for a path."""
+    found = (_change(one, known(one.path), by) for one in scan_tree.found)
     return [change for change in found if change is not None]
 
 
-def _change(one: Found, row: Row | None, by: str) -> FileChanged | None:
+def _change(one: ChangedFile, row: Row | None, by: str) -> FileChanged | None:
     last = row if isinstance(row, File) else None
     was_there = last.action != "deleted" if last else one.tracked
     if not one.there:
@@ -96,7 +98,7 @@ def _change(one: Found, row: Row | None, by: str) -> FileChanged | None:
     if last and was_there and last.after == one.digest:
         return None
     if not one.digest and last and not last.after:
-        return None  # a large one that changes all the time is told once
+        return None  # a large file that keeps changing is recorded once
     return FileChanged(
         path=one.path,
         action="modified" if was_there else "created",
@@ -108,14 +110,14 @@ def _change(one: Found, row: Row | None, by: str) -> FileChanged | None:
     )
 
 
-def _before(one: Found, last: File | None) -> str:
+def _before(one: ChangedFile, last: File | None) -> str:
     return (last.after if last else "") or one.committed
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- scanning ----------------------------------------------------------------------------------
 
 
-def look(
+def scan_tree(
     tree: Tree,
     environ: Mapping[str, str],
     *,
@@ -123,34 +125,34 @@ def look(
     clock: Clock,
     known: Sequence[str] = (),
     seen: Callable[[Sequence[str]], Mapping[str, Seen]] = lambda paths: {},
-) -> Look:
-    """The files of a tree that changed since a moment, in milliseconds.
+) -> Scan:
+    """Return the files of a tree that changed since a time in milliseconds.
 
-    `known` are files that the session knows, which may be gone; `seen` gives stamp and digest of
-    full paths as they were last read, so that what did not change is not read again.
+    `known` are files of the session, which may be deleted by now; `seen` returns the stamp and
+    digest of full paths at the last scan, so that unchanged files are not read again.
     """
     deadline = clock.monotonic() + _SECONDS
-    listed = _listed(tree, environ)
+    listed = _git_status(tree, environ)
     is_whole = listed is not None or tree.git_dir is None
     if listed is None:
-        listed = {} if tree.git_dir else dict.fromkeys(_walked(tree.root, clock, deadline), False)
+        listed = {} if tree.git_dir else dict.fromkeys(_walk(tree.root, clock, deadline), False)
     names = {**dict.fromkeys(known[:MOST_FILES], True), **listed}
-    fresh = _fresh(tree.root, names, max(0, since - _SLACK_MS))
+    fresh = _changed_since(tree.root, names, max(0, since - _SLACK_MS))
     chosen = fresh[:MOST_FILES]
     found = list(_read(tree.root, chosen, names, clock, deadline, seen))
     whole = is_whole and len(found) == len(chosen)
-    return Look(tuple(_told(tree, environ, found)), len(fresh) - len(chosen), whole)
+    return Scan(tuple(_add_git_facts(tree, environ, found)), len(fresh) - len(chosen), whole)
 
 
-def _fresh(root: str, names: Iterable[str], since: int) -> list[str]:
-    """Those that changed since then, the last one first; what is gone counts by its folder."""
+def _changed_since(root: str, names: Iterable[str], since: int) -> list[str]:
+    """Return the names changed since then, latest first; a deleted one counts by its folder."""
     times = {name: _changed_at(os.path.join(root, name), root) for name in names}
     fresh = [name for name, at in times.items() if at >= since]
     return sorted(fresh, key=lambda name: (-times[name], name))
 
 
 def _changed_at(path: str, root: str) -> int:
-    """When a file was changed, in milliseconds; -1 for what is no plain file."""
+    """Return when a file was changed, in milliseconds; -1 if it is not a plain file."""
     try:
         facts = os.lstat(path)
     except (OSError, ValueError):
@@ -175,8 +177,8 @@ def _read(
     clock: Clock,
     deadline: float,
     seen: Callable[[Sequence[str]], Mapping[str, Seen]],
-) -> Iterator[Found]:
-    """The chosen files as they are, until time is up."""
+) -> Iterator[ChangedFile]:
+    """Read the chosen files until time is up."""
     before = seen([os.path.join(root, name) for name in chosen]) if chosen else {}
     for name in chosen:
         if clock.monotonic() > deadline:
@@ -184,10 +186,10 @@ def _read(
         full = os.path.join(root, name)
         met = full in before
         if not os.path.lexists(full):
-            yield Found(name, there=False, tracked=names[name], met=met)
+            yield ChangedFile(name, there=False, tracked=names[name], met=met)
             continue
         stamp, digest = _digest(full, before.get(full, ("", "")), clock.now())
-        yield Found(name, stamp=stamp, digest=digest, tracked=names[name], met=met)
+        yield ChangedFile(name, stamp=stamp, digest=digest, tracked=names[name], met=met)
 
 
 def _digest(full: str, known: Seen, now: int) -> Seen:
@@ -198,8 +200,8 @@ def _digest(full: str, known: Seen, now: int) -> Seen:
     return ("", "") if large else workspace_tree.digest_of(full, known, now)
 
 
-def _walked(root: str, clock: Clock, deadline: float) -> Iterator[str]:
-    """Files below a folder without git, no more than so many and for so long."""
+def _walk(root: str, clock: Clock, deadline: float) -> Iterator[str]:
+    """Yield files below a folder, within limits of number and time."""
     stack, left = [""], _ENTRIES
     while stack and left > 0 and clock.monotonic() < deadline:
         inside = stack.pop()
@@ -222,25 +224,25 @@ def _entries(folder: str) -> list[os.DirEntry[str]]:
         return []
 
 
-# -- asking git --------------------------------------------------------------------------------
+# -- git ---------------------------------------------------------------------------------------
 
-# No program that a repository names is run for it.
+# Options that keep a repository's settings from running programs.
 _STATUS = (
     *("-c", "core.fsmonitor=false", "-c", "core.untrackedCache=keep", "status"),
     *("--porcelain=v2", "-z", "--untracked-files=all", "--ignore-submodules=all", "--no-renames"),
 )
 _TRACKED = {b"1": 8, b"2": 9, b"u": 10}
-"""Where the path stands in a line of each kind, counted in spaces."""
+"""The number of spaces before the path, by kind of line."""
 
 
-def _listed(tree: Tree, environ: Mapping[str, str]) -> dict[str, bool] | None:
-    """What git calls changed, and whether it was in the last commit; None if it cannot be asked."""
+def _git_status(tree: Tree, environ: Mapping[str, str]) -> dict[str, bool] | None:
+    """Return changed paths and whether each is tracked; None if git cannot be run."""
     answer = git.run_git(tree, environ, *_STATUS, timeout=_GIT_SECONDS)
     return None if answer is None else dict(entries(answer))
 
 
 def entries(answer: bytes) -> Iterator[tuple[str, bool]]:
-    """(path, whether it is tracked) of each line of `git status --porcelain=v2 -z`."""
+    """Yield path and whether it is tracked for each line of `git status --porcelain=v2 -z`."""
     lines = iter(answer.split(b"\0"))
     for line in lines:
         kind, _, rest = line.partition(b" ")
@@ -250,7 +252,7 @@ def entries(answer: bytes) -> Iterator[tuple[str, bool]]:
             name = line.split(b" ", _TRACKED[kind])[-1]
             tracked = line[2:3] != b"A"
             if kind == b"2":
-                next(lines, b"")  # where it was before
+                next(lines, b"")  # its previous path
         else:
             continue
         path = os.fsdecode(name)
@@ -265,21 +267,23 @@ def _is_storable(path: str) -> bool:
         return False
 
 
-def _told(tree: Tree, environ: Mapping[str, str], found: list[Found]) -> list[Found]:
-    """With what git knows: how many lines changed, and what a file was in the last commit."""
+def _add_git_facts(
+    tree: Tree, environ: Mapping[str, str], found: list[ChangedFile]
+) -> list[ChangedFile]:
+    """Add the numbers of changed lines and the committed digests, from git."""
     tracked = [one.path for one in found if one.tracked]
     if not tracked:
         return found
     options = ("diff", "--numstat", "-z", "--no-ext-diff", "--no-textconv", "--no-renames")
     paths = (f":(literal){path}" for path in tracked)
     answer = git.run_git(tree, environ, *options, "HEAD", "--", *paths, timeout=_GIT_SECONDS)
-    counts = dict(_numbers(answer or b""))
+    counts = dict(_parse_numstat(answer or b""))
     some = {one.path for one in found if one.tracked and not one.met}
     some = set(sorted(some)[:_COMMITTED])
-    return [_completed(tree, environ, one, counts, some) for one in found]
+    return [_add_lines(tree, environ, one, counts, some) for one in found]
 
 
-def _numbers(answer: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
+def _parse_numstat(answer: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
     for line in answer.split(b"\0"):
         added, _, rest = line.partition(b"\t")
         removed, _, name = rest.partition(b"\t")
@@ -287,19 +291,19 @@ def _numbers(answer: bytes) -> Iterator[tuple[str, tuple[int, int]]]:
             yield os.fsdecode(name), (int(added), int(removed))
 
 
-def _completed(
+def _add_lines(
     tree: Tree,
     environ: Mapping[str, str],
-    one: Found,
+    one: ChangedFile,
     counts: Mapping[str, tuple[int, int]],
     some: set[str],
-) -> Found:
+) -> ChangedFile:
     added, removed = counts.get(one.path, (None, None))
-    committed = _committed(tree, environ, one.path) if one.path in some else ""
+    committed = _committed_digest(tree, environ, one.path) if one.path in some else ""
     return replace(one, added=added, removed=removed, committed=committed)
 
 
-def _committed(tree: Tree, environ: Mapping[str, str], path: str) -> str:
+def _committed_digest(tree: Tree, environ: Mapping[str, str], path: str) -> str:
     size = git.run_git(tree, environ, "cat-file", "-s", f"HEAD:{path}", timeout=_GIT_SECONDS)
     if size is None or int(size) > MOST_BYTES:
         return ""
@@ -307,11 +311,11 @@ def _committed(tree: Tree, environ: Mapping[str, str], path: str) -> str:
     return "" if content is None else sha256(content).hexdigest()
 
 
-# -- what an agent told of a file ---------------------------------------------------------------
+# -- reported changes ---------------------------------------------------------------------------
 
 
 def has_other_line_ends(full: str) -> bool:
-    """Whether the first lines of a file end as those do that agents hand on otherwise."""
+    """Whether a file has line ends that agents do not report as they are."""
     try:
         if files.is_irregular(full):
             return False
@@ -321,23 +325,23 @@ def has_other_line_ends(full: str) -> bool:
         return False
 
 
-def settled(told: FileChanged, root: str, now: int) -> tuple[FileChanged, Seen]:
-    """A change as an agent told it, held against the file; and the file as it is seen.
+def complete_change(reported: FileChanged, root: str, now: int) -> tuple[FileChanged, Seen]:
+    """Complete a reported change with the digest of the file as it is now, and return both.
 
-    Agents hand on text with other ends of lines than the file has, or no text at all. What the
-    file is now is true of the last change; of an earlier one then nothing is known.
+    Agents report text with other line ends than the file has, or no text at all. The file as it is
+    now belongs to the last change; for an earlier one the digest stays unknown.
     """
-    if told.action == "deleted":
-        return told, ("", "")
+    if reported.action == "deleted":
+        return reported, ("", "")
     try:
-        full = workspace_tree.absolute(told.path, root)
+        full = workspace_tree.absolute(reported.path, root)
         stamp, digest = _digest(full, ("", ""), now)
-        data = files.read_bounded(full, MOST_BYTES) if digest not in ("", told.after) else b""
+        data = files.read_bounded(full, MOST_BYTES) if digest not in ("", reported.after) else b""
     except ForestayError:
-        return told, ("", "")
-    if not told.after:
-        return replace(told, after=digest), (stamp, digest)
+        return reported, ("", "")
+    if not reported.after:
+        return replace(reported, after=digest), (stamp, digest)
     if b"\r\n" in data:
-        same = sha256(data.replace(b"\r\n", b"\n")).hexdigest() == told.after
-        told = replace(told, before="", after=digest if same else "")
-    return told, (stamp, digest) if told.after == digest else ("", "")
+        same = sha256(data.replace(b"\r\n", b"\n")).hexdigest() == reported.after
+        reported = replace(reported, before="", after=digest if same else "")
+    return reported, (stamp, digest) if reported.after == digest else ("", "")

@@ -1,19 +1,19 @@
-"""Where payloads wait until they are taken up: the folder `spool` of a home.
+"""The spool: a folder of the home where hook payloads wait until they are ingested.
 
-    tmp/NAME   being written; one that stays was left by a script that died
+    tmp/NAME   being written; an old one was left by a script that died
     new/NAME   waiting
-    bad/NAME   set aside: no JSON, or of a shape that nobody knows
-    lost       one byte for each payload that could not be taken down
-    lock       locked by whoever takes payloads up, whose number it holds meanwhile
-    told       the beginning of a conversation that was answered last, and when
+    bad/NAME   set aside: not JSON, or of an unknown shape
+    lost       one byte for each payload that could not be written
+    lock       locked by the process that ingests; contains its pid
+    told       the start of a run that was answered last, and when
 
-A file begins with a line `forestay-spool 1 AGENT EVENT PID START BOOT INIT`, in which `-` stands
-for what is not known: the agent, the hook, the number of the agent's process, when that began (in
-the system's own count), the boot, and when the first process began, by which one pid namespace
-is told from another. After it come the bytes that the agent sent. They are as secret as its own
-transcripts: only their user can read them, and no backup holds them.
+A file begins with a line `forestay-spool 1 AGENT EVENT PID START BOOT INIT`, with `-` for what is
+unknown: the agent, the hook, the pid of the agent's process, when that process started (in the
+system's own units), the boot id, and when the first process of its pid namespace started, which
+identifies the namespace. After it come the bytes that the agent sent. They are as secret as its own
+transcripts: only the user can read them, and no backup contains them.
 
-They are in order by the time they were written, then by name. Nothing here is costly to load.
+Payloads are ordered by the time they were written, then by name. This module is cheap to load.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ FOLDER = files.SPOOL
 TMP, NEW, BAD = "tmp", files.WAITING, "bad"
 LOST, LOCK, TOLD = "lost", "lock", "told"
 OF_NO_INTEREST = "of no interest"
-"""Ends the reason of what is counted and needs nobody's attention."""
+"""Marks counts of payloads that need no attention."""
 LIMIT = 16 * 1024 * 1024
-"""Bytes of a file; what an agent sends beyond it is not kept."""
+"""The most bytes of a payload that are stored."""
 
 _FIRST = b"forestay-spool 1 "
 _FIRST_LINE = 1024
@@ -42,14 +42,14 @@ _READING = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _USUAL = 64 * 1024
 _MANY = 1000
 _ABANDONED_MS = 10 * 60_000
-"""No script writes for so long: it died, and what it left is as much as there will be."""
+"""After this time the script that was writing a file must have died."""
 _AT_ONCE_MS = 2_000
 _ROOM = b"\n"
-"""Lies in `lost` from the beginning, so that a loss can be counted on a disk that is full."""
+"""Written to `lost` in advance, so that a loss can be counted on a full disk."""
 
 
 class Waiting:
-    """A payload that waits: its name, when it was written (`ns`, `at` in ms), the file's size."""
+    """A waiting payload: its name, when it was written (`ns`; `at` in ms), its size."""
 
     __slots__ = ("name", "ns", "size")
 
@@ -62,7 +62,7 @@ class Waiting:
 
 
 class Sender:
-    """What the first line of a file tells; a name is "" and a number 0 where it is not known."""
+    """The first line of a file; an unknown name is "" and an unknown number 0."""
 
     __slots__ = ("agent", "boot", "event", "init", "pid", "start")
 
@@ -81,7 +81,7 @@ def _number(word: str) -> int:
 
 
 class Spooled:
-    """A file of the spool as it was read: who sent it, and what."""
+    """A file of the spool: its sender and its bytes."""
 
     __slots__ = ("data", "is_cut", "sender")
 
@@ -90,7 +90,7 @@ class Spooled:
 
 
 class Spool:
-    """The spool of a home. Looking never makes a folder; only `prepare` does."""
+    """The spool of a home. Only `prepare` creates folders."""
 
     __slots__ = ("_inside", "_new", "_senders", "folder")
 
@@ -104,23 +104,23 @@ class Spool:
         return os.path.join(self.folder, *parts)
 
     def prepare(self) -> None:
-        """Make the folders, private to this user, and the file that losses are counted in."""
+        """Create the folders, private to this user, and the file that counts losses."""
         for name in (TMP, NEW, BAD):
             files.make_private_dir(self.path(name))
         if not os.path.lexists(self.path(LOST)):
             files.replace(self.path(LOST), _ROOM)
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def count(self, where: str = NEW) -> int:
-        """How many files wait, or lie in another of the folders."""
+        """Return how many files are waiting, or are in another of the folders."""
         try:
             return len(os.listdir(self.path(where)))
         except OSError:
             return 0
 
     def waiting(self) -> list[Waiting]:
-        """All that waits, the oldest first."""
+        """Return all waiting payloads, oldest first."""
         return sorted(self._listed(NEW), key=lambda one: (one.ns, one.name))
 
     def _listed(self, where: str) -> Iterator[Waiting]:
@@ -137,11 +137,11 @@ class Spool:
             return
 
     def oldest(self) -> int | None:
-        """When the payload was written (ms) that waits longest; None if none does."""
+        """Return when the oldest waiting payload was written (ms); None if there is none."""
         return min((one.at for one in self._listed(NEW)), default=None)
 
     def lost(self) -> tuple[int, int]:
-        """How many payloads could not be taken down, and when that last happened (ms)."""
+        """Return how many payloads were lost, and when that last happened (ms)."""
         try:
             facts = os.stat(self.path(LOST))
             with open(self.path(LOST), "rb") as file:
@@ -152,20 +152,20 @@ class Spool:
         return count, facts.st_mtime_ns // 1_000_000
 
     def read(self, name: str) -> Spooled | None:
-        """A waiting file; None if it is not there any more."""
+        """Read a waiting file; None if it is gone."""
         try:
             fd = os.open(self._waiting(name), _READING, dir_fd=self._inside)
         except OSError:
             return None
         try:
             return self._parsed(_whole(fd))
-        except OSError:  # nobody can read it: it is set aside with what is not JSON
+        except OSError:  # unreadable: it is set aside like payloads that are not JSON
             return Spooled(_NOBODY, b"", is_cut=False)
         finally:
             os.close(fd)
 
     def _waiting(self, name: str) -> str:
-        """Where a waiting file is, as seen from the folder that is open, if one is."""
+        """Return the path of a waiting file, relative to the open folder if there is one."""
         return self._new + name if self._inside is None else name
 
     def _parsed(self, data: bytes) -> Spooled:
@@ -176,7 +176,7 @@ class Spool:
         return Spooled(sender, rest, is_cut=len(data) >= LIMIT)
 
     def _sender(self, line: bytes) -> Sender:
-        """Few send much: what a line says is remembered."""
+        """Parse a first line; few senders send many payloads, so results are cached."""
         words = line.removeprefix(_FIRST).decode("ascii", "replace").split()
         if not line.startswith(_FIRST) or len(words) != len(Sender.__slots__):
             return _NOBODY
@@ -186,31 +186,31 @@ class Spool:
         return self._senders[line]
 
     def set_aside_size(self) -> tuple[int, int]:
-        """How many files lie aside, and how many bytes they are together."""
+        """Return how many files are set aside, and their total bytes."""
         sizes = [one.size for one in self._listed(BAD)]
         return len(sizes), sum(sizes)
 
     def erase_aside(self) -> tuple[int, int]:
-        """Delete what lies aside: how many files went, and bytes.
+        """Delete the files that are set aside; return how many, and their bytes.
 
-        Each is emptied before it goes, so that it cannot come back.
+        Each is emptied first, so that it cannot be recovered.
         """
         count, size = self.set_aside_size()
         for one in list(self._listed(BAD)):
             try:
                 _erase(self.path(BAD, one.name))
             except (OSError, ForestayError):
-                continue  # it stays, and is counted
+                continue  # it remains, and is counted
         left, rest = self.set_aside_size()
         return count - left, size - rest
 
     def forget_lost(self) -> None:
         files.replace(self.path(LOST), _ROOM)
 
-    # -- changing ------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------
 
     def rescue(self, now: int) -> None:
-        """Let what a script left when it died wait with the rest, and only what can be read."""
+        """Queue the readable files that scripts left in `tmp` when they died."""
         for one in self._listed(TMP):
             if now - one.at > _ABANDONED_MS:
                 self._move(TMP, NEW, one.name)
@@ -218,7 +218,7 @@ class Spool:
             self.set_aside(name)
 
     def _strange(self) -> list[str]:
-        """What waits and is no file: folders, links and pipes that no script put there."""
+        """Return folders, links and pipes in `new`, which no script put there."""
         try:
             with os.scandir(self._new) as entries:
                 return [one.name for one in entries if not one.is_file(follow_symlinks=False)]
@@ -226,13 +226,13 @@ class Spool:
             return []
 
     def set_aside(self, name: str) -> None:
-        """Keep what cannot be made anything of, out of the way; where it is, if there is none."""
+        """Move a payload that cannot be parsed to `bad`."""
         try:
             if not os.path.isdir(self.path(BAD)):
                 files.make_private_dir(self.path(BAD))
             self._move(NEW, BAD, name)
         except (OSError, ForestayError):
-            pass  # it waits on, and is looked at again next time
+            pass  # it stays in the queue, and is read again next time
 
     def _move(self, source: str, target: str, name: str) -> None:
         try:
@@ -241,7 +241,7 @@ class Spool:
             pass  # another process was faster, or it stays where it is until it can be moved
 
     def drop(self, name: str) -> bool:
-        """What it said is kept elsewhere; one that cannot be deleted now has to be recognised."""
+        """Delete a recorded payload; return False if it is still there."""
         try:
             os.unlink(self._waiting(name), dir_fd=self._inside)
         except FileNotFoundError:
@@ -251,17 +251,17 @@ class Spool:
         return True
 
     def sync(self) -> bool:
-        """Whether what was dropped is gone for certain from now on, after a power cut too."""
+        """Make deletions durable; return whether they will survive a power cut."""
         try:
             files.sync_folder(self._new)
         except (OSError, ForestayError):
             return False
         return True
 
-    # -- one at a time -------------------------------------------------------------------------
+    # -- locking -------------------------------------------------------------------------------
 
     def lock(self) -> int | None:
-        """Be the one who takes payloads up, until `unlock`; None while another one is."""
+        """Lock the spool until `unlock`; return None while another process ingests."""
         import fcntl
 
         path = self.path(LOCK)
@@ -282,16 +282,16 @@ class Spool:
         return fd
 
     def _go_inside(self) -> None:
-        """Thousands of files are found more quickly from within their folder."""
+        """Open the folder: thousands of files are opened faster relative to it."""
         try:
             self._inside = os.open(self._new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             self._inside = None
 
     def answers(self, start: Spooled, now: int) -> bool:
-        """Whether this beginning is to be answered, by whoever holds the lock.
+        """Whether the caller, who holds the lock, has to print the briefing for this start.
 
-        A plugin and an installation may both hear of it; the first of them answers.
+        A plugin and an installed hook may both report it; only the first one prints.
         """
         sender = start.sender
         mark = f"{digest_of(start.data)} {sender.pid} {sender.start}"
@@ -305,11 +305,11 @@ class Spool:
                 file.truncate()
                 file.write(f"{mark} {now}")
         except (OSError, ValueError):
-            pass  # better twice than not at all
+            pass  # printing it twice is better than not at all
         return True
 
     def unlock(self, fd: int) -> None:
-        """A script that saw the number starts nobody else: whoever calls this looks once more."""
+        """Unlock. The caller then checks the spool: scripts that saw the pid started nothing."""
         _write_number(fd, "")
         os.close(fd)
         if self._inside is not None:
@@ -321,7 +321,7 @@ _TELLING, _ENOUGH = 16, 200
 
 
 def spellings(text: str) -> list[bytes]:
-    """How the longest line of a text may stand in a payload; none for one that says too little."""
+    """Return how the longest line of a text may be encoded in a payload; none if it is short."""
     import json
 
     line = max(text.split("\n"), key=len).strip()[:_ENOUGH]
@@ -341,12 +341,12 @@ def _erase(path: str) -> None:
 
 
 def _write_number(fd: int, line: str) -> None:
-    """For scripts only, which start one more if they do not find it."""
+    """Write the pid for the scripts, which start an ingest if they do not find it."""
     try:
         os.ftruncate(fd, 0)
         os.pwrite(fd, line.encode(), 0)
     except OSError:
-        pass  # they do not find it then
+        pass  # then scripts start one more process
 
 
 _NOBODY = Sender("-", "-", "-", "-", "-", "-")
@@ -364,12 +364,12 @@ def _whole(fd: int) -> bytes:
 
 
 def closed(data: bytes) -> bytes:
-    """A payload that was cut, closed where it ends: the beginning of what was said is kept."""
+    """Close the strings and brackets of a payload that was cut, so that it can be parsed."""
     import re
 
     closers: list[bytes] = []
     inside = False
-    # Whole strings first, so that the brackets in them do not count.
+    # Strings are skipped first, so that brackets in them do not count.
     for token in re.finditer(rb'"(?:[^"\\]|\\.)*+"|["{}\[\]]', data, re.DOTALL):
         sign = token[0][:1]
         inside = token[0] == b'"'
@@ -381,7 +381,7 @@ def closed(data: bytes) -> bytes:
             closers.pop()
     whole = data.decode("utf-8", "ignore").encode()
     if inside:
-        # Half an escape at the end is left out; two backslashes are a whole one.
+        # An incomplete escape at the end is dropped; two backslashes are complete.
         half = re.search(rb"(\\+)(?:u[0-9a-fA-F]{0,3})?\Z", whole)
         whole = whole[: half.end(1) - 1] if half and len(half[1]) % 2 else whole
     return whole + b'"' * inside + b"".join(reversed(closers))

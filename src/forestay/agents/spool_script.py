@@ -1,15 +1,14 @@
-"""Hooks: what agents tell of themselves while they work, without ever waiting for us.
+"""The spool script that agents run at each hook.
 
-An agent runs the *spool script* at each of its hooks; it takes the *payload* down and is gone
-(`spool.sh`, and `spool` for where payloads wait). `wire` says what a payload means, and `ingest`
-makes events of it. Here is what is known of the script: it is copied into a home with its
-settings in it, so that it has to find out nothing when it runs.
+The script (`spool.sh`) writes the payload into the spool and exits; `payloads` parses it later and
+`ingest` records it, so an agent never waits for us. The script is copied into the home with its
+settings filled in, so that it has nothing to look up when it runs.
 
-How far a payload is made safe depends on the tools of the system, tried once (`probe_sync`):
+How durable a payload is depends on the tools of the system, tried once (`probe_sync`):
 
-    d   the file is synced as it is written, by `dd`, and the folder by `sync FOLDER`
-    f   both by `sync PATH`, which costs one process more
-        neither: what was said in the last seconds before a power cut may be lost
+    d   the file is synced by `dd` while it is written, the folder by `sync FOLDER`
+    f   both by `sync PATH`, which costs one more process
+        neither: payloads of the last seconds before a power cut may be lost
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-# Not by the search path of whoever runs the script: a project could put its own `mv` there.
+# Full paths instead of PATH: a project could put its own `mv` there.
 _PLACES = ("/usr/bin", "/bin", "/usr/local/bin", "/run/current-system/sw/bin")
 _TOOLS = ("cat", "date", "dd", "mkdir", "mv", "rm", "wc")
 
 
 def spool_script(home: str, program: Sequence[str], *, sync: str) -> bytes:
-    """The script for a home; `program` is how Forestay is run, `sync` one of `probe_sync`'s."""
+    """Return the script for a home; `program` runs Forestay, `sync` is a result of `probe_sync`."""
     from shlex import quote
 
     with open(os.path.join(os.path.dirname(__file__), "spool.sh"), encoding="utf-8") as file:
@@ -47,7 +46,7 @@ def spool_script(home: str, program: Sequence[str], *, sync: str) -> bytes:
 
 
 def probe_sync() -> str:
-    """Which way of syncing works here, by trying: "d", "f", or "" for none."""
+    """Try which way of syncing works here; return "d", "f", or "" for none."""
     import tempfile
 
     with tempfile.TemporaryDirectory() as folder:
@@ -59,7 +58,7 @@ def probe_sync() -> str:
 
 
 def _syncs(folder: str, file: str) -> bool:
-    """Whether `sync` takes paths. Older ones ignore them; those have no complaint about a lie."""
+    """Whether `sync` accepts paths. Older versions ignore them, even one that does not exist."""
     with open(file, "wb"):
         pass
     sync = _tool("sync")

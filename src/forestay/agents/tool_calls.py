@@ -1,8 +1,8 @@
-"""Tools: what the call of one means, whatever agent made it.
+"""Turn the tool calls of any agent into events.
 
-Agents call the same few things by different names: run a command, write a file, edit it, apply a
-patch, keep a list of tasks, send a sub-agent. A tool that only looks means nothing; any other one,
-of an MCP server above all, is a command that ran. A table says which is which.
+Agents have different names for the same few tools: run a command, write a file, edit it, apply a
+patch, update a to-do list, start a sub-agent. Tools that only read have no events; any other tool,
+mostly of MCP servers, is recorded as a command that ran. `_HANDLERS` says which is which.
 """
 
 from __future__ import annotations
@@ -50,9 +50,9 @@ _WORD = 200
 
 
 class Call(Struct, frozen=True, kw_only=True):
-    """A tool that was called, and what came of it.
+    """A tool call and its result.
 
-    `error` is None if the agent does not call it failed. Some do not tell how a command ended.
+    `error` is None unless the agent reports a failure. Some agents report no exit code.
     """
 
     tool: str
@@ -77,19 +77,19 @@ NOTHING = Effects()
 
 
 def parse_call(call: Call) -> Effects:
-    """What is worth keeping of a call that has ended."""
+    """Return the events of a call that has ended."""
     return _HANDLERS.get(call.tool, _other)(call)
 
 
 def doing(tool: str, given: object) -> str:
-    """A call that has begun, in one line: `Bash: pytest -q`."""
+    """Describe a call that has begun in one line: `Bash: pytest -q`."""
     told = given if isinstance(given, dict) else {}
     about = first_text(_as_text(told.get(name)) for name in _ABOUT)
     return one_line(f"{tool}: {about}" if about else tool)
 
 
 def assignment(tool: str, given: object) -> str:
-    """What a sub-agent is to do, if the call sends one."""
+    """Return the task of the sub-agent that a call starts, else ""."""
     if tool not in SENDS or not isinstance(given, dict):
         return ""
     return one_line(
@@ -109,21 +109,21 @@ def _as_text(value: object) -> str:
     return value[:WIDE] if isinstance(value, str) else ""
 
 
-# -- how it ended ------------------------------------------------------------------------------
+# -- results -----------------------------------------------------------------------------------
 
 _AT_FIRST = re.compile(
     r"(?:[^\n]*\n){0,3}(?:Exit code|Process exited with code):? (-?\d{1,9})\b\n?"
 )
-# What a command prints itself may look the same, but does not stand at the end.
+# The output of a command may look the same, but is not at the end.
 _AT_LAST = re.compile(r"\nExit Code: (-?\d{1,9})\n(?:[^\n]{0,200}\n){0,4}[^\n]{0,200}\Z")
 
 
-# As Gemini and Qwen report a command.
+# The report of Gemini and Qwen about a command.
 _PRINTED = re.compile(r"^Output: (.*?)\n(?:Error: [^\n]*\n)?Exit Code: ", re.S | re.M)
 
 
 def failure(call: Call) -> str | None:
-    """What went wrong with a call; None if nothing did."""
+    """Return what went wrong with a call; None if nothing did."""
     if call.error is not None:
         return _exit_in(call.error) or _gist(call.error) or "failed"
     response = call.response
@@ -169,9 +169,9 @@ def _ended(code: object, output: str) -> str:
 
 
 def _gist(told: str) -> str:
-    """What went wrong stands at the end, and what it was on the first line.
+    """Return the first line and the end of an error: they say what failed and why.
 
-    A long text loses whole lines only, and no half of a key: parts of a secret are not recognized.
+    Only whole lines are cut, and never inside a key: half a secret is not recognized as one.
     """
     if len(told) <= _ERROR:
         return told.strip()
@@ -182,7 +182,7 @@ def _gist(told: str) -> str:
 
 
 def words(response: object) -> str:
-    """The text of an answer, in whatever form it comes."""
+    """Return the text of a response, whatever its form."""
     if isinstance(response, str):
         return response[:WIDE]
     if isinstance(response, list):
@@ -200,7 +200,7 @@ def _shell(call: Call) -> Effects:
     given = read_object(call.input, "tool_input")
     line = first_text(_as_text(given.get(name)) for name in ("command", "cmd")).strip()
     if not line:
-        raise WrongShape("a command without words")
+        raise WrongShape("the command is empty")
     name, _, rest = line.partition(" ")
     if len(name) > _WORD or "\n" in name:
         name, rest = cut_text(name.partition("\n")[0], _WORD), line
@@ -228,7 +228,7 @@ def _command(call: Call, name: str, arguments: str) -> CommandRan:
 
 
 def _other(call: Call) -> Effects:
-    """A tool of an MCP server, or one that we do not know: it ran, and that is kept."""
+    """Record a tool of an MCP server, or an unknown tool, as a command that ran."""
     if call.tool.startswith(_LOOKS):
         return NOTHING
     given = call.input if isinstance(call.input, dict) else {}
@@ -254,14 +254,14 @@ _PATHS = ("filePath", "file_path", "filepath", "notebook_path", "absolute_path",
 
 
 def _file(call: Call) -> Effects:
-    """A file that was written or edited; with its text before and after, where that is told."""
+    """Record a written or edited file, with digests before and after if they are known."""
     if failure(call) is not None:
         return NOTHING
     given = read_object(call.input, "tool_input")
     told = _answer(call.response)
     path = first_text(path_in(source, name) for source in (told, given) for name in _PATHS)
     if not path:
-        raise WrongShape("a file without a path")
+        raise WrongShape("the file has no path")
     before = next((told[name] for name in _BEFORE if name in told), None)
     after = _content(call, given, told, before)
     is_new = _is_new(told, before)
@@ -279,7 +279,7 @@ def _file(call: Call) -> Effects:
 
 
 def _answer(response: object) -> dict[str, Any]:
-    """Where an answer tells of the file: in itself, or in the part that is shown."""
+    """Return the part of a response that describes the file."""
     if not isinstance(response, dict):
         return {}
     shown = response.get("returnDisplay")
@@ -296,7 +296,7 @@ def _content(call: Call, given: dict[str, Any], told: dict[str, Any], before: ob
 
 
 def _edited(before: str, told: dict[str, Any], given: dict[str, Any]) -> str | None:
-    """A text after edits whose words are told; None if they are not all in it."""
+    """Apply the reported edits to a text; None if one does not fit."""
     edits = objects_in(given, "edits") or [{**given, **told}]
     for edit in edits:
         old = first_text(
@@ -306,7 +306,7 @@ def _edited(before: str, told: dict[str, Any], given: dict[str, Any]) -> str | N
         if not old or old not in before:
             return None
         if not new and not old.endswith("\n") and f"{old}\n" in before:
-            old += "\n"  # a line that is taken out leaves no empty one
+            old += "\n"  # removing a line leaves no empty line
         everywhere = True in (edit.get("replaceAll"), edit.get("replace_all"))
         before = before.replace(old, new, -1 if everywhere else 1)
     return before
@@ -322,7 +322,7 @@ def _is_new(told: dict[str, Any], before: object) -> bool:
 
 
 def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | None, int | None]:
-    """How many lines were added and removed, as far as it is told."""
+    """Count added and removed lines; None where it is not known."""
     stat, diff = object_in(told, "diffStat"), object_in(told, "filediff")
     pairs = (
         (stat.get("model_added_lines"), stat.get("model_removed_lines")),
@@ -340,18 +340,18 @@ def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | N
 
 
 def differing(before: str, after: str) -> tuple[str, str]:
-    """Two texts without the lines that are plainly the same at their beginning and at their end."""
+    """Return two texts without the equal lines at their beginning and end."""
     start = before.rfind("\n", 0, _same(before, after)) + 1
     before, after = before[start:], after[start:]
     same = _same_end(before, after)
-    # Of what is the same at the end, the first line may be half of one.
+    # The first line of the equal end may be half a line.
     end = before.find("\n", len(before) - same) + 1 if same else 0
     left = len(before) - end if end else 0
     return before[: len(before) - left], after[: len(after) - left]
 
 
 def _same(one: str, other: str) -> int:
-    """How many characters two texts have in common at their beginning."""
+    """Count the characters that two texts share at their beginning."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -363,7 +363,7 @@ def _same(one: str, other: str) -> int:
 
 
 def _same_end(one: str, other: str) -> int:
-    """How many they have in common at their end."""
+    """Count the characters that two texts share at their end."""
     low, high = 0, min(len(one), len(other))
     while low < high:
         middle = (low + high + 1) // 2
@@ -375,7 +375,7 @@ def _same_end(one: str, other: str) -> int:
 
 
 def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
-    """Lines that are not the same from either end: quick, and never too few."""
+    """Count lines that differ between the equal ends: quick, and never too few."""
     most = min(len(before), len(after))
     first = next((n for n in range(most) if before[n] != after[n]), most)
     ends = range(1, most - first + 1)
@@ -402,12 +402,12 @@ def _patch(call: Call) -> Effects:
         _as_text(given.get(name)) for name in ("command", "input", "patchText", "patch")
     )
     if "*** Begin Patch" not in patch:
-        raise WrongShape("a patch that is none")
+        raise WrongShape("the patch does not begin with *** Begin Patch")
     return NOTHING if failure(call) is not None else Effects(bodies=tuple(patched(patch, call)))
 
 
 def patched(patch: str, call: Call) -> Iterator[FileChanged]:
-    """The files a patch changes, in the form that begins `*** Begin Patch`."""
+    """Yield the files that a patch of the form `*** Begin Patch` changes."""
     parts = _HEAD.split(patch)[1:]
     for kind, path, body in list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))[:MOST]:
         lines = body.split("\n")[1:]
@@ -445,7 +445,7 @@ _DONE = {
 
 
 def _todos(call: Call) -> Effects:
-    """The whole list as it is now."""
+    """Return the whole current to-do list."""
     given = read_object(call.input, "tool_input")
     if failure(call) is not None:
         return NOTHING
@@ -481,13 +481,13 @@ def _task_updated(call: Call) -> Effects:
     bodies: dict[str, Body] = {
         "running": StepStarted(step=step, agent=call.by),
         "done": StepCompleted(step=step),
-        "skipped": StepSkipped(step=step, because="taken off the list"),
+        "skipped": StepSkipped(step=step, because="removed from the list"),
     }
     return Effects(bodies=(bodies[status],))
 
 
 def _task_id(call: Call, id: str) -> str:
-    """Agents count their tasks anew in every session of theirs; ours may have several of those."""
+    """Return a task id with the conversation in it: agents number tasks per conversation."""
     return f"{call.native[:8]}-{id[:40]}"
 
 
@@ -495,7 +495,7 @@ def _task_id(call: Call, id: str) -> str:
 
 
 def _sent(call: Call) -> Effects:
-    """Starts and stops are told by events of their own; here are tokens, and who has none."""
+    """Record the tokens of a sub-agent; its start and end are reported by other events."""
     answer = call.response if isinstance(call.response, dict) else {}
     agent, tokens = name_in(answer, "agentId"), parse_count(answer.get("totalTokens"))
     if agent:
@@ -504,7 +504,7 @@ def _sent(call: Call) -> Effects:
 
 
 def sent_and_back(call: Call, agent: str, kind: str) -> tuple[Body, ...]:
-    """A sub-agent of whom its call is all that is told: it began, and this is what came of it."""
+    """Return the start and end of a sub-agent that is reported only by its call."""
     began = AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
     wrong = failure(call)
     if wrong is not None:
@@ -534,9 +534,9 @@ LOOKS = frozenset(
     web_fetch web_search webfetch websearch write_stdin
     """.split()
 )
-"""Tools that only look, ask, or steer the agent itself."""
+"""Tools that only read, ask the user, or control the agent."""
 _LOOKS = ("mcp__forestay__", "mcp_forestay_", "forestay_")
-"""Our own tools have told us what they had to tell."""
+"""Prefixes of our own MCP tools, which record by themselves."""
 
 _HANDLERS: dict[str, Callable[[Call], Effects]] = {
     **dict.fromkeys(SHELLS, _shell),

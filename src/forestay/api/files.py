@@ -118,7 +118,7 @@ class FileMethods:
         """
         from forestay.agents import import_transcripts
 
-        after = import_transcripts.moment_of(since, self.context.clock.now())
+        after = import_transcripts.parse_since(since, self.context.clock.now())
         told = import_transcripts.import_transcripts(
             self.context, agent, path, since=after, dry_run=dry_run, on_part=on_part
         )

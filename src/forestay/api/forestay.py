@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.agents.ingest import Ingested
-    from forestay.agents.install import Ground
+    from forestay.agents.install import Places
     from forestay.agents.install import Plan as AgentPlan
     from forestay.api.session import Session
     from forestay.health.doctor import Mended
@@ -351,7 +351,7 @@ class Forestay(FileMethods, TravelVerbs):
         """Write the script that hooks run into the home; `install` does it too."""
         from forestay.agents import install
 
-        install.write_script(self._ground())
+        install.write_script(self._places())
 
     # -- the whole home ------------------------------------------------------------------------
 
@@ -398,7 +398,7 @@ class Forestay(FileMethods, TravelVerbs):
         else:
             done, lost, left = doctor.mend(*parts, clock=self.clock, deep=deep)
             done += [] if format_checks.blocked(left) else format_checks.mend(self.context)
-        agents = install_check.advice(self._ground())
+        agents = install_check.advice(self._places())
         return doctor.Mended(
             done, lost, doctor.by_severity([*left, *format_checks.advice(self.context), *agents])
         )
@@ -412,24 +412,24 @@ class Forestay(FileMethods, TravelVerbs):
         """
         from forestay.agents import install
 
-        return install.install(agent, scope, self._ground(), tools=tools, dry_run=dry_run)
+        return install.install(agent, scope, self._places(), tools=tools, dry_run=dry_run)
 
     def uninstall(self, agent: str, scope: str = "user", *, dry_run: bool = False) -> AgentPlan:
         """Take out of an agent what `install` put there; what was recorded stays."""
         from forestay.agents import install
 
-        return install.uninstall(agent, scope, self._ground(), dry_run=dry_run)
+        return install.uninstall(agent, scope, self._places(), dry_run=dry_run)
 
     def installed(self) -> AgentPlans:
         """Where we are installed, each as the plan that would take us out."""
         from forestay.agents import install
 
-        return install.installed(self._ground())
+        return install.installed(self._places())
 
-    def _ground(self) -> Ground:
-        from forestay.agents.install import ground_here
+    def _places(self) -> Places:
+        from forestay.agents.install import places_here
 
-        return ground_here(self.settings.home, self.workspace.tree.root)
+        return places_here(self.settings.home, self.workspace.tree.root)
 
     def config(
         self, key: str = "", value: object = None, *, unset: bool = False

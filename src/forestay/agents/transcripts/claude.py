@@ -1,4 +1,4 @@
-"""Transcripts of Claude Code: one JSON object per line, sub-agents in files of their own."""
+"""Transcripts of Claude Code: one JSON object per line, sub-agents in separate files."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _QUIET = frozenset(
     worktree-state marble-origami-commit permission-mode content-replacement
     """.split()
 )
-"""Records about the program itself, and of what others tell too."""
+"""Records about the program itself, and those that repeat others."""
 
 
 class ClaudeReader(Reader):
-    """`agents` has the sub-agent that each call sent, where a file beside the transcripts tells."""
+    """`agents` maps calls to the sub-agents they started; small files next to it say so."""
 
     agent = "claude-code"
 
@@ -67,10 +67,10 @@ class ClaudeReader(Reader):
             self.count_unknown(kind or "no type")
 
     def _who(self, record: Record) -> str:
-        """The sub-agent that a record is of; older versions wrote them between the others."""
+        """Return the sub-agent of a record; older versions wrote them into the main transcript."""
         return self.by or (name_in(record, "agentId") if record.get("isSidechain") is True else "")
 
-    # -- what came in --------------------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------
 
     def _user(self, record: Record, at: int) -> Iterator[HookEvent]:
         content, key = object_in(record, "message").get("content"), name_in(record, "uuid")
@@ -85,7 +85,7 @@ class ClaudeReader(Reader):
             yield self.make_event("prompt", at, key=key, bodies=parse_prompt(said))
 
     def _attached(self, attached: Record, record: Record, at: int) -> Iterator[HookEvent]:
-        """A prompt that came while the agent was at work."""
+        """Return a prompt that was queued while the agent was working."""
         said = text_in(attached, "prompt", _LONG)
         if attached.get("type") == "queued_command" and said.strip() and not self._who(record):
             yield self.make_event(
@@ -101,7 +101,7 @@ class ClaudeReader(Reader):
         if found is not None:
             yield found
 
-    # -- what the agent did --------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------
 
     def _assistant(self, record: Record, at: int) -> Iterator[HookEvent]:
         message, by = object_in(record, "message"), self._who(record)
@@ -111,7 +111,7 @@ class ClaudeReader(Reader):
         said = "\n".join(texts(message.get("content"))).strip()
         key = name_in(record, "uuid")
         if by:
-            return  # its last words are the answer of the call that sent it
+            return  # its last message is the answer to the call that started it
         if record.get("isApiErrorMessage") is True:
             raised = ErrorRaised(message=said or "the model did not answer")
             yield self.make_event("failure", at, key=key, bodies=(raised,))
@@ -132,7 +132,7 @@ class ClaudeReader(Reader):
             yield self.make_event("turn_end", at, key=key, **told)
 
     def effects_of(self, id: str, call: Call) -> Effects:
-        """A transcript has no events for sub-agents: their calls tell of them."""
+        """Return the effects of a call; sub-agents are known only from their calls."""
         if call.tool not in SENDS:
             return parse_call(call)
         return Effects(bodies=_sent(self._agents.get(id, id), call))
@@ -159,6 +159,6 @@ def _sent(id: str, call: Call) -> tuple[Body, ...]:
 
 
 def used(usage: Record) -> int:
-    """How much of its context an answer of the model filled."""
+    """Return how many tokens of context an answer of the model used."""
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
     return sum(parse_count(usage.get(name)) or 0 for name in (*names, "output_tokens"))

@@ -86,7 +86,7 @@ class CodexReader(Reader):
         self.branch = self.branch or name_in(git, "branch")
         self.commit = self.commit or name_in(git, "commit_hash")
 
-    # -- what was said -------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------
 
     def _message(self, payload: Record, at: int) -> Iterator[HookEvent]:
         if payload.get("role") != "user" or self.by:
@@ -115,7 +115,7 @@ class CodexReader(Reader):
         raised = ErrorRaised(message=message, agent=self.by)
         yield self.make_event("failure", at, key=f"error {at}", bodies=(raised,))
 
-    # -- what was called -----------------------------------------------------------------------
+    # -- tool calls ----------------------------------------------------------------------------
 
     def _called(self, payload: Record, at: int) -> Iterator[HookEvent]:
         space, name = name_in(payload, "namespace"), name_in(payload, "name") or "local_shell"
@@ -135,13 +135,13 @@ class CodexReader(Reader):
             yield found
 
     def _ran(self, payload: Record, at: int) -> Iterator[HookEvent]:
-        """How a command ended, which is told beside its answer."""
+        """Return the end of a command, which is a record besides its answer."""
         if len(self._ends) < _MOST_ENDS and (end := _end(payload)) is not None:
             self._ends[end[0]] = end[1:]
         yield from ()
 
     def effects_of(self, id: str, call: Call) -> Effects:
-        """Which agent was sent, its answer names; what became of it is in its own rollout."""
+        """Return the effects of a call; the sub-agent it names has its own rollout."""
         if call.tool not in SENDS or call.error is not None:
             return parse_call(call)
         told = _parsed(words(call.response))
@@ -163,7 +163,7 @@ class CodexReader(Reader):
 
 
 def ends(records: Iterable[object]) -> dict[str, tuple[int, int | None]]:
-    """Exit code and milliseconds of commands, by their calls; hooks do not tell them."""
+    """Return exit code and milliseconds of commands by call id; hooks do not report them."""
     found: dict[str, tuple[int, int | None]] = {}
     for record in records:
         payload = object_in(record, "payload") if isinstance(record, dict) else {}
@@ -180,7 +180,7 @@ _ENDS = ("item_completed", "exec_command_end")
 
 
 def _end(payload: Record) -> tuple[str, int, int | None] | None:
-    """How a command ended, as it is told beside its answer."""
+    """Return call, exit code and milliseconds from an end record."""
     item = object_in(payload, "item") or payload
     id, code = first_text((name_in(item, "call_id"), name_in(item, "id"))), item.get("exit_code")
     if not id or not isinstance(code, int) or isinstance(code, bool):
@@ -189,7 +189,7 @@ def _end(payload: Record) -> tuple[str, int, int | None] | None:
 
 
 def _end_in(payload: Record) -> tuple[str, int, int | None] | None:
-    """The same by the answer itself."""
+    """Return call, exit code and milliseconds from the text of an answer."""
     output = payload.get("output")
     exited = _EXITED.search(output[:500]) if isinstance(output, str) else None
     if exited is None:
@@ -199,14 +199,14 @@ def _end_in(payload: Record) -> tuple[str, int, int | None] | None:
 
 
 def _parent(meta: Record) -> str:
-    """The conversation that sent this one, if it is one of a sub-agent."""
+    """Return the parent conversation of a sub-agent, else ""."""
     sent = object_in(object_in(meta, "source"), "subagent")
     spawned = object_in(sent, "thread_spawn")
     return first_text((name_in(spawned, "parent_thread_id"), name_in(meta, "parent_thread_id")))
 
 
 def _is_of_user(payload: Record) -> bool:
-    """Newer versions say who put a text there; for older ones its own marks must do."""
+    """Whether the user wrote a text; older versions mark only machine text."""
     about = object_in(payload, "internal_chat_message_metadata_passthrough")
     kinds = about.get("content_item_kinds")
     if not isinstance(kinds, list):
@@ -222,7 +222,7 @@ def _parsed(told: str) -> object:
 
 
 def _plain(given: object) -> object:
-    """The words of a command, without the shell that is started for them."""
+    """Return the words of a command without the shell that runs it."""
     if isinstance(given, dict) and isinstance(given.get("command"), list):
         words = [word for word in given["command"] if isinstance(word, str)]
         if len(words) == 3 and _SHELL.match(words[0]) and words[1] in ("-lc", "-c"):
@@ -232,7 +232,7 @@ def _plain(given: object) -> object:
 
 
 def _outcome(told: object, code: int | None, duration: int | None) -> dict[str, Any]:
-    """How a call ended, by what is told beside its answer, or else by the answer itself."""
+    """Return how a call ended, from its end record or else from its answer."""
     answer = told if isinstance(told, dict) else {}
     shown = answer.get("output", told)
     if not isinstance(shown, str):

@@ -1,9 +1,8 @@
-"""Transcripts: what agents wrote down of their conversations, before anyone asked them to.
+"""Find and read the transcripts that agents save of their conversations.
 
-They are read and never written, line by line, so that one of a gigabyte needs no more memory than
-one of a kilobyte. A *conversation* is a main transcript and those of its sub-agents; what they
-say is heard in the order of time. A line that is torn, too long or of a kind that nobody knows
-is counted and passed over.
+Transcripts are only read, line by line, so that a gigabyte needs no more memory than a kilobyte.
+A *conversation* is a main transcript and those of its sub-agents; their events are merged in the
+order of time. A line that is torn, too long or of an unknown kind is counted and skipped.
 """
 
 from __future__ import annotations
@@ -44,18 +43,18 @@ _READERS: dict[str, Callable[..., Reader]] = {
 
 
 class Transcript(Struct):
-    """The files of one conversation. `paths` begins with the main one, if it is there."""
+    """The files of one conversation; `paths` begins with the main one if it exists."""
 
     agent: str
     native: str
     cwd: str = ""
     paths: list[tuple[str, str]] = []
-    """(path, the sub-agent whose it is or "")"""
+    """(path, sub-agent or "")"""
     branch: str = ""
     commit: str = ""
     size: int = 0
     changed: int = 0
-    """When any of the files changed last, in milliseconds."""
+    """The latest modification of any of the files, in milliseconds."""
 
     @property
     def path(self) -> str:
@@ -63,10 +62,10 @@ class Transcript(Struct):
 
 
 def folder(agent: str, user_home: str, variables: dict[str, str]) -> str:
-    """Where an agent keeps its transcripts."""
+    """Return the folder where an agent saves its transcripts."""
     if agent not in AGENTS:
-        why = f"they are known of {', '.join(AGENTS)}"
-        raise InvalidInput(f"nothing is known of transcripts of {agent[:40]!r}", why=why)
+        why = f"supported: {', '.join(AGENTS)}"
+        raise InvalidInput(f"transcripts of {agent[:40]!r} cannot be read", why=why)
     base, variable, below = _FOLDERS[agent]
     moved = variables.get(variable, "") if variable else ""
     return os.path.join(moved if os.path.isabs(moved) else os.path.join(user_home, base), below)
@@ -76,7 +75,7 @@ def folder(agent: str, user_home: str, variables: dict[str, str]) -> str:
 
 
 def find(agent: str, place: str) -> list[Transcript]:
-    """The conversations whose transcripts are at a place, the oldest first."""
+    """Return the conversations in a file or folder, oldest first."""
     found: dict[str, Transcript] = {}
     for path in _candidates(place):
         one = _identified(agent, path)
@@ -90,7 +89,7 @@ def find(agent: str, place: str) -> list[Transcript]:
 
 def _candidates(place: str) -> list[str]:
     if os.path.isfile(place):
-        # One transcript is meant: those of its sub-agents lie in a folder of the same name.
+        # A single transcript: those of its sub-agents are in a folder of the same name.
         return [place, *_below(os.path.splitext(place)[0])]
     return _below(place)
 
@@ -106,7 +105,7 @@ def _below(place: str) -> list[str]:
 
 
 def _identified(agent: str, path: str) -> Transcript | None:
-    """Whose transcript a file is, by its name and its first lines; None if it is none."""
+    """Identify a transcript by its name and first lines; None if it is not one."""
     if not _NAMES[agent](path):
         return None
     reader = _READERS[agent](**_beforehand(agent, path))
@@ -138,7 +137,7 @@ def _head(path: str) -> Iterator[object]:
 
 
 def _join(known: Transcript, other: Transcript) -> None:
-    """One more file of a conversation; a main transcript comes before those of sub-agents."""
+    """Add a file to a conversation; the main transcript comes first."""
     known.paths = sorted([*known.paths, *other.paths], key=lambda one: (bool(one[1]), one))
     known.cwd = known.cwd or other.cwd
     known.size += other.size
@@ -146,7 +145,7 @@ def _join(known: Transcript, other: Transcript) -> None:
 
 
 def _beforehand(agent: str, path: str) -> dict[str, str]:
-    """What the place of a file says of it."""
+    """Return what the path of a transcript says about it."""
     here, name = os.path.split(path)
     stem = os.path.splitext(name)[0]
     if agent == "claude-code" and stem.startswith("agent-"):
@@ -175,9 +174,9 @@ _NAMES: dict[str, Callable[[str], bool]] = {
 
 
 def outcomes(path: str) -> dict[str, tuple[int, int | None]]:
-    """Exit code and milliseconds of the last commands in a rollout of Codex, by their calls.
+    """Return exit code and milliseconds of the last commands in a Codex rollout, by call id.
 
-    Nothing where it cannot be read: whoever asks knows less, and that is all.
+    Empty if it cannot be read: the commands are then recorded without an exit code.
     """
     decode = msgspec.json.Decoder().decode
     found = []
@@ -205,7 +204,7 @@ def _decoded(decode: Callable[[bytes], object], line: bytes) -> object:
 
 
 def read_events(one: Transcript, unknown: dict[str, int]) -> Iterator[HookEvent]:
-    """What a conversation says, in the order of time; `missed` counts what was not understood."""
+    """Yield the events of a conversation in the order of time; count the rest in `unknown`."""
     streams = [_stream(one, path, by, unknown) for path, by in one.paths]
     yield from heapq.merge(*streams, key=lambda event: event.at)
 
@@ -217,7 +216,7 @@ def _stream(one: Transcript, path: str, by: str, unknown: dict[str, int]) -> Ite
     reader, last = _READERS[one.agent](**known), 0
     for record in records(path, reader.count_unknown):
         for event in reader.feed(record):
-            # A record without a time happened right after the one before.
+            # A record without a time happened right after the previous one.
             last = max(last, event.at)
             yield msgspec.structs.replace(event, at=last)
     for event in reader.end():
@@ -227,7 +226,7 @@ def _stream(one: Transcript, path: str, by: str, unknown: dict[str, int]) -> Ite
 
 
 def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
-    """Which call sent each sub-agent, as a small file beside its transcript tells."""
+    """Yield the call that started each sub-agent, from a small file next to its transcript."""
     for path, by in one.paths:
         beside = f"{os.path.splitext(path)[0]}.meta.json"
         try:
@@ -239,7 +238,7 @@ def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
 
 
 def records(path: str, count_unknown: Callable[[str], None]) -> Iterator[object]:
-    """The records of a file: its lines, or the one document that it is."""
+    """Yield the records of a file: its lines, or its single JSON document."""
     if path.endswith(".json"):
         try:
             yield msgspec.json.decode(files.read_bounded(path, MOST_DOCUMENT))
@@ -256,7 +255,7 @@ def records(path: str, count_unknown: Callable[[str], None]) -> Iterator[object]
 
 
 def lines(path: str, count_unknown: Callable[[str], None]) -> Iterator[tuple[bytes, bool]]:
-    """The lines of a file that have anything in them, and whether each has its end."""
+    """Yield the non-empty lines of a file, and whether each ends with a line feed."""
     parts: list[bytes] = []
     size = 0
     for chunk in files.read_chunks(path):

@@ -1,5 +1,4 @@
-"""Chats of Gemini CLI: a record per line, some of them twice as they grow; older ones are one
-JSON document with a list of messages."""
+"""Chats of Gemini CLI: a record per line, repeated as it grows; older ones are one document."""
 
 from __future__ import annotations
 
@@ -113,7 +112,7 @@ class GeminiReader(Reader):
         return Effects(bodies=sent_and_back(call, self._sent, kind))
 
     def _is_new(self, id: str) -> bool:
-        """Records come again as they grow: what was heard once is heard."""
+        """Whether an id is new; records are repeated as they grow."""
         if id in self._met:
             return False
         if len(self._met) >= _MOST_MET:

@@ -1,8 +1,8 @@
-"""A reader: hears what the records of a transcript say, one after the other, keeping little.
+"""Base class of the transcript readers, one per agent.
 
-Every agent has its own form; what they have in common is that a call of a tool and its answer are
-two records. Records are whatever another program wrote: what has no meaning here is passed over,
-what is of a kind that nobody knows is counted, and nothing is refused.
+Every agent has its own records; in all of them a tool call and its answer are two records. Records
+are whatever another program wrote: irrelevant ones are skipped, unknown ones are counted, and
+nothing is refused.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 
 
 class Pending(Struct, frozen=True):
-    """A call without an answer yet."""
+    """A call whose answer has not been read yet."""
 
     tool: str
     input: object
@@ -30,10 +30,10 @@ class Pending(Struct, frozen=True):
 
 
 class Reader:
-    """What is known of one conversation while its records are read.
+    """Parses the records of one transcript into events.
 
-    `by` is the sub-agent whose transcript it is, and `native` then the conversation that it
-    belongs to. `missed` counts records that were not understood, by kind.
+    For the transcript of a sub-agent `by` names it, and `native` is its parent conversation.
+    `unknown` counts the records that could not be parsed, by kind.
     """
 
     agent = ""
@@ -45,9 +45,9 @@ class Reader:
         self._calls: dict[str, Pending] = {}
 
     def feed(self, record: object) -> list[HookEvent]:
-        """What a record says. Never raises."""
+        """Return the events of a record. Never raises."""
         if not isinstance(record, dict):
-            self.count_unknown("no object")
+            self.count_unknown("not an object")
             return []
         try:
             return list(self.parse_record(record))
@@ -71,13 +71,13 @@ class Reader:
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, id: str, tool: str, given: object, at: int) -> None:
-        """A tool is called; the oldest of very many calls is not waited for any longer."""
+        """Remember a call until its answer; of very many calls the oldest is dropped."""
         if len(self._calls) >= _MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         self._calls[id] = Pending(tool, given, at)
 
     def answer(self, id: str, at: int, **told: Any) -> HookEvent | None:
-        """The answer of a call, if anyone made it."""
+        """Return the event of an answer, None if its call is unknown."""
         made = self._calls.pop(id, None)
         return None if made is None else self.ended(id, made, at, **told)
 
@@ -102,7 +102,7 @@ class Reader:
         return parse_call(call)
 
     def end(self) -> Iterator[HookEvent]:
-        """Commands and sub-agents that were still under way when the transcript ended."""
+        """Yield commands and sub-agents that were unfinished when the transcript ended."""
         for id, made in self._calls.items():
             if made.tool in SHELLS | SENDS:
                 try:
@@ -113,7 +113,7 @@ class Reader:
 
 
 def texts(content: object, kinds: Iterable[str] = ("text",)) -> Iterator[str]:
-    """The texts of a message: it is one, or it is a list of parts of several kinds."""
+    """Yield the texts of a message, which is a text or a list of parts."""
     if isinstance(content, str):
         yield content
     for part in content if isinstance(content, list) else ():

@@ -169,7 +169,7 @@ def test_a_server_of_that_name_that_is_not_ours_is_left_alone(places: Places) ->
     plan = _install("gemini", USER, places)
     servers = json.loads(path.read_text())["mcpServers"]
     assert servers == {"forestay": {"command": "something-else"}}
-    assert any("left as it is" in line for line in plan.says)
+    assert any("was not changed" in line for line in plan.says)
 
 
 def test_claude_code_is_asked_to_list_the_server_itself(places: Places) -> None:

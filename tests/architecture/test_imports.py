@@ -79,7 +79,7 @@ HOT = """
     journal journal.context journal.presence journal.recorder mirror mirror.session_files
     workspace workspace.tree workspace.current_session
     store store.open store.port store.machine.* store.sqlite.*
-    store.blob_codec store.blob_uses
+    store.blob_uses store.search store.sql
     cli cli.main cli.arguments cli.dispatch cli.lookup cli.lean_imports
     cli.terminal cli.status cli.table
 """

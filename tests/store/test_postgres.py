@@ -673,7 +673,7 @@ def test_the_sql_is_printed_for_a_schema_and_for_nothing_else(given: list[str], 
 
 
 def test_whoever_reads_the_first_lines_of_the_sql_gets_no_trace() -> None:
-    line = f"{sys.executable} -m forestay.store.postgres.store | true"
+    line = f"{sys.executable} -m forestay.store.postgres | true"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True)
     assert done.stderr == ""
 

@@ -18,7 +18,7 @@ from forestay.errors import NoSession, Refused
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from typing import Any
+    from typing import Any, Self
 
     from forestay.base.findings import Finding
     from forestay.store.machine.change import MachineChange
@@ -145,7 +145,7 @@ class View:
     device: str
     remembered: Head | None
 
-    def __enter__(self) -> View:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

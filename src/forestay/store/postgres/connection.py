@@ -398,7 +398,7 @@ _UNKNOWN: tuple[type[ForestayError], str, str] = (StoreFailed, "the server refus
 _WAITED = (Busy, "another program keeps the session locked", "try again")
 _RIGHTS = (
     "let the role read and write the schema (docs/postgres.md); the SQL that makes the tables, for"
-    " someone who may: python -m forestay.store.postgres.store"
+    " someone who may: python -m forestay.store.postgres"
 )
 _HARM = (Damaged, "the tables are damaged", "see what can be saved: forestay doctor")
 

@@ -6,10 +6,10 @@ old, or whose store was moved elsewhere, writes nothing. `store` is the id of th
 it stays when the server gets another name, and tells two databases of one server apart.
 
 The journal is `event`; `session`, `row` and `find` can be made again from it. All tables lie in
-one schema of their own, and every statement names it: `@session` here means `forestay.api.session`
+one schema of their own, and every statement names it: `@session` here means `forestay.session`
 there. Nothing depends on `search_path`, which a connection pooler may change underneath.
 
-    python -m forestay.store.postgres.store [SCHEMA]    prints all of it, for who may create
+    python -m forestay.store.postgres [SCHEMA]    prints all of it, for who may create
 """
 
 from __future__ import annotations

@@ -11,25 +11,22 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from forestay.errors import Damaged, InvalidInput, ReadOnly
+from forestay.errors import ReadOnly
 from forestay.store.port import Stored
+from forestay.store.search import BATCH, read_text, read_unread, split_words
+from forestay.store.sql import MOST, at_most
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from forestay.store.postgres.connection import Connection, Server
     from forestay.store.postgres.local_db import LocalSide
-    from forestay.store.postgres.view import PgView
-    from forestay.store.sqlite.search import TextOf
+    from forestay.store.search import OpenView, TextOf, Unread
 
     Word = tuple[str, int, int]
     Query = list[list[str]]
-    OpenView = Callable[[str], PgView]
-    Unread = tuple[int, int, int, list[tuple[int, str]]]
 
-MOST_WORDS = 64
-_BATCH = 2000
 _LONGEST = 200
 _LAST_PLACE = 16_000
 _AROUND = 12
@@ -48,8 +45,8 @@ _FIND = """
     SELECT s.id, e.seq, e.header, e.salt, e.data
     FROM @find f JOIN @session s ON s.number = f.session AND s.forgotten = 0
     JOIN @event e ON e.session = f.session AND e.seq = f.seq
-    WHERE f.words @@ %(query)s::tsquery
-    ORDER BY ts_rank(f.words, %(query)s::tsquery) DESC, s.updated DESC, s.id, e.seq LIMIT %(most)s
+    WHERE f.words @@ %s::tsquery
+    ORDER BY ts_rank(f.words, %s::tsquery) DESC, s.updated DESC, s.id, e.seq LIMIT %s
 """
 
 
@@ -70,10 +67,10 @@ def search(
     except ReadOnly:
         # What cannot be written down is looked through: a store that can be read can be searched.
         found += _unindexed(local, open_view, text_of, query)
-    asked = {"query": _tsquery(query), "most": limit if limit >= 0 else None}
-    sql = _FIND.replace("%(query)s", "%s").replace("%(most)s", "%s::bigint")
-    values = (asked["query"], asked["query"], asked["most"])
-    for session, seq, header, salt, data in local.read_server(sql, values):
+    wanted = _tsquery(query)
+    for session, seq, header, salt, data in local.read_server(
+        _FIND, (wanted, wanted, at_most(limit))
+    ):
         found += _hits(session, Stored(seq, header, salt, data), text_of, query)
     return found if limit < 0 else found[:limit]
 
@@ -96,11 +93,7 @@ def _plain(word: str) -> str:
 
 def _query(words: str) -> Query:
     """Each word asked for, as the words that stand together in it; the last may be a beginning."""
-    clean = words.replace("\0", " ").encode("utf-8", "replace").decode()
-    wanted = list(dict.fromkeys(clean.split()))
-    if len(wanted) > MOST_WORDS:
-        raise InvalidInput(f"{len(wanted)} words to search for; at most {MOST_WORDS}")
-    phrases = ([word for word, _, _ in _words(one) if word] for one in wanted)
+    phrases = ([word for word, _, _ in _words(one) if word] for one in split_words(words))
     return [phrase for phrase in phrases if phrase]
 
 
@@ -158,7 +151,7 @@ def _snippet(text: str, query: Query) -> str:
 
 
 def _hits(session: str, stored: Stored, text_of: TextOf, query: Query) -> list[dict[str, object]]:
-    found = _text(stored, text_of)
+    found = read_text(stored, text_of)
     if found is None:
         return []
     kind, text = found
@@ -166,15 +159,8 @@ def _hits(session: str, stored: Stored, text_of: TextOf, query: Query) -> list[d
     return [{"session": session, "seq": stored.seq, "kind": kind, "snippet": snippet}]
 
 
-def _text(stored: Stored, text_of: TextOf) -> tuple[str, str] | None:
-    try:
-        return text_of(stored)
-    except Damaged:
-        return None  # verification speaks of it; the rest must still be found
-
-
 def _catch_up(local: LocalSide, server: Server, open_view: OpenView, text_of: TextOf) -> None:
-    while unread := _unread(local, open_view, text_of, _BATCH):
+    while unread := read_unread(local.read_server(_BEHIND, (BATCH,)), open_view, text_of, BATCH):
         made = list(unread)
 
         def act(connection: Connection, made: list[Unread] = made) -> None:
@@ -183,41 +169,25 @@ def _catch_up(local: LocalSide, server: Server, open_view: OpenView, text_of: Te
         server.insist(lambda act=act: server.use(act, "update"))  # type: ignore[misc]
 
 
-def _unread(local: LocalSide, open_view: OpenView, text_of: TextOf, most: int) -> list[Unread]:
-    """What is behind, as far as `most` events reach: number, from, to, texts by arrival number."""
-    found: list[Unread] = []
-    for number, session, indexed in local.read_server(_BEHIND, (most,)):
-        with open_view(session) as view:
-            events = list(view.events(after=indexed, limit=most))
-            # Where events are missing the index still gets to the end.
-            reached = events[-1].seq if len(events) == most else view.seq
-        texts = [(one.seq, text[1]) for one in events if (text := _text(one, text_of))]
-        found.append((number, indexed, reached, texts))
-        most -= len(events)
-        if most <= 0:
-            break
-    return found
-
-
 def _index(connection: Connection, server: Server, unread: Iterable[Unread]) -> None:
     with connection.transaction():
-        for number, after, reached, texts in unread:
-            moved = connection.execute(server.sql(_MOVED), (reached, number, after))
-            # Otherwise another process has indexed, or erased, the session meanwhile.
-            if moved.rowcount and texts:
-                words = [_tsvector(text) for _, text in texts]
-                seqs = [seq for seq, _ in texts]
-                connection.execute(server.sql(_ADD), (number, seqs, words))
+        for part in unread:
+            place = (part.reached, part.number, part.after)
+            moved = connection.execute(server.sql(_MOVED), place)
+            # Otherwise another process has indexed or erased the session since.
+            if moved.rowcount and part.texts:
+                words = [_tsvector(text) for _, _, text in part.texts]
+                seqs = [seq for seq, _, _ in part.texts]
+                connection.execute(server.sql(_ADD), (part.number, seqs, words))
 
 
 def _unindexed(
     local: LocalSide, open_view: OpenView, text_of: TextOf, query: Query
 ) -> list[dict[str, object]]:
-    found: list[dict[str, object]] = []
-    for _, session, indexed in local.read_server(_BEHIND, (1 << 31,)):
-        with open_view(session) as view:
-            for stored in view.events(after=indexed):
-                text = _text(stored, text_of)
-                if text and _does_match(text[1], query):
-                    found += _hits(session, stored, text_of, query)
-    return found
+    behind = local.read_server(_BEHIND, (MOST,))
+    return [
+        {"session": part.session, "seq": seq, "kind": kind, "snippet": _snippet(text, query)}
+        for part in read_unread(behind, open_view, text_of, -1)
+        for seq, kind, text in part.texts
+        if _does_match(text, query)
+    ]

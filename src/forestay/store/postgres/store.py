@@ -10,17 +10,17 @@ import os
 import psycopg
 
 from forestay.base import files
-from forestay.store.blob_codec import packed, unpacked
 from forestay.store.machine.device import change_device
 from forestay.store.machine.machine import Machine
-from forestay.store.port import Capabilities, Store, listings, no_such_session
+from forestay.store.port import Capabilities, no_such_session
 from forestay.store.postgres import save
 from forestay.store.postgres.append import Append, Appender, known_text
 from forestay.store.postgres.connection import Lost, NotThere, Place, Server
 from forestay.store.postgres.local_db import LocalSide, ServerFileWork, put_stubs
 from forestay.store.postgres.maintenance import PostgresMaintenance
-from forestay.store.postgres.view import LINE, LOAD, PgView, folded
+from forestay.store.postgres.view import LOAD, STATEMENTS, PgView, folded
 from forestay.store.postgres.watch import Watcher
+from forestay.store.sql import SqlStore, pack_blobs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,18 +28,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from forestay.base.clock import Clock
+    from forestay.errors import Damaged
     from forestay.store.machine.change import MachineChange
     from forestay.store.machine.device import MachineName
     from forestay.store.port import Batch, Head, Plan, View
-    from forestay.store.postgres.connection import Connection, Rows
-    from forestay.store.sqlite.search import TextOf
+    from forestay.store.postgres.connection import Connection
+    from forestay.store.search import TextOf
+    from forestay.store.sql import Rows
 
-_MOST = 1 << 62
-_MOST_RESOLVED = 20
 _MOST_KNOWN = 1000
 _MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
-_LIST = f"SELECT line_sum, {LINE} FROM @session"
-_TESTS = {name: f"{name} = %s" for name in ("status", "archived", "forgotten")}
 _ERASE = (
     "DELETE FROM @blob_use WHERE session = %(number)s",
     save.UNUSED,
@@ -69,7 +67,9 @@ class LentView(PgView):
     __del__ = end
 
 
-class PostgresStore(Store):
+class PostgresStore(SqlStore):
+    statements = STATEMENTS
+
     def __init__(
         self,
         url: str,
@@ -110,9 +110,8 @@ class PostgresStore(Store):
         blobs: Sequence[tuple[str, bytes]] = (),
         change: MachineChange | None = None,
     ) -> None:
-        parts = [(digest, packed(digest, data)) for digest, data in blobs]
         work = change.file_work if change else ()
-        append = Append(session, plan, create=create, blobs=parts, file_work=work)
+        append = Append(session, plan, create=create, blobs=pack_blobs(blobs), file_work=work)
         local = self._local.prepare()
         if create or (change is not None and change.is_local):
             self._appender.require_outside()
@@ -213,62 +212,24 @@ class PostgresStore(Store):
     def catalogue(
         self, *, where: dict[str, object] | None = None, limit: int = -1
     ) -> list[dict[str, object]]:
-        asked = {"forgotten": 0, **(where or {})}
-        projects = self._local.open().projects()
-        tests, values = self._tests(asked, projects)
-        most = min(limit, _MOST) if limit >= 0 else None
-        rows = self._local.read_server(
-            f"{_LIST} WHERE {' AND '.join(tests)} ORDER BY updated DESC, number DESC"
-            " LIMIT %s::bigint",
-            (*values, most),
-        )
-        of = {folded(id): project for id, project in projects.items()}
-        return listings([(*row, of.get(folded(row[1]))) for row in rows])
+        found = super().catalogue(where=where, limit=limit)
+        of = {folded(id): project for id, project in self._local.open().projects().items()}
+        return [{**one, "project": of.get(folded(str(one["id"])))} for one in found]
 
-    @staticmethod
-    def _tests(
-        asked: dict[str, object], projects: dict[str, int]
-    ) -> tuple[list[str], list[object]]:
-        """Conditions and their values; which project a session is in is known here only."""
-        tests: list[str] = []
-        values: list[object] = []
-        for name, value in asked.items():
-            if name == "id":
-                tests.append("key = %s")
-                values.append(folded(str(value)))
-            elif name == "project":
-                tests.append("key <> ALL(%s)" if value is None else "key = ANY(%s)")
-                within = (id for id, project in projects.items() if value in (None, project))
-                values.append(list(map(folded, within)))
-            else:
-                tests.append(_TESTS[name])
-                values.append(value)
-        return tests, values
+    def _read(self, sql: str, values: Sequence[object]) -> Rows:
+        return self._local.read_server(sql, values)
 
-    def resolve(self, prefix: str) -> list[str]:
-        if not prefix:
-            return []
-        key = folded(prefix)
-        found = self._local.read_server(
-            "SELECT id FROM @session WHERE key = %s AND forgotten = 0", (key,)
-        )
-        found = found or self._local.read_server(
-            "SELECT id FROM @session WHERE key >= %s AND key < %s AND forgotten = 0"
-            " ORDER BY key LIMIT %s",
-            (key, key + "\U0010ffff", _MOST_RESOLVED),
-        )
-        return [str(row[0]) for row in found]
+    def _damaged(self, why: str) -> Damaged:
+        return save.damaged(why)
 
-    def blob(self, digest: str) -> bytes | None:
-        found = self._local.read_server(
-            "SELECT data FROM @blob WHERE digest = %s ORDER BY part", (digest,)
-        )
-        if not found:
-            return None
-        data = unpacked(digest, [part for (part,) in found])
-        if data is None:
-            raise save.damaged(f"the content stored under {digest[:12]} is damaged")
-        return data
+    def _comparable(self, id: str) -> str:
+        return folded(id)
+
+    def _in_project(self, project: object) -> tuple[str, object]:
+        # Which project a session is in is known on this machine only.
+        known = self._local.open().projects()
+        within = [folded(id) for id, one in known.items() if project in (None, one)]
+        return "key <> ALL(%s)" if project is None else "key = ANY(%s)", within
 
     def search(self, words: str, *, text_of: TextOf, limit: int = 20) -> list[dict[str, object]]:
         from forestay.store.postgres import search

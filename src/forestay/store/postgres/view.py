@@ -10,8 +10,8 @@ import zlib
 
 from forestay.base.hashing import digest_of
 from forestay.errors import Damaged
-from forestay.store.blob_codec import are_undamaged
-from forestay.store.port import Head, Stored, View, listings, sum_of_line
+from forestay.store.port import LISTED, Head, Stored, sum_of_line
+from forestay.store.sql import MOST, SqlView, Statements
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,23 +19,20 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.store.port import Entry
-    from forestay.store.postgres.connection import Rows
+    from forestay.store.sql import Row, Rows
 
     Read = Callable[[str, Sequence[object]], Rows]
 
 SUM_BITS = 56
 _SMALL = {big: big + 32 for big in range(ord("A"), ord("Z") + 1)}
 _FETCHED = 1000
-_MOST = 1 << 62
-LINE = "id, seq, status, goal, archived, forgotten, began, updated, summary"
+STATEMENTS = Statements(table="@", mark="%s", key="key", is_open="open", project="NULL")
+LINE = ", ".join(LISTED[:-1])
 LOAD = f"""
     SELECT number, event_sum, row_sum, fold, core, core_sum, line_sum, {LINE}
     FROM @session WHERE key = %s
 """
-LOCK = f"""
-    SELECT number, event_sum, row_sum, fold, core, core_sum, line_sum, {LINE}
-    FROM @session WHERE key = %s FOR UPDATE
-"""
+LOCK = f"{LOAD} FOR UPDATE"
 OLDEST = "SELECT value FROM @meta WHERE key = 'min_writer'"
 # What the sum over the events takes of one; `sum_of_event` is the same on our side.
 _SUM = f"""
@@ -45,7 +42,6 @@ _SUM = f"""
         {1 << SUM_BITS}), 0)::bigint
     FROM @event WHERE session = %s
 """
-_PARTS = "SELECT data FROM @blob WHERE digest = %s ORDER BY part"
 
 
 def folded(id: str) -> str:
@@ -75,8 +71,10 @@ def sum_of_events(read: Read, number: int) -> tuple[int, int]:
     return (count if last == count else -1), total
 
 
-class PgView(View):
-    """A session as `found` by `LOAD`; `read` asks in the transaction that the view stands for."""
+class PgView(SqlView):
+    """A session as `found` by `LOAD`; `read` queries the transaction that the view stands for."""
+
+    statements = STATEMENTS
 
     def __init__(
         self,
@@ -108,13 +106,9 @@ class PgView(View):
         self.has_erased = False
 
     def end(self) -> None:
-        """May be called twice."""
         self._read = None
 
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
-    def _all(self, sql: str, values: Sequence[object]) -> Rows:
+    def _query(self, sql: str, values: Sequence[object]) -> Rows:
         if self._read is None:
             raise RuntimeError("the view has ended")
         try:
@@ -123,31 +117,13 @@ class PgView(View):
             return []  # what cannot be written was never stored
 
     def listing(self) -> dict[str, object]:
-        found = self._all(f"SELECT line_sum, {LINE} FROM @session WHERE number = %s", [self.number])
-        return listings([(*found[0], self.project)])[0]
+        return {**super().listing(), "project": self.project}
 
-    def row(self, table: str, key: str) -> bytes | None:
-        found = self._rows("AND key = %s", (table, key))
-        return found[0][4] if found else None
-
-    def rows(
-        self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
-    ) -> list[bytes]:
-        order = "rank DESC, key DESC" if newest else "rank, key"
-        only = "AND open" if open_only else ""
-        asked = (table, min(limit, _MOST) if limit >= 0 else None)
-        return [row[4] for row in self._rows(f"{only} ORDER BY {order} LIMIT %s::bigint", asked)]
-
-    def all_rows(self) -> list[tuple[str, str, bool, int, bytes]]:
-        found = self._all(f"{_ROWS} WHERE session = %s", (self.number,))
-        return list(map(_sound, found))
-
-    def _rows(self, tail: str, values: Sequence[object]) -> list[tuple[str, str, bool, int, bytes]]:
-        sql = f"{_ROWS} WHERE session = %s AND kind = %s {tail}"
-        return list(map(_sound, self._all(sql, (self.number, *values))))
+    def _rows(self, where: str, values: Sequence[object]) -> list[Row]:
+        return list(map(_sound, self._query(f"{_ROWS} {where}", (self.number, *values))))
 
     def find(self, key: str) -> Stored | None:
-        found = self._all(
+        found = self._query(
             "SELECT seq, header, salt, data FROM @event WHERE session = %s AND key = %s"
             " ORDER BY seq LIMIT 1",
             (self.number, key),
@@ -156,7 +132,7 @@ class PgView(View):
 
     def has_any(self, keys: Sequence[str]) -> bool:
         sql = "SELECT 1 FROM @event WHERE session = %s AND key = ANY(%s::text[]) LIMIT 1"
-        return bool(self._all(sql, (self.number, list(keys))))
+        return bool(self._query(sql, (self.number, list(keys))))
 
     def events(
         self,
@@ -166,16 +142,16 @@ class PgView(View):
         newest: bool = False,
         keyless_only: bool = False,
     ) -> Iterator[Stored]:
-        self._all("SELECT 1 WHERE false", ())
+        self._query("SELECT 1 WHERE false", ())
         only = "AND key IS NULL" if keyless_only else ""
-        return self._stream(max(after, 0), _MOST if limit < 0 else limit, newest, only)
+        return self._stream(max(after, 0), MOST if limit < 0 else limit, newest, only)
 
     def _stream(self, after: int, limit: int, newest: bool, only: str) -> Iterator[Stored]:
-        low, high = min(after, _MOST), _MOST
+        low, high = min(after, MOST), MOST
         order = "DESC" if newest else ""
         while limit > 0:
             some = min(limit, _FETCHED)
-            found = self._all(
+            found = self._query(
                 "SELECT seq, header, salt, data FROM @event"
                 f" WHERE session = %s AND seq > %s AND seq < %s {only}"
                 f" ORDER BY seq {order} LIMIT %s",
@@ -191,29 +167,19 @@ class PgView(View):
             low, high = (low, found[-1][0]) if newest else (found[-1][0], high)
 
     def intact(self) -> bool:
-        events = sum_of_events(self._all, self.number)
+        events = sum_of_events(self._query, self.number)
         try:
             rows = within(sum(sum_of_row(*row) for row in self.all_rows()))
         except Damaged:
             return False
         return events == (self.seq, self.event_sum) and rows == self.row_sum
 
-    def keeps_content(self) -> bool:
-        used = self._all("SELECT digest FROM @blob_use WHERE session = %s", (self.number,))
-        return all(
-            are_undamaged(digest, [part for (part,) in self._all(_PARTS, (digest,))])
-            for (digest,) in used
-        )
-
-    def lost(self) -> list[tuple[str, int, str]]:
-        return self._all("SELECT device, n, hash FROM @lost WHERE session = %s", (self.session,))
-
 
 _NONE = (0, 0, 0, 0, b"", 0, 0, "", 0, "", "", 0, 0, 0, 0, "")
-_ROWS = "SELECT kind, key, open, rank, value, sum FROM @row"
+_ROWS = "SELECT kind, key, open, rank, value, sum FROM @row WHERE session = %s"
 
 
-def _sound(row: tuple[Any, ...]) -> tuple[str, str, bool, int, bytes]:
+def _sound(row: tuple[Any, ...]) -> Row:
     kind, key, is_open, rank, value, kept = row
     if sum_of_row(kind, key, is_open, rank, value) != kept:
         raise Damaged("a table derived from the journal is damaged", hint="forestay doctor --fix")

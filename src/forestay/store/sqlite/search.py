@@ -15,23 +15,19 @@ import sqlite3
 import zlib
 from functools import cache, partial
 
-from forestay.errors import Damaged, ForestayError, InvalidInput
+from forestay.errors import Damaged, ForestayError
+from forestay.store.search import BATCH, read_unread, split_words
 from forestay.store.sqlite.schema import FIND
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import Any
 
-    from forestay.store.port import Stored, View
+    from forestay.store.search import OpenView, TextOf, Unread
     from forestay.store.sqlite.connection import Database, Read
 
-    TextOf = Callable[[Stored], "tuple[str, str] | None"]
-    OpenView = Callable[[str], View]
     Hit = tuple[str, int, str, str]
 
-MOST_WORDS = 64
-_BATCH = 2000
 _ALL = "SELECT number, id, 0 FROM session WHERE forgotten = 0 LIMIT ?"
 _BEHIND = "SELECT number, id, indexed FROM session WHERE indexed < seq AND forgotten = 0 LIMIT ?"
 _ADD = "INSERT INTO find (session, seq, kind, text) VALUES (?, ?, ?, ?)"
@@ -54,22 +50,12 @@ _SIGNS_OF_DAMAGE = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_ERROR)
 _GIVEN_SUM = "SELECT value FROM meta WHERE key = 'find_sum'"
 
 
-class Unread:
-    """Events of one session that are not indexed yet, as far as one batch goes."""
-
-    __slots__ = ("after", "number", "reached", "texts")
-
-    def __init__(self, number: int, after: int) -> None:
-        self.number = number
-        self.after = self.reached = after
-        self.texts: list[Hit] = []
-
-
 def search(
     database: Database, open_view: OpenView, words: str, text_of: TextOf, limit: int
 ) -> list[Hit]:
     """Return (session, seq, kind, snippet) of the events that hold all words, best first."""
-    query = _query(words)
+    # Each word is a prefix; quoted, nothing in it is an operator.
+    query = " ".join('"' + word.replace('"', '""') + '"*' for word in split_words(words))
     if not query:
         return []
     try:
@@ -84,7 +70,7 @@ def _catch_up(database: Database, open_view: OpenView, text_of: TextOf) -> None:
     """Index what is not indexed yet, and everything if the index is damaged."""
     is_checked = False
     while True:
-        unread = _unread(database, open_view, text_of, _BATCH)
+        unread = read_unread(database.read(_BEHIND, (BATCH,)), open_view, text_of, BATCH)
         if not unread and (is_checked or _is_summed(database.read)):
             break
         is_checked = database.write(partial(_index, unread, is_checked=is_checked))
@@ -101,45 +87,9 @@ def _without_writing(
         asked = _BEHIND if is_sound(database.read) else _ALL
     except Damaged:
         known, asked = [], _ALL
-    found = [*_in_memory(_unread(database, open_view, text_of, -1, asked), query, limit), *known]
+    unread = read_unread(database.read(asked, (-1,)), open_view, text_of, -1)
+    found = [*_in_memory(unread, query, limit), *known]
     return found if limit < 0 else found[:limit]
-
-
-def _query(words: str) -> str:
-    """Return a query for all words, each as a prefix; nothing in them is an operator."""
-    clean = words.replace("\0", " ").encode("utf-8", "replace").decode()
-    wanted = list(dict.fromkeys(clean.split()))
-    if len(wanted) > MOST_WORDS:
-        raise InvalidInput(f"{len(wanted)} words to search for; at most {MOST_WORDS}")
-    return " ".join('"' + word.replace('"', '""') + '"*' for word in wanted)
-
-
-def _unread(
-    database: Database, open_view: OpenView, text_of: TextOf, most: int, asked: str = _BEHIND
-) -> list[Unread]:
-    """Return what is not indexed, at most `most` events; a negative number is all."""
-    found: list[Unread] = []
-    for number, session, indexed in database.read(asked, (most,)):
-        part = Unread(number, indexed)
-        with open_view(session) as view:
-            events = list(view.events(after=indexed, limit=most))
-            # Where events are missing the index still gets to the end.
-            part.reached = events[-1].seq if len(events) == most else view.seq
-        for stored in events:
-            part.texts += _hits(session, stored, text_of)
-        found.append(part)
-        most -= len(events) if most >= 0 else 0
-        if most == 0:
-            break
-    return found
-
-
-def _hits(session: str, stored: Stored, text_of: TextOf) -> list[Hit]:
-    try:
-        found = text_of(stored)
-    except Damaged:
-        return []  # verification reports it; the rest must still be found
-    return [(session, stored.seq, *found)] if found else []
 
 
 def _index(unread: list[Unread], connection: sqlite3.Connection, *, is_checked: bool) -> bool:
@@ -154,7 +104,7 @@ def _index(unread: list[Unread], connection: sqlite3.Connection, *, is_checked: 
         )
         # Otherwise another process has indexed or erased the session since.
         if moved.rowcount:
-            connection.executemany(_ADD, part.texts)
+            connection.executemany(_ADD, [(part.session, *text) for text in part.texts])
     drop_sum(connection)
     return True
 
@@ -164,7 +114,7 @@ def _in_memory(unread: list[Unread], query: str, limit: int) -> list[Hit]:
     try:
         connection.execute(FIND)
         for part in unread:
-            connection.executemany(_ADD, part.texts)
+            connection.executemany(_ADD, [(part.session, *text) for text in part.texts])
         return connection.execute(_FIND, (query, limit)).fetchall()
     finally:
         connection.close()

@@ -20,20 +20,17 @@ from forestay.store.port import (
     Batch,
     Capabilities,
     Entry,
-    Store,
     View,
-    listings,
     no_such_session,
     sum_of_line,
 )
+from forestay.store.sql import SqlStore, pack_blobs
 from forestay.store.sqlite.connection import DRIVER_ERRORS, Database
 from forestay.store.sqlite.heads_file import LONGEST_ID
 from forestay.store.sqlite.maintenance import SqliteMaintenance
 from forestay.store.sqlite.schema import SHIFT, note_lost
 from forestay.store.sqlite.view import (
-    LIST,
-    MOST,
-    PARTS,
+    STATEMENTS,
     LentView,
     SqliteView,
     end_moment,
@@ -48,15 +45,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from forestay.base.clock import Clock
+    from forestay.errors import Damaged
     from forestay.store.machine.change import MachineChange
     from forestay.store.machine.device import MachineName
     from forestay.store.port import Head, Plan
+    from forestay.store.search import TextOf
+    from forestay.store.sql import Rows
     from forestay.store.sqlite.connection import Reader
-    from forestay.store.sqlite.search import TextOf
 
     Parts = list[bytes]
 
-_MOST_RESOLVED = 20
 _LOAD = """
     SELECT w.value, d.value, s.number, s.event_sum, s.row_sum, s.fold, s.core, s.core_sum,
         s.line_sum, s.id, s.seq, CAST(s.status AS BLOB), CAST(s.goal AS BLOB), s.archived,
@@ -78,11 +76,6 @@ _PUT_ROW = """
     INSERT INTO row VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
     SET open = excluded.open, rank = excluded.rank, value = excluded.value
 """
-# The index finds an id in any case, and only with this collation.
-_TESTS = {
-    "id": "id = ? COLLATE NOCASE",
-    **{name: f"{name} IS ?" for name in ("status", "archived", "forgotten", "project")},
-}
 _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
@@ -93,8 +86,9 @@ _ERASE_EVENT = "UPDATE event SET salt = NULL, data = NULL WHERE position = ?"
 _FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data IS NULL"
 
 
-class SqliteStore(Store):
+class SqliteStore(SqlStore):
     capabilities = Capabilities(search=True, notifies=False)
+    statements = STATEMENTS
 
     def __init__(
         self, home: str, *, clock: Clock, busy_timeout: float, machine: MachineName
@@ -120,7 +114,7 @@ class SqliteStore(Store):
         blobs: Sequence[tuple[str, bytes]] = (),
         change: MachineChange | None = None,
     ) -> None:
-        parts = _all_packed(blobs) if blobs else []
+        parts = pack_blobs(blobs) if blobs else []
 
         def act(connection: sqlite3.Connection) -> tuple[SqliteView, Batch] | None:
             view = self._load(connection, session)
@@ -191,7 +185,7 @@ class SqliteStore(Store):
             view.row_sum = 0
         for kind, key, is_open, rank, value in batch.rows:
             place = (view.number, kind, key)
-            old = sum_of_rows(connection, "session = ? AND kind = ? AND key = ?", place)
+            old = sum_of_rows(connection, STATEMENTS.row, place)
             row = (kind, key, int(is_open), rank, guarded(value))
             connection.execute(_PUT_ROW, (view.number, *row))
             view.row_sum ^= old ^ zlib.crc32(repr(row).encode())
@@ -254,46 +248,19 @@ class SqliteStore(Store):
         view.remembered = remembered
         return view
 
-    def catalogue(
-        self, *, where: dict[str, object] | None = None, limit: int = -1
-    ) -> list[dict[str, object]]:
-        asked = {"forgotten": 0, **(where or {})}
-        tests = " AND ".join(_TESTS[name] for name in asked)
-        rows = self.database.read(
-            f"{LIST} WHERE {tests} ORDER BY updated DESC, number DESC LIMIT ?",
-            (*asked.values(), min(limit, MOST)),
-        )
-        return listings(rows)
+    def _read(self, sql: str, values: Sequence[object]) -> Rows:
+        return self.database.read(sql, values)
 
-    def resolve(self, prefix: str) -> list[str]:
-        if not prefix:
-            return []
-        found = self.database.read(
-            "SELECT id FROM session WHERE id = ? COLLATE NOCASE AND NOT forgotten", (prefix,)
-        ) or self.database.read(
-            "SELECT id FROM session WHERE id >= ? COLLATE NOCASE AND id < ? COLLATE NOCASE"
-            " AND NOT forgotten ORDER BY id COLLATE NOCASE LIMIT ?",
-            (prefix, prefix + "\U0010ffff", _MOST_RESOLVED),
-        )
-        return [str(row[0]) for row in found]
+    def _damaged(self, why: str) -> Damaged:
+        return self.database.damaged(why)
 
-    def blob(self, digest: str) -> bytes | None:
-        parts = [part for (part,) in self.database.read(PARTS, (digest,))]
-        if not parts:
-            return None
-        from forestay.store.blob_codec import unpacked
-
-        data = unpacked(digest, parts)
-        if data is None:
-            raise self.database.damaged(f"the content stored under {digest[:12]} is damaged")
-        return data
+    def _in_project(self, project: object) -> tuple[str, object]:
+        return "project IS ?", project
 
     def watch(self, session: str, after: int, timeout: float) -> bool:
         deadline, pause = self._clock.monotonic() + timeout, 0.02
         while True:
-            found = self.database.read(
-                "SELECT seq FROM session WHERE id = ? COLLATE NOCASE", (session,)
-            )
+            found = self.database.read(STATEMENTS.length, (session,))
             if found and int(found[0][0]) > after:
                 return True
             left = deadline - self._clock.monotonic()
@@ -377,17 +344,11 @@ def _values(entries: Sequence[Entry], first: int) -> list[object]:
     return values
 
 
-def _all_packed(blobs: Sequence[tuple[str, bytes]]) -> list[tuple[str, Parts]]:
-    from forestay.store.blob_codec import packed
-
-    return [(digest, packed(digest, data)) for digest, data in blobs]
-
-
 def _put_blobs(
     connection: sqlite3.Connection, number: int, blobs: Sequence[tuple[str, Parts]]
 ) -> None:
     for digest, parts in blobs:
-        there = connection.execute(PARTS, (digest,)).fetchall()
+        there = connection.execute(STATEMENTS.blob, (digest,)).fetchall()
         if [part for (part,) in there] != parts:
             # Missing, or damaged: then this repairs it.
             connection.execute("DELETE FROM blob WHERE digest = ?", (digest,))

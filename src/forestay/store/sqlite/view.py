@@ -10,7 +10,8 @@ import sqlite3
 import zlib
 
 from forestay.errors import Damaged
-from forestay.store.port import LISTED, Head, Stored, View, listings, sum_of_line
+from forestay.store.port import LISTED, Head, Stored, listings, sum_of_line
+from forestay.store.sql import SqlView, Statements, at_most
 from forestay.store.sqlite.connection import DRIVER_ERRORS, Database, rows_of
 from forestay.store.sqlite.schema import SHIFT
 
@@ -19,11 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from typing import Any
 
+    from forestay.store.sql import Row
     from forestay.store.sqlite.connection import Read, Reader
 
-MOST = 1 << 62
-PARTS = "SELECT data FROM blob WHERE digest = ? ORDER BY part"
-LIST = f"SELECT line_sum, {', '.join(LISTED)} FROM session"
+# The index finds an id in any case, and only with this collation.
+STATEMENTS = Statements(
+    table="", mark="?", key="id COLLATE NOCASE", is_open="open = 1", project="project"
+)
+_ROWS = "SELECT kind, key, open, rank, value FROM row WHERE session = ?"
 _LAST_SEQ = (1 << SHIFT) - 1
 _SUMMED = 256
 _ASKED = 500
@@ -38,8 +42,10 @@ _SUM = """
 _LAST = "SELECT ifnull(max(position), ?) FROM event WHERE position > ? AND position < ?"
 
 
-class SqliteView(View):
+class SqliteView(SqlView):
     """A session read inside one transaction of one connection."""
+
+    statements = STATEMENTS
 
     def __init__(
         self, database: Database, connection: sqlite3.Connection, asked: str, found: tuple[Any, ...]
@@ -62,14 +68,7 @@ class SqliteView(View):
         self.core: bytes = core if sound else b""
         self.remembered: Head | None = None
 
-    def __enter__(self) -> SqliteView:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
-
     def end(self) -> None:
-        """End the view. May be called twice."""
         self._connection, cursors, self._cursors = None, self._cursors, []
         # A statement that was not read to its end would keep the transaction open.
         for cursor in cursors:
@@ -80,51 +79,17 @@ class SqliteView(View):
             raise RuntimeError("the view has ended")
         try:
             events = sum_of_events(self._connection.execute, self.number)
-            rows = sum_of_rows(self._connection, "session = ?", (self.number,))
+            rows = sum_of_rows(self._connection, "", (self.number,))
             return events == (self.seq, self.event_sum) and rows == self.row_sum
         except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 
-    def keeps_content(self) -> bool:
-        used = self._all("SELECT digest FROM blob_use WHERE session = ?", (self.number,))
-        if not used:
-            return True
-        from forestay.store.blob_codec import are_undamaged
-
-        return all(
-            are_undamaged(digest, [part for (part,) in self._all(PARTS, (digest,))])
-            for (digest,) in used
-        )
-
-    def listing(self) -> dict[str, object]:
-        return listings(self._all(f"{LIST} WHERE number = ?", (self.number,)))[0]
-
-    def row(self, table: str, key: str) -> bytes | None:
-        found = self._all(
-            "SELECT value FROM row WHERE session = ? AND kind = ? AND key = ?",
-            (self.number, table, key),
-        )
-        return unguarded(found[0][0]) if found else None
-
-    def rows(
-        self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
-    ) -> list[bytes]:
-        order = "rank DESC, key DESC" if newest else "rank, key"
-        only = "AND open = 1" if open_only else ""
-        found = self._all(
-            f"SELECT value FROM row WHERE session = ? AND kind = ? {only} ORDER BY {order} LIMIT ?",
-            (self.number, table, min(limit, MOST)),
-        )
-        return [unguarded(value) for (value,) in found]
-
-    def all_rows(self) -> list[tuple[str, str, bool, int, bytes]]:
-        found = self._all(
-            "SELECT kind, key, open, rank, value FROM row WHERE session = ?", (self.number,)
-        )
+    def _rows(self, where: str, values: Sequence[object]) -> list[Row]:
+        found = self._query(f"{_ROWS} {where}", (self.number, *values))
         return [(k, n, bool(o), r, unguarded(v)) for k, n, o, r, v in found]
 
     def find(self, key: str) -> Stored | None:
-        found = self._all(
+        found = self._query(
             "SELECT position, header, salt, data FROM event WHERE key = ? AND position >> ? = ?"
             " ORDER BY position LIMIT 1",
             (key, SHIFT, self.number),
@@ -136,7 +101,7 @@ class SqliteView(View):
             some = keys[start : start + _ASKED]
             marks = ", ".join("?" * len(some))
             sql = f"SELECT 1 FROM event WHERE key IN ({marks}) AND position >> ? = ? LIMIT 1"
-            if self._all(sql, (*some, SHIFT, self.number)):
+            if self._query(sql, (*some, SHIFT, self.number)):
                 return True
         return False
 
@@ -154,7 +119,7 @@ class SqliteView(View):
             "SELECT position, header, salt, data FROM event"
             f" WHERE position > ? AND position < ? {only}"
             f" ORDER BY position {'DESC' if newest else ''} LIMIT ?",
-            (low, (self.number + 1) << SHIFT, min(limit, MOST)),
+            (low, (self.number + 1) << SHIFT, at_most(limit)),
         )
         self._cursors.append(cursor)
         return self._stream(cursor)
@@ -179,10 +144,7 @@ class SqliteView(View):
             raise self._database.damaged(f"event {position & _LAST_SEQ} is not made of bytes")
         return Stored(position & _LAST_SEQ, header, salt, data)
 
-    def lost(self) -> list[tuple[str, int, str]]:
-        return self._all("SELECT device, n, hash FROM lost WHERE session = ?", (self.session,))
-
-    def _all(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
         if self._connection is None:
             raise RuntimeError("the view has ended")
         try:
@@ -263,10 +225,12 @@ def sum_of_events(run: Read, number: int) -> tuple[int, int]:
 
 
 def sum_of_rows(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> int:
-    """Return the CRC-32 of each row, joined by exclusive or, so that one row is updated cheaply."""
+    """Return the CRC-32 of each row, joined by exclusive or, so that one row is updated cheaply.
+
+    The first of the values is the number of the session.
+    """
     total = 0
-    sql = f"SELECT kind, key, open, rank, value FROM row WHERE {where}"
-    for row in connection.execute(sql, values):
+    for row in connection.execute(f"{_ROWS} {where}", values):
         total ^= zlib.crc32(repr(row).encode())
     return total
 

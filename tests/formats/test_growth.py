@@ -12,13 +12,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from forestay.formats import ancestor, carry_over
+from forestay.formats import carry_over
 from forestay.formats.ai_session import contract
 from forestay.formats.coerce import copied
 from forestay.formats.facts import AgentFact, Facts, StepFact
 from forestay.formats.port import Tree, Where, load_format
 from forestay.formats.text import safe_parse, style
 from forestay.formats.text.document import Document
+from forestay.formats.three_way import choose_base
 from tests.format_helpers import IDS, NOW
 
 MANY = 8_000
@@ -201,10 +202,10 @@ def test_thousands_of_elements_are_put_between_others_in_a_moment(kind: str) -> 
     assert back[0].data == SPELLED[kind](every)
 
 
-def test_what_an_edit_took_out_of_thousands_is_weighed_in_a_moment() -> None:
+def test_base_of_an_edit_with_thousands_of_fields_is_found_in_a_moment() -> None:
     every = [f"Task number {n}" for n in range(3 * MANY)]
-    newest, older = {"at": 2, "tasks": [*every, "new"]}, {"at": 1, "tasks": ["old", *every]}
-    taken, stale = ({"at": 3, "tasks": [*first, *every[::2]]} for first in ([], ["old"]))
-    assert seconds(lambda: ancestor.was_read(newest, older, taken)) < LIMIT
-    assert set(ancestor._news(newest, older, taken)) == set()
-    assert set(ancestor._news(newest, older, stale)) == {False}
+    kept = [json.dumps({"at": at, "tasks": every[at:]}).encode() for at in range(3)]
+    edit = {"at": 4, "tasks": [*every[2:], "new"]}
+    bases: list[Any] = []
+    assert seconds(lambda: bases.append(choose_base("", edit, kept, json.loads))) < LIMIT
+    assert bases[0]["at"] == 0, "the newest is compared, however long it is"

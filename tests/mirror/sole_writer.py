@@ -1,10 +1,9 @@
-"""A random history that one other program alone writes into a bound file; we only look.
+"""A random history that one other program alone writes into a bound file; we only read it.
 
-The program goes on from the file as it stands, or from what it remembers of its own, and gives the
-time of each change. At some of its turns somebody notes something with us, which concerns nothing
-that the file tells: the file that we write from the journal then has to say what its program wrote,
-and nothing may be disputed, for nobody contradicted anybody. What a seed does is the same each
-time.
+The program reads the file before each change, and gives the time of each change. At some of its
+turns a note is recorded with us, which concerns nothing in the file: the file that we then write
+from the journal has to state what its program wrote, and nothing may be disputed. What a seed does
+is the same each time.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class Program:
         self.project.clock = clock
         self.session = self.project.again()
         self.path = self.project.place
-        self.remembers = self.chance.random() < 0.4
         self.doc: Doc = json.loads(self.path.read_bytes())
         self.said: list[str] = []
         self.numbers = iter(range(10_000))
@@ -57,8 +55,7 @@ class Program:
     def turn(self) -> None:
         """Some changes, each written at once."""
         for _ in range(self.chance.choice((1, 1, 2, 3))):
-            if not self.remembers:
-                self.doc = json.loads(self.path.read_bytes())
+            self.doc = json.loads(self.path.read_bytes())
             move = self.chance.choice(MOVES[self.layout])
             told = move(self, self.doc)
             if told:
@@ -86,8 +83,7 @@ class Program:
     def require(self, holds: object, what: str, *more: object) -> None:
         if not holds:
             way = "\n".join(self.said[-30:])
-            how = "remembers" if self.remembers else "reads"
-            raise Broken(f"{what}: {more}\nseed {self.seed}, {self.layout}, {how}\n{way}")
+            raise Broken(f"{what}: {more}\nseed {self.seed}, {self.layout}\n{way}")
 
 
 def native(format_id: str, doc: Doc) -> Doc:

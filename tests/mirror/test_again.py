@@ -71,8 +71,9 @@ def comparable(project: Project) -> dict[str, str]:
 
 
 def is_dated(line: str) -> bool:
-    """Whether a line tells a time or a digest: clocks tick with every look at them."""
-    return any(sign in line for sign in ("202", "duration", "2027-", "session_id"))
+    """Return whether a line has a time, an id or a digest: clocks tick with every look at them."""
+    signs = ("202", "duration", "2027-", "session_id", "# forestay: ", '"id": "')
+    return any(sign in line for sign in signs)
 
 
 def test_two_places_in_one_folder_are_both_kept_up_to_date(make: Make) -> None:

@@ -271,9 +271,7 @@ def test_two_homes_on_one_file_take_up_what_the_other_wrote(five: Five, kind: st
         first.session.pause()
         second.note("look")
         assert second.status()["status"] == "paused"
-        second.resume()
         first.session.note("look")
-        assert first.session.status()["status"] == "active"
         there = {getattr(row, "title", "") for row in second.state().rows.select("step")}
     wanted = {f"{who} {number}" for who in ("ours", "theirs") for number in range(3)}
     if kind not in ("praxis", "essay"):  # which have no field for a task

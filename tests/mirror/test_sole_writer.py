@@ -21,7 +21,7 @@ from tests.chance import new_seed
 from tests.mirror.conftest import Make
 from tests.mirror.driver import workflow
 from tests.mirror.sole_writer import MOVES, walk
-from tests.mirror.support import AI_SESSION, Project, swap_in
+from tests.mirror.support import Project, swap_in
 
 UPDATED = {"craft": "updated_at", "orchestrator": "updated", "praxis": "updated_at"}
 LISTS = ("craft", "orchestrator")
@@ -121,25 +121,6 @@ def test_a_copy_from_before_an_edit_is_known_by_what_it_lacks(make: Make, how: s
     now = project.read()
     assert now["status"] == "paused" and "From memory" in now["pending_tasks"]
     assert how != "a key" or now["x_theirs"] == 1
-
-
-def test_a_task_of_a_plan_is_opened_again_by_who_says_when_in_another_file(make: Make) -> None:
-    """A plan has no time of its own; the state beside it has."""
-    project = make(AI_SESSION)
-    plan, state = project.ai("implementation-plan.yaml"), project.ai("state.yaml")
-    project.session.task_add("First", id="t1")
-
-    def turns(change: Callable[[Any], object]) -> None:
-        project.edit(lambda doc: change(doc["phases"][0]["tasks"]), plan)
-        project.edit(lambda doc: doc["current_state"].update(last_updated=stamp(project)), state)
-        project.session.note("seen")
-
-    ended = {"status": "completed", "completed_at": stamp(project)}
-    turns(lambda tasks: tasks[0].update(ended))
-    turns(lambda tasks: tasks[0].update(status="in_progress", completed_at=None))
-    turns(lambda tasks: tasks[0].update(status="pending", description="First of all"))
-    (task,) = project.session.task_list()
-    assert (task.status, task.title) == ("pending", "First of all") and project.disputes() == []
 
 
 # -- what a program says of its agents -------------------------------------------------------------

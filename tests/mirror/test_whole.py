@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from forestay.formats.port import ERROR, Where
+from forestay.formats.rendering_id import without_id
 from forestay.mirror import check_files, discover
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project
@@ -67,7 +68,8 @@ def without(way: tuple[str | int, ...], *, null: bool = False) -> Callable[[Any]
 
 def timeless(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: "" if key in TIMES else timeless(each) for key, each in value.items()}
+        kept = without_id(value).items()
+        return {key: "" if key in TIMES else timeless(each) for key, each in kept}
     return [timeless(each) for each in value] if isinstance(value, list) else value
 
 

@@ -209,7 +209,8 @@ def _endless(change: diff.Delta) -> diff.Delta:
 
 def travels(files: Tree) -> bool:
     """Whether anything may travel with the files."""
-    return any(isinstance(value, dict) and EXTRA in value for value in files.values())
+    extras = (mapping(mapping(value).get(EXTRA)) for value in files.values())
+    return any(extra.keys() - {"v", "id"} for extra in extras)
 
 
 def origins(files: Tree) -> dict[str, str]:

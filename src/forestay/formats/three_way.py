@@ -11,7 +11,9 @@ file will say again what the journal says: that is the *residue*, told and kept,
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -20,6 +22,7 @@ from msgspec.structs import replace
 
 from forestay.formats import carry_over, timestamps
 from forestay.formats import diff as trees
+from forestay.formats.coerce import mapping
 from forestay.formats.facts import (
     AgentFact,
     DecisionFact,
@@ -204,6 +207,52 @@ def as_recorded(facts: Facts) -> Plain:
     for error in told.get("errors", []):
         error["category"] = category_of(error.get("category", ""))
     return told
+
+
+# -- what an edit was made from ------------------------------------------------------------------
+
+_COMPARED = 256_000
+"""How many bytes of renderings are read at most to find the nearest one."""
+
+
+_MEMBER_NAMES = (*trees.STRONG, *trees.WEAK, "message", "context")
+"""The keys by which members of lists are told apart."""
+
+
+def choose_base(id: str, found: Any, kept: Sequence[bytes], read: Callable[[bytes], Any]) -> Any:
+    """Return what the rendering stated that an edit was made from; None if none is stored.
+
+    It is the one whose id the edit carries. Among several with the id (an edit was absorbed that
+    left it), or without a known id, it is the one with the fewest different fields, the newest of
+    equals. `kept` begins with the newest; `read` parses one.
+    """
+    chosen = [each for each in kept if id and id.encode() in each] or list(kept)
+    sizes = accumulate(map(len, chosen))
+    few = [each for each, size in zip(chosen, sizes, strict=True) if size <= _COMPARED]
+    fields = Counter(_fields(found))
+
+    def count_differences(value: Any) -> int:
+        others = Counter(_fields(value))
+        return (fields - others).total() + (others - fields).total()
+
+    return min(map(read, few or chosen[:1]), key=count_differences, default=None)
+
+
+def _fields(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Yield each field of a value with its path; members of lists are known by name."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            yield from _fields(each, f"{path}.{key}")
+    elif isinstance(value, list):
+        for each in value:
+            yield from _fields(each, f"{path}[{_member_name(each)}]")
+    else:
+        yield path, str(value)
+
+
+def _member_name(member: Any) -> str:
+    names = (mapping(member).get(key) for key in _MEMBER_NAMES)
+    return str(next(filter(None, names), ""))
 
 
 # -- what no event can say -------------------------------------------------------------------------

@@ -21,13 +21,13 @@ from forestay.base import files, swap_file
 from forestay.base.text import plural
 from forestay.errors import InvalidInput, Refused
 from forestay.formats import diff as trees
-from forestay.formats.ancestor import has_what_came, is_later, nearest, nearest_in_part, was_read
 from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
 from forestay.formats.port import Tree, Where, load_format
-from forestay.formats.text.document import fresh, kind_of
+from forestay.formats.rendering_id import rendering_id
+from forestay.formats.text.document import kind_of
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.three_way import LONGEST, Changes, changes
+from forestay.formats.three_way import LONGEST, Changes, changes, choose_base
 from forestay.formats.to_events import Move, by_known_names
 from forestay.formats.verbatim import in_words_of, written
 from forestay.journal.journal import AppendOptions
@@ -68,8 +68,9 @@ class Absorber:
         if any(swap_file.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
             said += self._clear_up(binding, paths)
         looks = self._looker.looks(binding)
-        edited = self._edited(binding, looks)
+        edited = self._edited(looks)
         if edited:
+            self._looker.need_new_id.update((binding.number, name) for name in edited)
             said += self._absorb_trees(binding, looks, edited)
             owed = [self._owed(binding, look) for look in looks if look.name in edited]
             made = {each.name: each for each in owed if each}
@@ -82,17 +83,11 @@ class Absorber:
     def pending(self, binding: Binding) -> list[Move]:
         """What others wrote and nobody has taken up; changes nothing."""
         looks = self._looker.looks(binding)
-        edited = self._edited(binding, looks)
+        edited = self._edited(looks)
         return self._changes(binding, looks, edited).moves if edited else []
 
-    def _edited(self, binding: Binding, looks: Sequence[Look]) -> Tree:
-        """What others wrote. A file of several that is as it once was is among it if another tells
-        that it was written since: a tool that puts files back does so with all of them."""
-        edited = [look for look in looks if look.verdict == "edited"]
-        if any(self._is_later(binding, look) for look in edited):
-            for look in looks:
-                if look.verdict == "rewound" and not look.is_behind and not is_log(look.name):
-                    look.verdict = "edited"
+    def _edited(self, looks: Sequence[Look]) -> Tree:
+        """Return what others wrote."""
         return {look.name: look.value for look in looks if look.verdict == "edited"}
 
     def _clear_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
@@ -220,9 +215,7 @@ class Absorber:
         format, where = load_format(binding.layout), self._desk.surroundings(binding)
         base = {look.name: look.value for look in looks if look.read is not None}
         changed = [look for look in looks if look.name in edited]
-        later = {look.name for look in changed if self._is_later(binding, look)}
         for look in changed:
-            look.is_dated = bool(later - {look.name})
             base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
         if new := {look.name for look in changed if not look.known} - base.keys():
@@ -276,65 +269,18 @@ class Absorber:
         return None if older is None else self._whole(binding, look, older)
 
     def _made_from(self, binding: Binding, look: Look) -> Any:
-        """The rendering that an edit was most likely made from; None if none is kept."""
+        """The rendering that an edit was made from; None if none is stored."""
         if not look.older:
-            look.older = [self._found_older(binding, look)]
-        return look.older[0]
-
-    def _found_older(self, binding: Binding, look: Look) -> Any:
-        said = partial(self._looker.said, look.name)
-        near, newest = self._nearest(binding, look), self._looker.newest(binding, look)
-        older = None if near is None else said(near)
-        read = newest.value if newest else None
-        if newest is not None and _lacks(look.value, self._whole(binding, look, look.value)):
-            clean = self._desk.without_secrets(look.value)
+            assert look.read is not None
             kept = self._desk.bound.said(binding, look.name)
-            older = nearest_in_part(clean, list(map(said, kept)))
-            read = {key: value for key, value in newest.value.items() if key in look.value}
-        for found in (look.value, newest.value if newest else None):
-            older = self._looker.with_secrets(older, found)
-        is_newest = newest is not None and was_read(read, older, look.value)
-        return newest.value if newest is not None and is_newest else older
-
-    def _nearest(self, binding: Binding, look: Look) -> bytes | None:
-        """The rendering that an edit is nearest to; none from before the last edit of this file if
-        its author knew of that."""
-        said = partial(self._looker.said, look.name)
-        each, data = self._desk.bound.said_each(binding, look.name), self._as_kept(look)
-        kept = [one for _, one in each]
-        near, last = nearest(data, kept, said), self._last_edit(binding, look)
-        since = kept[: next((n for n, (digest, _) in enumerate(each, 1) if digest == last), 0)]
-        if near is None or not since or near in since:
-            return near
-        found, anew = self._desk.without_secrets(look.value), partial(self._anew, binding, look)
-        sides = (said(near), said(since[-1]), said(since[0]), found)
-        knew = has_what_came(*sides, anew, is_dated=look.is_dated)
-        return nearest(data, since, said) if knew else near
-
-    def _is_later(self, binding: Binding, look: Look) -> bool:
-        """Whether a file that is of this session alone says that it was written after ours."""
-        newest = self._looker.newest(binding, look)
-        shared = look.name in custom(binding.layout).shared
-        return newest is not None and not shared and is_later(newest.value, look.value)
-
-    def _anew(self, binding: Binding, look: Look, value: Any) -> Any:
-        """A file as we would begin it, for what it says, without what only somebody's keys say."""
-        format, where = load_format(binding.layout), self._desk.surroundings(binding)
-        facts = replace(format.get({look.name: value}, where), attributes={})
-        return format.put(None, facts, where).get(look.name)
-
-    def _last_edit(self, binding: Binding, look: Look) -> str:
-        """The digest of what was last taken up from a file."""
-        path = self._desk.name_of(binding, look.path)
-        with self._desk.store.view(binding.session) as view:
-            row = self._desk.journal.state(view).rows.get("edit", path)
-        return getattr(row, "digest", "")
-
-    def _as_kept(self, look: Look) -> bytes:
-        """What would be remembered of a file, so that it can be compared with what was."""
-        clean = self._desk.without_secrets(look.value)
-        same = clean is look.value or clean == look.value
-        return look.data or b"" if same else fresh(kind_of(look.name), clean)
+            # Programs that drop keys they do not know drop them from any rendering.
+            found = self._desk.without_secrets(self._whole(binding, look, look.value))
+            read = partial(self._looker.said, look.name)
+            base = choose_base(rendering_id(look.read.document), found, kept, read)
+            newest = self._looker.newest(binding, look)
+            is_newest = newest is not None and self._desk.without_secrets(newest.value) == base
+            look.older = [newest.value if newest is not None and is_newest else base]
+        return look.older[0]
 
     def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
         """The lines that were there before: as many as we know, and what the journal has of all
@@ -373,11 +319,6 @@ class Absorber:
         except (InvalidInput, Refused) as error:
             what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
             raise type(error)(what, why=error.why or error.what) from error
-
-
-def _lacks(value: Any, whole: Any) -> bool:
-    """Whether whoever wrote a file left out of it what it may not be without."""
-    return isinstance(value, dict) and not value.keys() >= whole.keys()
 
 
 def readme_of(binding: Binding) -> str:

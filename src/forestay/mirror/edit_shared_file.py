@@ -13,7 +13,6 @@ from functools import partial
 from forestay.base import files, swap_file
 from forestay.base.clock import Clock
 from forestay.errors import ForestayError, Refused
-from forestay.formats.ancestor import nearest
 from forestay.formats.diff import merge
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import LONGEST
@@ -52,12 +51,18 @@ def _with_edit(
         found = _read(aside) if aside else versions[0]
         if found == versions[0]:
             return new, found
-        return join(nearest(found, versions) or new, found, new), found
+        return join(_nearest(found, versions), found, new), found
     except ForestayError:
         # Whatever it is, it was there and is nobody's to throw away.
         swap_file.put_back(aside, path)
         _forget(aside, new)
         raise
+
+
+def _nearest(found: bytes, versions: Sequence[bytes]) -> bytes:
+    """Return the version that has the fewest different lines, the newest of equals."""
+    lines = set(found.splitlines())
+    return min(versions, key=lambda each: len(lines ^ set(each.splitlines())))
 
 
 def _joined(kind: str, base: bytes, edit: bytes, ours: bytes) -> bytes:

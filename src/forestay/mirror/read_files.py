@@ -27,6 +27,7 @@ from forestay.errors import Busy, ForestayError
 from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts, things
 from forestay.formats.port import Format, Tree, Where, load_format
+from forestay.formats.rendering_id import without_id
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.verbatim import restored
@@ -65,6 +66,11 @@ class Read(Struct):
     """Whether it has texts that may not be kept as they are; None if nobody looked."""
 
 
+def read_document(document: Document) -> Read:
+    """Return a parsed document with what it states; its id is no part of that."""
+    return Read(document, without_id(document.said))
+
+
 class Log:
     """A log as we left it: how long it is, the hash of it, and its stamp if that is known."""
 
@@ -100,8 +106,6 @@ class Look(Struct):
     """What it was made from, once that was looked for."""
     newest: list[Read | None] = []
     """Our newest rendering, once that was looked for."""
-    is_dated: bool = False
-    """Whether another file of the session was written with it, and says that it was later."""
 
     @property
     def value(self) -> Any:
@@ -135,6 +139,8 @@ class Looker:
         self._logs: dict[tuple[int, str], Log] = {}
         self._reached: dict[int, int] = {}
         self._waited: dict[str, float] = {}
+        self.need_new_id: set[tuple[int, str]] = set()
+        """Files that hold an absorbed edit under the id of the rendering that it was made from."""
 
     def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
         """The files as they are; those that say what was `seen` in them are known to be good."""
@@ -293,7 +299,7 @@ class Looker:
                 self._refused.clear()
             self._refused[kind, look.digest] = str(error)
             raise _unusable(look, str(error)) from error
-        return Read(document, document.said)
+        return read_document(document)
 
     def keep(self, kind: str, digest: str, known: Read) -> None:
         while len(self._read_before) >= _DOCUMENTS:
@@ -326,13 +332,13 @@ class Looker:
         kind, digest = kind_of(name), sha256(data).hexdigest()
         if (kind, digest) not in self._read_before:
             document = parsed(name, data)
-            self.keep(kind, digest, Read(document, document.said))
+            self.keep(kind, digest, read_document(document))
         return self._read_before[kind, digest].value
 
     def _newest_kept(self, look: Look, data: bytes) -> Read:
         """A rendering of which the secrets were not kept, with those that the file has."""
         document = parsed(look.name, data)
-        value = self.with_secrets(document.said, look.value)
+        value = self.with_secrets(without_id(document.said), look.value)
         return Read((look.read.document if look.read else document).rewritten(value), value)
 
     def with_secrets(self, kept: Any, found: Any) -> Any:
@@ -443,7 +449,7 @@ def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
     document = seen.get(look.path)
     if document is None or document.data != look.data:
         return False
-    look.read = Read(document, document.said)
+    look.read = read_document(document)
     return True
 
 

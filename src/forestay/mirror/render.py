@@ -15,6 +15,7 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from hashlib import sha256
+from secrets import token_hex
 from typing import Any
 
 from msgspec import Struct
@@ -26,6 +27,7 @@ from forestay.errors import ForestayError
 from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
 from forestay.formats.port import ERROR, Tree, Where, load_format
+from forestay.formats.rendering_id import rendering_id, with_id, with_id_line, without_id_line
 from forestay.formats.text.document import Document, Speller, fresh, kind_of
 from forestay.formats.verbatim import has_odd, written
 from forestay.mirror.absorb import UNKNOWN, readme_of
@@ -143,18 +145,27 @@ class Renderer:
 
     def _made(self, binding: Binding, look: Look, value: Any) -> Read | None:
         """What the file should be; None for one that the layout does not want, or that is so."""
-        is_so = look.read is not None and look.verdict != "behind" and look.value == value
-        if value is None or is_so:
+        needs_id = (binding.number, look.name) in self._looker.need_new_id
+        is_so = look.read is not None and look.value == value and not needs_id
+        if value is None or (is_so and look.verdict != "behind"):
             return None
         kind = kind_of(look.name)
         if kind == "jsonl":
             return _longer(look, value)
+        if is_so:
+            return look.read
+        id = "" if look.name in custom(binding.layout).shared else token_hex(6)
+        stated = with_id(value, id) if id and kind == "json" else value
         if look.read is None:
-            return Read(parsed(look.name, fresh(kind, value)), value, is_clean=True)
-        made = self._spelled_again(binding, look, value)
-        made = made or Read(look.read.document.rewritten(value), value)
-        # What we add to a file has no secrets any more, and is kept as it is.
-        made.is_clean, made.is_odd = self._is_clean(binding, look), look.read.is_odd
+            made = Read(parsed(look.name, fresh(kind, stated)), value, is_clean=True)
+        else:
+            again = self._spelled_again(binding, look.read, look.name, stated)
+            made = again or Read(look.read.document.rewritten(stated), value)
+            # What we add to a file has no secrets any more, and is stored unchanged.
+            made.is_clean, made.is_odd = self._is_clean(binding, look), look.read.is_odd
+        if id and kind == "yaml":
+            made.document = with_id_line(made.document, id)
+        made.value = value
         return made
 
     def _is_clean(self, binding: Binding, look: Look) -> bool:
@@ -166,13 +177,12 @@ class Renderer:
             look.read.is_clean = sha256(kept).hexdigest() == look.digest
         return look.read.is_clean
 
-    def _spelled_again(self, binding: Binding, look: Look, value: Any) -> Read | None:
+    def _spelled_again(self, binding: Binding, old: Read, name: str, value: Any) -> Read | None:
         """A file in our own spelling, written as a whole: the same as editing it, and quick."""
-        old, kind = look.read, kind_of(look.name)
-        assert old is not None
-        speller = self._spellers.setdefault((binding.number, look.name), Speller(kind))
+        kind = kind_of(name)
+        speller = self._spellers.setdefault((binding.number, name), Speller(kind))
         if old.is_usual is None:
-            old.is_usual = speller.spelled(old.value) == look.data
+            old.is_usual = speller.spelled(old.document.said) == without_id_line(old.document.data)
         data = speller.spelled(value) if old.is_usual else None
         return Read(Document(kind, data, value), value, is_usual=True) if data else None
 
@@ -208,7 +218,12 @@ class Renderer:
         """What may be remembered of a file: not the secrets that someone wrote into it."""
         if not made.is_clean:
             made.is_clean = not self._desk.journal.find_secrets(data.decode("utf-8", "replace"))
-        return data if made.is_clean else fresh(kind, self._desk.without_secrets(made.value))
+        if made.is_clean:
+            return data
+        clean = fresh(kind, self._desk.without_secrets(made.document.said))
+        id = rendering_id(made.document)
+        is_line = kind == "yaml" and id
+        return with_id_line(Document(kind, clean, None), id).data if is_line else clean
 
     def remember(self, binding: Binding, looks: Sequence[Look], mirrored: int) -> None:
         """Take files as they are for the newest renderings."""
@@ -279,6 +294,7 @@ class Renderer:
         for change in plan.changes:
             name = change.look.name
             digests[name] = change.digest
+            self._looker.need_new_id.discard((plan.binding.number, name))
             if change.log:
                 change.log.look_at(change.look.path)
             self._looker.remember(plan.binding, name, change.log or change.data, change.digest)

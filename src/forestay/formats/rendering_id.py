@@ -1,0 +1,61 @@
+"""The random id that a file carries, which tells which of our renderings an edit was made from.
+
+In JSON it is `forestay.id`, the key of our own; in YAML it is a comment line, so that no program
+meets a key it does not know. A rendering gets another id whenever anything else in it changes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from forestay.formats.coerce import mapping, text
+from forestay.formats.port import EXTRA
+from forestay.formats.text.document import Document
+
+_LINE = re.compile(rb"^# forestay: ([0-9a-f]{12})\r?\n", re.MULTILINE)
+_VERSION = {"v": 1}
+
+
+def rendering_id(document: Document) -> str:
+    """Return the id that a document carries, or an empty string."""
+    if document.kind == "yaml":
+        found = _LINE.search(document.data)
+        return found[1].decode() if found else ""
+    return text(mapping(mapping(document.said).get(EXTRA)).get("id"))
+
+
+def without_id(value: Any) -> Any:
+    """Return what a document states apart from its id."""
+    extra = mapping(mapping(value).get(EXTRA))
+    if "id" not in extra:
+        return value
+    rest = {key: each for key, each in extra.items() if key != "id"}
+    if rest != _VERSION:
+        return {**value, EXTRA: rest}
+    return {key: each for key, each in value.items() if key != EXTRA}
+
+
+def with_id(value: Any, id: str) -> Any:
+    """Return the value of a JSON document that carries an id, unless our key is another's."""
+    extra = mapping(value).get(EXTRA, _VERSION)
+    if not isinstance(extra, dict) or extra.get("v") != _VERSION["v"]:
+        return value
+    return {**value, EXTRA: {**extra, "id": id}}
+
+
+def without_id_line(data: bytes) -> bytes:
+    """Return the bytes of a YAML document without the line that holds its id."""
+    return _LINE.sub(b"", data)
+
+
+def with_id_line(document: Document, id: str) -> Document:
+    """Return a YAML document that carries an id in a comment, its first line if it had none."""
+    line, data = f"# forestay: {id}\n".encode(), document.data
+    new, count = _LINE.subn(line, data, count=1)
+    if not count:
+        new = line + data
+    made = Document(document.kind, new, document.said)
+    if len(new) == len(data) and "root" in vars(document):
+        made.root = document.root  # all spans are where they were: no need to parse again
+    return made

@@ -1,0 +1,84 @@
+"""The id that a rendering carries, and the base of an edit that it names."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from forestay.formats.rendering_id import (
+    rendering_id,
+    with_id,
+    with_id_line,
+    without_id,
+    without_id_line,
+)
+from forestay.formats.text.document import Document
+from forestay.formats.three_way import choose_base
+
+ONE, TWO = "0123456789ab", "ba9876543210"
+
+
+def rendered(value: dict[str, Any], id: str) -> bytes:
+    return json.dumps(with_id(value, id)).encode()
+
+
+def base_of(edit: dict[str, Any], id: str, *kept: bytes) -> Any:
+    """Return the base of an edit among renderings, the newest first."""
+    return choose_base(id, edit, kept, lambda data: without_id(json.loads(data)))
+
+
+NEWEST, OLDER = {"status": "paused", "tasks": ["a", "b"]}, {"status": "active", "tasks": ["a"]}
+
+
+@pytest.mark.parametrize("id, base", [(TWO, NEWEST), (ONE, OLDER)])
+def test_base_is_the_rendering_whose_id_the_file_carries(id: str, base: dict[str, Any]) -> None:
+    kept = rendered(NEWEST, TWO), rendered(OLDER, ONE)
+    assert base_of(NEWEST, id, *kept) == base_of(OLDER, id, *kept) == base
+
+
+@pytest.mark.parametrize("id", ["", "ffffffffffff"], ids=["none", "unknown"])
+def test_base_without_a_known_id_has_the_fewest_different_fields(id: str) -> None:
+    kept = rendered(NEWEST, TWO), rendered(OLDER, ONE)
+    assert base_of({**OLDER, "more": 1}, id, *kept) == OLDER
+    assert base_of({**NEWEST, "more": 1}, id, *kept) == NEWEST
+
+
+def test_newest_of_equally_near_renderings_is_the_base() -> None:
+    kept = [rendered({"n": n}, ONE) for n in (3, 2, 1)]
+    assert base_of({"n": 4}, "", *kept) == base_of({"n": 4}, ONE, *kept) == {"n": 3}
+
+
+def test_nothing_stored_gives_no_base() -> None:
+    assert base_of({"n": 4}, ONE) is None
+
+
+def test_json_carries_its_id_under_our_key() -> None:
+    value = {"mine": 1}
+    document = Document.parse(rendered(value, ONE), "json")
+    assert document.said == {"mine": 1, "forestay": {"v": 1, "id": ONE}}
+    assert rendering_id(document) == ONE and without_id(document.said) == value
+
+
+def test_id_leaves_what_else_stands_under_our_key() -> None:
+    value = {"forestay": {"v": 1, "facts": {"add": {}}}}
+    assert without_id(with_id(value, ONE)) == value
+    other = {"forestay": {"v": 2, "id": "of a later version"}}
+    assert with_id(other, ONE) == other
+    assert with_id({"forestay": "of another program"}, ONE) == {"forestay": "of another program"}
+
+
+@pytest.mark.parametrize("text", ["a: 1\n", "# mine\na: 1\n", ""])
+def test_yaml_carries_its_id_in_a_comment(text: str) -> None:
+    document = Document.parse(text.encode(), "yaml") if text else Document("yaml", b"", None)
+    made = with_id_line(document, ONE)
+    assert rendering_id(made) == ONE and rendering_id(with_id_line(made, TWO)) == TWO
+    assert without_id_line(made.data) == text.encode()
+    if text:
+        assert Document.parse(made.data, "yaml").said == {"a": 1}
+
+
+def test_new_id_of_a_yaml_document_needs_no_second_parse() -> None:
+    document = Document.parse(f"# forestay: {ONE}\na: 1\n".encode(), "yaml")
+    assert with_id_line(document, TWO).root is document.root

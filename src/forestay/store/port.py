@@ -83,21 +83,6 @@ class Batch:
     acknowledged once and are missing now.
     """
 
-    __slots__ = (
-        "core",
-        "device",
-        "entries",
-        "erased",
-        "filled",
-        "fold",
-        "fresh_rows",
-        "head",
-        "listing",
-        "lost",
-        "resum",
-        "rows",
-    )
-
     def __init__(
         self,
         *,
@@ -114,18 +99,9 @@ class Batch:
         erased: Sequence[int] | None = None,
         filled: Sequence[tuple[int, bytes, bytes]] = (),
     ) -> None:
-        self.filled = filled
-        self.entries = entries
-        self.core = core
-        self.fold = fold
-        self.rows = rows
-        self.listing = listing
-        self.head = head
-        self.fresh_rows = fresh_rows
-        self.resum = resum
-        self.device = device
-        self.lost = lost
-        self.erased = erased
+        self.entries, self.core, self.fold, self.rows = entries, core, fold, rows
+        self.listing, self.head, self.fresh_rows, self.resum = listing, head, fresh_rows, resum
+        self.device, self.lost, self.erased, self.filled = device, lost, erased, filled
 
 
 class View:

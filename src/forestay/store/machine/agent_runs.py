@@ -10,15 +10,14 @@ until its file is certainly gone. A *tally* counts payloads that became no event
 from __future__ import annotations
 
 from forestay.store.machine.holders import Holder, add_holder, remove_holder
-from forestay.store.machine.tables import read_if_present
+from forestay.store.machine.tables import Topic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
     from typing import Any
 
-    from forestay.store.machine.tables import Tables
 
 _REASON = 200
 _COLUMNS = "number, agent, native, session, process, folder, transcript, began, last, seen"
@@ -35,20 +34,6 @@ class Flight:
 
 class Run:
     """A conversation of an agent. `seen` is the last event of its session it was informed of."""
-
-    __slots__ = (
-        "agent",
-        "began",
-        "flights",
-        "folder",
-        "last",
-        "native",
-        "number",
-        "process",
-        "seen",
-        "session",
-        "transcript",
-    )
 
     def __init__(
         self,
@@ -100,16 +85,13 @@ class RunChange:
         _count(connection, self.tallies, self.now)
 
 
-class AgentRuns:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
+class AgentRuns(Topic):
     def find(self, agent: str, native: str) -> Run | None:
         """Return the run of an agent by its own id, with its flights, or None."""
         found = self._read(
             f"SELECT {_COLUMNS} FROM run WHERE agent = ? AND native = ?", (agent, native)
         )
-        return self._run(found[0]) if found else None
+        return self._run_of(found[0]) if found else None
 
     def of(self, session: str) -> list[Run]:
         """Return the runs that work, or worked last, on a session; latest first."""
@@ -117,7 +99,7 @@ class AgentRuns:
             f"SELECT {_COLUMNS} FROM run WHERE session = ? COLLATE NOCASE ORDER BY last DESC",
             (session,),
         )
-        return [self._run(row) for row in found]
+        return [self._run_of(row) for row in found]
 
     def last_of(self, agent: str, process: str) -> str:
         """Return the session that a process worked on last, in any run; "" if none."""
@@ -128,20 +110,10 @@ class AgentRuns:
         )
         return str(found[0][0]) if found else ""
 
-    def _run(self, row: tuple[Any, ...]) -> Run:
+    def _run_of(self, row: tuple[Any, ...]) -> Run:
         number, agent, native, session, process, folder, transcript, began, last, seen = row
-        run = Run(
-            agent,
-            native,
-            number=number,
-            session=session,
-            process=process,
-            folder=folder,
-            transcript=transcript,
-            began=began,
-            last=last,
-            seen=seen,
-        )
+        run = Run(agent, native, number=number, session=session, process=process, folder=folder)
+        run.transcript, run.began, run.last, run.seen = transcript, began, last, seen
         for key, *rest in self._read(
             "SELECT key, agent, tool, doing, since FROM inflight WHERE run = ? ORDER BY since, key",
             (number,),
@@ -154,16 +126,13 @@ class AgentRuns:
         rows = self._read("SELECT what, count, last FROM tally ORDER BY what")
         return {what: (count, last) for what, count, last in rows}
 
-    def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return read_if_present(self._tables, sql, values)
-
     def taken(self) -> set[str]:
         """Return the names of recorded payloads whose files may still exist."""
         return {name for (name,) in self._read("SELECT name FROM taken")}
 
     def forget_taken(self) -> None:
         """Forget these names, because their files are gone; a power cut may undo this."""
-        self._tables.write_soon(lambda connection: connection.execute("DELETE FROM taken"))
+        self._run("DELETE FROM taken", (), soon=True)
 
     def save(self, change: RunChange) -> None:
         """Apply a change that comes with no event; durable when this returns."""
@@ -173,11 +142,7 @@ class AgentRuns:
     def tell(self, run: Run, seq: int) -> None:
         """Record the last event that a run was informed of; a power cut may undo this."""
         run.seen = seq
-        self._tables.write_soon(
-            lambda connection: connection.execute(
-                "UPDATE run SET seen = ? WHERE number = ?", (seq, run.number)
-            )
-        )
+        self._run("UPDATE run SET seen = ? WHERE number = ?", (seq, run.number), soon=True)
 
 
 def _save_run(connection: sqlite3.Connection, run: Run) -> None:

@@ -15,14 +15,13 @@ import os
 import struct
 import zlib
 
-from forestay.store.machine.tables import BY_ID, read_if_present
+from forestay.store.machine.tables import BY_ID, Topic
 from forestay.store.sqlite.schema import must_scrub
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
-    from typing import Any
 
     from forestay.store.machine.tables import Tables
 
@@ -43,18 +42,6 @@ _COLUMNS = "b.number, s.id, b.layout, b.native, b.root, b.place, b.mirrored, b.q
 class Binding:
     """A session's place in a layout. `mirrored` is the last event its files show."""
 
-    __slots__ = (
-        "layout",
-        "mirrored",
-        "native",
-        "number",
-        "place",
-        "quiet",
-        "root",
-        "session",
-        "suspended",
-    )
-
     def __init__(
         self,
         number: int,
@@ -67,15 +54,9 @@ class Binding:
         quiet: int,
         suspended: str,
     ) -> None:
-        self.number = number
-        self.session = session
-        self.layout = format_id
-        self.native = native
-        self.root = root
-        self.place = place
-        self.mirrored = mirrored
-        self.quiet = bool(quiet)
-        self.suspended = suspended
+        self.number, self.session, self.layout, self.native = number, session, format_id, native
+        self.root, self.place, self.mirrored = root, place, mirrored
+        self.quiet, self.suspended = bool(quiet), suspended
 
 
 class Rendering:
@@ -87,16 +68,13 @@ class Rendering:
     __slots__ = ("digest", "file", "is_bare", "n", "size")
 
     def __init__(self, file: str, n: int, digest: str, size: str, is_bare: bool = False) -> None:
-        self.file = file
-        self.n = n
-        self.digest = digest
-        self.size = int(size or 0)
-        self.is_bare = is_bare
+        self.file, self.n, self.digest = file, n, digest
+        self.size, self.is_bare = int(size or 0), is_bare
 
 
-class Bindings:
+class Bindings(Topic):
     def __init__(self, tables: Tables) -> None:
-        self._tables = tables
+        super().__init__(tables)
         self._bases: dict[tuple[int, str], _Base | None] = {}
 
     def bindings(self, session: str = "") -> list[Binding]:
@@ -106,12 +84,6 @@ class Bindings:
             f" {f'WHERE s.{BY_ID}' if session else ''} ORDER BY b.number"
         )
         return [Binding(*row) for row in self._read(sql, (session,) if session else ())]
-
-    def _read(self, sql: str, values: Sequence[object]) -> list[tuple[Any, ...]]:
-        try:
-            return read_if_present(self._tables, sql, values)
-        except UnicodeEncodeError:
-            return []  # a name that cannot be encoded was never stored
 
     def owner(self, place: str) -> Binding | None:
         """Return the binding that owns a place, or None; case makes no other place."""
@@ -169,11 +141,7 @@ class Bindings:
 
     def unbind(self, binding: Binding) -> None:
         """Release a place. Its renderings stay stored, in case the session binds it again."""
-
-        def act(connection: sqlite3.Connection) -> None:
-            connection.execute(_LET_GO, (binding.number,))
-
-        self._tables.write(act)
+        self._run(_LET_GO, (binding.number,))
 
     def follow(self, binding: Binding, root: str, place: str) -> bool:
         """Move a binding with its files to another folder; its renderings stay known.
@@ -218,25 +186,13 @@ class Bindings:
         self._tables.scrub(session, "the stored content of its files is erased")
 
     def change(self, binding: Binding, *, suspended: str, quiet: bool) -> None:
-        values = (suspended, int(quiet), binding.number)
-
-        def act(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE binding SET suspended = ?, quiet = ? WHERE number = ?", values
-            )
-
-        self._tables.write(act)
+        sql = "UPDATE binding SET suspended = ?, quiet = ? WHERE number = ?"
+        self._run(sql, (suspended, int(quiet), binding.number))
         binding.suspended, binding.quiet = suspended, quiet
 
     def move(self, binding: Binding, place: str) -> None:
         """Change the place of a binding's main file."""
-
-        def act(connection: sqlite3.Connection) -> None:
-            connection.execute(
-                "UPDATE binding SET place = ? WHERE number = ?", (place, binding.number)
-            )
-
-        self._tables.write(act)
+        self._run("UPDATE binding SET place = ? WHERE number = ?", (place, binding.number))
         binding.place = place
 
     def renderings(self, binding: Binding) -> dict[str, list[Rendering]]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from forestay.store.machine.tables import BY_ID
+from forestay.store.machine.tables import BY_ID, Topic
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
-
-    from forestay.store.machine.tables import Tables
 
 IDLE = "waiting to be asked"
 """What an agent is doing whose turn is over: if it is gone then, nothing was broken off."""
@@ -23,22 +21,15 @@ class Holder:
     def __init__(
         self, session: str, process: str, name: str, agent: str, doing: str, since: int
     ) -> None:
-        self.session = session
-        self.process = process
-        self.name = name
-        self.agent = agent
-        self.doing = doing
-        self.since = since
+        self.session, self.process, self.name = session, process, name
+        self.agent, self.doing, self.since = agent, doing, since
 
     @property
     def is_idle(self) -> bool:
         return self.doing == IDLE
 
 
-class Holders:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
+class Holders(Topic):
     def find(self, session: str = "") -> list[Holder]:
         """Return the holders of a session, or of all; the oldest first."""
         rows = self._tables.read(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from forestay.store.machine.tables import BY_ID, as_text
+from forestay.store.machine.tables import BY_ID, Topic, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from forestay.store.machine.tables import Rows, Tables
+    from forestay.store.machine.tables import Rows
 
     Key = tuple[str, str]
 
@@ -32,12 +32,8 @@ class TreeRecord:
         name: str = "",
         keys: Sequence[Key] = (),
     ) -> None:
-        self.path = path
-        self.inode = inode
-        self.project = project
-        self.id = id
-        self.name = name
-        self.keys = keys
+        self.path, self.inode, self.project = path, inode, project
+        self.id, self.name, self.keys = id, name, keys
 
 
 class Places:
@@ -46,16 +42,10 @@ class Places:
     __slots__ = ("keys", "members", "projects", "trees")
 
     def __init__(self, projects: Rows, keys: Rows, members: Rows, trees: Rows) -> None:
-        self.projects = projects
-        self.keys = keys
-        self.members = members
-        self.trees = trees
+        self.projects, self.keys, self.members, self.trees = projects, keys, members, trees
 
 
-class Projects:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
+class Projects(Topic):
     def tree(self, path: str) -> tuple[str, int, str] | None:
         """Return (inode, project, current session or "") of a known tree, or None."""
         found = self._tables.read(

@@ -17,15 +17,13 @@ from __future__ import annotations
 
 from forestay.errors import InvalidInput
 from forestay.store.machine import device
-from forestay.store.machine.tables import key_range, read_if_present
+from forestay.store.machine.tables import Topic, key_range
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Iterable, Mapping, Sequence
-    from typing import Any
 
-    from forestay.store.machine.tables import Tables
 
 TURN = "turn"
 """The word for turns of a session's keys: each with the key of the owner's devices it seals to."""
@@ -53,6 +51,8 @@ _KEEP_NAMES = """
     WHERE remote_chain.remote = 0 AND told.remote = ? AND told.name != ''
         AND told.session = remote_chain.session AND told.device = remote_chain.device
 """
+_PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
+_PUT_OBJECT = "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _NAMED = "session = ? COLLATE NOCASE"
 _REMOTE = "number, name, address, probe, added, synced, result, error"
 _THERE = "session, place, epoch, pushed, hash, beyond, error, owner"
@@ -137,19 +137,15 @@ class Packed:
         self.before, self.after, self.size, self.tombstone = before, after, size, tombstone
 
 
-class Remotes:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
+class Remotes(Topic):
     # -- remotes -------------------------------------------------------------------------------
 
     def all(self) -> list[Known]:
         return [Known(*row) for row in self._read(f"SELECT {_REMOTE} FROM remote ORDER BY name")]
 
     def any(self) -> bool:
-        """Whether there is a remote at all."""
-        sql = "SELECT 1 FROM remote LIMIT 1"
-        return bool(self._read(sql))
+        """Return whether there is a remote at all."""
+        return bool(self._read("SELECT 1 FROM remote LIMIT 1"))
 
     def find(self, name: str) -> Known | None:
         found = self._read(f"SELECT {_REMOTE} FROM remote WHERE name = ?", (name,))
@@ -179,19 +175,11 @@ class Remotes:
 
     def probed(self, remote: Known, probe: str) -> None:
         """Keep what a remote proved able to do."""
-        self._tables.write(
-            lambda connection: connection.execute(
-                "UPDATE remote SET probe = ? WHERE number = ?", (probe, remote.number)
-            )
-        )
+        self._run("UPDATE remote SET probe = ? WHERE number = ?", (probe, remote.number))
 
     def synced(self, remote: Known, now: int, result: str, error: str) -> None:
         """Keep how the last time went; if not well, what is kept of when it did stays."""
-        self._tables.write_soon(
-            lambda connection: connection.execute(
-                _SYNCED, (result, now, result, error, remote.number)
-            )
-        )
+        self._run(_SYNCED, (result, now, result, error, remote.number), soon=True)
 
     def failed(self, remote: Known, error: str) -> None:
         """Keep that the last time came to nothing; one that never went well is still new."""
@@ -292,7 +280,7 @@ class Remotes:
         put, drop = "INSERT OR IGNORE INTO meta VALUES (?, '')", "DELETE FROM meta WHERE key = ?"
         sql = drop if vouched else put
         if rows:
-            self._tables.write(lambda connection: connection.executemany(sql, rows))
+            self._run(sql, *rows)
 
     def owing(self) -> list[str]:
         """Sessions around which something is left that others forgot."""
@@ -305,8 +293,7 @@ class Remotes:
 
     def paid(self, session: str) -> None:
         """It was looked for."""
-        sql, key = "DELETE FROM meta WHERE key = ?", (_OWED + session,)
-        self._tables.write(lambda connection: connection.execute(sql, key))
+        self._run("DELETE FROM meta WHERE key = ?", (_OWED + session,))
 
     def circle(self) -> str:
         """The circle of this home, as it was when it last met a remote; "" if it never did."""
@@ -331,8 +318,7 @@ class Remotes:
     def _keep(self, told: Mapping[str, str]) -> None:
         new = [(key, value) for key, value in told.items() if self._kept(key) != value]
         if new:
-            sql = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
-            self._tables.write(lambda connection: connection.executemany(sql, new))
+            self._run(_PUT_META, *new)
 
     def _kept(self, key: str) -> str:
         rows = self._read("SELECT value FROM meta WHERE key = ?", (key,))
@@ -354,13 +340,9 @@ class Remotes:
         cases = " ".join("WHEN ? THEN ?" for _ in names)
         pairs = [word for pair in names.items() for word in pair]
         marks = ", ".join("?" for _ in names)
-        self._tables.write_soon(
-            lambda connection: connection.execute(
-                f"UPDATE remote_chain SET name = CASE name {cases} END"
-                f" WHERE circle = ? AND name IN ({marks})",
-                (*pairs, circle, *names),
-            )
-        )
+        sql = f"UPDATE remote_chain SET name = CASE name {cases} END"
+        where = f" WHERE circle = ? AND name IN ({marks})"
+        self._run(sql + where, (*pairs, circle, *names), soon=True)
 
     def objects(self, remote: Known, session: str) -> list[Packed]:
         """The packs of a session that were found sound there, by name."""
@@ -421,10 +403,7 @@ class Remotes:
                 "DELETE FROM remote_object WHERE remote = ? AND session = ? AND name = ?",
                 [(*whose, name) for name in gone],
             )
-            connection.executemany(
-                "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(*whose, *_values(one)) for one in found],
-            )
+            connection.executemany(_PUT_OBJECT, [(*whose, *_values(one)) for one in found])
             if turns is not None:
                 _note(connection, *whose, TURN, turns)
             if chains is not None:
@@ -442,12 +421,8 @@ class Remotes:
 
     def pushed(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
         """Keep that packs are there; a power cut may take it back, then they are read again."""
-        self._tables.write_soon(
-            lambda connection: connection.executemany(
-                "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [(remote.number, session, *_values(one)) for one in found],
-            )
-        )
+        rows = [(remote.number, session, *_values(one)) for one in found]
+        self._run(_PUT_OBJECT, *rows, soon=True)
 
     # -- who is there --------------------------------------------------------------------------
 
@@ -488,11 +463,7 @@ class Remotes:
         import json
 
         rows = [(about + key, json.dumps(value)) for key, value in values.items()]
-        self._tables.write_soon(
-            lambda connection: connection.executemany(
-                "INSERT OR REPLACE INTO meta VALUES (?, ?)", rows
-            )
-        )
+        self._run(_PUT_META, *rows, soon=True)
 
     # -- what waits ----------------------------------------------------------------------------
 
@@ -513,9 +484,6 @@ class Remotes:
             waiting += max(seq - max(reached, 0), 0)
         return waiting
 
-    def _read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        return read_if_present(self._tables, sql, values)
-
 
 def _values(one: Packed) -> tuple[object, ...]:
     place = (one.name, one.device, one.first, one.last, one.before, one.after)
@@ -530,10 +498,7 @@ def _note(
         (remote, session, *key_range(word + " ")),
     )
     rows = [Packed(f"{word} {about}", "", 0, 0, "", what, 0) for about, what in told.items()]
-    connection.executemany(
-        "INSERT INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        [(remote, session, *_values(one)) for one in rows],
-    )
+    connection.executemany(_PUT_OBJECT, [(remote, session, *_values(one)) for one in rows])
 
 
 def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> None:

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from forestay.store.machine.tables import BY_ID, as_text, read_if_present
+from forestay.store.machine.tables import BY_ID, Topic, as_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Sequence
 
-    from forestay.store.machine.tables import Tables
-
 _AT_ONCE = 500
+_PUT = f"INSERT OR REPLACE INTO seen_file SELECT number, ?, ?, ? FROM session WHERE {BY_ID}"
 
 
-class SeenFiles:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
+class SeenFiles(Topic):
     def find(self, session: str, paths: Sequence[str]) -> dict[str, tuple[str, str]]:
         """Return path → (stamp, digest) of those absolute paths that the session recorded here."""
         found: dict[str, tuple[str, str]] = {}
@@ -45,34 +40,22 @@ class SeenFiles:
     def record(self, session: str, path: str, stamp: str, digest: str) -> None:
         """Record a file as it was when the session recorded it; durable when this returns."""
         self._tables.ensure_sessions([session])
-        self._tables.write(lambda connection: _put(connection, session, [(path, stamp, digest)]))
+        self._run(_PUT, (as_text(path), stamp, digest, session))
 
     def record_all(self, session: str, seen: dict[str, tuple[str, str]]) -> None:
         """Record many files; what a power cut undoes is only read again."""
         self._tables.ensure_sessions([session])
         known = self.find(session, list(seen))
-        new = [(path, *one) for path, one in seen.items() if known.get(path) != one]
+        new = [(p, *one) for p, one in seen.items() if known.get(p) != one]
         if new:
-            self._tables.write_soon(lambda connection: _put(connection, session, new))
+            rows = [(as_text(path), *rest, session) for path, *rest in new]
+            self._run(_PUT, *rows, soon=True)
 
 
-def _put(
-    connection: sqlite3.Connection, session: str, seen: Sequence[tuple[str, str, str]]
-) -> None:
-    connection.executemany(
-        f"INSERT OR REPLACE INTO seen_file SELECT number, ?, ?, ? FROM session WHERE {BY_ID}",
-        [(as_text(path), stamp, digest, session) for path, stamp, digest in seen],
-    )
-
-
-class FileWork:
-    def __init__(self, tables: Tables) -> None:
-        self._tables = tables
-
+class FileWork(Topic):
     def pending(self, session: str) -> list[tuple[int, str]]:
         """Return what events of a session still ask to be done to files, in order: number, what."""
-        return read_if_present(
-            self._tables,
+        return self._read(
             "SELECT c.number, c.what FROM chore c JOIN session s ON s.number = c.session"
             f" AND s.{BY_ID} ORDER BY c.number",
             (session,),
@@ -80,6 +63,4 @@ class FileWork:
 
     def finish(self, number: int) -> None:
         """Record that one piece of work is done; durable when this returns."""
-        self._tables.write(
-            lambda connection: connection.execute("DELETE FROM chore WHERE number = ?", (number,))
-        )
+        self._run("DELETE FROM chore WHERE number = ?", (number,))

@@ -54,6 +54,24 @@ if TYPE_CHECKING:
 BY_ID = "id = ? COLLATE NOCASE"
 
 
+class Topic:
+    """The tables of one topic, and short ways to use them."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+
+    def _read(self, sql: str, values: Sequence[object] = ()) -> Rows:
+        return read_if_present(self._tables, sql, values)
+
+    def _run(self, sql: str, *values: Sequence[object], soon: bool = False) -> None:
+        """Run a statement once for each of these values, in one transaction.
+
+        It is durable when this returns; if `soon`, a power cut may undo it.
+        """
+        write = self._tables.write_soon if soon else self._tables.write
+        write(lambda connection: connection.executemany(sql, values))
+
+
 def read_if_present(tables: Tables, sql: str, values: Sequence[object] = ()) -> Rows:
     """Return the rows of one query; none where its table does not exist yet.
 

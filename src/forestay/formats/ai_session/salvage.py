@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from msgspec import Struct
@@ -51,7 +51,8 @@ def salvage(bundle: Bundle, where: Where) -> Salvaged | None:
     sources = [file for file in (STATE, LOG, INDEX, PLAN) if _has_content(tree, file)]
     if not sources:
         return None
-    facts.native_id = facts.native_id or _id_in_log(tree)
+    ids = (text(mapping(line).get("feature_id")) for line in read.log_of(tree))
+    facts.native_id = facts.native_id or next(filter(None, ids), "")
     _infer(tree, facts, report, where)
     message = f"Restored from {', '.join(sources)}"
     return Salvaged(facts, sources[0], message, report.inferred, report.lost)
@@ -60,23 +61,20 @@ def salvage(bundle: Bundle, where: Where) -> Salvaged | None:
 def scan(bundle: Bundle, report: Report) -> Tree:
     """Return the tree in the bytes; damaged files as far as their lines can be read."""
     tree: Tree = {}
-    for file, of in _SCANS.items():
-        if key := read.key_of(dict(bundle), file):
-            intact = None if file == LOG else parse_intact_yaml(bundle[key], read.torn)
-            tree[key] = intact or _scan_file(file, of, bundle[key], report)
+    for file, scan_file in _SCANS.items():
+        key = read.key_of(dict(bundle), file)
+        if not key:
+            continue
+        data, limit = bundle[key], _MOST if file == LOG else _MOST_YAML
+        intact = None if file == LOG else parse_intact_yaml(data, read.torn)
+        content = _decode(data[:limit])
+        lines = content.split("\n", _MOST_LINES)
+        if not intact and file != LOG and (len(data) > limit or len(lines) > _MOST_LINES):
+            # Millions of lines would take too long.
+            report.lost.append(f"{file}: only its beginning was read")
+            content = "\n".join(lines[:_MOST_LINES])
+        tree[key] = intact or scan_file(content, report)
     return tree
-
-
-def _scan_file(file: str, of: Callable[[str, Report], Any], data: bytes, report: Report) -> Any:
-    if file == LOG:
-        return of(_decode(data), report)
-    content = _decode(data[:_MOST_YAML])
-    lines = content.split("\n", _MOST_LINES)
-    if len(data) > _MOST_YAML or len(lines) > _MOST_LINES:
-        # Millions of lines would take too long.
-        report.lost.append(f"{file}: only its beginning was read")
-        content = "\n".join(lines[:_MOST_LINES])
-    return of(content, report)
 
 
 def _has_content(tree: Tree, file: str) -> bool:
@@ -87,11 +85,6 @@ def _has_content(tree: Tree, file: str) -> bool:
     if file == INDEX:
         return bool(read.entry_of(tree, read.identity(tree)))
     return bool(read.part(tree, file))
-
-
-def _id_in_log(tree: Tree) -> str:
-    ids = (text(mapping(line).get("feature_id")) for line in read.log_of(tree))
-    return next((id for id in ids if id), "")
 
 
 def _decode(data: bytes) -> str:
@@ -116,62 +109,54 @@ class Line(NamedTuple):
     value: Any
 
 
-def _lines(content: str, file: str, report: Report) -> Iterator[Line]:
-    """Yield lines with a key, or (with an empty key) a list element; report the others."""
-    *whole, last = content.split("\n")
+def _collect_elements(content: str, file: str, report: Report) -> list[Node]:
+    """Return the elements of a file's lists, each with the first value of each key.
+
+    The first element is what comes before any list. Lines that cannot be read are reported.
+    """
+    elements: list[Node] = [{}]
     unread: list[int] = []
-    for number, raw in enumerate(whole, 1):
-        line = _parse_line(raw)
-        if line is not None:
-            yield line
-        if _is_unreadable(line, raw):
-            unread.append(number)
-    line = _parse_last_line(last)
-    if line is not None:
-        yield line
-    if _is_unreadable(line, last):
-        unread.append(len(whole) + 1)
-    report.lost += _report_unread(file, unread)
-    if last.strip():
-        end = f"it breaks off in line {len(whole) + 1}; what followed, if anything did"
+    lines = content.split("\n")
+    for number, raw in enumerate(lines, 1):
+        line = _parse_line(raw, is_last=number == len(lines))
+        is_empty = not raw.strip() or raw.lstrip().startswith(("#", "---"))
+        if line is None or line.value is _TORN:
+            unread += [number] if line or not is_empty else []
+        if line is None:
+            continue
+        if line.key and line.starts:
+            elements.append({})
+        if line.key and line.value is not _TORN:
+            elements[-1].setdefault(line.key, line.value)
+        elif not line.key and isinstance(line.value, str):
+            # A plain element can only be one of a task's artifacts.
+            if not isinstance(elements[-1].get("artifacts"), list):
+                elements[-1]["artifacts"] = []
+            elements[-1]["artifacts"].append(line.value)
+    report.lost += [f"{file}: line {number} cannot be read" for number in unread[:_MOST_REPORTED]]
+    if (more := len(unread) - _MOST_REPORTED) > 0:
+        report.lost.append(f"{file}: {more} more lines cannot be read")
+    if lines[-1].strip():
+        end = f"it breaks off in line {len(lines)}; what followed, if anything did"
         report.lost.append(f"{file}: {end}")
+    return elements
 
 
-def _is_unreadable(line: Line | None, raw: str) -> bool:
-    if line is not None:
-        return line.value is _TORN
-    return bool(raw.strip()) and not raw.lstrip().startswith(("#", "---"))
+def _parse_line(raw: str, *, is_last: bool) -> Line | None:
+    """Return a line with a key, or (with an empty key) a plain list element, or None.
 
-
-def _report_unread(file: str, lines: list[int]) -> Iterator[str]:
-    for number in lines[:_MOST_REPORTED]:
-        yield f"{file}: line {number} cannot be read"
-    if len(lines) > _MOST_REPORTED:
-        yield f"{file}: {len(lines) - _MOST_REPORTED} more lines cannot be read"
-
-
-def _parse_line(raw: str) -> Line | None:
+    The last line may be torn: only a closing quote shows that it is complete.
+    """
     raw = raw[:_LONGEST].rstrip()
     if match := _LINE.match(raw):
-        return Line(bool(match[1]), match[2], _parse_scalar(match[3] or ""))
-    match = _ITEM.match(raw)
-    return Line(True, "", _parse_scalar(match[1])) if match else None
-
-
-def _parse_last_line(raw: str) -> Line | None:
-    """Read the last line, which may be torn: only a closing quote shows that it is complete."""
-    match = _LINE.match(raw[:_LONGEST].rstrip())
-    return Line(bool(match[1]), match[2], _unquote((match[3] or "").strip())) if match else None
-
-
-def _store_first(node: Node, line: Line) -> None:
-    """Store the first value of a key; a torn value is ignored."""
-    if line.key and line.value is not _TORN:
-        node.setdefault(line.key, line.value)
+        value = (match[3] or "").strip()
+        parsed = _unquote(value) if is_last else _parse_scalar(value)
+        return Line(bool(match[1]), match[2], parsed)
+    item = None if is_last else _ITEM.match(raw)
+    return Line(True, "", _parse_scalar(item[1].strip())) if item else None
 
 
 def _parse_scalar(raw: str) -> Any:
-    raw = raw.strip()
     if raw[:1] in ('"', "'"):
         return _unquote(raw)
     if raw[:1] == "[":
@@ -206,22 +191,19 @@ _CURRENT_KEYS = ("active_task", "model_in_use", "started_at", "last_updated", "s
 
 def _scan_state(content: str, report: Report) -> Node:
     """Read a state from its keys, wherever they are; sides of a conflict count where they agree."""
-    both = [_collect_keys(side, losses) for side, losses in _split_sides(content, report)]
-    found = _merge_sides(both, STATE, report)
+    sides = [
+        {key: e[key] for e in reversed(_collect_elements(side, STATE, losses)) for key in e}
+        for side, losses in _split_sides(content, report)
+    ]
+    known = (*_STATE_KEYS, *_CURRENT_KEYS)
+    sides = [{key: side[key] for key in known if key in side} for side in sides]
+    found = _merge_sides(sides, STATE, report)
     state = {key: found[key] for key in _STATE_KEYS if key in found}
     current = {key: found[key] for key in _CURRENT_KEYS if key in found}
     lost = [key for key in ("feature_id", *_CURRENT_KEYS[:4]) if key not in found]
     if lost:
         report.lost.append(f"{STATE}: {', '.join(lost)}")
     return state | ({"current_state": current} if current else {})
-
-
-def _collect_keys(content: str, report: Report) -> Node:
-    found: Node = {}
-    for line in _lines(content, STATE, report):
-        if line.key in (*_STATE_KEYS, *_CURRENT_KEYS):
-            _store_first(found, line)
-    return found
 
 
 def _merge_sides(sides: list[Node], what: str, report: Report) -> Node:
@@ -235,29 +217,18 @@ def _merge_sides(sides: list[Node], what: str, report: Report) -> Node:
 
 def _scan_index(content: str, report: Report) -> Node:
     """Read an index; several entries of one session count where they agree."""
-    entries = [
-        each
-        for side, losses in _split_sides(content, report)
-        for each in _collect_entries(side, losses)
-    ]
     by_id: dict[str, list[Node]] = {}
-    for entry in entries:
-        by_id.setdefault(text(entry.get("feature_id")), []).append(entry)
+    for side, losses in _split_sides(content, report):
+        for element in _collect_elements(side, INDEX, losses):
+            others = ("active_features", "artifacts")
+            entry = {key: value for key, value in element.items() if key not in others}
+            if entry:
+                by_id.setdefault(text(entry.get("feature_id")), []).append(entry)
     for entry in by_id.pop("", []):
         shown = ", ".join(f"{key} {value}" for key, value in entry.items())
         report.lost.append(f"{INDEX}: an entry without feature_id: {shown}"[:500])
     found = [_merge_sides(sides, f"{INDEX}: {id}", report) for id, sides in by_id.items()]
     return {"active_features": found}
-
-
-def _collect_entries(content: str, report: Report) -> list[Node]:
-    entries: list[Node] = [{}]
-    for line in _lines(content, INDEX, report):
-        if line.starts:
-            entries.append({})
-        if line.key != "active_features":
-            _store_first(entries[-1], line)
-    return [entry for entry in entries if entry]
 
 
 def salvage_index(data: bytes) -> tuple[Node, list[str]]:
@@ -271,10 +242,10 @@ _FEATURE_KEYS = ("id", "name", "description", "created_at")
 
 def _scan_plan(content: str, report: Report) -> Node:
     """Read a plan: the keys before the first list element belong to the feature."""
-    first, *others = _split_sides(content, report)
+    (first, losses), *others = _split_sides(content, report)
     if others:
         report.lost.append(f"{PLAN}: the second side of a merge conflict")
-    feature, *items = _collect_elements(*first)
+    feature, *items = _collect_elements(first, PLAN, losses)
     phases: list[Node] = []
     for item in items:
         if "phase_id" in item or "tasks" in item:
@@ -284,21 +255,6 @@ def _scan_plan(content: str, report: Report) -> Node:
             phases[-1]["tasks"].append(item)
     known = {key: feature[key] for key in _FEATURE_KEYS if text(feature.get(key))}
     return ({"feature": known} if known else {}) | ({"phases": phases} if phases else {})
-
-
-def _collect_elements(content: str, report: Report) -> list[Node]:
-    elements: list[Node] = [{}]
-    for line in _lines(content, PLAN, report):
-        if line.key and line.starts:
-            elements.append({})
-        if line.key:
-            _store_first(elements[-1], line)
-        elif isinstance(line.value, str):
-            # A plain element can only be one of a task's artifacts.
-            if not isinstance(elements[-1].get("artifacts"), list):
-                elements[-1]["artifacts"] = []
-            elements[-1]["artifacts"].append(line.value)
-    return elements
 
 
 # --- merge conflicts ---------------------------------------------------------------------------
@@ -401,10 +357,12 @@ _SCANS = {STATE: _scan_state, PLAN: _scan_plan, LOG: _scan_log, INDEX: _scan_ind
 
 def _infer(tree: Tree, facts: Facts, report: Report, where: Where) -> None:
     """Fill what the state lacks from the other files, and report it."""
-    current = read.current_of(tree)
-    seen = _log_times(tree, where)
-    tasks = [line["task_id"] for line in _commands(tree) if "task_id" in line]
-    models = [text(line.get("model")) for line in _commands(tree) if text(line.get("model"))]
+    current, lines = read.current_of(tree), [mapping(line) for line in read.log_of(tree)]
+    moments = (timestamps.read(line.get("timestamp"), where.naive) for line in lines)
+    seen = [moment for moment in moments if moment is not None]
+    commands = [line for line in lines if text(line.get("command"))]
+    tasks = [line["task_id"] for line in commands if "task_id" in line]
+    models = [line["model"] for line in commands if text(line.get("model"))]
     source = INDEX if read.entry_of(tree, facts.native_id) else PLAN
     sources = {"began_at": source, "updated_at": source}
     if facts.began_at is None and seen:
@@ -420,7 +378,14 @@ def _infer(tree: Tree, facts: Facts, report: Report, where: Where) -> None:
         for field, file in sources.items()
         if _NATIVE[field] not in current and getattr(facts, field) not in (None, "")
     ]
-    report.inferred += _report_assumed(tree, facts)
+    listed = [text(entry.get("feature_id")) for entry in read.entries_of(tree)]
+    if not facts.native_id and listed:
+        report.inferred.append(f"{INDEX}: lists {', '.join(listed)}")
+        return
+    if facts.native_id and "feature_id" not in read.part(tree, STATE):
+        report.inferred.append("native_id: from the folder's name or another file")
+    if not read.status_of(tree, facts.native_id):
+        report.inferred.append("status: assumed to be active, no file contains it")
 
 
 _NATIVE = {
@@ -429,25 +394,3 @@ _NATIVE = {
     "position": "active_task",
     "model": "model_in_use",
 }
-
-
-def _commands(tree: Tree) -> list[Node]:
-    lines = (mapping(line) for line in read.log_of(tree))
-    return [line for line in lines if text(line.get("command"))]
-
-
-def _log_times(tree: Tree, where: Where) -> list[int]:
-    lines = (mapping(line) for line in read.log_of(tree))
-    moments = (timestamps.read(line.get("timestamp"), where.naive) for line in lines)
-    return [moment for moment in moments if moment is not None]
-
-
-def _report_assumed(tree: Tree, facts: Facts) -> Iterator[str]:
-    listed = [text(entry.get("feature_id")) for entry in read.entries_of(tree)]
-    if not facts.native_id and listed:
-        yield f"{INDEX}: lists {', '.join(listed)}"
-        return
-    if facts.native_id and "feature_id" not in read.part(tree, STATE):
-        yield "native_id: from the folder's name or another file"
-    if not read.status_of(tree, facts.native_id):
-        yield "status: assumed to be active, no file contains it"

@@ -11,8 +11,8 @@ percentage without a total, no average without a completed phase with times.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
@@ -53,27 +53,22 @@ class PhaseArtifact:
     extra: dict[str, Any] = field(default_factory=dict, repr=False)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "phase_number": self.phase_number,
-            "evidence": self.evidence,
-            "outputs": self.outputs,
-            "commands_executed": self.commands_executed,
-            "timestamp": stamp(self.timestamp) if self.timestamp else None,
-            **self.extra,
-        }
+        parts = {name: getattr(self, name) for name in _known(PhaseArtifact)}
+        return parts | {"timestamp": self.timestamp and stamp(self.timestamp)} | self.extra
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PhaseArtifact:
-        known = ("phase_number", "evidence", "outputs", "commands_executed", "timestamp")
-        stamp = data.get("timestamp")
-        return cls(
-            phase_number=data["phase_number"],
-            evidence=data.get("evidence") or {},
-            outputs=data.get("outputs") or {},
-            commands_executed=data.get("commands_executed") or [],
-            timestamp=datetime.fromisoformat(stamp) if stamp else None,
-            extra={key: value for key, value in data.items() if key not in known},
-        )
+        known = _known(cls)
+        parts = {key: data[key] for key in known if data.get(key)}
+        parts |= {"phase_number": data["phase_number"]}
+        if "timestamp" in parts:
+            parts["timestamp"] = datetime.fromisoformat(parts["timestamp"])
+        return cls(**parts, extra={key: data[key] for key in data if key not in known})
+
+
+def _known(kind: type) -> list[str]:
+    """Return the names of the fields that the document has, which are keys of its files."""
+    return [each.name for each in fields(kind) if each.name != "extra"]
 
 
 @dataclass
@@ -115,7 +110,7 @@ class WorkflowState:
             )
         now = self._present(phase, now or self.moment())
         handed_in = replace(artifact, timestamp=artifact.timestamp or now)
-        self._keep_attempt(phase)
+        self._archive_attempt(phase)
         self.phase_artifacts[phase] = handed_in
         if checkpoint_passed:
             self._pass(phase, now)
@@ -130,49 +125,26 @@ class WorkflowState:
         return is_finished(flag, self.completed_phases, known, first_phase(self.workflow_structure))
 
     def to_dict(self) -> dict[str, Any]:
-        artifacts = {str(p): artifact.to_dict() for p, artifact in self.phase_artifacts.items()}
-        parts: dict[str, Any] = {
-            "session_id": self.session_id,
-            "workflow_type": self.workflow_type,
-            "target_file": self.target_file,
-            "workflow_structure": self.workflow_structure,
-            "current_phase": self.current_phase,
-            "completed_phases": self.completed_phases,
-            "phase_timing": {str(p): timing for p, timing in self.phase_timing.items()},
-            "lifecycle": self.lifecycle,
-            "phase_artifacts": artifacts,
-            "checkpoints": {str(p): status.value for p, status in self.checkpoints.items()},
-            "created_at": stamp(self.created_at),
-            "updated_at": stamp(self.updated_at),
-            "metadata": self.metadata,
-        }
-        if self.phase_attempts:
-            parts["phase_attempts"] = {str(p): a for p, a in self.phase_attempts.items()}
-        made: dict[str, Any] = copied({**parts, **self.extra})
-        return made
+        made = {key: getattr(self, key) for key in _FILE_ORDER}
+        for key, (_, write) in _BY_PHASE.items():
+            made[key] = {str(phase): write(each) for phase, each in made[key].items()}
+        made |= {key: stamp(made[key]) for key in ("created_at", "updated_at")}
+        if not self.phase_attempts:
+            del made["phase_attempts"]
+        copy: dict[str, Any] = copied(made | self.extra)
+        return copy
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> WorkflowState:
-        artifacts = data.get("phase_artifacts") or {}
-        return cls(
-            session_id=data["session_id"],
-            workflow_type=data["workflow_type"],
-            target_file=data["target_file"],
-            current_phase=data["current_phase"],
-            completed_phases=list(data["completed_phases"]),
-            phase_artifacts={int(p): PhaseArtifact.from_dict(a) for p, a in artifacts.items()},
-            checkpoints={
-                int(p): CheckpointStatus(s) for p, s in (data.get("checkpoints") or {}).items()
-            },
-            created_at=datetime.fromisoformat(data["created_at"]),
-            updated_at=datetime.fromisoformat(data["updated_at"]),
-            metadata=dict(data.get("metadata") or {}),
-            workflow_structure=dict(data.get("workflow_structure") or {}),
-            lifecycle=dict(data.get("lifecycle") or {}),
-            phase_timing={int(p): dict(t) for p, t in (data.get("phase_timing") or {}).items()},
-            phase_attempts={int(p): list(a) for p, a in (data.get("phase_attempts") or {}).items()},
-            extra={key: value for key, value in data.items() if key not in _KNOWN},
-        )
+        known = _known(cls)
+        parts: dict[str, Any] = {key: data[key] for key in _REQUIRED}
+        parts |= {key: datetime.fromisoformat(data[key]) for key in ("created_at", "updated_at")}
+        parts |= {"completed_phases": list(data["completed_phases"])}
+        for key in ("metadata", "workflow_structure", "lifecycle"):
+            parts[key] = dict(data.get(key) or {})
+        for key, (read, _) in _BY_PHASE.items():
+            parts[key] = {int(phase): read(each) for phase, each in (data.get(key) or {}).items()}
+        return cls(**parts, extra={key: data[key] for key in data if key not in known})
 
     # -- the steps of completing a phase -----------------------------------------------------------
 
@@ -181,7 +153,7 @@ class WorkflowState:
         started = moment_of(self.phase_timing.get(phase, {}).get("started_at")) or now
         return max(now, started, self.created_at, self.updated_at, key=datetime.timestamp)
 
-    def _keep_attempt(self, phase: int) -> None:
+    def _archive_attempt(self, phase: int) -> None:
         """Store a failed verdict, which is about to be replaced, as an attempt."""
         verdict, artifact = self.checkpoints.get(phase), self.phase_artifacts.get(phase)
         if verdict is CheckpointStatus.FAILED and artifact is not None:
@@ -190,35 +162,37 @@ class WorkflowState:
 
     def _pass(self, phase: int, now: datetime) -> None:
         self.checkpoints[phase] = CheckpointStatus.PASSED
-        self._end_timing(phase, now)
+        timing = self.phase_timing.get(phase, {})
+        if started := moment_of(timing.get("started_at")):
+            paused = seconds(timing.get("paused_duration_seconds"))
+            timing["completed_at"] = stamp(now)
+            timing["duration_seconds"] = max(0.0, _seconds_between(started, now) - paused)
         if phase not in self.completed_phases:
             self.completed_phases.append(phase)
         total = known_total(self.workflow_structure, self.metadata)
-        if total is None:
+        if total is None or phase != last_phase(total, first_phase(self.workflow_structure)):
             self.current_phase = phase + 1
-        elif phase == last_phase(total, first_phase(self.workflow_structure)):
-            self._finish(now)
-        else:
-            self.current_phase = phase + 1
-            self.phase_timing[phase + 1] = {"started_at": stamp(now)}
-
-    def _end_timing(self, phase: int, now: datetime) -> None:
-        timing = self.phase_timing.get(phase, {})
-        started = moment_of(timing.get("started_at"))
-        if started is not None:
-            paused = seconds(timing.get("paused_duration_seconds"))
-            timing["completed_at"] = stamp(now)
-            timing["duration_seconds"] = max(0.0, seconds_between(started, now) - paused)
-
-    def _finish(self, now: datetime) -> None:
-        if self.lifecycle.get("completed"):
-            return  # flags are set once
-        self.lifecycle["completed"] = True
-        self.lifecycle["completed_at"] = stamp(now)
-        self.lifecycle["total_duration_seconds"] = seconds_between(self.created_at, now)
+            if total is not None:
+                self.phase_timing[phase + 1] = {"started_at": stamp(now)}
+        elif not self.lifecycle.get("completed"):  # flags are set once
+            lasted = _seconds_between(self.created_at, now)
+            self.lifecycle |= {"completed": True, "completed_at": stamp(now)}
+            self.lifecycle["total_duration_seconds"] = lasted
 
 
-_KNOWN = frozenset(WorkflowState.__dataclass_fields__) - {"extra"}
+_BY_PHASE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "phase_artifacts": (PhaseArtifact.from_dict, PhaseArtifact.to_dict),
+    "checkpoints": (CheckpointStatus, lambda status: status.value),
+    "phase_timing": (dict, dict),
+    "phase_attempts": (list, list),
+}
+"""Maps by phase: how a value is read and written."""
+_REQUIRED = ("session_id", "workflow_type", "target_file", "current_phase")
+_FILE_ORDER = (
+    *("session_id", "workflow_type", "target_file", "workflow_structure", "current_phase"),
+    *("completed_phases", "phase_timing", "lifecycle", "phase_artifacts", "checkpoints"),
+    *("created_at", "updated_at", "metadata", "phase_attempts"),
+)
 
 
 def moment_of(value: object) -> datetime | None:
@@ -235,7 +209,7 @@ def stamp(moment: datetime) -> str:
     return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
 
 
-def seconds_between(start: datetime, end: datetime) -> float:
+def _seconds_between(start: datetime, end: datetime) -> float:
     # Times without a zone are local; `timestamp` reads them so.
     return round(end.timestamp() - start.timestamp(), 6)
 
@@ -264,57 +238,44 @@ def resumption_context(
     known = known_total(state.workflow_structure, state.metadata, total)
     first = first_phase(state.workflow_structure)
     done = len(within(state.completed_phases, known, first)) if known else 0
-    told = Timing(
-        list(_durations(state)), done=done, total=known, inside=_time_in_phase(state, now)
+    spent = [_active_time(state.phase_timing.get(phase) or {}) for phase in state.completed_phases]
+    timing = Timing(
+        [time for time in spent if time is not None],
+        done=done,
+        total=known,
+        inside=_time_in_phase(state, now),
+    )
+    status = standing(
+        completed=state.is_complete(total),
+        paused=bool(state.lifecycle.get("paused")),
+        failed=state.checkpoints.get(state.current_phase) is CheckpointStatus.FAILED,
+        stalled=timing.stalled,
     )
     return ResumptionContext(
-        status=_status(state, told.stalled, known),
-        percent_complete=told.percent,
-        phases_remaining=told.remaining,
-        avg_phase_duration=told.average,
-        estimated_remaining=told.estimate,
-        time_in_phase=told.inside,
-        is_stalled=told.stalled,
+        status=status,
+        percent_complete=timing.percent,
+        phases_remaining=timing.remaining,
+        avg_phase_duration=timing.average,
+        estimated_remaining=timing.estimate,
+        time_in_phase=timing.inside,
+        is_stalled=timing.stalled,
         warnings=() if state.workflow_structure else (LEGACY_WARNING,),
     )
 
 
-def _status(state: WorkflowState, stalled: bool, total: int | None) -> str:
-    return standing(
-        completed=state.is_complete(total),
-        paused=bool(state.lifecycle.get("paused")),
-        failed=state.checkpoints.get(state.current_phase) is CheckpointStatus.FAILED,
-        stalled=stalled,
-    )
-
-
-def _durations(state: WorkflowState) -> Iterator[float]:
-    """Yield the durations of completed phases that have a start and an end."""
-    for phase in state.completed_phases:
-        timing = state.phase_timing.get(phase) or {}
-        started, ended = (moment_of(timing.get(key)) for key in ("started_at", "completed_at"))
-        spent = active(_seconds(started), _seconds(ended), _paused(timing))
-        if spent is not None:
-            yield spent
-
-
 def _time_in_phase(state: WorkflowState, now: datetime) -> float | None:
     timing = state.phase_timing.get(state.current_phase) or {}
-    started = moment_of(timing.get("started_at"))
-    over = timing.get("completed_at") and state.current_phase in state.completed_phases
-    until = _paused_at(state) or now
-    return None if over else active(_seconds(started), _seconds(until), _paused(timing))
+    if timing.get("completed_at") and state.current_phase in state.completed_phases:
+        return None
+    # The current pause is added to its phase only at its end.
+    is_paused = state.lifecycle.get("paused")
+    paused_at = moment_of(state.lifecycle.get("paused_at")) if is_paused else None
+    return _active_time(timing, paused_at or now)
 
 
-def _paused_at(state: WorkflowState) -> datetime | None:
-    """Return the start of the current pause, which is added to its phase only at its end."""
-    return moment_of(state.lifecycle.get("paused_at")) if state.lifecycle.get("paused") else None
-
-
-def _seconds(moment: datetime | None) -> float | None:
+def _active_time(timing: Mapping[str, Any], until: datetime | None = None) -> float | None:
+    """Return the seconds of a phase from its start to its end, or `until`, without pauses."""
+    started, ended = (moment_of(timing.get(key)) for key in ("started_at", "completed_at"))
     # Times without a zone are local; `timestamp` reads them so.
-    return None if moment is None else moment.timestamp()
-
-
-def _paused(timing: Mapping[str, Any]) -> float:
-    return seconds(timing.get("paused_duration_seconds"))
+    times = [moment and moment.timestamp() for moment in (started, until or ended)]
+    return active(times[0], times[1], seconds(timing.get("paused_duration_seconds")))

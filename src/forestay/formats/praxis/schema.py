@@ -261,11 +261,10 @@ def _check_form(view: View, where: Where, strict: bool) -> Iterator[Finding]:
     if view.doc.get("error_reason") == "manually_deleted":
         message = "the session was deleted by hand; its program leaves such files in place"
         yield warn("deleted-by-hand", message, "error_reason", "X1-13", INFO)
-    for key in ("created_at", "updated_at"):
-        if timestamps.is_naive(view.doc.get(key)):
-            message = "times without a zone are read as local time"
-            yield warn("naive-stamp", message, key, "S1-60", INFO)
-            return
+    naive = [key for key in ("created_at", "updated_at") if timestamps.is_naive(view.doc.get(key))]
+    if naive:
+        message = "times without a zone are read as local time"
+        yield warn("naive-stamp", message, naive[0], "S1-60", INFO)
 
 
 def _check_structure(view: View, where: Where, strict: bool) -> Iterator[Finding]:
@@ -291,11 +290,18 @@ def _check_range(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         message = f"current_phase is {view.current}, outside {view.first} to {last}"
         severity = ERROR if view.redesigned else WARNING
         yield warn("current-out-of-range", message, "current_phase", "S1-20", severity)
-    over = sorted(phase for phase in view.done if not view.first <= phase <= last)
-    if over:
+    if over := sorted(phase for phase in view.done if not view.first <= phase <= last):
         some = ", ".join(map(str, over[:10])) + (" …" if len(over) > 10 else "")
         message = f"phases outside {view.first} to {last} are listed as completed: {some}"
         yield warn("overrun", message, "completed_phases", "S1-85")
+
+
+_VERDICT_FAULTS = {
+    (True, "failed"): ("completed-but-failed", "S1-82", ERROR),
+    (True, "pending"): ("completed-but-pending", "S1-76", WARNING),
+    (False, "passed"): ("passed-not-completed", "S1-76", WARNING),
+}
+"""Whether a phase is listed as completed, and its verdict → the contradiction."""
 
 
 def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]:
@@ -306,16 +312,12 @@ def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]
             at = f"phase_artifacts.{phase}.phase_number"
             yield warn("phase-mismatch", message, at, "S1-53")
     for phase, word in sorted(view.checkpoints.items()):
-        verdict, at = verdict_of(word), f"checkpoints.{phase}"
-        if phase in view.done and verdict == "failed":
-            message = f"phase {phase} is listed as completed, but its checkpoint failed"
-            yield warn("completed-but-failed", message, at, "S1-82", ERROR)
-        elif phase in view.done and verdict == "pending":
-            message = f"phase {phase} is listed as completed, but its checkpoint is pending"
-            yield warn("completed-but-pending", message, at, "S1-76")
-        elif phase not in view.done and verdict == "passed":
-            message = f"phase {phase} passed, but is not listed as completed"
-            yield warn("passed-not-completed", message, at, "S1-76")
+        is_done, verdict = phase in view.done, verdict_of(word)
+        if (is_done, verdict) in _VERDICT_FAULTS:
+            code, req, severity = _VERDICT_FAULTS[is_done, verdict]
+            listed = "listed as completed" if is_done else "not listed as completed"
+            message = f"phase {phase} is {listed}, but its checkpoint says {verdict}"
+            yield warn(code, message, f"checkpoints.{phase}", req, severity)
 
 
 def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
@@ -327,13 +329,8 @@ def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
             message = f"phase {phase} is listed as completed, but has no end time"
             yield warn("completed-without-end", message, f"{at}.completed_at", "S1-38")
         if ended is not None and phase not in view.done:
-            message = f"phase {phase} has an end time, but is not listed as completed"
-            yield warn(
-                "ended-not-completed",
-                f"{message}: read as in progress",
-                f"{at}.completed_at",
-                "S1-75",
-            )
+            message = f"phase {phase} has an end time, but is not completed: read as in progress"
+            yield warn("ended-not-completed", message, f"{at}.completed_at", "S1-75")
         yield from look_at_order(entry, ("started_at", "completed_at"), at, "S1-37", where)
         written = entry.get("duration_seconds")
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
@@ -341,26 +338,25 @@ def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
             active = (ended - started) / 1000 - seconds(entry.get("paused_duration_seconds"))
             if abs(seconds(written) - max(0.0, active)) > 1:
                 message = "the duration is not the time from start to end without the pauses"
-                at = f"{at}.duration_seconds"
-                yield warn("duration-mismatch", message, at, "S1-39", INFO)
+                yield warn("duration-mismatch", message, f"{at}.duration_seconds", "S1-39", INFO)
 
 
 def _check_flags(view: View, where: Where, strict: bool) -> Iterator[Finding]:
     flags = view.lifecycle
     if not view.redesigned or not flags:
         return
-    flagged = flags.get("completed") is True
-    if view.complete and not flagged and not _was_resumed(view):
+    is_flagged = flags.get("completed") is True
+    if view.complete and not is_flagged and not _was_resumed(view):
         message = "all phases are completed, but the flag is not set"
         yield warn("complete-not-flagged", message, "lifecycle.completed", "S1-16")
     is_over = all(view.phase_status(phase) in ("done", "skipped") for phase in view.implied())
-    if flagged and view.total is not None and not is_over:
+    if is_flagged and view.total is not None and not is_over:
         message = "the flag is set, but not all phases are completed"
         yield warn("flagged-early", message, "lifecycle.completed", "S1-84")
-    if flagged != (flags.get("completed_at") is not None):
+    if is_flagged != (flags.get("completed_at") is not None):
         message = "completed and completed_at contradict each other"
         yield warn("completion-time", message, "lifecycle.completed_at", "S1-41")
-    if flagged and flags.get("paused") is True:
+    if is_flagged and flags.get("paused") is True:
         message = "the session is both completed and paused"
         yield warn("completed-and-paused", message, "lifecycle.paused", "S1-42")
 

@@ -3,10 +3,10 @@
     save_session … resume_from_state     the one current session of a project, `.claude/` (S4)
     WorkflowState, create_session …      a phased workflow (S1)
 
-The first kind works on files as the document shows it, with what it leaves out: writes are durable,
-nothing that cannot be read or is of another session is written over, and where the file belongs to
-a session of a home, what is saved is taken into its journal. They work on the current folder, or
-on `root`; a home that is open already may be handed in.
+The first kind works on files as the document describes, and adds what it omits: writes are durable,
+a file that cannot be read or belongs to another session is never overwritten, and where the file
+belongs to a recorded session, what is saved is absorbed into its journal. They work on the current
+folder, or on `root`; an open `Forestay` can be passed as `home`.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ _FOLDER = REGISTRY[schema.ID][1]
 
 
 class CorruptSession(Damaged):
-    """The current session file cannot be read. `choices` is what may be done, `menu` as text."""
+    """The current session file cannot be read. `choices` are the ways out, `menu` is their text."""
 
     choices: tuple[Choice, ...] = ()
     menu: str = ""
 
 
 class Loaded(Struct):
-    """The current file as it was found: `none`, `incompatible`, `corrupt` or `ok`."""
+    """The state of the current file: `none`, `incompatible`, `corrupt` or `ok`."""
 
     kind: str
     path: str
@@ -93,7 +93,7 @@ class Loaded(Struct):
 
 
 def look(root: Root = None) -> Loaded:
-    """What the current session file holds. Changes nothing."""
+    """Return what the current session file contains, without changing anything."""
     path = _current(root)
     try:
         data = files.read_optional(path, LONGEST)
@@ -103,45 +103,53 @@ def look(root: Root = None) -> Loaded:
     if data is None:
         return Loaded("none", path)
     if not isinstance(value, dict):
-        return Loaded("corrupt", path, why="it does not hold an object")
+        return Loaded("corrupt", path, why="it does not contain an object")
     version = value.get("schema_version")
     if version != schema.VERSION:
-        return Loaded("incompatible", path, value, f"version {version!r} is not known")
+        return Loaded("incompatible", path, value, f"version {version!r} is unknown")
     return Loaded("ok", path, value)
 
 
 def load_session(root: Root = None) -> State | None:
-    """The current session; None if there is none, or one of a version that is not known.
+    """Return the current session; None if there is none, or one of an unknown version.
 
-    A file that cannot be read raises `CorruptSession`, with the choices there are.
+    A file that cannot be read raises `CorruptSession`, with the possible choices.
     """
     found = look(root)
     if found.kind == "corrupt":
-        raise _corrupt(found)
+        question = form.recovery(os.path.basename(_free_name(found.path)))
+        why, hint = found.why, "forestay doctor"
+        error = CorruptSession(form.CORRUPTED, why=why, hint=hint, file=found.path)
+        error.choices, error.menu = question.choices, question.menu
+        raise error
     return found.state if found.kind == "ok" else None
 
 
 def save_session(state: State, root: Root = None, *, home: Forestay | None = None) -> Path:
-    """Write the current session durably, `updated` set to now; returns the file.
+    """Write the current session durably, with `updated` set to now; return the file.
 
-    Another session's file is archived first, one that cannot be read is kept under another name,
-    and one of a version that is not known is refused.
+    Another session's file is archived first, one that cannot be read is renamed, and one of an
+    unknown version is refused.
     """
     _require_writable(state)
     with _opened(root, home) as stay, stay.mirror.holding(_folder(root)):
         state["updated"] = timestamps.write(stay.clock.now())
         _bytes(state)
-        away = _clear_the_way(stay, root, state)
+        archived = _make_room(stay, root, state)
         _write(stay, root, state)
-        _go_on(stay, root, state)
-        if away is not None:
-            # Another program may have written over its file; the archive has none of it then.
-            stay.write_files(away.session, force=True)
+        # An archived session that is not finished resumes in the file that it is saved to.
+        id = str(state.get("session_id"))
+        for binding in stay.store.machine.bindings.named(schema.ID, id):
+            if stay.mirror.take_out(binding, _current(root)):
+                stay.absorb_file_edits(binding.session)
+        if archived is not None:
+            # Another program may have overwritten its file, which the archive then lacks.
+            stay.write_files(archived.session, force=True)
     return Path(_given(root), _FOLDER, form.CURRENT)
 
 
 def archive_session(state: State, root: Root = None, *, home: Forestay | None = None) -> Path:
-    """Keep a session under its id in the history and free the current file; returns the copy."""
+    """Store a session under its id in the history and free the current file; return the copy."""
     _require_writable(state)
     name = form.archive_name(clean_id(state.get("session_id", ""), "session_id"))
     with _opened(root, home) as stay, stay.mirror.holding(_folder(root)):
@@ -149,13 +157,21 @@ def archive_session(state: State, root: Root = None, *, home: Forestay | None = 
         owner = _owner(stay, root)
         if owner is None or owner.native != state["session_id"]:
             _archive_file(root, name, state)
+            return Path(_given(root), _FOLDER, name)
+        found = _move_if_corrupt(look(root))
+        if found.state and found.state.get("session_id") != owner.native:
+            # Another session came to its place, and stays there.
+            stay.mirror.archive(owner)
+            _archive_file(root, name, state)
+            stay.absorb_file_edits(owner.session)
         else:
-            _archive_ours(stay, root, name, state, owner)
+            _write(stay, root, state)
+            stay.mirror.archive(owner)
     return Path(_given(root), _FOLDER, name)
 
 
 def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
-    """Archived sessions, newest first by file name: `id`, `goal`, `status` and `created`."""
+    """Return archived sessions, newest first by file name: `id`, `goal`, `status`, `created`."""
     rows = orchestrator_session.listed(_folder(root), limit)
     return [{key: row[key] for key in row if key != "path"} for row in rows]
 
@@ -163,11 +179,12 @@ def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
 def create_new_session(
     goal: str, mode: str = "default", root: Root = None, *, clock: Clock | None = None
 ) -> State:
-    """The state of a session that begins now, all keys of the document in place. Not saved."""
+    """Return the state of a session that begins now, with all keys of the document. Not saved."""
     goal, now = start.require(goal, mode), (clock or Clock()).now()
     here = _absolute(root)
     where = Where(now=now, root=_folder(root), project_path=here)
-    facts = Facts(goal=goal, mode=mode, status="created", began_at=now, git_branch=_branch(here))
+    branch = terminal(head(find_tree(here))[0] or "")
+    facts = Facts(goal=goal, mode=mode, status="created", began_at=now, git_branch=branch)
     made: State = form.FORMAT.put(None, facts, where)[form.CURRENT]
     return made
 
@@ -175,22 +192,30 @@ def create_new_session(
 def update_agent_status(
     state: State, agent_id: str, status: str, result: str | None = "", *, clock: Clock | None = None
 ) -> State:
-    """Note how far an agent is: `in_progress`, `complete` with its result, or `failure`.
+    """Record the status of an agent: `in_progress`, `complete` with its result, or `failure`.
 
-    The agent is added if it is not there. A failure is logged under `errors`. Not saved.
+    An unknown agent is added. A failure is logged under `errors`. Not saved.
     """
-    word, result = _agent_word(status), _said(result)
+    known = unit_status(schema.ID, status)
+    word = unit_word(schema.ID, known) if known else status
+    if word not in schema.AGENT_STATUSES:
+        why = f"it is one of {', '.join(schema.AGENT_STATUSES)}"
+        raise InvalidInput(f"an agent cannot be {status}", why=why)
+    if not isinstance(result, str | None):
+        why = f"it is {type(result).__name__}"
+        raise InvalidInput("the result of an agent must be text", why=why)
     now = timestamps.write((clock or Clock()).now())
     agent = _agent(state, agent_id, now)
     agent["status"] = word
     if word == "in_progress":
-        _forget_the_end(agent)
+        for key in ("completed", "result_summary"):
+            agent.pop(key, None)
     elif word == "complete":
         agent.pop("progress", None)
-        agent |= {"completed": now, "result_summary": result}
+        agent |= {"completed": now, "result_summary": result or ""}
     else:
         agent["completed"] = now
-        error = {"message": result, "category": "", "agent": agent_id, "timestamp": now}
+        error = {"message": result or "", "category": "", "agent": agent_id, "timestamp": now}
         _list_of(state, "errors").append(error)
     return state
 
@@ -198,17 +223,15 @@ def update_agent_status(
 def resume_from_state(
     state: State | None, root: Root = None, *, home: Forestay | None = None
 ) -> State:
-    """Go on with a session: it is in progress from now on, and saved. None raises `NoSession`."""
+    """Resume a session: set it to in progress and save it. None raises `NoSession`."""
     if state is None:
-        raise NoSession(
-            orchestrator_session.NOTHING,
-            hint="begin one: forestay start GOAL --bind orchestrator",
-        )
+        hint = "begin one: forestay start GOAL --bind orchestrator"
+        raise NoSession(orchestrator_session.NOTHING, hint=hint)
     word = state.get("status")
     if word != "in_progress" and not schema.may_become(str(word), "in_progress"):
         raise Refused(
             f"session {state.get('session_id')} is {word}",
-            why="what is over is not resumed",
+            why="a finished session is not resumed",
             legal=schema.LIFECYCLE.get(str(word), ()),
         )
     state["status"] = "in_progress"
@@ -248,37 +271,25 @@ def _owner(stay: Forestay, root: Root) -> Binding | None:
     return stay.store.machine.bindings.owner(_current(root))
 
 
-def _branch(folder: str) -> str:
-    branch, _ = head(find_tree(folder))
-    return terminal(branch or "")
-
-
 def _require_writable(state: State) -> None:
     if not isinstance(state, dict) or state.get("schema_version") != schema.VERSION:
         why = f'schema_version must be "{schema.VERSION}"'
         raise InvalidInput("this is not the state of a session", why=why)
 
 
-def _corrupt(found: Loaded) -> CorruptSession:
-    question = form.recovery(os.path.basename(_aside(found.path)))
-    error = CorruptSession(form.CORRUPTED, why=found.why, hint="forestay doctor", file=found.path)
-    error.choices, error.menu = question.choices, question.menu
-    return error
-
-
-def _aside(path: str) -> str:
-    """The next free name under which a file that cannot be read is kept."""
+def _free_name(path: str) -> str:
+    """Return the next free name for a file that cannot be read."""
     names = (f"{path}.corrupt{f'-{n}' if n > 1 else ''}" for n in range(1, 10_000))
     return next(name for name in names if not os.path.lexists(name))
 
 
-def _clear_the_way(stay: Forestay, root: Root, state: State) -> Binding | None:
-    """Make room for a session's file, without losing what is there; which of ours had to go."""
-    found, owner = _kept_if_corrupt(look(root)), _owner(stay, root)
+def _make_room(stay: Forestay, root: Root, state: State) -> Binding | None:
+    """Move other sessions out of the current file; return the binding of one that we record."""
+    found, owner = _move_if_corrupt(look(root)), _owner(stay, root)
     named, own = (found.state or {}).get("session_id"), state.get("session_id")
     if found.kind == "incompatible":
-        raise Refused(f"{found.path} is not written over", why=found.why, hint="move it away first")
-    # What names nobody is an edit where one of ours is, and somebody's session where none is.
+        raise Refused(f"{found.path} is not overwritten", why=found.why, hint="move it away first")
+    # A file without an id is an edit of a session that we record, else another session.
     known = (own,) if owner is None else (own, owner.native, None, "")
     if found.kind == "ok" and named not in known:
         orchestrator_session.put_away(found.path, named)
@@ -288,49 +299,26 @@ def _clear_the_way(stay: Forestay, root: Root, state: State) -> Binding | None:
     return owner
 
 
-def _kept_if_corrupt(found: Loaded) -> Loaded:
-    """A file that cannot be read goes out of the way: there is none then."""
+def _move_if_corrupt(found: Loaded) -> Loaded:
+    """Rename a file that cannot be read; then there is none."""
     if found.kind != "corrupt":
         return found
-    files.move(found.path, _aside(found.path))
+    files.move(found.path, _free_name(found.path))
     return Loaded("none", found.path)
 
 
 def _write(stay: Forestay, root: Root, state: State) -> None:
-    """Write the current file; where it is a session's, what was saved goes into the journal."""
+    """Write the current file; if it belongs to a recorded session, absorb it into the journal."""
     path, data = _current(root), _bytes(state)
     files.make_folder(os.path.dirname(path))
     owner = _owner(stay, root)
     if owner is None:
         return files.replace(path, data, mode=0o644)
-    # What others wrote meanwhile is not written over: it is taken up first, or lies beside.
+    # Edits of other programs are absorbed first, or stored next to the file, never overwritten.
     stay.absorb_file_edits(owner.session)
     with files.locked(os.path.dirname(path), clock=stay.clock):
         swap_file.one(path, data, mode=0o644)
     stay.absorb_file_edits(owner.session)
-
-
-def _go_on(stay: Forestay, root: Root, state: State) -> None:
-    """An archived session of a home that is not over goes on in the file that it is saved to."""
-    path, known = (
-        _current(root),
-        stay.store.machine.bindings.named(schema.ID, str(state.get("session_id"))),
-    )
-    for binding in known:
-        if stay.mirror.take_out(binding, path):
-            stay.absorb_file_edits(binding.session)
-
-
-def _archive_ours(stay: Forestay, root: Root, name: str, state: State, owner: Binding) -> None:
-    """The same for a session of a home; another one that came to its place stays there."""
-    found = _kept_if_corrupt(look(root))
-    if found.state and found.state.get("session_id") != owner.native:
-        stay.mirror.archive(owner)
-        _archive_file(root, name, state)
-        stay.absorb_file_edits(owner.session)
-    else:
-        _write(stay, root, state)
-        stay.mirror.archive(owner)
 
 
 def _archive_file(root: Root, name: str, state: State) -> None:
@@ -352,26 +340,9 @@ def _bytes(state: State) -> bytes:
 # -- agents in the state -----------------------------------------------------------------------
 
 
-def _agent_word(status: str) -> str:
-    known = unit_status(schema.ID, status)
-    word = unit_word(schema.ID, known) if known else status
-    if word not in schema.AGENT_STATUSES:
-        raise InvalidInput(
-            f"an agent cannot be {status}", why=f"it is one of {', '.join(schema.AGENT_STATUSES)}"
-        )
-    return word
-
-
-def _said(result: str | None) -> str:
-    if not isinstance(result, str | None):
-        why = f"it is {type(result).__name__}"
-        raise InvalidInput("the result of an agent must be text", why=why)
-    return result or ""
-
-
 def _agent(state: State, agent_id: str, now: str) -> State:
     if not isinstance(agent_id, str) or not agent_id.strip():
-        raise InvalidInput("an agent has an id", why=f"{agent_id!r} is none")
+        raise InvalidInput("an agent needs an id", why=f"{agent_id!r} is none")
     agents = _list_of(state, "agents")
     for agent in agents:
         if isinstance(agent, dict) and agent.get("id") == agent_id:
@@ -380,11 +351,6 @@ def _agent(state: State, agent_id: str, now: str) -> State:
     new = {"id": agent_id, "type": kind, "task": "", "status": "in_progress", "started": now}
     agents.append(new)
     return new
-
-
-def _forget_the_end(agent: State) -> None:
-    for key in ("completed", "result_summary"):
-        agent.pop(key, None)
 
 
 def _list_of(state: State, key: str) -> list[Any]:
@@ -398,7 +364,7 @@ def _list_of(state: State, key: str) -> list[Any]:
 
 
 class WorkflowState(workflow.WorkflowState):
-    """The state of one workflow session, with the time of this machine."""
+    """The state of one workflow session, with the clock of this machine."""
 
     def moment(self) -> datetime:
         # One time without a zone cannot be subtracted from one that has it.
@@ -414,15 +380,10 @@ def start_workflow(
     session_id: str = "",
     now: datetime | None = None,
 ) -> WorkflowState:
-    """Begin a workflow: its definition decides how many phases there are and which is first."""
+    """Begin a workflow; its definition decides how many phases there are and which is first."""
     first = starting_phase(metadata, workflow_dir)
     return create_session(
-        workflow_type,
-        target_file,
-        metadata,
-        starting_phase=first,
-        session_id=session_id,
-        now=now,
+        workflow_type, target_file, metadata, starting_phase=first, session_id=session_id, now=now
     )
 
 
@@ -435,9 +396,9 @@ def create_session(
     session_id: str = "",
     now: datetime | None = None,
 ) -> WorkflowState:
-    """A session at its first phase, with its own copy of the workflow's structure.
+    """Return a session at its first phase, with a copy of the workflow's structure.
 
-    A number of phases that is not known yet (`dynamic`) is None until it is resolved.
+    A number of phases that is still unknown (`dynamic`) is None until it is resolved.
     """
     first = first_of(metadata) if starting_phase is None else starting_phase
     now = now or datetime.now(UTC)
@@ -466,5 +427,5 @@ def create_session(
 def resumption_context(
     state: WorkflowState, now: datetime | None = None, total: int | None = None
 ) -> ResumptionContext:
-    """What the state says now; `total` is what the workflow's definition says, if at hand."""
+    """Return the resumption context; `total` is the definition's number of phases, if known."""
     return workflow.resumption_context(state, now or datetime.now(UTC), total)

@@ -277,5 +277,5 @@ def _active_time(timing: Mapping[str, Any], until: datetime | None = None) -> fl
     """Return the seconds of a phase from its start to its end, or `until`, without pauses."""
     started, ended = (moment_of(timing.get(key)) for key in ("started_at", "completed_at"))
     # Times without a zone are local; `timestamp` reads them so.
-    times = [moment and moment.timestamp() for moment in (started, until or ended)]
-    return active(times[0], times[1], seconds(timing.get("paused_duration_seconds")))
+    begin, end = (None if at is None else at.timestamp() for at in (started, until or ended))
+    return active(begin, end, seconds(timing.get("paused_duration_seconds")))

@@ -1281,12 +1281,12 @@ def test_a_session_that_a_file_opened_again_is_the_current_one_still(
     assert (noted.code, noted.json["session"], noted.json["status"]) == (0, id, "active")
 
 
-def test_convert_tells_a_field_that_is_coarser_from_one_that_is_not_there(cli: Cli) -> None:
+def test_convert_lists_what_the_other_format_has_no_exact_field_for(cli: Cli) -> None:
     cli.start("Add login", "--bind", "craft")
     (kept,) = cli.json("files")["layouts"]
     said = " ".join(cli.ok("files", "convert", kept["path"], "--to", "orchestrator").out.split())
-    assert "orchestrator has a coarser field for began_at, updated_at: they travel" in said
-    assert "orchestrator has no field for progress, " in said
+    assert "orchestrator has no exact field for progress, " in said
+    assert "began_at, updated_at" in said and ": they travel under `forestay`" in said
 
 
 # -- looking at what others wrote ----------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import time
 from typing import Any
 
@@ -11,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from forestay.formats.diff import align, delta, digest, identical, identity, merge, patch, same
-from tests.formats.scribe import keys, maps, scalars, values
+from forestay.formats.diff import align, identical, identity, merge, same
+from tests.formats.scribe import maps, scalars, values
 
 often = settings(deadline=None, suppress_health_check=list(HealthCheck))
 elements = st.one_of(scalars, values, st.fixed_dictionaries({"id": st.sampled_from("abcdef")}))
@@ -23,7 +22,6 @@ lists = st.lists(elements, max_size=7)
 def test_types_tell_values_apart(one: Any, other: Any) -> None:
     assert not same(one, other)
     assert not same({"a": [one]}, {"a": [other]})
-    assert delta({"a": one}, {"a": other})
 
 
 def test_the_order_of_keys_matters_to_identity_alone() -> None:
@@ -110,121 +108,8 @@ LONG = 10_000
 )
 def test_long_lists_take_no_quadratic_time(old: list[Any], new: list[Any]) -> None:
     start = time.process_time()
-    assert patch(delta(old, new), old) == new
+    assert align(old, new)
     assert time.process_time() - start < 60
-
-
-# Deltas
-
-
-@often
-@pytest.mark.parametrize("sort_keys", [False, True], ids=["as written", "sorted by others"])
-@given(st.one_of(values, lists, maps), st.one_of(values, lists, maps))
-def test_a_delta_leads_from_its_base_to_its_target(sort_keys: bool, base: Any, target: Any) -> None:
-    change = json.loads(json.dumps(delta(base, target), sort_keys=sort_keys))
-    assert identical(patch(change, base), target)
-
-
-@often
-@given(st.data(), values)
-def test_a_delta_leads_to_a_reordered_map(data: st.DataObject, value: Any) -> None:
-    base = {"a": value, "b": {"c": 1, "d": [value]}, "e": None}
-    inner = dict(data.draw(st.permutations(list(base["b"].items()))))
-    target = dict(data.draw(st.permutations([*base.items(), ("f", 1)]))) | {"b": inner}
-    assert identical(patch(delta(base, target), base), target)
-
-
-@often
-@given(values)
-def test_nothing_changed_is_an_empty_delta(value: Any) -> None:
-    assert delta(value, copy.deepcopy(value)) == {}
-    assert patch({}, value) == value
-
-
-@often
-@given(maps, maps, keys, values, values)
-def test_a_change_where_the_delta_does_not_touch_survives(
-    base: Any, target: Any, key: str, old: Any, new: Any
-) -> None:
-    change = delta({"in": base, "x": old}, {"in": target, "x": old})
-    assert patch(change, {"in": base, "x": new}) == {"in": target, "x": new}
-    added = patch(change, {"in": {**base, "a key of theirs": new}, "x": old})
-    assert added["in"] == {**target, "a key of theirs": new}
-
-
-@often
-@given(scalars, scalars, scalars)
-def test_a_change_where_the_delta_touches_wins_over_it(base: Any, target: Any, own: Any) -> None:
-    result = patch(delta({"a": base}, {"a": target}), {"a": own})
-    assert same(result["a"], target if same(own, base) else own)
-
-
-@often
-@given(values, values, values)
-def test_what_was_added_or_removed_meanwhile_wins(base: Any, target: Any, own: Any) -> None:
-    assert patch(delta({}, {"a": target}), {"a": own}) == {"a": own}
-    assert patch(delta({"a": base}, {}), {"a": base}) == {}
-    if not same(base, own):
-        assert patch(delta({"a": base}, {}), {"a": own}) == {"a": own}
-    assert patch(delta({"a": base}, {"a": target}), {}) == {}
-
-
-@often
-@given(lists, lists, st.lists(st.just({"title": "of theirs"}), max_size=2))
-def test_elements_that_came_since_stay(base: Any, target: Any, more: list[Any]) -> None:
-    result = patch(delta(base, target), [*base, *more])
-    assert sum(each == {"title": "of theirs"} for each in result) == len(more)
-
-
-def test_an_element_is_found_again_wherever_it_went() -> None:
-    base = [{"title": "a"}, {"title": "b"}, {"title": "c"}]
-    change = delta(
-        base, [{"title": "a", "id": 1}, {"title": "b", "id": 2}, {"title": "c", "id": 3}]
-    )
-    moved = [{"title": "new"}, {"title": "c"}, {"title": "a", "s": "done"}, {"title": "b"}]
-    assert patch(change, moved) == [
-        {"title": "new"},
-        {"title": "c", "id": 3},
-        {"title": "a", "s": "done", "id": 1},
-        {"title": "b", "id": 2},
-    ]
-
-
-def test_a_renamed_element_is_found_between_its_neighbours() -> None:
-    base = [{"title": "a"}, {"title": "b"}, {"title": "c"}]
-    change = delta(
-        base, [{"title": "a", "id": 1}, {"title": "b", "id": 2}, {"title": "c", "id": 3}]
-    )
-    renamed = [{"title": "a"}, {"title": "B"}, {"title": "c"}]
-    assert [each["id"] for each in patch(change, renamed)] == [1, 2, 3]
-
-
-def test_a_removed_element_is_not_missed() -> None:
-    base = [{"title": "a"}, {"title": "b"}, {"title": "c"}]
-    change = delta(
-        base, [{"title": "a", "id": 1}, {"title": "b", "id": 2}, {"title": "c", "id": 3}]
-    )
-    assert patch(change, [{"title": "a"}, {"title": "c"}]) == [
-        {"title": "a", "id": 1},
-        {"title": "c", "id": 3},
-    ]
-
-
-def test_a_delta_is_small_where_little_differs() -> None:
-    base = [{"id": i, "status": "open", "text": "x" * 50} for i in range(1000)]
-    target = copy.deepcopy(base)
-    target[500]["status"] = "done"
-    assert len(json.dumps(delta(base, target))) < 150
-
-
-@often
-@given(values, values)
-def test_a_malformed_delta_changes_nothing_or_little_but_never_fails(
-    change: Any, value: Any
-) -> None:
-    patch(change, value)
-    patch({"in": change, "add": change, "order": change}, value)
-    patch({"n": change, "at": change, "new": change, "order": change}, value)
 
 
 # Merging
@@ -250,7 +135,6 @@ def test_changes_of_different_keys_are_both_taken(a: Any, b: Any, c: Any, d: Any
 def test_arguments_are_never_changed(base: Any, ours: Any, theirs: Any) -> None:
     before = copy.deepcopy((base, ours, theirs))
     merge(base, ours, theirs)
-    patch(delta(base, ours), theirs)
     assert (base, ours, theirs) == before
 
 
@@ -292,10 +176,5 @@ def test_a_value_of_the_greatest_depth_is_no_trouble() -> None:
     for level in range(64):
         base = {"k": base} if level % 2 else [base]
         target = {"k": target} if level % 2 else [target]
-    assert patch(delta(base, target), base) == target
+    assert merge(base, base, target) == (target, [])
     assert merge(base, target, base) == (target, [])
-
-
-def test_a_digest_is_no_number_in_any_dialect() -> None:
-    """Some programs write a text as `1234e567` without quotes, others read a number there."""
-    assert all(digest(n, 8).isalpha() for n in range(500))

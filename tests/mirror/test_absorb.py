@@ -1386,7 +1386,7 @@ def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
     project = make("praxis")
     project.session.error("no network")
     assert project.read()["lifecycle"]["last_error"] == "no network"
-    assert project.read()["forestay"]["facts"] == {"in": {"status": {"was": "failed"}}}
+    assert project.read()["forestay"]["facts"] == {"was": {"status": "failed"}}
 
 
 def test_an_empty_text_stays_empty(make: Make) -> None:

@@ -1,729 +1,516 @@
-"""Carrying: what a layout has no field for travels under the one key `forestay` in its main file.
+"""Carry facts that a format has no field for, as values under the key `forestay` of its main file.
 
     forestay:
       v: 1
-      facts: delta        from what the layout's own fields say to what the facts are
-      from:               per layout that these facts came from by conversion
-        craft: {id: native id, rest: delta, full, no_goal, now, began_at, updated_at, generation,
-                from}
+      facts:
+        was: {field: value}     single values and maps as the format's own fields gave them
+        now: {field: value}     the same as they are
+        lists: {field: [{at, was, now}]}      the same for elements of lists, `at` their place
+      from:                     per format from which the session was converted
+        craft: {id, files, unknown, from}     its files as values, the keys in them that the format
+                                              does not know, and where they had come from
 
-Both are deltas (see `tree`): they remember what they were made from, so a carried word counts only
-while the layout's own word is what it was, and a change that another program made wins.
-
-`rest` leads from the files that the facts alone would make to the files as they were: values that
-the facts do not know, never a copy. Going back, the facts of the day make files again, `rest` is
-applied, and what was changed meanwhile is changed there too. `full` says that the files carried all
-that they could not say, `no_goal` that they said there is none, `now` the moment they were made at
-when nothing in the facts tells it, `began_at` and `updated_at` what they told of the session (every
-writer renews the latter, and some stamps are made of both), `generation` their shape when it is not
-the one we write today, `from` the layouts that they had come from themselves: they go back with
-what they knew of those.
+A carried value counts only while the format's own field still holds `was`: a change that another
+program made wins. When a session returns to a format, the facts are written into `files`, so keys
+that no format knows are still there. Values travel; spelling, comments and order of keys do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from typing import Any
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from forestay.formats import diff
 from forestay.formats.coerce import mapping, sequence, text
-from forestay.formats.facts import (
-    SESSION,
-    UNIT,
-    DecisionFact,
-    Facts,
-    StepFact,
-    beginnings,
-    in_parts,
-    plain,
-)
+from forestay.formats.facts import SESSION, UNIT, Facts, beginnings, plain
 from forestay.formats.fields import DONE
-from forestay.formats.port import EXTRA, Format, Reading, Tree, Where
+from forestay.formats.port import EXTRA, Format, Tree, Where
 
 VERSION = 1
+Plain = dict[str, Any]
+"""Facts, or one element of a list of them, as plain values without defaults."""
 Pairs = list[tuple[int, int]]
-"""Elements of two lists that are one, as their places."""
-Way = tuple[str | int, ...]
-Ways = list[Way]
-"""Keys and places that lead to a value."""
+"""Places in two lists whose elements describe the same thing."""
 
-# The id in the files is each layout's own affair.
-_OWN = ("native_id",)
-_MAPS: dict[str, Any] = {"tokens_by_agent": {}, "attributes": {}}
-_NAME = "title"
-"""What a step keeps when it is done, also where several have the same."""
-_DAY = 86_400_000
-_TRIES = 40
-_TIMES = ("began_at", "updated_at")
-_MALFORMED = (TypeError, ValueError, KeyError, IndexError, AttributeError)
-_SAID_BY_SILENCE = ("status", "unit", "action")
+_MAPS: Plain = {"tokens_by_agent": {}, "attributes": {}}
+_NAMES = ("title", "what", "text", "message", "path", "name", "step", "id")
+_STATUS = ("id", "title", "status")
+_HAVE_DEFAULTS = ("status", "unit", "action")
+_MISSING: Any = object()
+_MALFORMED = (
+    *(TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError),
+    msgspec.ValidationError,
+)
 
 
 class Loss(Struct):
-    """What a conversion could not say natively. `carried` is kept beside, `lost` is not."""
+    """Sentences about what a format has no field for: `carried` under our key, or `lost`."""
 
     carried: list[str] = []
     lost: list[str] = []
 
 
+# Writing
+
+
 def write(
-    format: Format,
-    old: Tree | None,
-    facts: Facts,
-    where: Where,
-    *,
-    full: bool = False,
+    format: Format, old: Tree | None, facts: Facts, where: Where, *, full: bool = False
 ) -> Tree:
-    """The files for some facts, with what they cannot say beside it: all of it, or (for mirrors)
-    only statuses whose word in this layout says less."""
+    """Return the files for some facts, with what the format cannot express under our key.
+
+    Unless `full`, that is only the statuses for which the format has a less exact word.
+    """
     made = format.put(old, facts, where)
-    return _complete(format, old, made, facts, where, full=full)
+    native = format.get(made, where)
+    change: Plain = {}
+    if full:
+        change = _full_change(format, facts, plain(native), plain(facts))
+    elif not _has_every_status(format, native, facts):
+        change = _status_change(format, facts, plain(native), plain(facts))
+    return _with(format, made, _named_by_files(format, made, facts.native_id), facts=change)
 
 
-def _complete(
-    format: Format, old: Tree | None, made: Tree, facts: Facts, where: Where, *, full: bool
-) -> Tree:
-    """The files as the layout made them, with what they cannot say."""
-    told = format.get(made, where)
-    change: diff.Delta = {}
-    if full or not _same_statuses(format, told, facts):
-        seen = plain(told)
-        wanted = plain(facts)
-        pairs = _same_steps(format, facts, seen, wanted)
-        if full:
-            change = _change(_shared(seen), _shared(wanted), pairs)
-            _remember_order(change, seen)
+def _has_every_status(format: Format, native: Facts, facts: Facts) -> bool:
+    """Return whether the files obviously hold every status exactly."""
+    steps = {step.title: step.status for step in facts.steps}
+    agents = {agent.id: agent.status for agent in facts.agents}
+    return (
+        native.status == facts.status
+        and len(steps) == len(facts.steps)
+        and not format.known_as(facts)
+        and all(steps.get(step.title) == step.status for step in native.steps)
+        and all(agents.get(agent.id) == agent.status for agent in native.agents)
+    )
+
+
+def _full_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -> Plain:
+    """Return what leads from the facts in the format's own fields to all facts."""
+    lists: Plain = {}
+    was, now = dict(_MAPS), dict(_MAPS)
+    for name in Facts.__struct_fields__[1:]:
+        if isinstance(getattr(facts, name), list):
+            old, new = native.get(name, []), wanted.get(name, [])
+            if not diff.same(old, new):
+                lists[name] = _entries(old, new, _pairs(format, facts, name, old, new))
         else:
-            wanted = _statuses(seen, wanted, pairs)
-            same = [(place, place) for place in range(len(seen.get("steps", [])))]
-            change = _change(_shared(seen), _shared(wanted), same)
-    kept = _extra(format, old, facts.native_id).get("from") if old else None
-    return _with(format, made, facts.native_id, change, kept)
+            was |= {name: native[name]} if name in native else {}
+            now |= {name: wanted[name]} if name in wanted else {}
+    for name in [n for n in was if n in now and diff.same(was[n], now[n])]:
+        # A goal that is made of other fields would seem to change with them.
+        if name != "goal" or format.has_goal:
+            del was[name], now[name]
+    if not format.has_goal and "goal" not in now:
+        now["goal"] = ""
+    return _without_empty({"was": was, "now": now, "lists": lists})
 
 
-def _same_steps(
-    format: Format, facts: Facts, seen: dict[str, Any], wanted: dict[str, Any]
-) -> Pairs:
-    """Which step that was seen is which of the facts: as the layout calls it, or by id or title.
+def _without_empty(parts: Plain) -> Plain:
+    return {name: part for name, part in parts.items() if part}
 
-    Where a step stands says nothing: the four stages of an essay are not somebody's four tasks.
-    """
-    old, new = seen.get("steps", []), wanted.get("steps", [])
-    places = {step.get("id"): place for place, step in enumerate(old)}
-    names = format.known_as(facts).items()
-    known = {places[name]: at for at, name in names if name in places}
-    taken = set(known.values())
+
+def _entries(old: list[Any], new: list[Any], pairs: Pairs) -> list[Plain]:
+    """Return an entry for each element of either list, in the order of the new one."""
+    places = {there: here for here, there in pairs}
+    entries: list[Plain] = []
+    for there, element in enumerate(new):
+        here = places.get(there)
+        if here is None:
+            entries.append({"now": element})
+        elif diff.same(old[here], element):
+            entries.append({"at": here, "was": element})
+        else:
+            entries.append({"at": here, "was": old[here], "now": element})
+    gone = set(range(len(old))).difference(places.values())
+    return entries + [{"at": here, "was": old[here], "now": None} for here in sorted(gone)]
+
+
+def _status_change(format: Format, facts: Facts, native: Plain, wanted: Plain) -> Plain:
+    """Return what leads from the statuses in the format's own fields to the exact ones."""
+    lists: Plain = {}
+    for name in ("steps", "agents"):
+        old, new = native.get(name, []), wanted.get(name, [])
+        for here, there in sorted(_pairs(format, facts, name, old, new)):
+            if old[here].get("status") != new[there].get("status"):
+                was = {key: old[here][key] for key in _STATUS if key in old[here]}
+                entry = {"at": here, "was": was, "now": _with_status(was, new[there])}
+                lists.setdefault(name, []).append(entry)
+    was, now = (_with_status({}, side) for side in (native, wanted))
+    sides = {"was": was, "now": now} if was != now else {}
+    return _without_empty({**sides, "lists": lists})
+
+
+def _with_status(unit: Plain, of: Plain) -> Plain:
+    """Return a unit with the status of another, which is left out where it is the default."""
+    status = {"status": of["status"]} if "status" in of else {}
+    return {key: value for key, value in unit.items() if key != "status"} | status
+
+
+# Which element is which
+
+
+def _pairs(format: Format, facts: Facts, name: str, old: list[Any], new: list[Any]) -> Pairs:
+    """Return which element of a list in the format's fields is which of the facts."""
+    known: dict[int, int] = {}
+    if name == "steps":
+        places = {step.get("id"): place for place, step in enumerate(old)}
+        names = format.known_as(facts).items()
+        known = {places[id]: there for there, id in names if id in places}
     here = [place for place in range(len(old)) if place not in known]
-    there = [place for place in range(len(new)) if place not in taken]
-    rest = diff.pair([old[place] for place in here], [new[place] for place in there], _ALIKE)
-    pairs = [*known.items(), *((here[one], there[two]) for one, two in rest.items())]
-    return sorted(pairs, key=lambda places: places[1])
+    there = [place for place in range(len(new)) if place not in set(known.values())]
+    found = _match([old[place] for place in here], [new[place] for place in there])
+    return [*known.items(), *((here[one], there[two]) for one, two in found.items())]
 
 
-_ALIKE = diff.both(
-    lambda step: step.get("id"),
-    lambda step: (step["title"], step.get("status")),
-    # Where the words say less, what is over is still apart from what is not.
-    lambda step: (step["title"], step.get("status") in DONE),
-    lambda step: step["title"],
-)
+def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> dict[int, int]:
+    """Return the place in `new` of each element of `old` that is still there.
 
-
-def _change(seen: dict[str, Any], wanted: dict[str, Any], pairs: Pairs) -> diff.Delta:
-    """The delta between facts, of which it is known which steps are the same."""
-    lists = {name: value for name, value in seen.items() if isinstance(value, list)}
-    made = diff.delta(*({**side, **dict.fromkeys(lists)} for side in (seen, wanted)), ordered=False)
-    inner = dict(made.get("in", {}))
-    for name, old in lists.items():
-        # A list of which nothing is to be left goes element by element: one may have been added.
-        new = wanted.get(name, [])
-        if diff.identical(old, new):
-            continue
-        paired = pairs if name == "steps" else diff.align(old, new)
-        by = _NAME if name == "steps" else ""
-        if change := diff.list_delta(old, new, paired, ordered=False, by=by):
-            inner[name] = change
-    return {**made, "in": inner} if inner else made
-
-
-def _remember_order(change: diff.Delta, seen: dict[str, Any]) -> None:
-    """Adds the order of the steps, and which were over: a layout that sorts them by status would
-    forget it later."""
-    steps = change.get("in", {}).get("steps", {})
-    if "n" not in steps:
-        return
-    if "order" not in steps:
-        gone = {index for index, _, inner in steps.get("at", []) if diff.is_removal(inner)}
-        marks = diff.marks(seen["steps"], _NAME)
-        steps["order"] = [[i, mark] for i, mark in enumerate(marks) if i not in gone]
-    for entry in steps["order"]:
-        entry += [True] if _is_over(seen["steps"][entry[0]]) else []
-
-
-def _is_over(step: Any) -> bool:
-    return mapping(step).get("status") in DONE
-
-
-def _moved(change: diff.Delta, steps: list[Any]) -> diff.Delta:
-    """The change with the order of the steps as somebody has made it since.
-
-    A step that is over now, or no longer, stands elsewhere by that alone: only those that stayed
-    in their list can have been moved.
+    Elements are known by their id, then by their name, which may have become longer; of equal ones,
+    those at the same place are the same. `places` are those of `old`, if it is a part of a list.
     """
-    within = mapping(mapping(change.get("in")).get("steps"))
-    if "order" not in within:
-        return change
-    found, order = diff.found(within, steps), [*within["order"]]
-    for is_over in (False, True):
-        stayed = [
-            entry
-            for entry in order
-            if entry[0] in found and is_over == (len(entry) > 2) == _is_over(steps[found[entry[0]]])
-        ]
-        now = sorted(stayed, key=lambda entry: found[entry[0]])
-        if now != sorted(stayed):
-            places = dict(zip(map(tuple, stayed), now, strict=True))
-            order = [places.get(tuple(entry), entry) for entry in order]
-    return {**change, "in": {**change["in"], "steps": {**within, "order": order}}}
+    found = diff.pair(
+        list(zip(places or range(len(old)), old, strict=True)),
+        list(enumerate(new)),
+        diff.both(
+            lambda each: (each[0], diff.text_of(each[1])),
+            lambda each: diff.text_of(each[1]),
+            lambda each: _id(each[1]),
+            lambda each: _named(each, each[0], _status(each[1])),
+            lambda each: _named(each, _status(each[1])),
+            # Where a word is less exact, what is over still differs from what is not.
+            lambda each: _named(each, _status(each[1]) in DONE),
+            lambda each: _named(each),
+        ),
+    )
+    here = {_name(old[place]): place for place in range(len(old)) if place not in found}
+    taken = set(found.values())
+    there = {_name(new[place]): place for place in range(len(new)) if place not in taken}
+    for name, starts in beginnings(there, here.keys() - {""}).items():
+        found.setdefault(here[starts[-1]], there[name])
+    return found
 
 
-def _reopened(change: diff.Delta, steps: list[Any]) -> diff.Delta:
-    """The change without the ends of steps that were over, and are not any more."""
-    within = mapping(mapping(change.get("in")).get("steps"))
-    over = {entry[0] for entry in within.get("order", []) if len(entry) > 2}
-    places = diff.found(within, steps) if over and "at" in within else {}
-    again = {index for index in over & places.keys() if not _is_over(steps[places[index]])}
-    if not again:
-        return change
-    at = [[i, mark, _endless(inner) if i in again else inner] for i, mark, inner in within["at"]]
-    return {**change, "in": {**change["in"], "steps": {**within, "at": at}}}
+def _id(element: Any) -> str | None:
+    return text(mapping(element).get("id")) or None
 
 
-def _endless(change: diff.Delta) -> diff.Delta:
-    left = {key: value for key, value in change.get("add", {}).items() if key != "ended_at"}
-    return {**change, "add": left}
+def _status(element: Any) -> str:
+    return text(mapping(element).get("status")) or "pending"
 
 
-def travels(files: Tree) -> bool:
-    """Whether anything may travel with the files."""
+def _name(element: Any) -> str:
+    names = (mapping(element).get(key) for key in _NAMES)
+    return next((name for name in names if isinstance(name, str)), "")
+
+
+def _named(each: tuple[int, Any], *more: Hashable) -> Hashable:
+    return (_name(each[1]), *more) if isinstance(each[1], dict) else None
+
+
+# Reading
+
+
+def read(format: Format, files: Tree, where: Where) -> Facts:
+    """Return the facts in some files, with those that travelled under our key."""
+    facts = format.get(files, where)
+    change = _extra(format, files, _named_by_files(format, files, facts.native_id)).get("facts")
+    if not isinstance(change, dict) or not change:
+        return facts
+    try:
+        merged = _merged(change, plain(facts), has_goal=format.has_goal)
+        full = replace(msgspec.convert(merged, Facts), native_id=facts.native_id)
+    except _MALFORMED:
+        return facts
+    return full if _is_sound(full) else facts
+
+
+def _merged(change: Plain, native: Plain, *, has_goal: bool) -> Plain:
+    was, now = (dict(mapping(change.get(side))) for side in ("was", "now"))
+    if not has_goal and "goal" in now:
+        was["goal"] = native.get("goal", _MISSING)
+    made: Plain = _merge(was, {**_MAPS, **native}, now)
+    for name, entries in mapping(change.get("lists")).items():
+        made[name] = _merge_list(native.get(name, []), entries)
+        if name == "steps":
+            made[name] = _without_bare(made[name], entries)
+    return made
+
+
+def _merge(was: Any, current: Any, now: Any) -> Any:
+    """Return `now`, but `current` wherever that is no longer what it was."""
+    if isinstance(was, dict) and isinstance(current, dict) and isinstance(now, dict):
+        sides = ({**was, **now}, current)
+        keys = dict.fromkeys(key for side in sides for key in side)
+        made = {
+            key: _merge(*(side.get(key, _MISSING) for side in (was, current, now))) for key in keys
+        }
+        return {key: value for key, value in made.items() if value is not _MISSING}
+    return now if _is_unchanged(was, current) else current
+
+
+def _is_unchanged(was: Any, current: Any) -> bool:
+    if was is _MISSING or current is _MISSING:
+        return was is current
+    # Many programs write 1 for 1.0.
+    is_number = {type(current), type(was)} == {int, float}
+    return bool(current == was) if is_number else diff.same(current, was)
+
+
+def _merge_list(current: list[Any], entries: list[Plain]) -> list[Any]:
+    """Return a list with the carried changes to those of its elements that are still there."""
+    known = sorted((each for each in entries if "was" in each), key=lambda each: each["at"])
+    found = _match([each["was"] for each in known], current, [each["at"] for each in known])
+    places = {id(known[here]): there for here, there in found.items()}
+    merged = {
+        places[id(each)]: _merge_element(current, each, places)
+        for each in known
+        if id(each) in places
+    }
+    unlisted = [place for place in range(len(current)) if place not in merged]
+    texts = {diff.text_of(current[place]) for place in unlisted}
+    new = [each for each in entries if "was" not in each and diff.text_of(each["now"]) not in texts]
+    unmoved = [
+        there for here, there in sorted(found.items()) if _has(current[there], known[here]["was"])
+    ]
+    if unmoved != sorted(unmoved):
+        # Another program has changed the order.
+        values = [merged.get(place, current[place]) for place in range(len(current))]
+        return [value for value in [*values, *(each["now"] for each in new)] if value is not None]
+    made: list[Any] = []
+    after: dict[int, list[Any]] = {}
+    for place in unlisted:
+        anchor = max((other for other in merged if other < place), default=-1)
+        after.setdefault(anchor, []).append(current[place])
+    made += after.get(-1, [])
+    for each in entries:
+        place = places.get(id(each), -1)
+        if place >= 0:
+            made += [merged[place], *after.get(place, [])]
+        elif each in new:
+            made.append(each["now"])
+    return [value for value in made if value is not None]
+
+
+def _merge_element(current: list[Any], entry: Plain, places: dict[int, int]) -> Any:
+    was, element = entry["was"], current[places[id(entry)]]
+    now = entry.get("now", was)
+    if now is None or not isinstance(element, dict):
+        return now if _is_unchanged(was, element) else element
+    made = _merge(was, element, now)
+    if _status(was) in DONE and _status(element) not in DONE:
+        made.pop("ended_at", None)
+    return made
+
+
+def _has(element: Any, part: Any) -> bool:
+    """Return whether an element still holds all values of an earlier form of it."""
+    if isinstance(element, dict) and isinstance(part, dict):
+        return all(
+            _is_unchanged(part.get(key, _MISSING), element.get(key, _MISSING))
+            for key in ("status", *part)
+        )
+    return _is_unchanged(part, element)
+
+
+def _without_bare(steps: list[Any], entries: list[Plain]) -> list[Any]:
+    """Return steps without carried headings whose tasks were all removed: each would be a task."""
+    parents = {mapping(each.get("now")).get("parent") for each in entries}
+    bare = parents - {mapping(step).get("parent") for step in steps}
+    return [step for step in steps if step.get("unit") != "phase" or step.get("id") not in bare]
+
+
+def _is_sound(facts: Facts) -> bool:
+    """Return whether every status exists: any program may have written what was carried."""
+    units = {*(step.status for step in facts.steps), *(agent.status for agent in facts.agents)}
+    return facts.status in SESSION and units <= set(UNIT)
+
+
+# Converting
+
+
+def convert(
+    a: Format, files: Tree, b: Format, where: Where, *, native_id: str = ""
+) -> tuple[Tree, Loss]:
+    """Return the files of format `b` for the session in the files of format `a`, and the loss."""
+    if a.id == b.id and not native_id:
+        made = a.renewed(files, where)
+        was, now = (a.reading(each, where).version for each in (files, made))
+        lost = [f"that it was of version {was}, which may mean more than {now}"]
+        return made, Loss(lost=lost if was != now else [])
+    facts = read(a, files, where)
+    facts.native_id = _named_by_files(a, files, facts.native_id)
+    origins = dict(mapping(_extra(a, files, facts.native_id).get("from")))
+    back = mapping(origins.pop(b.id, None))
+    unknown = _unknown_keys(a, files, facts, where)
+    entry = {
+        "id": facts.native_id,
+        "files": _with(a, files, facts.native_id, origins={}),
+        "unknown": unknown,
+        "from": [*origins],
+    }
+    origins[a.id] = _without_empty(entry)
+    if back:
+        # What only passed through another format is dropped, unless something was added there.
+        known = sequence(back.get("from"))
+        origins = {
+            n: each for n, each in origins.items() if n in known or "unknown" in mapping(each)
+        }
+    made, loss = _arrive(b, facts, where, origins, back, native_id)
+    loss.carried += [_carried(b, name) for name in unknown]
+    reading = a.reading(files, where)
+    if reading.version and not reading.writable:
+        news = f"what is new in version {reading.version} of {reading.layout}"
+        loss.lost.append(f"{news}, which we do not know")
+    return made, loss
+
+
+def _arrive(
+    b: Format, facts: Facts, where: Where, origins: Plain, back: Plain, native_id: str
+) -> tuple[Tree, Loss]:
+    """Return the files of a session that arrives in a format, or comes `back` to it."""
+    fresh_id = b.new_id(facts, where, frozenset())
+    old = mapping(back.get("files"))
+    id = native_id or (text(back.get("id")) if old else fresh_id)
+    here = replace(facts, native_id=id)
+    if old:
+        made = _return(b, old, here, where, native_id)
+    else:
+        made = write(b, None, here, where, full=True)
+    made = _with(b, made, id, origins=origins)
+    loss = _loss(b, made, here, where)
+    if not native_id and any(map(leads_out, made)):
+        names = dict(zip(b.files(id), b.files(fresh_id), strict=True))
+        made = {names.get(name, name): value for name, value in made.items()}
+    return made, loss
+
+
+def _return(b: Format, old: Tree, facts: Facts, where: Where, native_id: str) -> Tree:
+    """Return the files that a session had in a format, with what the facts are since."""
+    known = read(b, old, where)
+    if not native_id:
+        facts = replace(facts, native_id=known.native_id)
+        if diff.same(_shared(known), _shared(facts)):
+            return old
+    else:
+        names = dict(
+            zip(b.files(_named_by_files(b, old, known.native_id)), b.files(native_id), strict=True)
+        )
+        old = {names.get(name, name): value for name, value in old.items()}
+    # The files may come from another machine: what they say about it stays.
+    return write(b, old, facts, replace(where, project_path="", device=""), full=True)
+
+
+def _shared(facts: Facts) -> Plain:
+    """Return facts without the id, which each format gives."""
+    return {name: value for name, value in plain(facts).items() if name != "native_id"}
+
+
+def _unknown_keys(a: Format, files: Tree, facts: Facts, where: Where) -> list[str]:
+    """Return the keys in the files that the format does not write for these facts."""
+    generation = a.reading(files, where).generation
+    made = a.put(None, facts, replace(where, generation=generation))
+    known = {path for value in made.values() for path in _paths(value)}
+    found = (path for value in files.values() for path in _paths(value) if path not in known)
+    return [
+        *dict.fromkeys(".".join(path) for path in found if path[:-1] in known or len(path) == 1)
+    ]
+
+
+def _paths(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Return the ways to all keys in a value, the same for all elements of a list."""
+    if isinstance(value, dict):
+        for key, each in value.items():
+            # A number is the key of a phase, which is one of the steps.
+            if key != EXTRA and not key.isdigit():
+                yield (*path, key)
+                yield from _paths(each, (*path, key))
+    elif isinstance(value, list):
+        for each in value:
+            yield from _paths(each, path)
+
+
+def leads_out(name: str) -> bool:
+    """Return whether a file of that name would be outside of the folder it is to be in."""
+    return name.startswith("/") or ".." in name.split("/") or "\0" in name
+
+
+def _loss(b: Format, files: Tree, facts: Facts, where: Where) -> Loss:
+    native, arrived = _shared(b.get(files, where)), _shared(read(b, files, where))
+    wanted = _shared(facts)
+    lost = [*_differences(arrived, wanted)]
+    carried = [name for name in _differences(native, wanted) if name not in lost]
+    return Loss(
+        [_carried(b, name) for name in carried],
+        [f"{b.id} cannot keep {name}" for name in lost],
+    )
+
+
+def _carried(b: Format, name: str) -> str:
+    return f"{b.id} has no exact field for {name}: it travels under `{EXTRA}`"
+
+
+def _differences(have: Plain, want: Plain) -> Iterator[str]:
+    """Return the names of fields that differ, those of elements of lists with a dot."""
+    for name in _unlike(have, want):
+        old, new = have.get(name), want.get(name)
+        if not isinstance(old, list) or not isinstance(new, list):
+            yield name
+        elif sorted(map(diff.text_of, old)) != sorted(map(diff.text_of, new)):
+            pairs = _match(old, new)
+            maps = [(old[i], new[j]) for i, j in pairs.items() if isinstance(new[j], dict)]
+            if len(maps) < len(new):
+                yield name
+            else:
+                yield from dict.fromkeys(f"{name}.{n}" for each in maps for n in _unlike(*each))
+
+
+def _unlike(have: Plain, want: Plain) -> list[str]:
+    """Return the keys that differ; what a format says where nothing is known is no difference,
+    unless the default is a word too."""
+    keys = [*want, *(key for key in _HAVE_DEFAULTS if key in have and key not in want)]
+    return [key for key in keys if not diff.same(have.get(key), want.get(key))]
+
+
+# Our key
+
+
+def has_carried(files: Tree) -> bool:
+    """Return whether anything travels under our key, besides the id of a rendering."""
     extras = (mapping(mapping(value).get(EXTRA)) for value in files.values())
     return any(extra.keys() - {"v", "id"} for extra in extras)
 
 
 def origins(files: Tree) -> dict[str, str]:
-    """The ids that a session has in the layouts from which its files were converted."""
-    told = (mapping(mapping(mapping(value).get(EXTRA)).get("from")) for value in files.values())
-    return {kind: text(mapping(entry).get("id")) for each in told for kind, entry in each.items()}
+    """Return the ids that a session has in the formats from which its files were converted."""
+    entries = (mapping(mapping(mapping(value).get(EXTRA)).get("from")) for value in files.values())
+    return {
+        kind: text(mapping(entry).get("id")) for each in entries for kind, entry in each.items()
+    }
 
 
-def carried(format: Format, files: Tree, native_id: str) -> int:
-    """Of how many steps something travels with the files."""
-    change: Any = _extra(format, files, native_id)
-    for key in ("facts", "in", "steps"):
-        change = mapping(change.get(key))
-    return len(sequence(change.get("at")))
-
-
-def read(format: Format, files: Tree, where: Where, base: Tree | None = None) -> Facts:
-    """What the files say, in the finer words that travelled with them; of those that travelled
-    with the `base` that the files were made from, it is known what they were said of."""
-    facts = format.get(files, where)
-    change = _extra(format, files, _called(format, files, facts.native_id)).get("facts")
-    if not isinstance(change, dict) or not change:
-        return facts
-    patched = _patched(format, facts, change, where, base)
-    if not format.has_goal and isinstance(patched, dict):
-        # Made of other fields, it changes with them: nobody said that the goal is another.
-        patched = {**patched, **_goal_in(change)}
-    try:
-        told = _facts(patched, facts)
-        told.decisions = _in_parts(told.decisions, facts.decisions)
-        told.steps = _without_bare(told.steps, change)
-    except (msgspec.ValidationError, RecursionError, *_MALFORMED):
-        return facts
-    if _is_stopped(facts) and told.status == "active":
-        told.status = facts.status
-    return told if _is_sound(told) else facts
-
-
-def _patched(
-    format: Format, facts: Facts, change: diff.Delta, where: Where, base: Tree | None
-) -> Any:
-    said = {**_lists_in(change), **_shared(plain(facts))}
-    if not base or _extra(format, base, facts.native_id).get("facts") != change:
-        try:
-            change = _moved(_reopened(change, said.get("steps", [])), said.get("steps", []))
-        except _MALFORMED:
-            pass  # it changes nothing
-        return diff.patch(change, said)
-    before = {**_lists_in(change), **_shared(plain(format.get(base, where)))}
-    before = _less_gone(before, said)
-    # By its place alone a delta may find what came where something was taken out.
-    return diff.merge(*map(_in_full, (before, said, diff.patch(change, before))))[0]
-
-
-def _less_gone(before: dict[str, Any], said: dict[str, Any]) -> dict[str, Any]:
-    """Facts without the steps whose names are gone and do not go on: none in their place is one of
-    them in other words."""
-    old = before.get("steps", [])
-    was, there = ({step["title"] for step in side} for side in (old, said.get("steps", [])))
-    there = there.union(*beginnings(there - was, was).values())
-    return {**before, "steps": [s for s in old if "id" in s or s["title"] in there]}
-
-
-def _in_full(facts: Any) -> Any:
-    """Facts with the statuses that go without saying: whoever goes back to one of them says it."""
-    if not isinstance(facts, dict):
-        return facts
-    made = {"status": "active", **facts}
-    for name, usual in (("steps", "pending"), ("agents", "running")):
-        if isinstance(units := facts.get(name), list):
-            made[name] = [{"status": usual, **u} if isinstance(u, dict) else u for u in units]
-    return made
-
-
-def _lists_in(change: diff.Delta) -> dict[str, Any]:
-    """Those of which elements travelled, empty: of the others none may be left in the files."""
-    return {name: [] for name, inner in mapping(change.get("in")).items() if "n" in mapping(inner)}
-
-
-def _is_stopped(native: Facts) -> bool:
-    """Whether a file that had an error before was stopped for one: while the work goes on we write
-    no pause, so somebody noted it since."""
-    known = [error.at or 0 for error in native.errors]
-    paused = native.paused_at is not None and native.paused_at >= max(known, default=0)
-    return native.status == "failed" and paused
-
-
-def _without_bare(steps: list[StepFact], change: diff.Delta) -> list[StepFact]:
-    """Steps without the headings whose tasks somebody has taken out: each would be a task now."""
-    within = mapping(mapping(change.get("in")).get("steps"))
-    travelled = [inner.get("add") for *_, inner in within.get("at", [])]
-    travelled += [value for _, _, value, *_ in within.get("new", [])]
-    bare = {mapping(step).get("parent") for step in travelled} - {step.parent for step in steps}
-    return [step for step in steps if step.unit != "phase" or step.id not in bare]
-
-
-def _in_parts(decisions: list[DecisionFact], said: list[DecisionFact]) -> list[DecisionFact]:
-    """Decisions of which what was chosen travelled: where the text has changed, by what it says."""
-    texts = {decision.what for decision in said if not decision.chosen}
-    return [in_parts(each) if each.chosen and each.what in texts else each for each in decisions]
-
-
-def _called(format: Format, files: Tree, native_id: str) -> str:
-    """The id that a session's files are named by, or its own: they may name another inside."""
+def _named_by_files(format: Format, files: Tree, native_id: str) -> str:
+    """Return the id that the files are named by, or the given one: they may name another inside."""
     stems = (stem for name in files for stem in (name.partition("/")[0], name.rpartition(".")[0]))
     ids = (id for id in (native_id, *stems) if id and format.files(id)[0] in files)
     return next(ids, native_id)
 
 
-def _goal_in(change: diff.Delta) -> dict[str, Any]:
-    said = mapping(mapping(change.get("in")).get("goal")).get("now")
-    said = mapping(change.get("add")).get("goal", said)
-    return {"goal": said} if isinstance(said, str) else {}
+def _extra(format: Format, files: Tree, native_id: str) -> Plain:
+    extra = mapping(mapping(files.get(format.files(native_id)[0])).get(EXTRA))
+    return extra if extra.get("v") == VERSION else {}
 
 
-def _is_sound(facts: Facts) -> bool:
-    """Whether every status is one that there is: anybody may have written what was carried."""
-    units = {*(step.status for step in facts.steps), *(agent.status for agent in facts.agents)}
-    return facts.status in SESSION and units <= set(UNIT)
-
-
-def convert(
-    a: Format,
-    files: Tree,
-    b: Format,
-    where: Where,
-    *,
-    native_id: str = "",
-) -> tuple[Tree, Loss]:
-    """Return the files of format `b` for the session in the files of format `a`, and the loss."""
-    if a.id == b.id and not native_id:
-        made = a.renewed(files, where)
-        return made, Loss(lost=_other_version(a, files, made, where))
-    facts = read(a, files, where)
-    facts.native_id = _called(a, files, facts.native_id)
-    origin = _origins(a, files, facts.native_id)
-    back = origin.pop(b.id, None) if isinstance(origin.get(b.id), dict) else None
-    if back is None:
-        origin |= {a.id: _entry(a, files, facts, where)}
-    else:
-        origin |= {a.id: _strange(a, files, facts, where)}
-        known = sequence(back.get("from"))
-        origin = {n: each for n, each in origin.items() if n in known or _says_more(each)}
-    made, loss = _arrive(b, facts, where, origin, back, native_id)
-    rest = mapping(origin.get(a.id)).get("rest", {})
-    strange = (_travels(b, "no field", name) for name in _strangers(a, files, rest, where))
-    loss.carried = [*dict.fromkeys([*loss.carried, *strange])]
-    loss.lost += _news_in(a.reading(files, where))
-    return made, loss
-
-
-def _strangers(a: Format, files: Tree, rest: diff.Delta, where: Where) -> Iterator[str]:
-    """The names of keys in the files that their layout does not know: it reads nothing there."""
-    said = a.get(files, where)
-
-    def is_silent(ways: Ways) -> bool:
-        return a.get(_without(files, frozenset(ways)), where) == said
-
-    for _, *keys in diff.by_halves([list(_ways(rest))], is_silent, _TRIES):
-        names = [key for key in keys if isinstance(key, str) and key != EXTRA]
-        # A phase, whose number is a key, is one of the steps.
-        if names and not any(map(str.isdigit, names)):
-            yield ".".join(names)
-
-
-def _without(value: Any, ways: frozenset[Way], way: Way = ()) -> Any:
-    if not isinstance(value, dict):
-        return value
-    left = {key: each for key, each in value.items() if (*way, key) not in ways}
-    return {key: _without(each, ways, (*way, key)) for key, each in left.items()}
-
-
-def _news_in(reading: Reading) -> list[str]:
-    known = reading.writable or not reading.version
-    news = f"what is new in version {reading.version} of {reading.layout}, which we do not know"
-    return [] if known else [news]
-
-
-def _other_version(a: Format, files: Tree, made: Tree, where: Where) -> list[str]:
-    was, now = (a.reading(each, where).version for each in (files, made))
-    return [f"that it was of version {was}, which may mean more than {now}"] if was != now else []
-
-
-def _entry(a: Format, files: Tree, facts: Facts, where: Where) -> dict[str, Any]:
-    """What has to be known of the files to make them again from the facts."""
-    carried = _extra(a, files, facts.native_id).get("facts")
-    settled = _settled(facts)
-    base, still = _bare(a, files, settled, where)
-    native, whole = (_with(a, files, facts.native_id, change, None) for change in (None, carried))
-    no_goal = mapping(mapping(carried).get("add")).get("goal") == ""
-    again = _complete(a, None, native, settled, still, full=True)
-    again = _with_no_goal(a, again, facts.native_id) if no_goal else again
-    full = bool(carried) and diff.identical(again, whole)
-    parts = {
-        "full": full,
-        "no_goal": full and no_goal,
-        "now": still.now,
-        "generation": still.generation,
-        "rest": diff.delta(base, native if full else whole),
-        "from": list(_origins(a, files, facts.native_id)),
-    }
-    told = {name: part for name, part in parts.items() if part}
-    times = {name: getattr(facts, name) for name in _TIMES}
-    return {"id": facts.native_id} | times | told
-
-
-def _bare(a: Format, files: Tree, facts: Facts, where: Where) -> tuple[Tree, Where]:
-    """The files that the facts alone make of the same shape and moment as some are, and in which
-    surroundings."""
-    still, shape = _still(where, 0), a.reading(files, where).generation
-    made = a.put(None, facts, still)
-    if shape != a.reading(made, where).generation:
-        still = _still(where, 0, shape)
-        made = a.put(None, facts, still)
-    if diff.same(made, a.put(None, facts, _still(still, _DAY, still.generation))):
-        return made, still
-    # The facts alone do not tell all stamps.
-    said = a.get(files, where)
-    still = _still(still, said.began_at or said.updated_at or 0, still.generation)
-    return a.put(None, facts, still), still
-
-
-def _strange(a: Format, files: Tree, facts: Facts, where: Where) -> dict[str, Any]:
-    """What someone put into the files that came from here and that the layout does not know.
-
-    All else in them is told by the facts, or follows from them and goes back with them.
-    """
-    base = _with(a, a.put(None, _settled(facts), _still(where, 0)), facts.native_id, None, None)
-    said = a.get(base, where)
-    change = diff.delta(base, _with(a, files, facts.native_id, None, None))
-
-    def is_silent(ways: Ways) -> bool:
-        return a.get(diff.patch(_adding(change, frozenset(ways)), base), where) == said
-
-    # The rest too, where that takes long: nothing is lost by a word that is carried and said.
-    silent = diff.by_halves([list(_ways(change))], is_silent, _TRIES)
-    rest = diff.delta(base, diff.patch(_adding(change, frozenset(silent)), base))
-    return {"id": facts.native_id, "rest": rest} if rest else {}
-
-
-def _ways(change: Any, way: Way = ()) -> Iterator[Way]:
-    """The ways to the keys that a delta adds."""
-    yield from ((*way, key) for key in change.get("add", {}))
-    for key, inner in change.get("in", {}).items():
-        yield from _ways(inner, (*way, key))
-    for index, _, inner in change.get("at", []):
-        yield from _ways(inner, (*way, index))
-
-
-def _adding(change: Any, wanted: frozenset[Way], way: Way = ()) -> diff.Delta:
-    """What a delta adds, of that what is wanted, and nothing else."""
-    add = {key: new for key, new in change.get("add", {}).items() if (*way, key) in wanted}
-    into = {key: _adding(each, wanted, (*way, key)) for key, each in change.get("in", {}).items()}
-    at = [[i, mark, _adding(each, wanted, (*way, i))] for i, mark, each in change.get("at", [])]
-    parts = {
-        "add": add,
-        "in": {key: inner for key, inner in into.items() if inner},
-        "at": [each for each in at if each[2]],
-    }
-    made = {name: part for name, part in parts.items() if part}
-    return made | {name: change[name] for name in ("by", "n") if "at" in made and name in change}
-
-
-def _says_more(entry: Any) -> bool:
-    return isinstance(entry, dict) and "rest" in entry
-
-
-def _arrive(
-    b: Format,
-    facts: Facts,
-    where: Where,
-    origin: dict[str, Any],
-    back: dict[str, Any] | None,
-    native_id: str,
-) -> tuple[Tree, Loss]:
-    """The files of a session that comes to a layout, or `back` to it, under an id that is given."""
-    known, another = mapping(back).get("id"), b.new_id(facts, where, frozenset())
-    id = native_id or (known if isinstance(known, str) else another)
-    here = msgspec.structs.replace(facts, native_id=id)
-    if back is None:
-        made = write(b, None, _settled(here), where, full=True)
-    else:
-        made = _return(b, here, where, back)
-    if not here.goal and (back.get("no_goal") if back else not b.has_goal):
-        made = _with_no_goal(b, made, id)
-    change = mapping(_extra(b, made, id).get("facts"))
-    made = _with(b, made, id, change, origin)
-    loss = _loss(b, made, here, where)
-    if not native_id and any(map(leads_out, made)):
-        names = dict(zip(b.files(id), b.files(another), strict=True))
-        made = {names.get(name, name): value for name, value in made.items()}
-    return made, loss
-
-
-def _with_no_goal(format: Format, files: Tree, native_id: str) -> Tree:
-    """Files that say that there is no goal: made of other fields, one may be read there later."""
-    change = mapping(_extra(format, files, native_id).get("facts"))
-    said = {**change, "add": {"goal": "", **mapping(change.get("add"))}}
-    return _with(format, files, native_id, said, None)
-
-
-def leads_out(name: str) -> bool:
-    """Whether a file of that name would be outside of the folder it is to be in."""
-    return name.startswith("/") or ".." in name.split("/") or "\0" in name
-
-
-def _return(b: Format, facts: Facts, where: Where, back: dict[str, Any]) -> Tree:
-    """The files as they were, with what the facts say since."""
-    now, settled = back.get("now"), _settled(facts)
-    still = _still(where, now if isinstance(now, int) else 0, text(back.get("generation")))
-    for name in _TIMES:
-        if name in back:
-            setattr(settled, name, back[name] if isinstance(back[name], int) else None)
-    base = b.put(None, settled, still)
-    patched: Tree = diff.patch(back.get("rest", {}), base)
-    names = {*base, *b.files(facts.native_id)}
-    made = {name: value for name, value in patched.items() if name in names}
-    if back.get("full"):
-        made = _complete(b, None, made, settled, still, full=True)
-    said = _shared(plain(read(b, made, where)))
-    wanted = _in_order_of(said, _shared(plain(facts)))
-    if diff.same(said, wanted):
-        return made
-    # They were of another machine perhaps, and what they say of it stays.
-    away = msgspec.structs.replace(where, project_path="", device="")
-    news = _facts(wanted, facts)
-    told = msgspec.structs.replace(news, native_id=b.get(made, where).native_id)
-    return _complete(b, made, b.put(made, told, away), news, away, full=True)
-
-
-def _in_order_of(said: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
-    """The same facts, listed as the files list them: where a thing stands is no news."""
-    made = dict(wanted)
-    for name, new in wanted.items():
-        old = said.get(name)
-        if isinstance(new, list) and isinstance(old, list):
-            pairs = sorted(diff.align(old, new))
-            placed = dict.fromkeys(place for _, place in pairs)
-            rest = [place for place in range(len(new)) if place not in placed]
-            made[name] = [new[place] for place in [*placed, *rest]]
-    return made
-
-
-def _facts(told: dict[str, Any], like: Facts) -> Facts:
-    return msgspec.structs.replace(msgspec.convert(told, Facts), native_id=like.native_id)
-
-
-def _settled(facts: Facts) -> Facts:
-    """The same facts, with the keys of their maps in one order."""
-    return msgspec.json.decode(diff.text_of(plain(facts)), type=Facts)
-
-
-def _still(where: Where, now: int, shape: str = "") -> Where:
-    """Surroundings that are the same at every time, so that a delta made here fits there."""
-    return Where(naive=where.naive, now=now, generation=shape)
-
-
-def _same_statuses(format: Format, told: Facts, facts: Facts) -> bool:
-    """Whether a glance shows that the files say every status as it is."""
-    agents = {agent.id: agent.status for agent in facts.agents}
-    return (
-        told.status == facts.status
-        and all(agents.get(agent.id) == agent.status for agent in told.agents)
-        and _say_the_same(told.steps, facts.steps, by_name=not format.known_as(facts))
-    )
-
-
-def _say_the_same(told: list[StepFact], wanted: list[StepFact], *, by_name: bool) -> bool:
-    """Whether steps have the same statuses; some may be missing where names tell which is which."""
-    known: dict[str, str] = {}
-    agree = all(known.setdefault(step.title, step.status) == step.status for step in wanted)
-    if by_name and agree:
-        return all(known.get(step.title) == step.status for step in told)
-    said, want = (sorted((step.title, step.status) for step in of) for of in (told, wanted))
-    return said == want
-
-
-def _statuses(seen: dict[str, Any], facts: dict[str, Any], steps: Pairs) -> dict[str, Any]:
-    """What was seen, with the statuses of the facts."""
-    made = dict(seen)
-    _take_status(made, facts)
-    agents = diff.align(seen.get("agents", []), facts.get("agents", []))
-    for name, pairs in (("steps", steps), ("agents", agents)):
-        units = [dict(unit) for unit in seen.get(name, [])]
-        for old, new in pairs:
-            _take_status(units[old], facts[name][new])
-        if units:
-            made[name] = units
-    return made
-
-
-def _take_status(unit: dict[str, Any], of: dict[str, Any]) -> None:
-    unit.pop("status", None)
-    if "status" in of:
-        unit["status"] = of["status"]
-
-
-def _shared(facts: dict[str, Any]) -> dict[str, Any]:
-    """Facts that files share. Maps are there also when they are empty: what one layout says in
-    them goes key by key beside what another does."""
-    return {**_MAPS, **_told(facts)}
-
-
-def _told(facts: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in facts.items() if key not in _OWN}
-
-
-def _main(format: Format, native_id: str) -> str:
-    return format.files(native_id)[0]
-
-
-def _extra(format: Format, files: Tree, native_id: str) -> dict[str, Any]:
-    main = files.get(_main(format, native_id))
-    extra = main.get(EXTRA) if isinstance(main, dict) else None
-    return extra if isinstance(extra, dict) and extra.get("v") == VERSION else {}
-
-
-def _origins(format: Format, files: Tree, native_id: str) -> dict[str, Any]:
-    origin = _extra(format, files, native_id).get("from")
-    return dict(origin) if isinstance(origin, dict) else {}
-
-
-def _set(format: Format, files: Tree, native_id: str, extra: dict[str, Any] | None) -> Tree:
-    """The files with this under the extra key of the main one, or without the key."""
-    name = _main(format, native_id)
+def _with(format: Format, files: Tree, native_id: str, **parts: Plain) -> Tree:
+    """Return the files with these parts under our key; an empty part is taken out."""
+    name = format.files(native_id)[0]
     main = files.get(name)
-    if not isinstance(main, dict) or _is_newer(main):
-        return files
-    if extra is None:
-        main = {key: value for key, value in main.items() if key != EXTRA}
-    else:
-        main = {**main, EXTRA: extra}
-    return {**files, name: main}
-
-
-def _is_newer(main: dict[str, Any]) -> bool:
-    """Whether what stands under the key is not in this form: never written over."""
-    extra = main.get(EXTRA, {"v": VERSION})
-    return not isinstance(extra, dict) or extra.get("v") != VERSION
-
-
-def _with(
-    format: Format, files: Tree, native_id: str, change: diff.Delta | None, origin: Any
-) -> Tree:
-    extra: dict[str, Any] = {"v": VERSION}
-    if change:
-        extra["facts"] = change
-    if origin:
-        extra["from"] = origin
-    return _set(format, files, native_id, extra if len(extra) > 1 else None)
-
-
-def _loss(b: Format, files: Tree, facts: Facts, where: Where) -> Loss:
-    """In sentences: what travels beside, and what does not arrive at all."""
-    wanted = _told(plain(facts))
-    native = _told(plain(b.get(files, where)))
-    arrived = _told(plain(read(b, files, where)))
-    lost = _differences(arrived, wanted)
-    steps = _same_steps(b, facts, native, wanted)
-    carried = [what for what in _differences(native, wanted, steps) if what not in lost]
-    return Loss(
-        [_travels(b, _room(native, what), what) for what in carried],
-        [f"{b.id} cannot keep {what}" for what in lost],
-    )
-
-
-def _travels(b: Format, room: str, what: str) -> str:
-    return f"{b.id} has {room} for {what}: it travels under `{EXTRA}`"
-
-
-def _room(native: dict[str, Any], what: str) -> str:
-    """Whether a layout says nothing of a field, or only less: a time without its milliseconds."""
-    key, _, name = what.partition(".")
-    said = native.get(key)
-    if said and name == "status":
-        return "a coarser field"  # to be pending is said by standing there
-    values = [one.get(name) for one in said if isinstance(one, dict)] if name and said else [said]
-    return (
-        "a coarser field"
-        if any(value not in (None, "", [], {}) for value in values)
-        else "no field"
-    )
-
-
-def _differences(
-    have: dict[str, Any], want: dict[str, Any], steps: Pairs | None = None
-) -> list[str]:
-    """The fields that are not had as they are wanted, those of list elements by a dotted name."""
-    found: list[str] = []
-    for key in _unlike(have, want):
-        old, new = have.get(key), want.get(key)
-        if isinstance(old, list) and isinstance(new, list):
-            # Where a thing stands is no loss.
-            if sorted(map(diff.text_of, old)) == sorted(map(diff.text_of, new)):
-                continue
-            paired = steps if key == "steps" else None
-            found += _inner(key, old, new, diff.align(old, new) if paired is None else paired)
-        else:
-            found.append(key)
-    return found
-
-
-def _unlike(have: dict[str, Any], want: dict[str, Any]) -> list[str]:
-    """Keys that differ. What a layout says where nothing is known is no loss, unless the unsaid
-    is a word too."""
-    keys = [*want, *(key for key in _SAID_BY_SILENCE if key in have and key not in want)]
-    return [key for key in keys if not diff.same(have.get(key), want.get(key))]
-
-
-def _inner(key: str, have: list[Any], want: list[Any], pairs: Pairs) -> list[str]:
-    """The fields in which elements differ; the name itself when elements are missing."""
-    maps = [(have[old], want[new]) for old, new in pairs if isinstance(want[new], dict)]
-    if len(pairs) < len(want) or len(maps) < len(pairs):
-        return [key]
-    fields = dict.fromkeys(name for one, two in maps for name in _unlike(one, two))
-    return [f"{key}.{name}" for name in fields]
+    if not isinstance(main, dict) or (EXTRA in main and not _extra(format, files, native_id)):
+        return files  # what a newer version wrote is left alone
+    named = {"from" if part == "origins" else part: value for part, value in parts.items()}
+    extra = _without_empty({**main.get(EXTRA, {"v": VERSION}), **named})
+    if len(extra) > 1:
+        return {**files, name: {**main, EXTRA: extra}}
+    return {**files, name: {key: value for key, value in main.items() if key != EXTRA}}

@@ -1,30 +1,13 @@
-"""Plain values compared: which elements of two lists are one, what differs, what two changes make.
+"""Compare plain values: pair the elements of two lists, and merge two changes of one value.
 
-A *delta* is a sparse patch that remembers, for each place it touches, what stood there: applied to
-a value in which someone changed that place since, it leaves the place alone. Its form, JSON-able:
-
-    {}                          nothing differs
-    {"was": b, "now": t}        a replaced value; `sum`, a digest, stands for a `was` that is long;
-                                without `now` the place was removed
-    {"add": {…}, "in": {key: delta}, "order": [keys]}      a map
-    {"by": key, "n": length, "at": [[index, mark, delta]], "new": [[after, mark, value]],
-     "order": [[index, mark]]}                             a list
-
-Many programs sort the keys of what they write, deltas too. So a value whose keys are not sorted
-has a delta that brings them into order: in `in` beside `add`, behind a value in `new`, or `then`.
-
-An element of a list is found again by its *mark*: a digest of the value under the key `by` (or of
-the whole element), and failing that by its place between elements that were found.
-
-All functions are pure, never change their arguments, and treat `1`, `1.0` and `True` as different;
-only where a delta was made from one of the first two, the other is what it was made from.
+All functions are pure, never change their arguments, and treat `1`, `1.0` and `True` as different.
 """
 
 from __future__ import annotations
 
 import json
 import operator
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
@@ -33,11 +16,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from forestay.base.hashing import digest_of
-
 Path = tuple[str | int, ...]
 _Any = TypeVar("_Any")
-Delta = dict[str, Any]
 
 STRONG = (
     "id",
@@ -53,8 +33,6 @@ WEAK = ("title", "task", "what", "decision", "path", "name")
 """Keys that tell elements of a list apart; a weak one may be changed without being another."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_LETTERS = str.maketrans("0123456789", "ghijklmnop")
-_SHORT = 48
 _SMALL_GAP = 4096
 _RIVALS = 16
 
@@ -110,12 +88,6 @@ def shared(old: Any, new: Any) -> Any:
         is_same = len(old) == len(new) and all(map(operator.is_, old, start))
         return old if is_same else start + new[len(old) :]
     return old if type(old) is type(new) and old == new else new
-
-
-def digest(value: Any, length: int = 12) -> str:
-    """What a value is known by, in letters alone: by `1234e567` one program means a number, and
-    another writes that for a text."""
-    return digest_of(text_of(value).encode())[:length].translate(_LETTERS)
 
 
 def identity(*lists: Sequence[Any]) -> str:
@@ -348,269 +320,6 @@ def is_edit(one: Any, other: Any, key: str) -> bool:
     if isinstance(one, (dict, list)) or isinstance(other, (dict, list)):
         return type(one) is type(other)
     return True
-
-
-# Deltas
-
-
-def delta(base: Any, target: Any, *, ordered: bool = True) -> Delta:
-    """The sparse patch from one value to another; empty when they are identical.
-
-    Unless `ordered`, the order of keys is left out of account.
-    """
-    if identical(base, target) or (not ordered and same(base, target)):
-        return {}
-    if isinstance(base, dict) and isinstance(target, dict):
-        return _map_delta(base, target, ordered)
-    if isinstance(base, list) and isinstance(target, list):
-        return list_delta(base, target, align(base, target), ordered=ordered)
-    order = _order_in(target) if ordered else {}
-    return {**_was(base), "now": target} | ({"then": order} if order else {})
-
-
-def _order_in(value: Any) -> Delta:
-    """From a value with its keys sorted to the same with them as they are."""
-    return delta(_sorted(value), value)
-
-
-def _sorted(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _sorted(value[key]) for key in sorted(value)}
-    return [_sorted(each) for each in value] if isinstance(value, list) else value
-
-
-def _was(value: Any) -> Delta:
-    """What stood at a place, or its digest when it is long."""
-    if isinstance(value, (dict, list)) or len(text_of(value)) > _SHORT:
-        return {"sum": digest(value)}
-    return {"was": value}
-
-
-def _map_delta(base: dict[str, Any], target: dict[str, Any], ordered: bool) -> Delta:
-    add = {key: target[key] for key in target if key not in base}
-    inner = {key: delta(base[key], target[key], ordered=ordered) for key in base if key in target}
-    inner |= {key: _was(base[key]) for key in base if key not in target}
-    inner |= {key: _order_in(value) for key, value in add.items() if ordered}
-    made: Delta = {}
-    if add:
-        made["add"] = add
-    if changed := {key: value for key, value in inner.items() if value}:
-        made["in"] = changed
-    if ordered and [*(key for key in base if key in target), *sorted(add)] != list(target):
-        made["order"] = list(target)
-    return made
-
-
-def list_delta(
-    base: list[Any],
-    target: list[Any],
-    pairs: list[tuple[int, int]],
-    *,
-    ordered: bool = True,
-    by: str = "",
-) -> Delta:
-    """The patch from one list to another whose elements were paired already; `by` is what they are
-    to be found by again, if nothing tells them apart."""
-    if identical(base, target) or (not ordered and same(base, target)):
-        return {}
-    by = identity(base) or by
-    kept = {new: old for old, new in pairs}
-    stay = {old for old, _ in pairs}
-    changes = {old: delta(base[old], target[new], ordered=ordered) for old, new in pairs}
-    changes |= {old: _was(base[old]) for old in range(len(base)) if old not in stay}
-    order = [[old, _mark(base[old], by)] for old, _ in pairs]
-    made: Delta = {"by": by} if by else {}
-    made["n"] = len(base)
-    at = [[i, _mark(base[i], by), change] for i, change in sorted(changes.items()) if change]
-    new = _new_elements(base, target, kept, by, ordered)
-    parts = {"at": at, "new": new, "order": order if order != sorted(order) else []}
-    return made | {name: part for name, part in parts.items() if part}
-
-
-def _new_elements(
-    base: list[Any], target: list[Any], kept: dict[int, int], by: str, ordered: bool
-) -> list[Any]:
-    made, after = [], -1
-    for place, element in enumerate(target):
-        if place in kept:
-            after = kept[place]
-        else:
-            made.append([after, _mark(base[after], by) if after >= 0 else "", element])
-    known = {text_of(each) for each in base if not isinstance(each, (dict, list))}
-    for entry in made:
-        if not isinstance(entry[2], (dict, list)) and text_of(entry[2]) in known:
-            entry.append(True)  # it is meant to be there once more, or elsewhere
-        elif ordered and (order := _order_in(entry[2])):
-            entry.append(order)
-    return made
-
-
-def marks(elements: list[Any], by: str = "") -> list[str]:
-    """The marks by which a delta finds the elements of a list again."""
-    by = identity(elements) or by
-    return [_mark(element, by) for element in elements]
-
-
-def _mark(element: Any, by: str) -> str:
-    if by and isinstance(element, dict) and by in element:
-        return digest(element[by], 8)
-    return digest(element, 8)
-
-
-def patch(change: Any, current: Any) -> Any:
-    """The current value with the delta applied wherever it still is what the delta was made from.
-
-    A delta that is malformed (it travelled through other people's files) changes nothing.
-    """
-    try:
-        return _patch(change, current)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, RecursionError):
-        return current
-
-
-def _patch(change: Delta, current: Any) -> Any:
-    if "was" in change or "sum" in change:
-        is_taken = "now" in change and _still(change, current)
-        return _patch(change.get("then", {}), change["now"]) if is_taken else current
-    if isinstance(current, dict) and ("add" in change or "in" in change or "order" in change):
-        return _patch_map(change, current)
-    if isinstance(current, list) and "n" in change:
-        return _patch_list(change, current)
-    return current
-
-
-def _still(change: Delta, current: Any) -> bool:
-    if "sum" in change:
-        return bool(digest(current) == change["sum"])
-    was = change["was"]
-    # Many programs write 1 for 1.0, wherever it stands.
-    is_number = {type(current), type(was)} == {int, float}
-    return bool(current == was) if is_number else same(current, was)
-
-
-def is_removal(change: Delta) -> bool:
-    """Whether a delta takes its place away."""
-    return "now" not in change and ("was" in change or "sum" in change)
-
-
-def _patch_map(change: Delta, current: dict[str, Any]) -> dict[str, Any]:
-    made = dict(current)
-    for key, value in change.get("add", {}).items():
-        made.setdefault(key, value)
-    for key, inner in change.get("in", {}).items():
-        if key in made and is_removal(inner):
-            if _still(inner, made[key]):
-                del made[key]
-        elif key in made:
-            made[key] = _patch(inner, made[key])
-    return _ordered(made, change["order"]) if "order" in change else made
-
-
-def _ordered(made: dict[str, Any], order: list[str]) -> dict[str, Any]:
-    """The keys in the given order; those it does not name stay behind the one they followed."""
-    known = set(order)
-    followers: dict[str | None, list[str]] = {None: []}
-    before = None
-    for key in made:
-        if key in known:
-            before = key
-        else:
-            followers.setdefault(before, []).append(key)
-    keys = followers[None]
-    for key in dict.fromkeys(order):  # one that is named twice does not bring its followers twice
-        keys += ([key] if key in made else []) + followers.get(key, [])
-    return {key: made[key] for key in [*keys, *made]}
-
-
-def _patch_list(change: Delta, current: list[Any]) -> list[Any]:
-    at, new, order = (change.get(name, []) for name in ("at", "new", "order"))
-    wanted = {i: mark for i, mark, *_ in [*at, *new, *order] if i >= 0}
-    found = _find(wanted, current, change.get("by", ""), change["n"])
-    slots: list[list[Any]] = [[element] for element in current]
-    for index, _, inner in at:
-        if index in found:
-            _change_slot(slots[found[index]], inner)
-    known = _said_once(current) if new else set()
-    missing = [each for each in new if len(each) > 3 or not _is_there(each[2], known)]
-    head = _insert(slots, missing, found)
-    if order:
-        slots = _reorder(slots, [found[i] for i, *_ in order if i in found])
-    return head + [element for slot in slots for element in slot]
-
-
-def _said_once(elements: list[Any]) -> set[str]:
-    """The elements as text; none where one is there twice, as it may then be wanted once more."""
-    texts = set(map(text_of, elements))
-    return texts if len(texts) == len(elements) else set()
-
-
-def _is_there(value: Any, known: set[str]) -> bool:
-    """Whether a word or number that is to be added was added by someone else meanwhile."""
-    return not isinstance(value, (dict, list)) and text_of(value) in known
-
-
-def _change_slot(slot: list[Any], inner: Delta) -> None:
-    if not is_removal(inner):
-        slot[0] = _patch(inner, slot[0])
-    elif _still(inner, slot[0]):
-        slot.clear()
-
-
-def _insert(slots: list[list[Any]], new: list[Any], found: dict[int, int]) -> list[Any]:
-    """Puts new elements behind the one they followed; what was first stays first."""
-    head: list[Any] = []
-    known = sorted(found)
-    for after, _, value, *order in new:
-        value = _patch(order[0], value) if order and order[0] is not True else value
-        rank = bisect_right(known, after)
-        near = known[rank - 1] if rank else 0
-        place = found.get(near, 0) + after - near
-        if after < 0 or not slots:
-            head.append(value)
-        else:
-            slots[max(0, min(place, len(slots) - 1))].append(value)
-    return head
-
-
-def _reorder(slots: list[list[Any]], wanted: list[int]) -> list[list[Any]]:
-    """The slots that were found, in the order wanted, among the others."""
-    moved = dict(zip(sorted(wanted), wanted, strict=True))
-    return [slots[moved.get(index, index)] for index in range(len(slots))]
-
-
-def found(change: Delta, current: list[Any]) -> dict[int, int]:
-    """Where the elements that a delta lists in order stand now: place in the base → place."""
-    marks = {index: mark for index, mark, *_ in change["order"]}
-    return _find(marks, current, change.get("by", ""), change["n"])
-
-
-def _find(marks: dict[int, str], current: list[Any], by: str, length: int) -> dict[int, int]:
-    """Where the marked elements of the base stand now: by mark, else between found neighbours."""
-    places: dict[str, list[int]] = {}
-    for index, element in enumerate(current):
-        places.setdefault(_mark(element, by), []).append(index)
-    found: dict[int, int] = {}
-    for index in sorted(marks):
-        if spots := places.get(marks[index]):
-            rank = bisect_left(spots, index)
-            near = [k for k in (rank - 1, rank) if 0 <= k < len(spots)]
-            found[index] = spots.pop(min(near, key=lambda k: abs(spots[k] - index)))
-    return found | _between(marks, found, length, len(current))
-
-
-def _between(marks: dict[int, str], found: dict[int, int], length: int, now: int) -> dict[int, int]:
-    taken, made = set(found.values()), {}
-    fences = sorted([(-1, -1), *found.items(), (length, now)])
-    # Only what is looked for is counted: how long the list was is what a file of others says.
-    for index in sorted(marks.keys() - found.keys()):
-        rank = bisect_left(fences, (index,))
-        if 0 < rank < len(fences) and fences[rank][0] != index:
-            (i, a), (j, b) = fences[rank - 1], fences[rank]
-            # Where some came or went, what stands there now may be another.
-            spot = a + index - i if j - i == b - a else -1
-            if spot >= 0 and spot not in taken:
-                made[index] = spot
-    return made
 
 
 # Merging

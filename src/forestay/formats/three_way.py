@@ -85,7 +85,7 @@ def changes(
     sides = [base, ours, theirs]
     sides = in_words_of(now, sides, kept, told=[plain(format.get(side, where)) for side in sides])
     names = {name: now.steps[place] for place, name in format.known_as(now).items()}
-    read = (_as_ours(carry_over.read(format, side, where, sides[0]), names) for side in sides)
+    read = (_as_ours(carry_over.read(format, side, where), names) for side in sides)
     before, today, after = map(as_recorded, read)
     if not format.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.

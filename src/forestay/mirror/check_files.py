@@ -144,7 +144,7 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
     reading = replace(reading, version=clean(reading.version))
     if not (reading.writable or reading.warning):
         return replace(reading, warning=f"{reading.unwritten}; the files stay so")
-    if carry_over.travels(find.tree):
+    if carry_over.has_carried(find.tree):
         # The layout's word may stand for several, of which the one meant travels beside it.
         facts = find.facts(where)
         complete = reading.complete and facts.status == "completed"

@@ -708,9 +708,9 @@ def test_the_doctor_tells_and_mends_files_of_layouts(cli: Cli, project: Path) ->
     whole = Path(binding["path"]).read_bytes()
     Path(binding["path"]).write_bytes(b'{"torn')
     told = cli("doctor").out
-    assert "not whole" in told and "nothing is lost" not in told, "what it said may be news"
+    assert "not complete" in told and "nothing is lost" not in told, "what it said may be news"
     answer = cli.ok("doctor", "--fix")
-    assert "kept what was there as" in answer.out
+    assert "kept the previous bytes as" in answer.out
     assert Path(binding["path"]).read_bytes() == whole
     Path(binding["path"]).unlink()
     assert "nothing is lost" in cli("doctor").out

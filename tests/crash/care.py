@@ -174,7 +174,7 @@ def _check_orchestrator(
             except ForestayError as error:
                 if is_current:
                     return [f"not the second time: {error}"]
-        format_checks.mend(opened.context)
+        format_checks.fix(opened.context)
         for row in opened.list():
             opened.session(str(row["session"])).note("the next command")
         left = [binding.suspended for binding in opened.mirror.standing() if binding.suspended]

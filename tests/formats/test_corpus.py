@@ -161,7 +161,7 @@ def test_adopt_takes_what_the_table_says(cli: Cli, tmp_path: Path, name: str) ->
 def _require_told(stay: Forestay, path: Path, state: State, tmp_path: Path) -> None:
     """What the file says arrives: every step, agent, decision, checkpoint and error."""
     from forestay.mirror import discover
-    from forestay.mirror.check_context import Surroundings
+    from forestay.mirror.check_files import Surroundings
 
     (one,) = discover.find(str(path))
     folder = tmp_path / "workflows"

@@ -24,7 +24,7 @@ from forestay.base.findings import Finding
 from forestay.base.process import identity
 from forestay.errors import Busy, ForestayError, StoreFailed
 from forestay.health import database_probe, doctor
-from forestay.health.doctor import Mended
+from forestay.health.doctor import DoctorReport
 from forestay.journal import backup, restore
 from forestay.journal.projections import search_text
 from forestay.model import event as ev
@@ -53,8 +53,8 @@ def examined(home: Home, *, deep: bool = False) -> list[Finding]:
     return doctor.examine(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
 
 
-def mended(home: Home, *, deep: bool = False) -> Mended:
-    return doctor.mend(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
+def mended(home: Home, *, deep: bool = False) -> DoctorReport:
+    return doctor.fix(home.settings, home.store, home.journal, clock=home.clock, deep=deep)
 
 
 def problems(found: list[Finding]) -> list[str]:
@@ -330,7 +330,7 @@ def test_a_database_that_cannot_be_opened_is_not_taken_for_damaged(
     (advice,) = [a for a in examined(home) if a.severity == "error"]
     assert advice.code == "database-closed" and not advice.fixable
     monkeypatch.setattr(database_probe, "_PROBE", "import time; time.sleep(60)")
-    monkeypatch.setattr(database_probe, "_PATIENCE", 0.5)
+    monkeypatch.setattr(database_probe, "_TIMEOUT", 0.5)
     (advice,) = [a for a in examined(home) if a.severity == "error"]
     assert advice.code == "database-closed" and "TimeoutExpired" in advice.why
 
@@ -530,7 +530,7 @@ def test_dead_processes_are_told_and_let_go_where_work_has_ended(home: Home) -> 
     found = [a for a in examined(home) if a.code == "holder"]
     assert {(a.session, a.fixable) for a in found} == {("s-1", True), ("s-2", False)}
     assert "forestay resume s-2" in {a.fix for a in found}
-    assert "let 1 dead" in mended(home).done[0]
+    assert "removed 1 dead" in mended(home).done[0]
     left = sorted((h.session, h.process) for h in home.store.machine.holders.find())
     assert left == [("s-1", str(me)), ("s-2", dead), ("s-3", str(me))]
 
@@ -746,7 +746,7 @@ def mend(path, left):
 
     home = Home(Path(path))
     os.rename = rename
-    doctor.mend(home.settings, home.store, home.journal, clock=home.clock)
+    doctor.fix(home.settings, home.store, home.journal, clock=home.clock)
     os._exit(0)
 
 step, died = 0, 9

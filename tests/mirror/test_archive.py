@@ -228,9 +228,9 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
     assert project.place == kept and project.suspended == ""
     (binding,) = project.home.mirror.bindings()
     assert binding.place == str(current(project)), "who only looks notes nothing"
-    format_checks.mend(project.home.context)
+    format_checks.fix(project.home.context)
     assert (
-        format_checks.advice(project.home.context) == []
+        format_checks.examine(project.home.context) == []
         and current(project).exists() is begins_another
     )
     assert project.session.status()["status"] == "completed"
@@ -240,10 +240,10 @@ def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make:
     project = make("orchestrator")
     begin_theirs(project)
     project.session.note("seen")
-    (told,) = format_checks.advice(project.home.context)
+    (told,) = format_checks.examine(project.home.context)
     assert told.fix == f"make it one of ours: forestay adopt {current(project)}"
     project.home.adopt(str(current(project)))
-    assert format_checks.advice(project.home.context) == [] and len(archived(project)) == 1
+    assert format_checks.examine(project.home.context) == [] and len(archived(project)) == 1
 
 
 def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
@@ -403,13 +403,13 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
     project.session.complete()
     assert json.loads(current(project).read_text())["status"] == "complete"
     assert str(history) in project.suspended
-    assert [a.code for a in format_checks.advice(project.home.context)] == ["layout-suspended"]
+    assert [a.code for a in format_checks.examine(project.home.context)] == ["layout-suspended"]
     started = len(project.home.list(all=True))
     with pytest.raises(Refused, match=str(history) if "link" in kind else "is here"):
         project.home.start("Another", formats=["orchestrator"])
     assert len(project.home.list(all=True)) == started, "nothing was begun that has no place"
     history.unlink()
-    assert format_checks.mend(project.home.context) == [
+    assert format_checks.fix(project.home.context) == [
         f"brought the orchestrator files of session {before.id} up to date"
     ]
     assert not current(project).exists() and len(archived(project)) == 1
@@ -432,9 +432,9 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
         project.session.complete()
     project.again()
     assert place.read_bytes() == before and "not written to the end" in project.suspended
-    assert [a.code for a in format_checks.advice(project.home.context)] == ["layout-suspended"]
-    format_checks.mend(project.home.context)
-    assert not project.suspended and format_checks.advice(project.home.context) == []
+    assert [a.code for a in format_checks.examine(project.home.context)] == ["layout-suspended"]
+    format_checks.fix(project.home.context)
+    assert not project.suspended and format_checks.examine(project.home.context) == []
     (binding,) = project.session.layouts_list()
     parts = [Path(binding.place), *place.parent.parent.glob("active-features.yaml")]
     assert any("complete" in path.read_text() for path in parts)
@@ -450,7 +450,7 @@ def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
         project.session.complete()
     project.edit(lambda value: value.update(theirs="kept", status="complete"))
     assert "not written to the end" in project.suspended
-    format_checks.mend(project.home.context)
+    format_checks.fix(project.home.context)
     assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
 
 
@@ -462,7 +462,7 @@ def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_
     project.edit(lambda value: value.update(status="complete"), theirs)
     with pytest.raises(Refused):
         project.session.pause()
-    assert format_checks.advice(project.home.context) == []
+    assert format_checks.examine(project.home.context) == []
     assert project.read(craft)["status"] == "completed"
     assert not theirs.exists() and len(archived(project)) == 1
 
@@ -531,8 +531,8 @@ def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(ma
     project.session.complete()
     away = _put_away(project)
     before = everything(project.folder)
-    assert project.suspended == "" and format_checks.advice(project.home.context) == []
-    assert format_checks.mend(project.home.context) == [] and everything(project.folder) == before
+    assert project.suspended == "" and format_checks.examine(project.home.context) == []
+    assert format_checks.fix(project.home.context) == [] and everything(project.folder) == before
     assert project.home.mirror.absorb(project.session.id) == [] and away.is_dir()
 
 
@@ -557,7 +557,7 @@ def test_files_that_are_gone_since_the_session_ended_are_not_told_as_unfinished(
     project.session.complete()
     shutil.rmtree(project.ai(""))
     assert project.suspended.startswith("they are gone, or older than what we wrote")
-    format_checks.mend(project.home.context)
+    format_checks.fix(project.home.context)
     assert project.suspended == "" and project.ai("state.yaml").is_file()
 
 

@@ -23,7 +23,7 @@ from forestay.errors import ForestayError, StoreFailed
 from forestay.formats import diff
 from forestay.formats.port import REGISTRY
 from forestay.formats.text.document import Document
-from forestay.mirror import check_context, discover
+from forestay.mirror import check_files, discover
 from tests.format_helpers import (
     CRAFT,
     ESSAY,
@@ -440,7 +440,7 @@ def test_a_workflow_that_is_a_path_names_no_definition(project: Path, kind: str)
     value["workflow_type"] = kind
     path.write_text(json.dumps(value))
     (one,) = discover.find(str(path))
-    assert check_context.phases(one, str(project / "secret" / "x" / "y")) is None
+    assert check_files.phases(one, str(project / "secret" / "x" / "y")) is None
 
 
 # -- bad input ---------------------------------------------------------------------------------
@@ -670,7 +670,7 @@ def test_version_99_is_the_same_bytes_after_every_command(
     before = snapshot(project)
     _all_commands(stay, path, tmp_path)
     for one in list(stay.adopt()):
-        assert one.reading.warning == "version 99 is not written by us; the files stay so"
+        assert one.reading.warning == "version 99 is not written by us; the files are not changed"
         if one.session:
             session = stay.session(one.session)
             session.resume()
@@ -750,4 +750,4 @@ def test_a_backup_that_is_of_no_use_is_told(project: Path, stay: Forestay, harm:
     (report,) = stay.check(str(state.parent))
     (told,) = [finding for finding in report.findings if finding.code == "bad-backup"]
     assert (told.file, told.severity, report.ok) == (str(backup), "warning", before.ok)
-    assert "the backup is of no use" in told.what and report.findings[:-1] == before.findings
+    assert "the backup cannot be used" in told.what and report.findings[:-1] == before.findings

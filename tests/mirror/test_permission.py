@@ -73,7 +73,7 @@ def _texts(place: Path) -> str:
 def _told(project: Project) -> list[str]:
     """What the doctor says of the files; as nobody, the program need not be there to be begun."""
     return [
-        a.why for a in format_checks.advice(project.home.context) if a.code == "layout-suspended"
+        a.why for a in format_checks.examine(project.home.context) if a.code == "layout-suspended"
     ]
 
 
@@ -94,7 +94,7 @@ def test_a_closed_folder_is_told_until_it_is_open_again(
         project.session.complete()
         assert project.suspended == f"{root} {MODES[mode]}" == _told(project)[0]
         assert project.notices[-1].partition(" files are ")[2].startswith(("not up", "left alone"))
-        assert format_checks.mend(project.home.context) == []
+        assert format_checks.fix(project.home.context) == []
         root.chmod(0o755)
         assert mode == 0o555 or everything(root) == before
         project.session.reopen(because="it goes on")
@@ -113,7 +113,7 @@ def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
         project.session.complete()
         assert project.suspended == f"{place} cannot be used: cannot read it (permission denied)"
         assert _told(project) == [project.suspended]
-        assert format_checks.mend(project.home.context) == []
+        assert format_checks.fix(project.home.context) == []
         place.chmod(0o644)
         assert place.read_bytes() == before, "its bytes may be someone's edit"
         project.session.reopen(because="it goes on")

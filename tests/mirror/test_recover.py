@@ -191,8 +191,8 @@ def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(stay: Fores
     assert archived.parent.name == "orchestrator-history" and archived.is_file()
     (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
     assert mended.done[-2:] == [
-        f"wrote the orchestrator files of session {session.id} anew",
-        f"kept what was there as {kept}",
+        f"wrote the orchestrator files of session {session.id} again",
+        f"kept the previous bytes as {kept}",
     ]
     archived.write_bytes(TORN)
     (case,) = session.layouts_restore()
@@ -207,7 +207,7 @@ def test_folders_that_are_gone_come_back(stay: Forestay, kind: str) -> None:
     shutil.rmtree(path.parent)
     mended = stay.doctor(fix=True)
     assert path.read_bytes() == whole
-    assert mended.done[-1] == f"wrote the {kind} files of session {session.id} anew"
+    assert mended.done[-1] == f"wrote the {kind} files of session {session.id} again"
 
 
 def test_a_file_in_the_place_of_a_folder_is_told_and_not_said_to_be_mendable(
@@ -314,7 +314,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
     where = state if bound else state.parent
     before = snapshot(project)
     stay.doctor(fix=True)
-    with pytest.raises(Refused, match="somebody must say"):
+    with pytest.raises(Refused, match="only the user can decide"):
         stay.recover(str(where), fix=True)
     assert snapshot(project) == before
     question = examined(stay, where).question
@@ -335,7 +335,7 @@ def test_a_conflict_is_told_whatever_the_file_is_called(stay: Forestay, project:
         path = (project / which).with_name(name)
         path.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
         question = examined(stay, path).question
-        assert question is not None and question.choices[0].detail.startswith("which says")
+        assert question is not None and question.choices[0].detail.startswith("which has status")
 
 
 def test_restore_writes_the_files_of_one_layout_anew(stay: Forestay) -> None:
@@ -759,7 +759,7 @@ def test_a_damaged_backup_is_not_made_up_from_what_lies_around(stay: Forestay, e
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(essay.read_bytes()[:-40])
     essay.with_name("final-essay.md").write_text("Text.\n")
-    with pytest.raises(Refused, match="whoever writes that makes a new one"):
+    with pytest.raises(Refused, match="the next write makes a new backup"):
         stay.recover(str(backup), fix=True)
     assert backup.read_bytes() == essay.read_bytes()[:-40]
 
@@ -854,7 +854,7 @@ def test_level_3_asks_where_to_resume_and_begins_there(stay: Forestay, essay: Pa
     (one,) = discover.find(str(essay))
     assert one.tree["session-state.yaml"]["current_stage"] == 2
     essay.write_text("stages: [")
-    with pytest.raises(InvalidInput, match="is no stage"):
+    with pytest.raises(InvalidInput, match="is not a stage"):
         stay.recover(str(essay.parent), fix=True, choose="stage-9")
 
 
@@ -896,7 +896,7 @@ def test_an_answer_that_was_not_asked_for_is_told(stay: Forestay, project: Path)
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_bytes(b"{")
-    with pytest.raises(InvalidInput, match="1 is no choice") as told:
+    with pytest.raises(InvalidInput, match="1 is not a choice") as told:
         stay.recover(str(path), fix=True, choose="1")
     assert told.value.why == "they are fresh, history, manual"
     assert path.read_bytes() == b"{" and aside(path) == []
@@ -1007,7 +1007,7 @@ def test_many_faulty_files_in_one_place_are_told_in_one_line(stay: Forestay, pro
     path.unlink()
     path.with_name("index.json").write_text('{"sessions": []}')
     (told,) = (each for each in stay.doctor().left if each.code == "file-faulty")
-    assert told.what == f"3 sessions in {path.parent} are not as the document says"
+    assert told.what == f"3 sessions in {path.parent} do not meet their specification"
 
 
 @pytest.mark.parametrize("most", [1, 2])
@@ -1055,12 +1055,12 @@ def test_a_damaged_index_costs_nothing_of_files_that_are_whole(
     assert (shown["goal"], shown["steps"]["total"]) == ("Add login", 1)
 
 
-# -- cut off -----------------------------------------------------------------------------------
+# -- interrupted writes ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", MAIN)
 @pytest.mark.parametrize("general", [True, False])
-def test_bytes_that_a_kill_left_hidden_are_told_and_shown(
+def test_doctor_reports_and_reveals_bytes_that_a_killed_writer_left_hidden(
     stay: Forestay, project: Path, kind: str, general: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.mirror.discover.ESSAY_ROOTS", (str(project),))
@@ -1070,17 +1070,17 @@ def test_bytes_that_a_kill_left_hidden_are_told_and_shown(
     path.write_bytes(b"\0 torn")
     hidden = Path(swap_file.one(str(path), good))
     assert hidden.name.startswith(".")
-    told = [a for a in format_checks.advice(stay.context) if a.code == "file-cut-off"]
-    assert [(a.file, a.fixable) for a in told] == [(str(path), True)]
+    found = [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]
+    assert [(a.file, a.fixable) for a in found] == [(str(path), True)]
     case = stay.recover(str(path))
-    assert case is not None and case.cut_off == [str(path)] and "lies hidden" in case.what
+    assert case is not None and case.interrupted == [str(path)] and "hidden file" in case.what
     if general:
-        (line,) = format_checks.mend(stay.context)
-        kept = line.removeprefix("kept what was there as ")
+        (line,) = format_checks.fix(stay.context)
+        kept = line.removeprefix("kept the previous bytes as ")
     else:
         case = stay.recover(str(path), fix=True)
         assert case is not None
         (kept,) = case.kept
     assert Path(kept).read_bytes() == b"\0 torn" and path.read_bytes() == good
     assert not hidden.exists() and stay.recover(str(path)) is None
-    assert not [a for a in format_checks.advice(stay.context) if a.code == "file-cut-off"]
+    assert not [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]

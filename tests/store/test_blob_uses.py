@@ -72,7 +72,7 @@ def test_wrong_rows_are_listed_and_mended(home: Home, name: str) -> None:
     harm(home, WRONG[name])
     flaws = home.store.maintenance.flaws()
     assert flaws and all("content" in flaw.what and flaw.fixable for flaw in flaws)
-    done = doctor.mend(home.settings, home.store, home.journal, clock=home.clock)
+    done = doctor.fix(home.settings, home.store, home.journal, clock=home.clock)
     assert any("stored content" in line for line in done.done) and not done.lost
     assert uses(home) == before
     assert kept(home) == {SHARED, OWN, TOUCHED}

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forestay.mirror.adopt import Adopted
     from forestay.mirror.ai_session_cleanup import Put, Wanted
     from forestay.mirror.aiterm import Live
-    from forestay.mirror.check_files import Report as FileReport
+    from forestay.mirror.check_files import FileReport
     from forestay.mirror.contract_file import Contract
     from forestay.mirror.convert import Converted
     from forestay.mirror.recover import Case
@@ -69,7 +69,7 @@ class FileMethods:
         `on_report` is called with each report as soon as it is made.
         """
         from forestay.mirror import check_files, discover
-        from forestay.mirror.check_context import Surroundings
+        from forestay.mirror.check_files import Surroundings
         from forestay.mirror.session_files import mirror_of
 
         around = Surroundings(mirror_of(self.context).where, workflows)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from forestay.agents.install import Places
     from forestay.agents.install import Plan as AgentPlan
     from forestay.api.session import Session
-    from forestay.health.doctor import Mended
+    from forestay.health.doctor import DoctorReport
     from forestay.journal.backup import BackupResult
     from forestay.journal.context import Follower
     from forestay.journal.journal import Journal
@@ -382,7 +382,7 @@ class Forestay(FileMethods, TravelVerbs):
         ]
         return [Report("", 0, found)] if found else []
 
-    def doctor(self, *, fix: bool = False, deep: bool = False) -> Mended:
+    def doctor(self, *, fix: bool = False, deep: bool = False) -> DoctorReport:
         """What is wrong with this home, in `left`, the worst first. Changes nothing.
 
         With `fix` what can be mended is mended first; nothing that was kept is deleted.
@@ -396,11 +396,11 @@ class Forestay(FileMethods, TravelVerbs):
             lost: Lines = []
             left = doctor.examine(*parts, clock=self.clock, deep=deep)
         else:
-            done, lost, left = doctor.mend(*parts, clock=self.clock, deep=deep)
-            done += [] if format_checks.blocked(left) else format_checks.mend(self.context)
+            done, lost, left = doctor.fix(*parts, clock=self.clock, deep=deep)
+            done += [] if format_checks.is_blocked(left) else format_checks.fix(self.context)
         agents = install_check.advice(self._places())
-        return doctor.Mended(
-            done, lost, doctor.by_severity([*left, *format_checks.advice(self.context), *agents])
+        return doctor.DoctorReport(
+            done, lost, doctor.by_severity([*left, *format_checks.examine(self.context), *agents])
         )
 
     def install(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from forestay.base.findings import Finding
     from forestay.cli.terminal import Screen
     from forestay.mirror.adopt import Adopted
-    from forestay.mirror.check_files import Report
+    from forestay.mirror.check_files import FileReport
     from forestay.store.machine.bindings import Binding
 _SHOWN = 3
 _PROBLEMS = 6
@@ -71,14 +71,14 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return 0 if ok else DAMAGED
 
 
-def _tell_sum(reports: list[Report], screen: Screen) -> None:
+def _tell_sum(reports: list[FileReport], screen: Screen) -> None:
     if len(reports) > 1:
         faulty = sum(not report.ok for report in reports)
         said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
         screen.done((said, "red" if faulty else "green"))
 
 
-def _tell_what_mends(reports: list[Report], screen: Screen) -> None:
+def _tell_what_mends(reports: list[FileReport], screen: Screen) -> None:
     torn = [report.path for report in reports if report.is_torn]
     # What lacks files is mended as the folder that it is.
     lacking = [os.path.dirname(report.path) for report in reports if _lacks_files(report)]
@@ -86,11 +86,11 @@ def _tell_what_mends(reports: list[Report], screen: Screen) -> None:
         screen.hint("what can be made of it: ", f"forestay doctor {typed_path(worst)}")
 
 
-def _lacks_files(report: Report) -> bool:
+def _lacks_files(report: FileReport) -> bool:
     return any(finding.code == "missing-file" for finding in report.findings)
 
 
-def _report_values(report: Report) -> dict[str, Any]:
+def _report_values(report: FileReport) -> dict[str, Any]:
     reading = report.reading
     return {
         "path": report.path,
@@ -116,7 +116,7 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _tell_report(report: Report, screen: Screen, *, everything: bool) -> None:
+def _tell_report(report: FileReport, screen: Screen, *, everything: bool) -> None:
     reading = report.reading
     what = " ".join(filter(None, [reading.layout or "unknown layout", reading.generation]))
     state = ", ".join(filter(None, [reading.status, _percent(reading.progress)]))
@@ -144,7 +144,7 @@ def _percent(fraction: float | None) -> str:
     return "" if fraction is None else f"{fraction:.0%}"
 
 
-def _tell_finding(finding: Finding, report: Report, screen: Screen) -> None:
+def _tell_finding(finding: Finding, report: FileReport, screen: Screen) -> None:
     place = "" if finding.file == report.path else os.path.basename(finding.file)
     line = f"line {finding.line}" if finding.line else ""
     at = " · ".join(filter(None, [place, line, finding.where, finding.requirement, finding.code]))

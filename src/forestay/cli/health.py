@@ -103,7 +103,7 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
         raise
     bad = bool(lost) or any(advice.severity == "error" for advice in found)
     screen.answer(
-        {"ok": not bad, "advice": [a._asdict() for a in found], "done": done, "lost": lost}
+        {"ok": not bad, "advice": list(map(_advice_values, found)), "done": done, "lost": lost}
     )
     for line in done:
         screen.line(("mended   ", "green"), told_from_here(line))
@@ -119,6 +119,13 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
     elif any(advice.fixable for advice in found) and not options.fix:
         screen.offer("→ ", "forestay doctor --fix")
     return DAMAGED if bad else 0
+
+
+_ADVICE = ("code", "severity", "what", "why", "fix", "fixable", "session", "file")
+
+
+def _advice_values(advice: Finding) -> dict[str, Any]:
+    return {name: getattr(advice, name) for name in _ADVICE}
 
 
 def _tell_advice(advice: Finding, screen: Screen) -> None:

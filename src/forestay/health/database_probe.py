@@ -1,7 +1,7 @@
-"""A database file seen from outside: by a child process, which asks SQLite and tells.
+"""Examines a database file in a child process, which asks SQLite; nothing is changed.
 
 Opening the file in this process other than through the store would drop the locks that the
-process holds on it. Nothing is changed by looking.
+process holds on it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 from forestay.base import config, files
 from forestay.errors import StoreFailed
 
-_PATIENCE = 60
+_TIMEOUT = 60
 
-# SQLite is asked, never the file: this is all that is ever done with a database from outside.
+# SQLite is asked; the file itself is never read.
 _PROBE = """
 import json, sqlite3, sys
 from pathlib import Path
@@ -32,12 +32,12 @@ try:
 except sqlite3.Error as error:
     seen.update(error=str(error), code=getattr(error, "sqlite_errorcode", 0) & 0xFF)
 except UnicodeError:
-    # The driver could not even say it: its message quotes bytes of a damaged schema.
+    # The driver failed to word its error: it quotes bytes of a damaged schema.
     seen.update(error="malformed database schema", code=sqlite3.SQLITE_CORRUPT)
 print(json.dumps(seen, default=str))
 """
 
-# Whether a connection is open anywhere: they hold these bytes of the file, and of -shm, locked.
+# Exits with 3 if a connection is open anywhere: they lock these bytes of the file and of -shm.
 _HELD = """
 import fcntl, os, sys
 for path, start, length in ((sys.argv[1], 0x40000002, 510), (sys.argv[1] + "-shm", 120, 9)):
@@ -59,27 +59,27 @@ def _child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=_PATIENCE,
+        timeout=_TIMEOUT,
     )
 
 
-def look(database: str, home: str) -> dict[str, object]:
-    """How many `tables` it has, whether they are `ours`, its `min_writer`.
+def probe(database: str, home: str) -> dict[str, object]:
+    """Return how many `tables` a database has, whether they are `ours`, and its `min_writer`.
 
-    Or the `error` that was met, with its `code` in SQLite.
+    Or the `error` that SQLite reports, with its `code`.
     """
-    alone = not files.is_writable(home) and not files.size(database + "-wal")
-    mode = "?mode=ro&immutable=1" if alone else "?mode=ro"
+    is_alone = not files.is_writable(home) and not files.size(database + "-wal")
+    mode = "?mode=ro&immutable=1" if is_alone else "?mode=ro"
     try:
         answer: dict[str, object] = json.loads(_child(_PROBE, database, mode).stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        return {"error": f"the child process said nothing ({type(error).__name__})"}
+        return {"error": f"the child process did not answer ({type(error).__name__})"}
     return answer
 
 
 def is_in_use(database: str) -> bool:
-    """Whether any process has the database open."""
+    """Return whether any process has the database open."""
     try:
         return bool(_child(_HELD, database).returncode)
     except (OSError, subprocess.SubprocessError) as error:
-        raise StoreFailed("could not tell whether the database is in use") from error
+        raise StoreFailed("could not find out whether the database is in use") from error

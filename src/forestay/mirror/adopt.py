@@ -44,7 +44,7 @@ from forestay.formats.verbatim import in_words_of
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
 from forestay.mirror import check_files, discover
-from forestay.mirror.check_context import Surroundings
+from forestay.mirror.check_files import Surroundings
 from forestay.mirror.convert import convert
 from forestay.mirror.discover import Find
 from forestay.mirror.quick_scan import adopted_as
@@ -433,7 +433,7 @@ def _gone(one: Find) -> list[str]:
 
 
 def _faults(one: Find) -> list[str]:
-    told = (*one.faults, *check_files.of_name(one))
+    told = (*one.faults, *check_files.check_name(one))
     return [_said(one, fault.file, fault.line, fault.what) for fault in told]
 
 

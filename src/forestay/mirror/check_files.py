@@ -1,42 +1,51 @@
-"""Inspection: what `check` says of the files of one session that was found.
+"""Checks the files of sessions that were found, for `files check`; nothing is written.
 
-Besides what its layout's document asks for, it tells of the backup beside a file, looks into the
-beginning of a log that is too long to be read, and says of each finding the line it speaks of and
-the file as the user knows it. Nothing is ever written here.
+To the findings of a format it adds those about file names, backups and logs that are too long to be
+read whole, and gives each the line and the path that the user knows. `Surroundings` is what a
+format may know of the files around a session: their names, and how many phases its workflow has.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from forestay.base import files
+from forestay.base import files, walk
 from forestay.base.findings import Finding
-from forestay.errors import ForestayError
+from forestay.errors import ForestayError, InvalidInput
 from forestay.formats import carry_over
 from forestay.formats.ai_session.read import LOG
 from forestay.formats.conventions import NAMED_AFTER, custom
 from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.mirror.discover import MAX_BYTES, SURE, Find, text_faults, what_is_wrong
+from forestay.mirror.discover import (
+    MAX_BYTES,
+    MOST_FILES,
+    SURE,
+    Find,
+    text_faults,
+    what_is_wrong,
+)
 
 LONG_LOG = "long-log"
 _FIRST_BYTES = 2 * 1024 * 1024
-"""How much of a longer log is looked at: what takes less than a second."""
+"""How much of a longer log is checked: what takes less than a second."""
 
 
-class Report(Struct):
-    """What `check` says of one session's files."""
+class FileReport(Struct):
+    """What `files check` reports about one session."""
 
     path: str
     reading: Reading
     findings: list[Finding]
     is_torn: bool = False
-    """Whether a file of it cannot be read: that can be mended, and what it says only by hand."""
+    """Whether one of its files cannot be read."""
 
     @property
     def ok(self) -> bool:
@@ -45,74 +54,79 @@ class Report(Struct):
 
 def check(
     find: Find, where: Where, *, strict: bool = False, clean: Callable[[str], str] = str
-) -> Report:
-    """Every deviation of one session's files from its document; `clean` takes secrets out of what
-    findings quote."""
+) -> FileReport:
+    """Return every deviation of one session's files from their specification.
+
+    `clean` removes secrets from what findings quote.
+    """
     find = _with_long_log(find)
     findings = [*find.faults]
     if find.documents and find.layout:
         findings += find.format.check(find.tree, where, strict=strict)
-    findings += [*of_name(find), *_of_backup(find)]
-    placed = [_quoted(_placed(find, finding), clean) for finding in findings]
-    return Report(find.path, reading_of(find, where, clean), placed, find.is_torn)
+    findings += [*check_name(find), *_check_backup(find)]
+    shown = [
+        finding._replace(
+            what=clean(finding.what),
+            where=clean(finding.where),
+            file=find.paths.get(finding.file, finding.file),
+            line=_line(find, finding),
+        )
+        for finding in findings
+    ]
+    return FileReport(find.path, reading_of(find, where, clean), shown, find.is_torn)
 
 
-def of_name(find: Find) -> Iterator[Finding]:
-    """In these folders a file is named after its session, or other programs do not find it."""
+def _line(find: Find, finding: Finding) -> int:
+    document = find.documents.get(finding.file)
+    if finding.line or document is None or not finding.where:
+        return finding.line
+    return document.line(finding.where)
+
+
+def check_name(find: Find) -> Iterator[Finding]:
+    """Check that a file is named after its session, where other programs find it by that name."""
     folder, name = os.path.split(find.path)
     rule = next((req for place, req in NAMED_AFTER.items() if folder.endswith(f"/{place}")), "")
     if rule and find.native and name != f"{find.native}.json":
-        said = f"the file should be called {find.native}.json"
-        yield Finding(
-            "name-differs",
-            WARNING,
-            said,
-            file=next(iter(find.paths)),
-            where="session_id",
-            requirement=rule,
-        )
+        what = f"the file should be called {find.native}.json"
+        found = Finding("name-differs", WARNING, what, where="session_id", requirement=rule)
+        yield found._replace(file=next(iter(find.paths)))
 
 
-def _of_backup(find: Find) -> Iterator[Finding]:
-    """What is wrong with the backup that a layout has: nobody would miss it until it is needed."""
+def _check_backup(find: Find) -> Iterator[Finding]:
+    """Check the backup of a file: a bad one would be noticed only when it is needed."""
     ending = custom(find.layout).backup if find.layout else ""
     path = f"{find.path}{ending}"
-    if ending and os.path.lexists(path):
-        why, line = _why_no_backup(find, path)
-        said = f"the backup is of no use: {why}"
-        yield from (
-            [Finding("bad-backup", WARNING, said, file=path, requirement="S3-92", line=line)]
-            if why
-            else []
-        )
-
-
-def _why_no_backup(find: Find, path: str) -> tuple[str, int]:
+    if not ending or not os.path.lexists(path):
+        return
+    line = 0
     try:
         data = files.read_bounded(path, MAX_BYTES, follow=False)
         value = Document.parse(data, "yaml").value
+        is_session = find.format.recognise(find.path, value) >= SURE
+        why = "" if is_session else f"this is not a {find.layout} session"
+        why = find.format.torn(data, value) or why
     except ForestayError as error:
-        return what_is_wrong(path, error)[1:]
-    is_it = find.format.recognise(find.path, value) >= SURE
-    return find.format.torn(data, value) or (
-        "" if is_it else f"this is no {find.layout} session"
-    ), 0
+        _, why, line = what_is_wrong(path, error)
+    if why:
+        what = f"the backup cannot be used: {why}"
+        yield Finding("bad-backup", WARNING, what, file=path, requirement="S3-92", line=line)
 
 
 def _with_long_log(find: Find) -> Find:
-    """With the beginning of a log that is too long to be read: that it grew is no fault."""
+    """Return a find with the first lines of a log that is too long: its length is no fault."""
     long = next((f for f in find.faults if _is_long_log(find, f)), None)
-    begins = _first_lines(find.paths[long.file]) if long else b""
-    if long is None or not begins:
+    start = _first_lines(find.paths[long.file]) if long else b""
+    if long is None or not start:
         return find
     try:
-        log = Document.parse(begins, "jsonl")
+        log = Document.parse(start, "jsonl")
     except Unreadable:
         return find
-    seen = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were looked at"
-    said = Finding(LONG_LOG, INFO, seen, file=long.file, requirement="S0-78")
+    what = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were checked"
+    info = Finding(LONG_LOG, INFO, what, file=long.file, requirement="S0-78")
     rest = [fault for fault in find.faults if fault is not long]
-    faults = [said, *rest, *text_faults(find.layout, {long.file: log})]
+    faults = [info, *rest, *text_faults(find.layout, {long.file: log})]
     return replace(find, documents={**find.documents, long.file: log}, faults=faults)
 
 
@@ -124,7 +138,7 @@ def _is_long_log(find: Find, fault: Finding) -> bool:
 
 
 def _first_lines(path: str) -> bytes:
-    """The whole lines at the beginning of a file; none if it cannot be read."""
+    """Return the complete lines at the start of a file; none if it cannot be read."""
     data = b""
     try:
         for part in files.read_chunks(path, follow=False):
@@ -137,15 +151,15 @@ def _first_lines(path: str) -> bytes:
 
 
 def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> Reading:
-    """How a session's files are read; of what is no session, or unreadable, only the layout."""
+    """Return how a session's files are read; if they cannot be, only the format."""
     if not find.documents or not find.layout:
         return Reading(layout=find.layout)
     reading = find.format.reading(find.tree, where)
     reading = replace(reading, version=clean(reading.version))
     if not (reading.writable or reading.warning):
-        return replace(reading, warning=f"{reading.unwritten}; the files stay so")
+        return replace(reading, warning=f"{reading.unwritten}; the files are not changed")
     if carry_over.has_carried(find.tree):
-        # The layout's word may stand for several, of which the one meant travels beside it.
+        # One word of the format may stand for several of ours; the exact one is under our key.
         facts = find.facts(where)
         complete = reading.complete and facts.status == "completed"
         progress = reading.progress if facts.progress is None else facts.progress
@@ -153,14 +167,57 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
     return reading
 
 
-def _quoted(finding: Finding, clean: Callable[[str], str]) -> Finding:
-    return finding._replace(what=clean(finding.what), where=clean(finding.where))
+# -- surroundings ------------------------------------------------------------------------------
 
 
-def _placed(find: Find, finding: Finding) -> Finding:
-    """A finding with the line it speaks of, and the file as the user knows it."""
-    document = find.documents.get(finding.file)
-    line = finding.line
-    if not line and document is not None and finding.where:
-        line = document.line(finding.where)
-    return finding._replace(file=find.paths.get(finding.file, finding.file), line=line)
+class Surroundings:
+    """What is around the files of sessions. A folder is listed once for all that are in it."""
+
+    def __init__(self, where: Callable[..., Where], workflows: str = "") -> None:
+        require_definitions(workflows)
+        self._where = cache(partial(where, names=False))
+        self._names = cache(lambda folder: frozenset(walk.list_files_below(folder, MOST_FILES)))
+        self._workflows = workflows
+
+    def of(self, one: Find) -> Where:
+        """Return what a format may know when it checks a session: the names in its own folder, and
+        those of its files elsewhere."""
+        where = replace(self._where(one.root), total=phases(one, self._workflows))
+        if one.is_loose:
+            return replace(where, root="")
+        shared = custom(one.layout).shared
+        there = (name for name in shared if os.path.isfile(os.path.join(one.root, name)))
+        names = self._names(os.path.dirname(one.path)).union(one.paths, there)
+        return replace(where, names=names)
+
+
+def require_definitions(folder: str) -> None:
+    """Refuse a folder of workflow definitions that does not exist."""
+    if folder and not os.path.isdir(folder):
+        what = f"{folder[:200]} is not a folder"
+        raise InvalidInput(what, hint="check the path", file=folder)
+
+
+def phases(one: Find, folder: str = "") -> int | None:
+    """Return how many phases the definition of a session's workflow has, if there is one.
+
+    Definitions are in `TYPE/metadata.json`, below the given folder or that of the session's
+    project. One that only says that the number changes counts as none. A definition that cannot be
+    read is refused in a given folder, else ignored.
+    """
+    value = next(iter(one.tree.values()), None) if one.layout == "praxis" else None
+    kind = value.get("workflow_type") if isinstance(value, dict) else ""
+    above, found, _ = one.path.partition("/.praxis-os/")
+    root = folder or (f"{above}/.praxis-os/workflows" if found else "")
+    is_name = isinstance(kind, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind)
+    if not root or not is_name:
+        return None
+    path = os.path.join(root, str(kind), "metadata.json")
+    try:
+        value = Document.parse(files.read_bounded(path, MAX_BYTES), "json").value
+    except ForestayError as error:
+        if folder and os.path.lexists(path):
+            raise InvalidInput(f"{path} cannot be read", why=str(error), file=path) from error
+        return None
+    total = value.get("total_phases") if isinstance(value, dict) else None
+    return total if type(total) is int and 0 < total < 10_000 else None

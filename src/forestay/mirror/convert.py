@@ -22,7 +22,7 @@ from forestay.formats.port import ERROR, Tree, Where, load_format, require_id, s
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror import discover
-from forestay.mirror.check_context import phases, require_definitions
+from forestay.mirror.check_files import phases, require_definitions
 
 _SURELY_READ = 100_000
 """So few bytes break no bound of what is read."""

@@ -1,16 +1,17 @@
-"""Recover: session files that cannot be read, by the first rung of a ladder that holds.
+"""Recovers session files that cannot be read, by the first rung of a ladder that works.
 
-    journal      the session is ours: its files are written anew from what was recorded
-    backup       the layout's own backup beside the file can still be read
-    artifacts    what is left of the bytes, and the files around them, tell the rest
-    user         nothing does, or the files cannot decide: somebody must say
+    journal      the session is ours: its files are written again from what was recorded
+    backup       the format's own backup of the file can still be read
+    artifacts    the rest is inferred from what is left of the bytes and from files around them
+    user         nothing works, or the files cannot decide: the user has to choose
 
-A *case* is one session whose files are damaged or missing, with the rung that holds, what was
-inferred and what is lost, and what would be written. A case may carry a *question*: choices, each
-with the command that takes it, and one that is recommended. Nothing is asked here.
+A *case* is one session whose files are damaged or missing, with the rung that works, what was
+inferred and what is lost, and what would be written. A case may have a *question*; nothing is asked
+here.
 
-The secret is that nothing gets lost on the way: damaged bytes are moved beside, under a name that
-says so, before anything takes their place, and what is written is on disk before this returns.
+No byte gets lost: damaged files are renamed to `NAME.corrupt-TIME` before anything takes their
+place, and what is written is on disk before a function returns. A process that died while it
+exchanged a file leaves the previous bytes in a hidden file; they get such a name, too.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import sha256
-from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files, swap_file
-from forestay.base.clock import Clock
+from forestay.base.clock import Clock, iso
 from forestay.base.findings import Choice, Finding, Question
 from forestay.errors import ForestayError, InvalidInput, Refused, StoreFailed
 from forestay.formats.ai_session.format import ensured_entry, recreate, salvage_index
@@ -36,7 +37,6 @@ from forestay.formats.coerce import text
 from forestay.formats.conventions import custom
 from forestay.formats.essay import salvage as essay_salvage
 from forestay.formats.essay.fields import BACKUP, STATE
-from forestay.formats.essay.salvage import FROM_BACKUP as RECOVERED_FROM_BACKUP
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import facts_of
 from forestay.formats.orchestrator import format as orch
@@ -45,19 +45,29 @@ from forestay.formats.status_words import session_word
 from forestay.formats.text import git_conflict
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.text.salvage_json import recover as torn
+from forestay.formats.text.salvage_json import recover as salvage_json
 from forestay.journal.context import Context
-from forestay.mirror import discover, interrupted_writes
+from forestay.mirror import discover
 from forestay.mirror.context import paths_of, put_away
-from forestay.mirror.discover import BAD_LINE, MAX_BYTES, NO_ACCESS, NOT_CREATED, NOT_READ, Find
-from forestay.mirror.interrupted_writes import aside_name, renamed
+from forestay.mirror.discover import (
+    AI_ROOT,
+    BAD_LINE,
+    MAX_BYTES,
+    NO_ACCESS,
+    NOT_CREATED,
+    NOT_READ,
+    Find,
+    own_essay_folders,
+)
+from forestay.mirror.quick_scan import places
 from forestay.mirror.session_files import mirror_of
 from forestay.store.machine.bindings import Binding
 from forestay.workspace.tree import find_tree, git_operation
 
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
-BY_HAND = "which sessions it lists is for somebody to say who knows both sides"
+_USER_DECIDES = "only the user can decide which sessions it lists"
+_MOST_ESSAYS = 200
 
 
 class Case(Struct):
@@ -74,18 +84,18 @@ class Case(Struct):
     question: Question | None = None
     damaged: list[str] = []
     """The files that cannot be read."""
-    cut_off: list[str] = []
-    """Files a write to which was cut off: what was there before it lies hidden beside them."""
     missing: list[str] = []
+    interrupted: list[str] = []
+    """Files to which a write was interrupted."""
     writes: dict[str, bytes] = {}
-    """Path → what it would hold."""
+    """Path → new content."""
     kept: list[str] = []
     """Where damaged bytes are now."""
     written: list[str] = []
 
 
 class Unusable(Refused):
-    """The files of a session cannot be read; `case` holds the choices."""
+    """The files of a session cannot be read; `case` has the choices."""
 
     def __init__(self, case: Case) -> None:
         super().__init__(
@@ -96,19 +106,33 @@ class Unusable(Refused):
         self.case = case
 
 
-# -- bound files -------------------------------------------------------------------------------
+# -- files of our sessions ---------------------------------------------------------------------
 
 
 def cases(context: Context, session: str = "") -> Iterator[Case]:
-    """What is wrong with the files of one session, or of all, each looked at when it is asked for;
-    changes nothing."""
+    """Yield what is wrong with the files of one session, or of all; changes nothing."""
     # What another program archived is not missing.
     found = (_case_of(context, binding) for binding in mirror_of(context).standing(session))
     return (case for case in found if case is not None)
 
 
 def _case_of(context: Context, binding: Binding) -> Case | None:
-    damaged, missing = ({}, []) if put_away(binding) else _harmed(context, binding)
+    """Examine the files of a binding; None if all can be read."""
+    if put_away(binding):
+        return None
+    damaged: dict[str, str] = {}
+    missing: list[str] = []
+    once = context.store.machine.bindings.renderings(binding)
+    for name, path in paths_of(binding).items():
+        fault = _fault(context, binding, name, path)
+        if fault is None:
+            missing += [path] if once.get(name) else []
+        elif fault and not mirror_of(context).is_as_left(binding, name):
+            # A log that only we wrote may be too long to be parsed.
+            damaged[path] = fault
+    backup = custom(binding.layout).backup
+    if backup and files.is_irregular(f"{binding.place}{backup}"):
+        damaged[f"{binding.place}{backup}"] = "it is not a regular file"
     if not (damaged or missing):
         return None
     faults = [f"{path}: {why}" for path, why in damaged.items()]
@@ -118,38 +142,14 @@ def _case_of(context: Context, binding: Binding) -> Case | None:
         session=binding.session,
         what=faults[0] if faults else f"{missing[0]} is missing",
         rung=JOURNAL,
-        message=f"written anew from the journal of session {binding.session}",
+        message=f"written again from the journal of session {binding.session}",
         damaged=list(damaged),
         missing=missing,
     )
 
 
-def _harmed(context: Context, binding: Binding) -> tuple[dict[str, str], list[str]]:
-    """The files of a binding that are damaged, each with why, and those that are missing."""
-    damaged: dict[str, str] = {}
-    missing: list[str] = []
-    once = context.store.machine.bindings.renderings(binding)
-    for name, path in paths_of(binding).items():
-        fault = _fault(context, binding, name, path)
-        if fault is None:
-            missing += [path] if once.get(name) else []
-        elif fault and not mirror_of(context).is_as_left(binding, name):
-            # A log that only we wrote may be too long to be taken apart.
-            damaged[path] = fault
-    if in_the_way := _odd_backup(binding):
-        damaged[in_the_way] = "it is not a regular file"
-    return damaged, missing
-
-
-def _odd_backup(binding: Binding) -> str:
-    """What stands where the layout's own backup belongs and is no file: nothing can be written."""
-    backup = custom(binding.layout).backup
-    path = f"{binding.place}{backup}"
-    return path if backup and files.is_irregular(path) else ""
-
-
 def _fault(context: Context, binding: Binding, name: str, path: str) -> str | None:
-    """Why a file of a binding cannot be used; empty when it can be, None when it is not there."""
+    """Return why a file of a binding cannot be used; empty if it can be, None if it is missing."""
     kind = kind_of(path)
     try:
         data = files.read_optional(path, MAX_BYTES, follow=False)
@@ -159,41 +159,42 @@ def _fault(context: Context, binding: Binding, name: str, path: str) -> str | No
     except Unreadable as error:
         return str(error)
     except StoreFailed:
-        return ""  # what the system does not let us read may be good: it is left alone, and told
+        return ""  # what the system does not allow us to read may be sound
     except ForestayError as error:
         return "it is not a regular file" if files.is_irregular(path) else str(error)
-    is_other = kind != "jsonl" and not isinstance(document.value, dict)
-    return (
-        "it does not hold a session"
-        if is_other
-        else mirror_of(context).torn(binding, name, document)
-    )
+    if kind != "jsonl" and not isinstance(document.value, dict):
+        return "it does not contain a session"
+    return mirror_of(context).torn(binding, name, document)
 
 
 def restore(context: Context, case: Case) -> Case:
-    """Write a session's files anew from its journal; what was in their place is kept beside."""
+    """Write a session's files again from its journal; the previous bytes are kept."""
     binding = context.store.machine.bindings.owner(case.path)
     if binding is None:
         raise Refused(f"{case.path} belongs to no session any more", file=case.path)
     require_calm(binding.root)
-    if contested := index_in_conflict(case):
-        hint = f"settle it in an editor, or: forestay doctor {shlex.quote(case.path)}"
-        what = f"{contested} holds a merge conflict"
-        raise Refused(what, why=BY_HAND, hint=hint, file=contested)
+    if contested := _index_in_conflict(case):
+        hint = f"resolve it in an editor, or: forestay doctor {shlex.quote(case.path)}"
+        what = f"{contested} contains a merge conflict"
+        raise Refused(what, why=_USER_DECIDES, hint=hint, file=contested)
     harmed = _make_room(context, case, binding)
-    said = mirror_of(context).write(binding.session, force=True)
-    # The main file of a session that is over is in the archive of its layout by now.
-    binding = _renewed(context, binding)
+    problems = mirror_of(context).write(binding.session, force=True)
+    # The main file of a session that has ended is in the archive of its format by now.
+    known = context.store.machine.bindings.bindings(binding.session)
+    binding = next((b for b in known if b.number == binding.number), binding)
     left = _case_of(context, binding)
     if left is not None:
-        raise Refused(f"{case.path} could not be written anew", why="; ".join(said) or left.what)
+        why = "; ".join(problems) or left.what
+        raise Refused(f"{case.path} could not be written again", why=why)
     case.written = [path for name, path in paths_of(binding).items() if name in harmed]
     return case
 
 
-def _make_room(context: Context, case: Case, binding: Binding) -> dict[str, str]:
-    """Move what is damaged beside, and go on from what is still known; says of which files."""
-    for path in (*case.damaged, *case.missing):
+def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
+    """Rename what is damaged and start from what is still known; return the names of the files."""
+    bound = context.store.machine.bindings
+    wanted = [*case.damaged, *case.missing]
+    for path in wanted:
         index = _saved_index(context, path, binding) if path.endswith(f"/{INDEX}") else None
         if path in case.damaged:
             case.kept.append(set_aside(path, context.clock))
@@ -201,41 +202,43 @@ def _make_room(context: Context, case: Case, binding: Binding) -> dict[str, str]
             # It belongs to all sessions of the folder: ours alone would hide the others.
             files.make_folder(binding.root)
             files.create(path, index, mode=0o644)
-    wanted = {*case.damaged, *case.missing}
     harmed = {name: path for name, path in paths_of(binding).items() if path in wanted}
     for name, path in harmed.items():
-        if not os.path.lexists(path):
-            _put_back(context, binding, name, path)
-    return harmed
+        data, newest = bound.said_last(binding, name), bound.newest(binding).get(name)
+        is_whole = newest is not None and newest.digest == sha256(data).hexdigest()
+        if is_whole and not os.path.lexists(path):
+            # The last rendering has what only the file contains, as earlier attempts at a phase.
+            files.make_folder(os.path.dirname(path))
+            files.create(path, data, mode=0o644)
+    return set(harmed)
 
 
-def _renewed(context: Context, binding: Binding) -> Binding:
-    found = context.store.machine.bindings.bindings(binding.session)
-    return next((b for b in found if b.number == binding.number), binding)
+def why_not_restorable(case: Case) -> tuple[str, str]:
+    """Return what prevents `restore`, and what to do about that; empty if nothing does."""
+    if _index_in_conflict(case):
+        return _USER_DECIDES, f"forestay doctor {shlex.quote(case.path)}"
+    folder = os.path.dirname(case.path)
+    while not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    if not os.path.isdir(folder):
+        return f"{folder} is not a folder", "move that away, then: forestay doctor --fix"
+    if operation := git_operation(find_tree(folder)):
+        return f"git is in the middle of a {operation}", "finish that, then: forestay doctor --fix"
+    return "", ""
 
 
-def _put_back(context: Context, binding: Binding, name: str, path: str) -> None:
-    """Go on from what we wrote last, if all of it was kept: it has what only the file tells, as
-    earlier attempts at a phase, and what others added."""
-    data = context.store.machine.bindings.said_last(binding, name)
-    newest = context.store.machine.bindings.newest(binding).get(name)
-    if newest is not None and newest.digest == sha256(data).hexdigest():
-        files.make_folder(os.path.dirname(path))
-        files.create(path, data, mode=0o644)
-
-
-def index_in_conflict(case: Case) -> str:
-    """The index of all sessions of a folder, if git left both sides of a merge in it."""
+def _index_in_conflict(case: Case) -> str:
+    """Return the index of all sessions of a folder if git left both sides of a merge in it."""
     indexes = [path for path in case.damaged if os.path.basename(path) == INDEX]
-    return next((path for path in indexes if _is_conflicted(_bytes(path))), "")
+    return next((path for path in indexes if _is_conflicted(_read(path))), "")
 
 
 def _is_conflicted(data: bytes) -> bool:
-    # To look for the beginnings of lines first would take a large file a tenth of a second.
+    # To search for beginnings of lines first would take a tenth of a second in a large file.
     return b"<<<<<<< " in data and bool(_CONFLICT.search(data))
 
 
-def _bytes(path: str) -> bytes:
+def _read(path: str) -> bytes:
     try:
         return files.read_bounded(path, MAX_BYTES, follow=False)
     except ForestayError:
@@ -243,114 +246,153 @@ def _bytes(path: str) -> bytes:
 
 
 def _saved_index(context: Context, path: str, binding: Binding) -> bytes | None:
-    """The other sessions, as a damaged index still tells of them, or the one that we wrote last if
-    it is gone, and as they lie beside it."""
+    """Return an index of the other sessions: from its damaged bytes, or our last rendering if it is
+    missing, and from the folders around it."""
+    bound = context.store.machine.bindings
     is_gone = not os.path.lexists(path)
-    said = context.store.machine.bindings.said_last(binding, INDEX) if is_gone else _bytes(path)
-    value, _ = salvage_index(said)
+    value, _ = salvage_index(bound.said_last(binding, INDEX) if is_gone else _read(path))
     if is_gone:
-        # What it said of ours then is old: the journal knows better.
-        ours = {
-            b.native for b in context.store.machine.bindings.bindings() if b.root == binding.root
-        }
-        kept = [e for e in value["active_features"] if e.get("feature_id") not in ours]
-        value["active_features"] = kept
-    _list_beside(context, binding.root, {INDEX: value}, mirror_of(context).where(binding.root))
+        # The rendering is old: the journal knows better what our sessions are like.
+        ours = {b.native for b in bound.bindings() if b.root == binding.root}
+        entries = [e for e in value["active_features"] if e.get("feature_id") not in ours]
+        value["active_features"] = entries
+    _list_folders(context, binding.root, {INDEX: value}, mirror_of(context).where(binding.root))
     entries = [e for e in value["active_features"] if e.get("feature_id") != binding.native]
     return fresh("yaml", {**value, "active_features": entries}) if entries else None
 
 
-def _list_beside(context: Context, root: str, tree: Tree, where: Where) -> list[str]:
-    """List in an index the sessions that lie beside it; says of which nobody knows the status."""
-    told = []
+def _list_folders(context: Context, root: str, tree: Tree, where: Where) -> list[str]:
+    """Add the sessions in a folder to its index; return for which ones the status is unknown."""
+    unknown = []
     for one in discover.ai_sessions(root):
-        if one.native and (ours := _recorded(context, one)):
-            # What it does not tell of them would be read as an edit: one that is over goes on then.
+        if one.native and (owner := _owner_of(context, one)):
+            # Without its status a session that has ended would be read as resumed.
+            with context.store.view(owner.session) as view:
+                ours = facts_of(context.journal.state(view), ())
             entry = ensured_entry(tree, one.native, ours, where)
             entry.setdefault("status", session_word(one.layout, ours.status))
         elif one.native and not entry_of(tree, one.native):
             facts = one.facts(where) if one.documents else Facts()
             ensured_entry(tree, one.native, facts, where)
-            told.append(f"{INDEX}: {one.native} is listed as active, no file tells its status")
-    return told
-
-
-def _recorded(context: Context, one: Find) -> Facts | None:
-    """What the journal says of a session, if the files are those of one of ours."""
-    owner = _owner_of(context, one)
-    if owner is None:
-        return None
-    with context.store.view(owner.session) as view:
-        return facts_of(context.journal.state(view), ())
+            unknown.append(f"{INDEX}: {one.native} is listed as active, no file has its status")
+    return unknown
 
 
 def require_calm(folder: str) -> None:
-    """Refuse while git is in the middle of something there: it may still put the file right."""
+    """Refuse while git is in the middle of something there: it may still correct the file."""
     operation = git_operation(find_tree(existing(folder)))
     if operation:
         raise Refused(
             f"git is in the middle of a {operation}",
-            why="what it is doing may change these files",
+            why="it may change these files",
             hint=f"finish it, or: git {operation} --abort",
         )
 
 
 def existing(folder: str) -> str:
+    """Return a folder, or the first one above it that exists."""
     while not os.path.isdir(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
-def set_aside(path: str, clock: Clock) -> str:
-    """Move a file beside, every byte kept, and say where it is now."""
-    return renamed(path, aside_name(path, clock))
+# -- interrupted writes ------------------------------------------------------------------------
 
 
-# -- files that are nobody's -------------------------------------------------------------------
+def aside_name(path: str, clock: Clock) -> str:
+    """Return a free name for the previous bytes of a file, which no program reads as a session."""
+    stamp = re.sub("[-:]", "", iso(clock.now()))
+    names = (f"{path}.corrupt-{stamp}{'' if n == 0 else f'-{n}'}" for n in range(10_000))
+    return next(name for name in names if not os.path.lexists(name))
+
+
+def set_aside(path: str, clock: Clock, hidden: str = "") -> str:
+    """Rename a file, or its `hidden` previous bytes, so that a user sees them; return the name."""
+    target = aside_name(path, clock)
+    files.move(hidden or path, target)
+    return target
+
+
+def _locked_root(path: str) -> str:
+    """Return the folder that a writer of a file locks: with ai-session, that of all sessions."""
+    folder = os.path.dirname(path)
+    above = os.path.dirname(folder)
+    return above if os.path.basename(above) == AI_ROOT else folder
+
+
+def interrupted_everywhere(context: Context) -> Iterator[str]:
+    """Yield files in this project, and of the user's essays, to which a write was interrupted.
+
+    Those of our own sessions are left out: the next event finishes them.
+    """
+    essays = own_essay_folders(context.settings)[:_MOST_ESSAYS]
+    roots = [*places(context.workspace.tree.root), *essays]
+    for root in dict.fromkeys(p if os.path.isdir(p) else os.path.dirname(p) for p in roots):
+        below = (os.path.join(root, name) for name in discover.started_in(root))
+        for folder in (root, *below):
+            yield from _interrupted_in(context, folder)
+
+
+def _interrupted_in(context: Context, folder: str) -> list[str]:
+    if not swap_file.cut_off(folder):
+        return []
+    root = _locked_root(os.path.join(folder, ""))
+    # A process that is writing there now holds the lock.
+    with suppress(ForestayError), files.locked(root, timeout=1.0, clock=context.clock):
+        left = swap_file.cut_off(folder)
+        ours = {p for b in context.store.machine.bindings.bindings() for p in paths_of(b).values()}
+        return [path for path in left if os.path.realpath(path) not in ours]
+    return []
+
+
+def uncover(context: Context, path: str) -> list[str]:
+    """Rename the hidden previous bytes of a file; return the new names, none if that failed."""
+    with suppress(ForestayError), files.locked(_locked_root(path), clock=context.clock):
+        return _uncover(path, context.clock)
+    return []
+
+
+def _uncover(path: str, clock: Clock) -> list[str]:
+    return [set_aside(path, clock, hidden) for hidden in swap_file.clear_up(path)]
+
+
+# -- files at a path ---------------------------------------------------------------------------
 
 
 def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
-    """What can be made of damaged files at a path; None when they can be read.
+    """Return what can be made of damaged files at a path; None if they can be read.
 
-    `choose` answers the question that the case would carry.
+    `choose` answers the question that the case would have.
     """
     path = os.path.abspath(path)
-    if owner := _owner_of_gone(context, path):
+    if owner := _owner_of_missing(context, path):
         case = _of_ours(context, owner, choose)
     else:
-        case = _of_found(context, _one(path), choose)
+        one = _find_one(path)
+        _require_access(one)
+        owner = _owner_of(context, one)
+        case = _of_ours(context, owner, choose) if owner else _of_other(context, one, choose)
     if choose and case and case.question:
         _require_choice(case.path, case.question, choose)
     if case is None and os.path.basename(path) == BACKUP:
-        why = "the session file beside it can be read, and whoever writes that makes a new one"
-        raise Refused(f"{path} is a backup, of which nothing is to be made", why=why, file=path)
-    return case and _without_secrets(context, case)
-
-
-def _without_secrets(context: Context, case: Case) -> Case:
+        why = "its session file can be read, and the next write makes a new backup"
+        raise Refused(f"{path} is a backup that is not needed", why=why, file=path)
+    if case is None:
+        return None
     clean = context.journal.redact
     inferred, lost = (list(map(clean, lines)) for lines in (case.inferred, case.lost))
     return replace(case, what=clean(case.what), inferred=inferred, lost=lost)
 
 
-def _owner_of_gone(context: Context, path: str) -> Binding | None:
-    """Whose file is missing at a path, or in a folder of one session."""
-    places = (path, os.path.join(path, STATE), os.path.join(path, AI_STATE))
-    owned = (_owner(context, place) for place in places if not os.path.lexists(place))
+def _owner_of_missing(context: Context, path: str) -> Binding | None:
+    """Return the session whose file is missing at a path, or in a folder of one session."""
+    spots = (path, os.path.join(path, STATE), os.path.join(path, AI_STATE))
+    owned = (_owner(context, spot) for spot in spots if not os.path.lexists(spot))
     return next((owner for owner in owned if owner is not None), None)
 
 
-def _of_found(context: Context, one: Find, choose: str) -> Case | None:
-    _require_access(one)
-    if owner := _owner_of(context, one):
-        return _of_ours(context, owner, choose)
-    if case := _of_nobody(one):
-        return _climbed(context, one, case, mirror_of(context).where(one.root), choose)
-    return _of_cut_off(context, one)
-
-
 def _owner_of(context: Context, one: Find) -> Binding | None:
-    """Whose files they are, also where the main one of several is gone."""
+    """Return the session that files belong to, also if its main one of several is missing."""
     main, *others = one.format.files(one.native)
     if not others or one.is_loose or main in one.paths:
         return _owner(context, one.path)
@@ -358,14 +400,34 @@ def _owner_of(context: Context, one: Find) -> Binding | None:
 
 
 def _owner(context: Context, path: str) -> Binding | None:
-    """Whose a place is, also where a link stands in for the file; else what the link leads to."""
+    """Return the session that has a place, also if a link replaced the file there."""
     place = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     owned = (context.store.machine.bindings.owner(each) for each in (place, os.path.realpath(path)))
     return next((owner for owner in owned if owner is not None), None)
 
 
+def _find_one(path: str) -> Find:
+    folder, name = os.path.split(path)
+    if name == BACKUP:
+        path, name = os.path.join(folder, STATE), STATE  # it represents its essay
+    if name in (STATE, AI_STATE) and not os.path.lexists(path):
+        path = folder
+    finds = [one for one in discover.sessions(path) if one.layout]
+    if len(finds) > 1 and name == INDEX:
+        # It belongs to all of them, and can be recovered through any of them.
+        return replace(finds[0], faults=[f for f in finds[0].faults if f.file == INDEX])
+    # Other files in an essay's folder, perhaps copies of it, are other sessions.
+    finds = [one for one in finds if one.path == os.path.join(path, STATE)] or finds
+    stages = (p for p in files.list_paths(path) if os.path.basename(p).startswith("stage-"))
+    if not finds and any(map(os.path.isfile, stages)):
+        finds = [discover.essay_without_state(path)]
+    if len(finds) != 1:
+        raise discover.not_one(path, finds)
+    return finds[0]
+
+
 def _require_access(one: Find) -> None:
-    """Refuse to make anything of what could not be read: its bytes may be good."""
+    """Refuse to recover what could not be read: its bytes may be sound."""
     for fault in one.faults:
         if fault.code in NOT_READ:
             path = one.paths.get(fault.file, one.path)
@@ -374,6 +436,7 @@ def _require_access(one: Find) -> None:
 
 
 def may_help(fault: Finding, path: str) -> str:
+    """Return what helps if the system did not allow a file to be read."""
     if fault.code == NO_ACCESS:
         return f"check owner and permissions: ls -ld {shlex.quote(path)}"
     return f"see the system log, then: forestay files check {shlex.quote(path)}"
@@ -382,49 +445,61 @@ def may_help(fault: Finding, path: str) -> str:
 def _require_choice(path: str, question: Question, choose: str) -> None:
     known = [choice.id for choice in question.choices]
     if choose not in known:
-        what, why = f"{choose} is no choice", f"they are {', '.join(known)}"
+        what, why = f"{choose} is not a choice", f"they are {', '.join(known)}"
         raise InvalidInput(what, why=why, hint=_choices_of(path))
 
 
 def _of_ours(context: Context, owner: Binding, choose: str) -> Case | None:
-    """The journal has it all, but which side of a conflict in the index counts."""
+    """Return the case of our session: the journal has all but which side of an index counts."""
     case = _case_of(context, owner)
-    index = index_in_conflict(case) if case else ""
+    index = _index_in_conflict(case) if case else ""
     if not case or not index:
         return case
-    both = {INDEX: _bytes(index)}
+    both = {INDEX: _read(index)}
     contested = Find(owner.layout, owner.native, {INDEX: index}, both, {}, [])
-    return _sides(contested, case, INDEX, choose)
+    return _of_conflict(contested, case, INDEX, choose)
 
 
-def _of_nobody(one: Find) -> Case | None:
+def _of_other(context: Context, one: Find, choose: str) -> Case | None:
+    """Return the case of files that belong to no session of ours."""
     bad = [f for f in one.faults if f.severity == "error" and f.code not in (BAD_LINE, NOT_CREATED)]
     damaged = [one.paths.get(fault.file, one.path) for fault in bad]
     missing = [os.path.join(one.root, name) for name in _missing(one)]
     if not bad and not missing:
-        return None
-    return Case(
+        return _of_interrupted(context, one)
+    case = Case(
         layout=one.layout,
-        # What lacks a file is known by its folder.
+        # A session that lacks a file is named by its folder.
         path=one.path if bad else os.path.dirname(missing[0]),
         what=f"{damaged[0]}: {bad[0].what}" if bad else f"{missing[0]} is missing",
         damaged=list(dict.fromkeys(damaged)),
         missing=missing,
     )
+    where = mirror_of(context).where(one.root)
+    conflicted = [n for n, data in one.bundle.items() if _is_conflicted(data)]
+    if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
+        return _of_conflict(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
+    if one.layout == "essay":
+        return _of_essay(one, case, where, choose)
+    saved = _from_backup(one, case) or _salvage(context, one, case, where)
+    if one.layout == "orchestrator":
+        return _of_orchestrator(context, case, saved, choose)
+    return saved or _ask_to_start_fresh(case, context.clock, choose)
 
 
-def _of_cut_off(context: Context, one: Find) -> Case | None:
-    """Files that are good, where somebody died who wrote them."""
-    left = interrupted_writes.of(context, one)
+def _of_interrupted(context: Context, one: Find) -> Case | None:
+    """Return the case of files that can be read, but whose previous bytes are hidden."""
+    folders = dict.fromkeys(os.path.dirname(path) for path in one.paths.values())
+    left = [path for folder in folders for path in _interrupted_in(context, folder)]
     if not left:
         return None
-    what = f"a write to {left[0]} was cut off, and what was there before lies hidden beside it"
-    said = "What was there before can be seen."
-    return Case(one.layout, one.path, what=what, rung=ARTIFACTS, message=said, cut_off=left)
+    what = f"a write to {left[0]} was interrupted: its previous bytes are in a hidden file"
+    message = "The previous bytes can be seen now."
+    return Case(one.layout, one.path, "", what, ARTIFACTS, message, interrupted=left)
 
 
 def _missing(one: Find) -> list[str]:
-    """The files that a session in a folder of its own lacks, and that can be made anew."""
+    """Return the files that a session in its own folder lacks, and that can be made again."""
     if one.layout != "ai-session" or one.is_loose or one.format.valid_id(one.native):
         return []
     names = one.format.files(one.native)
@@ -434,52 +509,14 @@ def _missing(one: Find) -> list[str]:
     return [name for name in names if not os.path.lexists(os.path.join(one.root, name))]
 
 
-def _one(path: str) -> Find:
-    if os.path.basename(path) == BACKUP:
-        # Nothing but a state that was written may be one: it stands for the essay it is of.
-        path = os.path.join(os.path.dirname(path), STATE)
-    if os.path.basename(path) in (STATE, AI_STATE) and not os.path.lexists(path):
-        # It is gone, and named by what we said of its folder.
-        path = os.path.dirname(path)
-    finds = [one for one in discover.sessions(path) if one.layout]
-    if len(finds) > 1 and os.path.basename(path) == INDEX:
-        # It is of all of them, and by any of them it can be mended.
-        return replace(finds[0], faults=[f for f in finds[0].faults if f.file == INDEX])
-    # What else lies in an essay's folder, a copy of it perhaps, is another session's.
-    finds = [one for one in finds if one.path == os.path.join(path, STATE)] or finds
-    if not finds and _has_stages(path):
-        finds = [discover.essay_without_state(path)]
-    if len(finds) != 1:
-        raise discover.not_one(path, finds)
-    return finds[0]
-
-
-def _has_stages(folder: str) -> bool:
-    """Whether somebody who names a folder for an essay's is right, whatever it is called."""
-    there = (path for path in files.list_paths(folder) if os.path.isfile(path))
-    return any(os.path.basename(path).startswith("stage-") for path in there)
-
-
-def _climbed(context: Context, one: Find, case: Case, where: Where, choose: str) -> Case:
-    conflicted = [n for n, data in one.bundle.items() if _is_conflicted(data)]
-    if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
-        return _sides(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
-    if one.layout == "essay":
-        return _essay(one, case, where, choose)
-    if one.layout == "orchestrator":
-        return _orchestrator(context, one, case, where, choose)
-    saved = _backed_up(one, case) or _salvaged(context, one, case, where)
-    return saved or _nothing(case, context.clock, choose)
-
-
 def _kind(one: Find, path: str) -> str:
-    """How a file is written: as its name says, else as the main file of its layout is."""
+    """Return the syntax of a file: by its name, else that of the main file of its format."""
     kind = kind_of(path)
     return kind if kind in ("json", "jsonl", "yaml") else kind_of(one.format.files("x")[0])
 
 
-def _backed_up(one: Find, case: Case) -> Case | None:
-    """A backup beside each file, if it is one of the same session's."""
+def _from_backup(one: Find, case: Case) -> Case | None:
+    """Take the backup of each damaged file, if all have one of the same format."""
     writes: dict[str, bytes] = {}
     for path in case.damaged:
         try:
@@ -492,18 +529,17 @@ def _backed_up(one: Find, case: Case) -> Case | None:
         writes[path] = data
     if not writes:
         return None
-    lost = ["what changed after the backup was made"]
-    said = RECOVERED_FROM_BACKUP
-    return replace(case, writes=writes, lost=lost, rung=FROM_BACKUP, message=said)
+    lost, message = ["what changed after the backup was made"], essay_salvage.FROM_BACKUP
+    return replace(case, writes=writes, lost=lost, rung=FROM_BACKUP, message=message)
 
 
-def _salvaged(context: Context, one: Find, case: Case, where: Where) -> Case | None:
+def _salvage(context: Context, one: Find, case: Case, where: Where) -> Case | None:
     saved = one.salvage(where)
     if saved is None and one.is_bare:
-        saved = Salvaged(Facts(), message="Made anew from the specification")
+        saved = Salvaged(Facts(), message="Created again from the specification")
     if saved is None:
         return None
-    tree, made = _rebuilt(context, one, saved.facts, where)
+    tree, made = _rebuild_tree(context, one, saved.facts, where)
     names = {path: name for name, path in one.paths.items()}
     names |= {os.path.join(one.root, name): name for name in _missing(one)}
     for path in [*case.damaged, *case.missing]:
@@ -515,11 +551,11 @@ def _salvaged(context: Context, one: Find, case: Case, where: Where) -> Case | N
     return replace(case, rung=ARTIFACTS, message=saved.message, inferred=inferred, lost=saved.lost)
 
 
-def _rebuilt(context: Context, one: Find, facts: Any, where: Where) -> tuple[Tree, list[str]]:
-    """New files for what was saved, with the keys that no layout knows but the bytes still hold.
-
-    Also says what had to be made from the specification alone.
-    """
+def _rebuild_tree(
+    context: Context, one: Find, facts: Facts, where: Where
+) -> tuple[Tree, list[str]]:
+    """Return new files from facts, with unknown keys that the bytes still have, and what had to be
+    made from the specification alone."""
     facts.native_id = facts.native_id or one.native
     old: Tree = dict(one.tree)
     for name, data in one.bundle.items():
@@ -529,69 +565,66 @@ def _rebuilt(context: Context, one: Find, facts: Any, where: Where) -> tuple[Tre
     if one.layout == "ai-session":
         tree, made = recreate(tree, where)
         if INDEX not in one.tree:
-            made += _list_beside(context, one.root, tree, where)
+            made += _list_folders(context, one.root, tree, where)
     else:
         # One file, whatever it is called here.
         tree = {next(iter(one.paths)): next(iter(tree.values()))}
     for name, data in one.bundle.items():
-        left = torn(data) if name.endswith(".json") and name not in one.tree else None
+        left = salvage_json(data) if name.endswith(".json") and name not in one.tree else None
         if left is not None and isinstance(tree.get(name), dict):
-            tree[name] = {
-                **tree[name],
-                **{k: v for k, v in left.value.items() if k not in tree[name]},
-            }
+            tree[name] = {**left.value, **tree[name]}
     return tree, made
 
 
-def _nothing(case: Case, clock: Clock, choose: str) -> Case:
-    """No rung holds: the user may begin anew, or leave everything as it is."""
+# -- questions ---------------------------------------------------------------------------------
+
+
+def _ask_to_start_fresh(case: Case, clock: Clock, choose: str) -> Case:
     if choose == "fresh":
-        return _out_of_the_way(case)
+        return _start_fresh(case)
     kept = os.path.basename(aside_name(case.path, clock))
+    moved = f"move it away (kept as {kept})"
     choices = (
-        _choice(case, "fresh", "Start fresh", f"move it away (kept as {kept})"),
+        Choice("fresh", "Start fresh", moved, command_of(case.path, "fresh")),
         Choice("stop", "Stop here", "change nothing"),
     )
-    question = Question("What shall become of it?", choices, "stop")
+    question = Question("What should be done with it?", choices, "stop")
     return replace(case, rung=USER, message="Nothing in it can be read.", question=question)
 
 
-def _out_of_the_way(case: Case) -> Case:
-    return replace(case, rung=USER, writes={}, message="The way is free for a new session.")
-
-
-def _choice(case: Case, id: str, title: str, says: str = "") -> Choice:
-    return Choice(id, title, says, command_of(case.path, id))
+def _start_fresh(case: Case) -> Case:
+    return replace(case, rung=USER, writes={}, message="The place is free for a new session.")
 
 
 def _choices_of(path: str) -> str:
-    return f"look at the choices: forestay doctor {shlex.quote(path)}"
+    return f"see the choices: forestay doctor {shlex.quote(path)}"
 
 
 def command_of(path: str, choice: str = "") -> str:
+    """Return the command that recovers files in place."""
     chosen = f" --choose {choice}" if choice else ""
     return f"forestay doctor {shlex.quote(path)} --fix{chosen}"
 
 
-# -- both sides of a merge ---------------------------------------------------------------------
-
-
-def _sides(one: Find, case: Case, name: str, choose: str) -> Case:
-    """A file in the middle of a merge: which side counts is not for us to say."""
-    both = git_conflict.sides(one.bundle[name].decode("latin-1"))  # as which any bytes can be read
+def _of_conflict(one: Find, case: Case, name: str, choose: str) -> Case:
+    """Ask which side of a merge counts."""
+    both = git_conflict.sides(one.bundle[name].decode("latin-1"))  # which decodes any bytes
     sides = dict(zip(("first", "second"), (side.encode("latin-1") for side in both), strict=True))
     if choose in sides:
         case.writes = {one.paths[name]: sides[choose]}
-        return replace(case, rung=USER, message=f"The {choose} side of the conflict was taken.")
+        return replace(case, rung=USER, message=f"The {choose} side of the conflict was used.")
     choices = [
-        _choice(case, side, f"The {side} side", _told(one, name, sides[side])) for side in sides
+        Choice(id, f"The {id} side", _describe(one, name, data), command_of(case.path, id))
+        for id, data in sides.items()
     ]
     choices.append(Choice("stop", "Stop here", "and resolve the conflict in an editor"))
     question = Question("Two versions are in conflict. Which one counts?", tuple(choices), "stop")
-    return replace(case, rung=USER, message="The file holds a merge conflict.", question=question)
+    message = "The file contains a merge conflict."
+    return replace(case, rung=USER, message=message, question=question)
 
 
-def _told(one: Find, name: str, data: bytes) -> str:
+def _describe(one: Find, name: str, data: bytes) -> str:
+    """Describe one side of a merge in a few words."""
     try:
         value = Document.parse(data, _kind(one, name)).value
     except Unreadable as error:
@@ -600,20 +633,17 @@ def _told(one: Find, name: str, data: bytes) -> str:
         listed = (text(entry.get("feature_id")) for entry in entries_of({INDEX: value}))
         return f"which lists {', '.join(listed) or 'nothing'}"
     reading = one.format.reading({name: value}, Where())
-    return f"which says {reading.status or 'nothing of a status'}"
+    return f"which has status {reading.status or 'unknown'}"
 
 
-# -- essays ------------------------------------------------------------------------------------
-
-
-def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
-    """The three levels of the essay's document."""
+def _of_essay(one: Find, case: Case, where: Where, choose: str) -> Case:
+    """Climb the three levels of the essay's specification."""
     bundle = discover.essay_files(one)
     made = essay_salvage.recover(bundle, where)
     if made is None:
         return case
     if choose:
-        return _begun(case, bundle, where, choose)
+        return _begin_essay(case, bundle, where, choose)
     if made.question is not None:
         choices = [c._replace(command=command_of(case.path, c.id)) for c in made.question.choices]
         question = made.question._replace(choices=tuple(choices))
@@ -623,98 +653,83 @@ def _essay(one: Find, case: Case, where: Where, choose: str) -> Case:
     return replace(case, rung=rung, message=made.message, inferred=made.inferred, lost=made.lost)
 
 
-def _begun(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
+def _begin_essay(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
     match = re.fullmatch(r"stage[-_]?([1-4])", choose)
     if match is None:
-        raise InvalidInput(f"{choose} is no stage", why="they are stage-1 to stage-4")
+        raise InvalidInput(f"{choose} is not a stage", why="they are stage-1 to stage-4")
     state = essay_salvage.begin_at(int(match[1]), bundle, where)
     case.writes = {case.path: fresh("yaml", state)}
-    return replace(case, rung=USER, message=f"Begun at stage {match[1]}, as you said.")
+    return replace(case, rung=USER, message=f"Resumed at stage {match[1]}, as you chose.")
 
 
-# -- orchestrators -----------------------------------------------------------------------------
-
-
-def _orchestrator(context: Context, one: Find, case: Case, where: Where, choose: str) -> Case:
-    """The menu of the orchestrator's document, the old file kept."""
-    kept = aside_name(case.path, context.clock)
-    asked = orch.recovery(os.path.basename(kept))
-    saved = _backed_up(one, case) or _salvaged(context, one, case, where)
+def _of_orchestrator(context: Context, case: Case, saved: Case | None, choose: str) -> Case:
+    """Ask with the menu of the orchestrator's specification."""
     if choose == "fresh":
-        return _out_of_the_way(case)
+        return _start_fresh(case)
     if choose == "manual":
         if saved is None:
             raise Refused("nothing can be extracted", hint=command_of(case.path, "fresh"))
         return saved
-    choices = tuple(c._replace(command=_menu_command(case, c.id)) for c in asked.choices)
-    archived = os.path.isdir(os.path.join(os.path.dirname(case.path), orch.HISTORY))
-    best = "manual" if saved is not None else "history" if archived else "fresh"
-    question = asked._replace(choices=choices, recommended=best)
+    asked = orch.recovery(os.path.basename(aside_name(case.path, context.clock)))
+    commands = {"history": "forestay files orchestrator history"}
+    choices = [
+        c._replace(command=commands.get(c.id) or command_of(case.path, c.id)) for c in asked.choices
+    ]
+    has_archive = os.path.isdir(os.path.join(os.path.dirname(case.path), orch.HISTORY))
+    best = "manual" if saved is not None else "history" if has_archive else "fresh"
+    question = asked._replace(choices=tuple(choices), recommended=best)
     found = saved or case
     return replace(found, rung=USER, writes={}, message=orch.CORRUPTED, question=question)
 
 
-def _menu_command(case: Case, choice: str) -> str:
-    return (
-        "forestay files orchestrator history"
-        if choice == "history"
-        else command_of(case.path, choice)
-    )
-
-
-# -- acting ------------------------------------------------------------------------------------
+# -- writing -----------------------------------------------------------------------------------
 
 
 def fix(context: Context, case: Case) -> Case:
-    """Do what a case says, in place; the damaged bytes are kept beside."""
+    """Recover a case in place; the damaged bytes are kept."""
     if case.rung == JOURNAL:
         return restore(context, case)
     if case.question is not None:
         raise Refused(
-            f"somebody must say what becomes of {case.path}",
+            f"only the user can decide about {case.path}",
             why=case.question.text,
             hint=_choices_of(case.path),
             file=case.path,
         )
     require_calm(os.path.dirname(case.path))
-    with files.locked(interrupted_writes.root_of(case.path), clock=context.clock):
-        for path in (*case.cut_off, *case.damaged, *case.writes):
-            case.kept += interrupted_writes.uncovered(path, context.clock)
+    with files.locked(_locked_root(case.path), clock=context.clock):
+        for path in (*case.interrupted, *case.damaged, *case.writes):
+            case.kept += _uncover(path, context.clock)
         if not case.writes:
             case.kept += [set_aside(path, context.clock) for path in case.damaged]
         for path, data in case.writes.items():
-            case.kept += _take_place(path, data, context.clock)
+            case.kept += _replace_file(path, data, context.clock)
             case.written.append(path)
     return case
 
 
-def _take_place(path: str, data: bytes, clock: Clock) -> list[str]:
-    """Put a new file where a damaged one may be, in one step; says where that is now. With no room
-    for the new one, or after a crash, one of them is there: what is missing nobody looks for. What
-    is no file changes places with none: it is moved away first."""
+def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
+    """Write a file in one step, so that a crash leaves the old or the new one; return where the
+    previous bytes are. What is not a file cannot be exchanged, and is renamed first."""
     if files.is_irregular(path):
         kept = set_aside(path, clock)
         files.create(path, data, mode=0o644)
         return [kept]
     displaced = swap_file.one(path, data, mode=0o644)
-    return [renamed(displaced, aside_name(path, clock))] if displaced else []
+    return [set_aside(path, clock, displaced)] if displaced else []
 
 
 def write(case: Case, out: str) -> Case:
-    """Write what was recovered somewhere else; nothing that is there is replaced."""
+    """Write what was recovered to another folder, where it replaces nothing."""
     if not case.writes:
-        raise _only_in_place(case)
+        why, hint = "it would only be moved away", command_of(case.path, "fresh")
+        if case.rung == JOURNAL:
+            why = f"it belongs to session {case.session}, which writes it in place"
+            hint = f"in place: {command_of(case.path)}"
+        elif case.question:
+            why = case.question.text
+            hint = f"add --choose; the choices: forestay doctor {shlex.quote(case.path)}"
+        raise Refused(f"nothing of {case.path} can be written elsewhere", why=why, hint=hint)
     named = {os.path.basename(path): data for path, data in case.writes.items()}
     case.written = files.create_all(out, named)
     return case
-
-
-def _only_in_place(case: Case) -> Refused:
-    why, hint = "it would only be moved away", command_of(case.path, "fresh")
-    if case.rung == JOURNAL:
-        why = f"it belongs to session {case.session}, which writes it where it is"
-        hint = f"in its place: {command_of(case.path)}"
-    elif case.question:
-        why = case.question.text
-        hint = f"add --choose; the choices: forestay doctor {shlex.quote(case.path)}"
-    return Refused(f"nothing of {case.path} can be written elsewhere", why=why, hint=hint)

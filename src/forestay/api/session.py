@@ -16,6 +16,7 @@ from forestay.api.session_essay import EssayVerbs
 from forestay.api.session_plan import PlanVerbs
 from forestay.api.session_settle import SettleVerbs
 from forestay.api.status import count_waiting, look
+from forestay.base import files
 from forestay.errors import ForestayError, InvalidInput
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import given, reason
@@ -831,7 +832,7 @@ class Session(PlanVerbs, EssayVerbs, SettleVerbs):
             from forestay.sync import sealed_export
 
             chunks = iter([sealed_export.sealed(chunks, to=to, passphrase=passphrase)])
-        backup.write_pack(path, chunks, overwrite=overwrite)
+        (files.replace if overwrite else files.create)(path, chunks)
         return made.left_out
 
 

@@ -29,8 +29,8 @@ from tests.format_helpers import (
     fill,
     snapshot,
 )
+from tests.formats.samples.praxis import session as workflow
 from tests.formats.test_praxis import legacy
-from tests.formats.test_praxis import session as workflow
 
 KINDS = ["ai-session", "praxis", "craft", "essay", "orchestrator"]
 

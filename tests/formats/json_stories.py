@@ -173,3 +173,31 @@ def changed(document: Any, place: str, value: Any) -> Any:
     else:
         node[key] = value
     return made
+
+
+def facts_for(known: Facts) -> st.SearchStrategy[Facts]:
+    """Facts about the session of some facts: its steps in other statuses, and other figures."""
+
+    def changed(other: Facts, statuses: list[str]) -> Facts:
+        pairs = zip(known.steps, statuses, strict=True)
+        return replace(
+            other,
+            native_id=known.native_id,
+            steps=[replace(step, status=status) for step, status in pairs],
+            agents=[agent for agent in other.agents if agent.status != "pending"],
+            plan_total=known.plan_total,
+            plan_base=known.plan_base,
+            files=[],
+        )
+
+    count = len(known.steps)
+    statuses = st.lists(st.sampled_from(UNIT), min_size=count, max_size=count)
+    return st.builds(changed, facts, statuses)
+
+
+def core(facts: Facts) -> Any:
+    """What a file of any format says anew whenever facts are written into it."""
+    steps = sorted((step.title, step.status) for step in facts.steps)
+    agents = {agent.id: agent.status for agent in facts.agents}
+    others = facts.mode, facts.tokens, facts.git_branch, facts.project_path
+    return facts.status, steps, agents, others

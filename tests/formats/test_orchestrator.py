@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -19,7 +18,6 @@ from forestay.formats.facts import (
     Facts,
     FileFact,
     StepFact,
-    with_told_times,
 )
 from forestay.formats.orchestrator.format import (
     CURRENT,
@@ -37,69 +35,13 @@ from forestay.formats.orchestrator.schema import (
     misread,
     percentage,
 )
-from forestay.formats.port import ERROR, Format, Where, load_format
+from forestay.formats.port import Format, Where, load_format
 from forestay.formats.status_words import SESSION_WORDS, session_status, session_word
 from forestay.model.rules import SESSION_MOVES
-from tests.conformance import marked
 from tests.formats import json_stories as stories
+from tests.formats.samples.orchestrator import DOCUMENT, DONE, FAILED, RUNNING
 
 HERE = Where(now=1_768_700_000_000, naive="utc")
-DONE: dict[str, Any] = {
-    "id": "plan-1",
-    "type": "plan",
-    "task": "Design the queue",
-    "status": "complete",
-    "started": "2026-02-01T09:00:00Z",
-    "completed": "2026-02-01T09:02:00Z",
-    "result_summary": "two files",
-    "context_tokens": 1500,
-}
-RUNNING: dict[str, Any] = {
-    "id": "code-1",
-    "type": "code",
-    "task": "Write the queue",
-    "status": "in_progress",
-    "started": "2026-02-01T09:02:00Z",
-    "progress": 60,
-    "context_tokens": 3200,
-}
-FAILED: dict[str, Any] = {
-    "id": "test-1",
-    "type": "test",
-    "task": "Try it",
-    "status": "failure",
-    "started": "2026-02-01T09:03:00Z",
-    "completed": "2026-02-01T09:04:00Z",
-}
-DOCUMENT: dict[str, Any] = {
-    "schema_version": "1.0",
-    "session_id": "2026-02-01-a1b2c3",
-    "created": "2026-02-01T09:00:00Z",
-    "updated": "2026-02-01T09:30:00Z",
-    "project": {"name": "queue", "path": "/home/me/queue", "git_branch": "durable"},
-    "goal": "Make the queue durable",
-    "mode": "default",
-    "status": "in_progress",
-    "agents": [DONE, RUNNING, FAILED],
-    "completed_work": [{"task": "Design", "outcome": "two files", "files": ["docs/q.md"]}],
-    "pending_tasks": ["Finish it", "Test it"],
-    "decisions_made": [
-        {
-            "decision": "Sync at once",
-            "rationale": "slow is fine",
-            "timestamp": "2026-02-01T09:01:00Z",
-        }
-    ],
-    "context_usage": {"estimated_tokens": 25000, "percentage": 20, "last_compression": None},
-    "errors": [
-        {
-            "message": "no compiler",
-            "category": "configuration",
-            "agent": "test-1",
-            "timestamp": "2026-02-01T09:04:00Z",
-        }
-    ],
-}
 
 
 def tree(**changes: Any) -> dict[str, Any]:
@@ -193,15 +135,6 @@ def test_core_fields_are_read_and_written() -> None:
     assert made["project"] == {"name": "q", "path": "/q", "git_branch": "main"}
     assert (made["goal"], made["mode"], made["status"]) == ("g", "debug", "complete")
     assert (made["created"], made["updated"]) == (DOCUMENT["created"], "2026-02-01T09:31:00Z")
-
-
-@pytest.mark.req("S4-10")
-def test_stamps_never_go_back_and_keep_their_spelling() -> None:
-    old = tree(updated="2026-02-01T03:30:00-06:00")
-    assert write(replace(read(), updated_at=1), old)["updated"] == "2026-02-01T03:30:00-06:00"
-    later = write(replace(read(), updated_at=1_769_938_260_000), old)
-    assert later["updated"] == "2026-02-01T03:31:00-06:00"
-    assert found(updated="2026-02-01T09:30:00.123456") == [("naive-stamp", "warning", "updated")]
 
 
 # --- agents and work ---------------------------------------------------------------------------
@@ -425,24 +358,6 @@ def test_two_failed_agents_of_one_name_share_its_error() -> None:
 
 
 @pytest.mark.req("S4-65", "S4-16")
-@pytest.mark.parametrize(
-    "word, status",
-    [
-        ("created", "created"),
-        ("in_progress", "active"),
-        ("paused", "paused"),
-        ("complete", "completed"),
-        ("aborted", "aborted"),
-        ("completed", "completed"),
-    ],
-)
-def test_status_words_are_read_and_kept(word: str, status: str) -> None:
-    assert read(status=word).status == status
-    assert FORMAT.put(tree(status=word), read(status=word), HERE) == tree(status=word)
-    assert [f[0] for f in found(status=word)] == ["foreign-word"] * (word == "completed")
-
-
-@pytest.mark.req("S4-65", "S4-16")
 def test_a_status_is_written_in_the_documents_words() -> None:
     words = {"created": "created", "active": "in_progress", "completed": "complete"}
     words |= dict.fromkeys(("aborted", "abandoned"), "aborted")
@@ -498,19 +413,6 @@ def test_no_move_of_a_session_leads_back_from_the_end() -> None:
 # --- versions and findings ---------------------------------------------------------------------
 
 
-@pytest.mark.req("S4-46", "S4-7")
-@pytest.mark.parametrize("version", ["0.9", "1.1", "2.0", "99", 1.0, None])
-def test_other_versions_are_read_and_never_written(version: Any) -> None:
-    reading = FORMAT.reading(tree(schema_version=version), HERE)
-    assert not reading.writable
-    assert reading.status == "active"
-    assert read(schema_version=version).goal == DOCUMENT["goal"]
-    (finding,) = FORMAT.check(tree(schema_version=version), HERE)
-    assert (finding.severity, finding.where) == (ERROR, "schema_version")
-    assert FORMAT.recognise(CURRENT, {"schema_version": version}) >= 0.5
-    assert FORMAT.reading(tree(), HERE).writable
-
-
 @pytest.mark.req("S4-46")
 def test_the_fewest_keys_make_a_session_in_its_place_and_nowhere_else() -> None:
     fewest = {"session_id": "t-1", "goal": "Try it", "agents": []}
@@ -519,127 +421,7 @@ def test_the_fewest_keys_make_a_session_in_its_place_and_nowhere_else() -> None:
     assert not FORMAT.reading({CURRENT: fewest}, HERE).writable
 
 
-@pytest.mark.req("S4-9", "S4-14", "S4-16")
-@pytest.mark.parametrize("key", DOCUMENT)
-def test_each_missing_key_is_reported(key: str) -> None:
-    value = {k: v for k, v in DOCUMENT.items() if k != key}
-    needed = ("schema_version", "session_id", "created", "goal", "status")
-    (finding,) = FORMAT.check({CURRENT: value}, HERE)
-    assert (finding.code, finding.where) == ("missing-key", key)
-    assert finding.severity == ("error" if key in needed else "warning")
-    assert finding.requirement.startswith("S4-")
-
-
 # Place, what it is (with a question mark: or null), requirement.
-FIELDS = [
-    ("schema_version", "text", "S4-7"),
-    ("session_id", "text", "S4-8"),
-    ("created", "stamp", "S4-9"),
-    ("updated", "stamp", "S4-10"),
-    ("project.name", "text", "S4-11"),
-    ("project.path", "text", "S4-12"),
-    ("project.git_branch", "text?", "S4-13"),
-    ("goal", "text", "S4-14"),
-    ("mode", "text", "S4-15"),
-    ("status", "text", "S4-16"),
-    ("agents[0].id", "text", "S4-17"),
-    ("agents[0].type", "text", "S4-18"),
-    ("agents[0].task", "text", "S4-19"),
-    ("agents[0].status", "text", "S4-20"),
-    ("agents[0].started", "stamp", "S4-21"),
-    ("agents[0].completed", "stamp", "S4-22"),
-    ("agents[0].result_summary", "text", "S4-23"),
-    ("agents[0].context_tokens", "number", "S4-24"),
-    ("agents[1].progress", "number", "S4-25"),
-    ("completed_work[0].task", "text", "S4-26"),
-    ("completed_work[0].outcome", "text", "S4-27"),
-    ("completed_work[0].files", "list", "S4-28"),
-    ("pending_tasks", "list", "S4-29"),
-    ("decisions_made[0].decision", "text", "S4-30"),
-    ("decisions_made[0].rationale", "text", "S4-31"),
-    ("decisions_made[0].timestamp", "stamp", "S4-32"),
-    ("context_usage.estimated_tokens", "number", "S4-33"),
-    ("context_usage.percentage", "number", "S4-34"),
-    ("context_usage.last_compression", "stamp?", "S4-35"),
-    ("errors", "list", "S4-36"),
-]
-ELEMENTS = [
-    ("agents[0]", "object", "S4-17"),
-    ("completed_work[0].files[0]", "text", "S4-28"),
-    ("pending_tasks[0]", "text", "S4-29"),
-]
-MAY_BE_MISSING = ("agents[0].context_tokens", "agents[1].progress", "completed_work[0].")
-
-
-@pytest.mark.parametrize("place, kind, req", marked(FIELDS + ELEMENTS))
-def test_a_field_of_another_kind_is_an_error(place: str, kind: str, req: str) -> None:
-    wrong = stories.WRONG_KIND[kind.rstrip("?")]
-    for value, is_wrong in ((wrong, True), (None, "?" not in kind)):
-        findings = FORMAT.check({CURRENT: stories.changed(DOCUMENT, place, value)}, HERE)
-        told = [f for f in findings if f.where == place]
-        assert [f.requirement for f in told] == [req] * is_wrong, value
-        assert value is None or {f.severity for f in told} == {ERROR}
-
-
-@pytest.mark.parametrize(
-    "place, kind, req",
-    marked(r for r in FIELDS if not r[0].startswith(MAY_BE_MISSING) or r[0].endswith(".task")),
-)
-def test_a_key_that_is_missing_is_told(place: str, kind: str, req: str) -> None:
-    findings = FORMAT.check({CURRENT: stories.changed(DOCUMENT, place, ...)}, HERE, strict=True)
-    assert [(f.where, f.requirement) for f in findings if f.code == "missing-key"] == [(place, req)]
-
-
-@pytest.mark.parametrize("place, kind, req", marked(FIELDS))
-def test_each_field_is_written_into_a_new_file(place: str, kind: str, req: str) -> None:
-    document = copied(DOCUMENT)
-    document["context_usage"]["last_compression"] = "2026-02-01T09:10:00Z"
-    made = write(FORMAT.get({CURRENT: document}, HERE))
-    (node, key), (wanted, _) = stories.at(made, place), stories.at(document, place)
-    assert node[key] == wanted[key]
-    assert list(node) == list(wanted)
-
-
-WORDS = [
-    ("status", "created in_progress paused complete aborted", "S4-65"),
-    ("mode", "default debug optimize release", "S4-15"),
-    ("agents[1].status", "in_progress complete failure", "S4-20"),
-]
-
-
-@pytest.mark.parametrize("place, allowed, req", marked(WORDS))
-def test_the_words_of_the_document_are_no_fault(place: str, allowed: str, req: str) -> None:
-    codes = [
-        {f.code for f in FORMAT.check({CURRENT: stories.changed(DOCUMENT, place, word)}, HERE)}
-        for word in (*allowed.split(), "nonsense")
-    ]
-    told = [bool(each & {"unknown-word", "foreign-word"}) for each in codes]
-    assert told == [False] * len(allowed.split()) + [True]
-
-
-FAULTS: list[tuple[dict[str, Any], str, str]] = [
-    ({"project": "/home/me/queue"}, "wrong-type", "S4-11"),
-    ({"session_id": "mine"}, "odd-session-id", "S4-8"),
-    ({"created": "today"}, "bad-stamp", "S4-9"),
-    ({"updated": "2026-02-01T08:00:00Z"}, "time-runs-back", "S4-10"),
-    ({"created_at": "2026-02-01T08:00:00Z"}, "alias-key", "S4-7"),
-    ({"mine": 1}, "unknown-key", "S4-7"),
-    ({"agents": [{**RUNNING, "progress": 160}]}, "out-of-range", "S4-25"),
-    ({"agents": [{**RUNNING, "progress": 0.6}]}, "wrong-type", "S4-25"),
-    ({"agents": [{**RUNNING, "completed": "2026-02-01T09:03:00Z"}]}, "running-has-end", "S4-22"),
-    ({"agents": [{**RUNNING, "completed": "2026-02-01T08:00:00Z"}]}, "time-runs-back", "S4-22"),
-    ({"agents": [{**RUNNING, "status": "complete"}]}, "missing-key", "S4-23"),
-    ({"agents": [RUNNING, RUNNING]}, "duplicate-agent", "S4-17"),
-    ({"decisions_made": ["x"]}, "bare-text", "S4-30"),
-    ({"errors": {}}, "wrong-type", "S4-36"),
-    ({"goal": "ğŸ”„ resume"}, "misread-text", "S4-92"),
-]
-
-
-@pytest.mark.parametrize("changes, code, req", marked(FAULTS))
-def test_each_fault_has_its_code_and_number(changes: dict[str, Any], code: str, req: str) -> None:
-    findings = FORMAT.check(tree(**changes), HERE)
-    assert (code, req) in [(f.code, f.requirement) for f in findings]
 
 
 # --- history, recovery, misread signs ----------------------------------------------------------
@@ -695,8 +477,6 @@ def test_signs_misread_as_windows_1254_are_recognised_and_told(sign: str) -> Non
 
 # --- laws --------------------------------------------------------------------------------------
 
-trees = st.dictionaries(st.text(max_size=8), stories.junk, max_size=2)
-
 
 def projected(facts: Facts) -> Facts:
     """What this layout can say of some facts."""
@@ -737,33 +517,6 @@ def test_reading_what_was_written_says_the_facts(facts: Facts) -> None:
     assert FORMAT.get(FORMAT.put(None, facts, HERE), HERE) == projected(facts)
 
 
-@given(stories.facts)
-def test_what_we_write_has_no_fault(facts: Facts) -> None:
-    facts = replace(facts, native_id="2026-02-01-a1b2c3")
-    findings = FORMAT.check(FORMAT.put(None, facts, HERE), HERE, strict=True)
-    stray = [f for f in findings if f.severity == ERROR and ".started" not in f.where]
-    assert stray == []
-    assert [f for f in findings if (f.code, f.requirement) == ("missing-key", "S4-23")] == []
-
-
-@given(stories.mutants(DOCUMENT), stories.facts)
-def test_facts_written_over_any_file_are_said_by_it(value: dict[str, Any], facts: Facts) -> None:
-    facts = replace(facts, agents=[a for a in facts.agents if a.status != "pending"])
-    before = {agent.id: agent for agent in FORMAT.get({CURRENT: value}, HERE).agents}
-    made = FORMAT.put({CURRENT: value}, facts, HERE)
-    told, wanted = FORMAT.get(made, HERE), projected(facts)
-    for name in ("goal", "status", "mode", "project_path", "git_branch", "tokens"):
-        assert getattr(told, name) == getattr(wanted, name), name
-    assert sorted((s.title, s.status) for s in told.steps) == sorted(
-        (s.title, s.status) for s in wanted.steps
-    )
-    mine = {a.id: replace(a, tokens=None, error="", category="") for a in told.agents}
-    ours = [with_told_times(agent, before.get(agent.id)) for agent in wanted.agents]
-    assert mine == {a.id: replace(a, tokens=None, error="", category="") for a in ours}
-    assert {d.what for d in told.decisions} >= {d.what for d in wanted.decisions}
-    assert FORMAT.put(made, facts, HERE) == made
-
-
 def test_files_in_the_manner_of_aiterm_are_written_as_found() -> None:
     value = {
         "session_id": "dogfood",
@@ -795,33 +548,3 @@ def test_files_in_the_manner_of_aiterm_are_written_as_found() -> None:
 
 
 # --- recognising and salvaging -----------------------------------------------------------------
-
-
-def test_it_is_recognised_by_shape_and_not_taken_for_others() -> None:
-    assert FORMAT.recognise("any.json", DOCUMENT) > 0.9
-    assert load_format("craft").recognise("any.json", DOCUMENT) == 0.0
-    assert FORMAT.recognise("any.json", {**DOCUMENT, "workflow_type": "w"}) == 0.0
-    others: list[Any] = [{}, [], None, {"schema_version": "1.0"}, {"session_id": "x", "goal": "y"}]
-    for other in others:
-        assert FORMAT.recognise("any.json", other) == 0.0
-
-
-@pytest.mark.req("S4-83")
-def test_a_torn_file_gives_what_can_be_extracted() -> None:
-    text = json.dumps(DOCUMENT, indent=2)
-    saved = FORMAT.salvage({CURRENT: text[: text.index("slow is")].encode() + b"\0" * 99}, HERE)
-    assert saved is not None
-    assert saved.level == "partial"
-    assert saved.facts.goal == DOCUMENT["goal"]
-    assert [step.title for step in saved.facts.steps] == ["Design", "Finish it", "Test it"]
-    assert [d.what for d in saved.facts.decisions] == ["Sync at once"]
-    assert saved.lost == ["context_usage", "errors"]
-
-
-@given(st.integers(0, 2500), st.sampled_from((b"", b"\0", b"\0" * 512)))
-def test_salvage_of_a_torn_file_never_invents(cut: int, tail: bytes) -> None:
-    saved = FORMAT.salvage({CURRENT: json.dumps(DOCUMENT).encode()[:cut] + tail}, HERE)
-    if saved is not None:
-        assert saved.facts.native_id in ("", DOCUMENT["session_id"])
-        assert {agent.id for agent in saved.facts.agents} <= {"plan-1", "code-1", "test-1"}
-        assert saved.facts.tokens in (None, 25_000)

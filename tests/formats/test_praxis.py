@@ -9,12 +9,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
 
 from forestay.base.findings import Finding
 from forestay.formats import timestamps
-from forestay.formats.facts import SESSION, UNIT, CheckpointFact, ErrorFact, Facts, StepFact
+from forestay.formats.facts import CheckpointFact, ErrorFact, Facts, StepFact
 from forestay.formats.port import Tree, Where, unsafe_id
 from forestay.formats.praxis.api_types import (
     CheckpointStatus,
@@ -25,86 +23,7 @@ from forestay.formats.praxis.api_types import (
 from forestay.formats.praxis.format import FORMAT, file_name
 from forestay.formats.praxis.read import LEGACY_WARNING
 from forestay.formats.praxis.write import number_phases
-from tests.conformance import marked
-
-ID = "0b5d6c2e-51a7-4b0e-9c39-8a4f1c7d2e60"
-NAME = f"{ID}.json"
-HERE = Where(now=1_760_000_000_000)
-NOON = 1_760_000_400_000
-"""2025-10-09T09:00:00Z"""
-
-
-def at(minutes: float = 0) -> str:
-    return timestamps.write(NOON + round(minutes * 60_000))
-
-
-def ms(minutes: float = 0) -> int:
-    return NOON + round(minutes * 60_000)
-
-
-LIFECYCLE: dict[str, Any] = {
-    "completed": False,
-    "completed_at": None,
-    "paused": False,
-    "paused_at": None,
-    "paused_reason": None,
-    "paused_context": None,
-    "resumed_at": None,
-    "resume_count": 0,
-    "last_error": None,
-    "last_error_at": None,
-}
-
-
-def session(**changes: Any) -> dict[str, Any]:
-    """A consistent session in the redesigned form: two of three phases done, in the third."""
-    doc: dict[str, Any] = {
-        "session_id": ID,
-        "workflow_type": "review_v1",
-        "target_file": "docs/plan.md",
-        "workflow_structure": {
-            "total_phases": 3,
-            "starting_phase": 0,
-            "indexing_scheme": "zero_based",
-            "workflow_version": "v2",
-        },
-        "current_phase": 2,
-        "completed_phases": [0, 1],
-        "phase_timing": {
-            "0": {"started_at": at(), "completed_at": at(10), "duration_seconds": 600.0},
-            "1": {"started_at": at(10), "completed_at": at(30), "duration_seconds": 1200.0},
-            "2": {"started_at": at(30)},
-        },
-        "lifecycle": dict(LIFECYCLE),
-        "phase_artifacts": {
-            "0": {
-                "phase_number": 0,
-                "evidence": {"files": 3},
-                "outputs": {"list": ["a"]},
-                "commands_executed": [],
-                "timestamp": at(10),
-            },
-        },
-        "checkpoints": {"0": "passed", "1": "passed"},
-        "created_at": at(),
-        "updated_at": at(31),
-        "metadata": {"spec_path": "specs/plan", "user_options": {"x": 1}, "agent_version": "1.0"},
-    }
-    return _changed(doc, changes)
-
-
-def _changed(doc: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
-    """`part__key=value` reaches into a part; a value of `...` takes the key away."""
-    for name, value in changes.items():
-        *path, key = name.split("__")
-        part = doc
-        for step in path:
-            part = part[step]
-        if value is ...:
-            del part[key]
-        else:
-            part[key] = value
-    return doc
+from tests.formats.samples.praxis import HERE, ID, LIFECYCLE, NAME, NOON, at, change, ms, session
 
 
 def legacy(**changes: Any) -> dict[str, Any]:
@@ -116,7 +35,7 @@ def legacy(**changes: Any) -> dict[str, Any]:
         "phase_number": 1,
         "timestamp": at(30),
     }
-    return _changed(doc, changes)
+    return change(doc, changes)
 
 
 def second(**changes: Any) -> dict[str, Any]:
@@ -127,7 +46,7 @@ def second(**changes: Any) -> dict[str, Any]:
         str(n): {"phase": n, "started_at": at(10 * n), "completed_at": end}
         for n, end in enumerate(ends)
     }
-    return _changed(doc, changes)
+    return change(doc, changes)
 
 
 EMPTY: dict[str, Any] = {"workflow_structure": {}, "lifecycle": {}, "phase_timing": {}}
@@ -179,22 +98,6 @@ def test_generations_are_told_apart_by_shape(doc: dict[str, Any], generation: st
     assert reading.writable == (generation == "redesign")
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        None,
-        [],
-        {},
-        "text",
-        {"session_id": "x", "browser_type": "chromium", "status": "completed"},
-        {"workflow_type": "x", "total_phases": 3, "phases": []},
-        {"session_id": "x", "schema_version": "1.0", "agents": [], "checkpoints": []},
-    ],
-)
-def test_other_files_are_not_recognised(value: Any) -> None:
-    assert FORMAT.recognise("state.json", value) == 0
-
-
 @pytest.mark.req("X1-1")
 def test_a_file_is_named_after_its_session_of_either_generation() -> None:
     assert FORMAT.files(ID) == [NAME] == [file_name(ID)]
@@ -222,14 +125,6 @@ def test_an_id_that_is_no_uuid_is_read_but_not_given_out() -> None:
 def test_an_older_form_is_an_error_in_what_we_write() -> None:
     told = found(legacy(), strict=True)["not-redesigned"]
     assert (told.severity, told.requirement) == ("error", "S1-32")
-
-
-def test_a_new_id_is_the_same_for_the_same_session_and_never_taken() -> None:
-    facts = Facts(goal="tidy up", began_at=NOON)
-    first = FORMAT.new_id(facts, HERE, frozenset())
-    assert first == FORMAT.new_id(facts, HERE, frozenset())
-    other = FORMAT.new_id(facts, HERE, frozenset({first}))
-    assert other != first and FORMAT.valid_id(first) == FORMAT.valid_id(other) == ""
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -308,7 +203,7 @@ def test_a_phase_with_an_end_that_was_not_completed_is_in_progress() -> None:
     doc = session(phase_timing__2={"started_at": at(30), "completed_at": at(40)})
     assert step(get(doc), 2).status == "running" and step(get(doc), 2).ended_at is None
     assert "ended-not-completed" in found(doc)
-    failed = get(_changed(doc, {"checkpoints__2": "failed"}))
+    failed = get(change(doc, {"checkpoints__2": "failed"}))
     assert step(failed, 2).status == "failed" and step(failed, 2).ended_at is None
 
 
@@ -318,7 +213,7 @@ def test_the_flag_says_completed() -> None:
     facts = get(doc)
     assert facts.status == "completed" and facts.ended_at == ms(60)
     assert FORMAT.reading(tree(doc), HERE).progress == 1.0
-    assert get(_changed(doc, {"completed_phases": [], "checkpoints": {}})).status == "completed"
+    assert get(change(doc, {"completed_phases": [], "checkpoints": {}})).status == "completed"
 
 
 @pytest.mark.req("S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-47")
@@ -348,12 +243,12 @@ def test_an_error_with_no_success_after_it_is_a_failed_session(value: Any, messa
     assert get(doc).status == "failed"
     assert get(doc).errors == [ErrorFact(message, at=ms(35))]
     assert get(doc).because == message
-    assert get(_changed(doc, {"lifecycle__resumed_at": at(36)})).status == "active"
+    assert get(change(doc, {"lifecycle__resumed_at": at(36)})).status == "active"
     lifted = {"lifecycle__resumed_at": None, "lifecycle__paused_at": at(36)}
-    assert get(_changed(doc, lifted)).status == "active"
+    assert get(change(doc, lifted)).status == "active"
     later = {"lifecycle__paused_at": at(34), "phase_timing__1__completed_at": at(50)}
-    assert get(_changed(doc, later)).status == "active"
-    assert get(_changed(doc, {"phase_timing__1__completed_at": at(30)})).status == "failed"
+    assert get(change(doc, later)).status == "active"
+    assert get(change(doc, {"phase_timing__1__completed_at": at(30)})).status == "failed"
 
 
 def test_a_pause_by_a_system_error_is_a_failed_session() -> None:
@@ -412,69 +307,6 @@ def test_outputs_stay_and_commands_are_read() -> None:
 # -- field by field -------------------------------------------------------------------------------
 
 # Place, what it is (with a question mark: or null), requirement.
-KINDS = [
-    ("session_id", "text", "S1-25"),
-    ("workflow_type", "text", "S1-26"),
-    ("target_file", "text", "S1-27"),
-    ("workflow_structure__total_phases", "number?", "S1-28"),
-    ("workflow_structure__starting_phase", "number", "S1-29"),
-    ("workflow_structure__indexing_scheme", "text", "S1-30"),
-    ("workflow_structure__workflow_version", "text", "S1-31"),
-    ("workflow_structure", "object", "S1-32"),
-    ("current_phase", "number", "S1-33"),
-    ("completed_phases", "list", "S1-34"),
-    ("phase_timing", "object", "S1-35"),
-    ("phase_timing__0__started_at", "stamp", "S1-36"),
-    ("phase_timing__0__completed_at", "stamp?", "S1-37"),
-    ("phase_timing__0__duration_seconds", "number?", "S1-39"),
-    ("lifecycle__completed", "boolean", "S1-40"),
-    ("lifecycle__completed_at", "stamp?", "S1-41"),
-    ("lifecycle__paused", "boolean", "S1-42"),
-    ("lifecycle__paused_at", "stamp?", "S1-43"),
-    ("lifecycle__paused_reason", "text?", "S1-44"),
-    ("lifecycle__paused_context", "text?", "S1-45"),
-    ("lifecycle__resumed_at", "stamp?", "S1-46"),
-    ("lifecycle__resume_count", "number", "S1-47"),
-    ("lifecycle__last_error_at", "stamp?", "S1-49"),
-    ("lifecycle__total_duration_seconds", "number?", "S1-51"),
-    ("phase_artifacts", "object", "S1-52"),
-    ("phase_artifacts__0__phase_number", "number", "S1-53"),
-    ("phase_artifacts__0__evidence", "object", "S1-54"),
-    ("phase_artifacts__0__outputs", "object", "S1-55"),
-    ("phase_artifacts__0__commands_executed", "list", "S1-56"),
-    ("phase_artifacts__0__timestamp", "stamp", "S1-57"),
-    ("checkpoints", "object", "S1-58"),
-    ("created_at", "stamp", "S1-60"),
-    ("updated_at", "stamp", "S1-61"),
-    ("metadata__spec_path", "text?", "S1-62"),
-    ("metadata__user_options", "object", "S1-63"),
-    ("metadata__agent_version", "text?", "S1-64"),
-    ("metadata", "object", "S1-117"),
-]
-WRONG_KIND = {"text": 7, "stamp": "soon", "number": "7", "boolean": "yes", "list": {}, "object": []}
-MAY_BE_MISSING = (
-    "metadata__",
-    "lifecycle__total",
-    "phase_timing__0__completed_at",
-    "phase_timing__0__duration",
-)
-
-
-@pytest.mark.parametrize("place, kind, number", marked(KINDS))
-def test_a_field_of_another_kind_is_an_error(place: str, kind: str, number: str) -> None:
-    for value, is_wrong in ((WRONG_KIND[kind.rstrip("?")], True), (None, "?" not in kind)):
-        told = FORMAT.check(tree(session(**{place: value})), HERE)
-        assert [f.requirement for f in told if f.severity == "error"] == [number] * is_wrong, value
-
-
-@pytest.mark.parametrize(
-    "place, kind, number", marked(row for row in KINDS if not row[0].startswith(MAY_BE_MISSING))
-)
-def test_a_field_that_is_missing_is_told_of_what_we_write(
-    place: str, kind: str, number: str
-) -> None:
-    told = FORMAT.check(tree(session(**{place: ...})), HERE, strict=True)
-    assert number in {f.requirement for f in told if f.code == "missing-key"}
 
 
 @pytest.mark.req("S1-29", "S1-30", "S1-31", "S1-40", "S1-42", "S1-47", "S1-69")
@@ -500,32 +332,6 @@ def test_a_number_of_phases_that_is_noted_as_text_is_an_error() -> None:
 @pytest.mark.parametrize("key, number", [("phase_artifacts", "S1-52"), ("checkpoints", "S1-58")])
 def test_a_key_that_is_no_phase_is_told_with_the_map_s_own_number(key: str, number: str) -> None:
     assert found(session(**{f"{key}__x": {}}))["bad-phase-key"].requirement == number
-
-
-PAUSED = {
-    "paused": True,
-    "paused_at": at(40),
-    "paused_reason": "checkpoint_failed",
-    "paused_context": "halfway through the table",
-    "resumed_at": at(20),
-    "resume_count": 2,
-    "last_error": "disk full",
-    "last_error_at": at(15),
-}
-COMPLETED = {"completed": True, "completed_at": at(60), "total_duration_seconds": 3600.0}
-
-
-@pytest.mark.parametrize("place, kind, number", marked(KINDS))
-def test_each_field_is_written_into_a_new_file(place: str, kind: str, number: str) -> None:
-    is_end = "completed" in place or "total_duration" in place
-    doc = session(lifecycle={**LIFECYCLE, **(COMPLETED if is_end else PAUSED)})
-    doc["phase_artifacts"]["0"]["outputs"] = doc["metadata"]["user_options"] = {}
-    made, wanted = put(None, get(doc)), doc
-    *path, key = place.split("__")
-    for part in path:
-        made, wanted = made[part], wanted[part]
-    assert made[key] == wanted[key]
-    assert list(made) == list(wanted)
 
 
 # -- complete or not ------------------------------------------------------------------------------
@@ -981,317 +787,11 @@ def test_a_step_that_is_gone_leaves_the_file() -> None:
 
 # -- laws -----------------------------------------------------------------------------------------
 
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(max_size=8)
-)
-junk = st.recursive(
-    scalars,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
-    max_leaves=8,
-)
-moments = st.integers(0, 4_000_000_000_000)
-texts = st.one_of(
-    st.sampled_from(["passed", "failed", "pending", "skipped", "completed", at(), "user_request"]),
-    moments.map(timestamps.write),
-    st.just("2025-10-09T09:00:00.123456"),
-)
-values = st.one_of(junk, texts, st.integers(-1, 6), st.lists(st.integers(-1, 6), max_size=5))
-phase_maps = st.dictionaries(
-    st.sampled_from(["0", "1", "2", "5", "01", "x"]),
-    values
-    | st.fixed_dictionaries(
-        {},
-        optional={
-            "started_at": values,
-            "completed_at": values,
-            "evidence": values,
-            "timestamp": values,
-            "paused_duration_seconds": values,
-        },
-    ),
-)
-parts = {
-    "lifecycle": st.dictionaries(st.sampled_from([*LIFECYCLE]), values),
-    "workflow_structure": st.dictionaries(
-        st.sampled_from(["total_phases", "starting_phase", "indexing_scheme"]), values
-    ),
-    **dict.fromkeys(("phase_timing", "phase_artifacts", "checkpoints"), phase_maps),
-    **dict.fromkeys(("phase_timings", "evidence_submitted", "phase_attempts"), phase_maps),
-    "metadata": st.dictionaries(st.sampled_from(["total_phases", "spec_path", "x"]), values),
-}
-plain_keys = (
-    "session_id workflow_type target_file current_phase completed_phases created_at updated_at"
-    " status completed_at error_reason forestay unknown"
-).split()
-documents = st.fixed_dictionaries(
-    {},
-    optional={
-        **dict.fromkeys(plain_keys, values),
-        **{key: values | part for key, part in parts.items()},
-    },
-)
-wheres = st.builds(Where, now=moments, total=st.none() | st.integers(1, 6))
-
-
-@given(st.dictionaries(st.text(max_size=5), junk, max_size=3), wheres)
-def test_any_tree_is_read_judged_and_left_alone(anything: Tree, where: Where) -> None:
-    before = copy.deepcopy(anything)
-    FORMAT.check(anything, where, strict=True)
-    FORMAT.reading(anything, where)
-    assert FORMAT.put(anything, FORMAT.get(anything, where), where) == before == anything
-
-
-@given(documents, wheres)
-@example({"lifecycle": {"completed": 0}, "current_phase": True}, HERE)
-@example({"current_phase": 0, "phase_timings": {}}, HERE)
-def test_what_was_read_written_back_changes_nothing(doc: dict[str, Any], where: Where) -> None:
-    before = json.dumps(doc)
-    FORMAT.check(tree(doc), where, strict=True)
-    assert json.dumps(put(doc, get(doc, where), where)) == before == json.dumps(doc)
-
-
-steps = st.lists(
-    st.builds(
-        StepFact,
-        title=st.text(max_size=5),
-        id=st.integers(0, 6).map(lambda n: f"phase-{n}"),
-        unit=st.just("phase"),
-        status=st.sampled_from(UNIT),
-        started_at=st.none() | moments,
-        ended_at=st.none() | moments,
-        paused_ms=st.none() | st.integers(0, 10**7),
-    ),
-    unique_by=lambda s: s.id,
-    max_size=5,
-)
-checkpoints = st.lists(
-    st.builds(
-        CheckpointFact,
-        step=st.integers(0, 6).map(lambda n: f"phase-{n}"),
-        verdict=st.sampled_from(["passed", "failed", "pending", "skipped"]),
-        evidence=st.dictionaries(st.text(max_size=3), junk, max_size=2),
-        at=st.none() | moments,
-    ),
-    unique_by=lambda c: c.step,
-    max_size=4,
-)
-
-
-def consistent(facts: Facts) -> Facts:
-    """Verdicts are passed on steps that there are, and one of them is worked on."""
-    known = {step.id for step in facts.steps}
-    facts.checkpoints = [check for check in facts.checkpoints if check.step in known]
-    facts.position = facts.position if facts.position in known else ""
-    return facts
-
-
-all_facts = st.builds(
-    Facts,
-    native_id=st.just(ID),
-    goal=st.text(max_size=5),
-    status=st.sampled_from(SESSION),
-    began_at=st.none() | moments,
-    updated_at=st.none() | moments,
-    ended_at=st.none() | moments,
-    paused_at=st.none() | moments,
-    pause_reason=st.sampled_from(["", "user_request", "checkpoint_failed", "lunch"]),
-    pause_context=st.text(max_size=5),
-    resumed_at=st.none() | moments,
-    resumes=st.integers(0, 9),
-    workflow=st.text(max_size=5),
-    workflow_version=st.text(max_size=5),
-    target=st.text(max_size=5),
-    plan_total=st.none() | st.integers(1, 7),
-    plan_base=st.none() | st.integers(0, 1),
-    position=st.sampled_from(["", "phase-0", "phase-3"]),
-    steps=steps,
-    checkpoints=checkpoints,
-    errors=st.lists(st.builds(ErrorFact, message=st.text(min_size=1), at=moments), max_size=2),
-    attributes=st.dictionaries(
-        st.sampled_from(["praxis.spec_path", "praxis.x", "essay.y"]), st.text() | st.integers()
-    ),
-).map(consistent)
 
 # What a step's status reads as, once written: what has no word of its own is what its time says.
-READ_AS = {
-    **{status: {status} for status in ("pending", "done", "skipped", "failed")},
-    "timed_out": {"failed"},
-    **{status: {"running", "failed"} for status in ("running", "blocked", "needs_review")},
-}
-
-
-def seconds(moment: int | None) -> int | None:
-    return None if moment is None else moment // 1000
-
-
-def says(read: Facts, said: Facts) -> None:
-    """The facts that the layout has fields for, as far as it has them."""
-    if said.status == "completed":
-        assert read.status == "completed"
-    if said.status in ("paused", "aborted", "abandoned"):
-        assert read.status in ("paused", "completed")  # all phases done is complete
-    for name in ("workflow", "workflow_version", "target", "plan_total", "plan_base"):
-        if getattr(said, name) not in (None, "", "forestay", "."):
-            assert getattr(read, name) == getattr(said, name)
-    assert read.pause_context == said.pause_context
-    if said.paused_at is not None or said.status not in ("failed", "aborted", "abandoned"):
-        assert seconds(read.paused_at) == seconds(said.paused_at)
-    assert read.resumes >= said.resumes
-    for key, value in said.attributes.items():
-        if key.startswith("praxis."):
-            assert read.attributes[key] == value
-    told = {step.id: step for step in read.steps}
-    for fact in said.steps:
-        former = f"phase-{int(fact.id.removeprefix('phase-')) - 1}"
-        _says_step(told[fact.id], fact, told.get(former))
-
-
-def _says_step(read: StepFact, said: StepFact, former: StepFact | None) -> None:
-    assert read.status in READ_AS[said.status]
-    timed = said.started_at is not None and said.status != "pending"
-    if timed:
-        # Where the phase before it ends later than it did, it begins no sooner.
-        late = former.ended_at if former else None
-        assert seconds(read.started_at) in (seconds(said.started_at), seconds(late))
-    if said.status == "done" and timed and said.ended_at is not None:
-        assert seconds(read.ended_at) == seconds(max(said.ended_at, said.started_at or 0))
-
-
-@given(all_facts, wheres)
-def test_a_new_file_says_what_the_facts_say(facts: Facts, where: Where) -> None:
-    doc = put(None, facts, where)
-    once = get(doc, where)
-    says(once, facts)
-    again = get(put(None, once, where), where)
-    assert get(put(None, again, where), where) == again
-    assert put(doc, facts, where) == doc
-
-
-@given(all_facts, all_facts, wheres)
-def test_a_changed_file_says_what_the_facts_say(old: Facts, new: Facts, where: Where) -> None:
-    doc = put(None, old, where)
-    changed = put(doc, new, where)
-    says(get(changed, where), new)
-    assert put(changed, new, where) == changed
-
-
-@given(all_facts, documents)
-def test_a_file_of_any_shape_can_be_written(facts: Facts, doc: dict[str, Any]) -> None:
-    after = put(doc, facts)
-    assert after == doc or FORMAT.reading(tree(after), HERE).generation == "redesign"
-    assert put(after, facts) == after
-
-
-@given(all_facts, st.dictionaries(st.text(min_size=20, max_size=22), junk, min_size=1))
-def test_keys_that_are_not_known_survive_anywhere(facts: Facts, extra: dict[str, Any]) -> None:
-    doc = {**extra, **session(), **extra}
-    for part in (doc["workflow_structure"], doc["lifecycle"], doc["metadata"]):
-        part.update(extra)
-    doc["phase_timing"]["2"].update(extra)
-    steps = get(session()).steps
-    facts.steps = [*steps[:2], StepFact("x", "phase-2", "phase", "", "done", ended_at=ms(40))]
-    changed = put(doc, facts)
-    for part in (changed, changed["workflow_structure"], changed["lifecycle"]):
-        assert {key: part[key] for key in extra} == extra
-    for part in (changed["metadata"], changed["phase_timing"]["2"]):
-        assert {key: part[key] for key in extra} == extra
-    assert [key for key in changed if key in doc] == list(doc)
 
 
 # -- checking -------------------------------------------------------------------------------------
-
-
-def test_a_consistent_session_has_no_findings() -> None:
-    assert found(session()) == {} and found(session(), strict=True) == {}
-    assert found({**session(), "forestay": {"goal": "x"}}, strict=True) == {}
-
-
-FIELDS: list[tuple[str, Any, str]] = [
-    ("session_id", 7, "S1-25"),
-    ("workflow_type", None, "S1-26"),
-    ("target_file", [], "S1-27"),
-    ("workflow_structure", [], "S1-32"),
-    ("workflow_structure__total_phases", -1, "S1-28"),
-    ("workflow_structure__starting_phase", "0", "S1-29"),
-    ("workflow_structure__indexing_scheme", 0, "S1-30"),
-    ("workflow_structure__workflow_version", 2, "S1-31"),
-    ("current_phase", True, "S1-33"),
-    ("completed_phases", "0", "S1-34"),
-    ("completed_phases", ["0"], "S1-34"),
-    ("phase_timing", [], "S1-35"),
-    ("phase_timing__2__started_at", "soon", "S1-36"),
-    ("phase_timing__1__completed_at", 5, "S1-37"),
-    ("phase_timing__1__duration_seconds", "long", "S1-39"),
-    ("lifecycle__completed", 1, "S1-40"),
-    ("lifecycle__completed_at", "then", "S1-41"),
-    ("lifecycle__paused", "no", "S1-42"),
-    ("lifecycle__paused_at", 1, "S1-43"),
-    ("lifecycle__paused_reason", 1, "S1-44"),
-    ("lifecycle__paused_context", [], "S1-45"),
-    ("lifecycle__resumed_at", 1, "S1-46"),
-    ("lifecycle__resume_count", -1, "S1-47"),
-    ("lifecycle__last_error_at", "x", "S1-49"),
-    ("lifecycle__total_duration_seconds", "x", "S1-51"),
-    ("phase_artifacts", [], "S1-52"),
-    ("phase_artifacts__0__phase_number", "0", "S1-53"),
-    ("phase_artifacts__0__evidence", [], "S1-54"),
-    ("phase_artifacts__0__outputs", None, "S1-55"),
-    ("phase_artifacts__0__commands_executed", {}, "S1-56"),
-    ("phase_artifacts__0__timestamp", "", "S1-57"),
-    ("checkpoints", [], "S1-58"),
-    ("checkpoints__1", "good", "S1-58"),
-    ("created_at", "2025-13-01T00:00:00Z", "S1-60"),
-    ("updated_at", 7, "S1-61"),
-]
-
-
-@pytest.mark.parametrize(("name", "value", "requirement"), FIELDS)
-def test_a_wrong_value_is_an_error_with_its_requirement(
-    name: str, value: Any, requirement: str
-) -> None:
-    findings = FORMAT.check(tree(session(**{name: value})), HERE)
-    told = [f for f in findings if f.requirement == requirement and f.severity == "error"]
-    assert told and told[0].file == NAME and told[0].where.startswith(name.split("__")[0])
-
-
-@pytest.mark.parametrize("key", [key for key in DOCUMENT_ORDER if key != "metadata"])
-def test_a_missing_field_is_found(key: str) -> None:
-    assert found(session(**{key: ...}))["missing-key"].where == key
-
-
-@pytest.mark.parametrize(
-    ("changes", "code", "severity"),
-    [
-        ({"completed_phases": [0, 1, 1]}, "duplicate-phase", "warning"),
-        ({"checkpoints__1": "failed"}, "completed-but-failed", "error"),
-        ({"checkpoints__1": "pending"}, "completed-but-pending", "warning"),
-        ({"checkpoints__2": "passed"}, "passed-not-completed", "warning"),
-        ({"phase_timing__1__completed_at": ...}, "completed-without-end", "warning"),
-        ({"phase_timing__1__completed_at": at(5)}, "time-runs-back", "warning"),
-        ({"phase_timing__1__duration_seconds": 3}, "duration-mismatch", "info"),
-        ({"phase_artifacts__0__phase_number": 1}, "phase-mismatch", "warning"),
-        ({"checkpoints__x": "passed"}, "bad-phase-key", "warning"),
-        pytest.param(
-            {"checkpoints__1": "maybe"},
-            "unknown-word",
-            "error",
-            marks=pytest.mark.req("S1-58"),
-        ),
-        ({"workflow_structure__starting_phase": 1}, "scheme-mismatch", "error"),
-        ({"workflow_structure__indexing_scheme": "two_based"}, "unknown-word", "error"),
-        ({"lifecycle__paused_reason": "lunch"}, "unknown-pause-reason", "warning"),
-        ({"lifecycle__completed": True}, "flagged-early", "warning"),
-        ({"lifecycle__completed_at": at()}, "completion-time", "warning"),
-        ({"lifecycle__completed": True, "lifecycle__paused": True}, "completed-and-paused", None),
-        ({"updated_at": at(-1)}, "time-runs-back", "warning"),
-        ({"created_at": "2025-10-09T09:00:00"}, "naive-stamp", "info"),
-        ({"completed_phases": [0, 1, 2]}, "complete-not-flagged", "warning"),
-        ({"completed_phases": [0, 1, 9]}, "overrun", "warning"),
-        ({"current_phase": 7}, "current-out-of-range", "error"),
-    ],
-)
-def test_contradictions_are_found(changes: dict[str, Any], code: str, severity: str | None) -> None:
-    assert found(session(**changes))[code].severity == (severity or "warning")
 
 
 @pytest.mark.req("S1-39")
@@ -1337,49 +837,12 @@ def salvage(data: bytes) -> Any:
     return FORMAT.salvage({NAME: data}, HERE)
 
 
-def test_a_torn_file_gives_what_stands_before_the_break() -> None:
-    text = json.dumps(session(), indent=2).encode()
-    saved = salvage(text[: text.index(b'"lifecycle"') + 40])
-    assert saved.level == "partial"
-    assert saved.facts.native_id == ID and saved.facts.position == "phase-2"
-    assert [s.status for s in saved.facts.steps] == ["done", "done", "running"]
-    assert "created_at" in saved.lost and "session_id" not in saved.lost and saved.inferred
-
-
-def test_zeros_at_the_end_and_marks_at_the_beginning_do_not_matter() -> None:
-    text = json.dumps(session()).encode()
-    for data in (text + b"\0" * 50, b"\xef\xbb\xbf" + text, json.dumps(session()).encode("utf-16")):
-        assert salvage(data).facts == get(session())
-
-
-def test_of_a_conflict_the_first_side_is_taken_and_told() -> None:
-    lines = json.dumps(session(), indent=2).splitlines(keepends=True)
-    place = next(n for n, line in enumerate(lines) if "current_phase" in line)
-    theirs = lines[place].replace("2", "1")
-    lines[place : place + 1] = ["<<<<<<< a\n", lines[place], "=======\n", theirs, ">>>>>>> b\n"]
-    saved = salvage("".join(lines).encode())
-    assert saved.facts == get(session())
-    assert any("conflict" in line for line in saved.inferred)
-
-
 def test_single_fields_are_found_in_a_file_without_a_beginning() -> None:
     text = "}} " + json.dumps(session()) + " garbage \xff"
     assert salvage(text.encode("latin-1")).facts == get(session())
     saved = salvage(text.replace("{", "", 1).encode("latin-1"))
     assert saved.level == "fields" and saved.facts.native_id == ID
     assert saved.facts.position == "phase-2" and "phase_artifacts" in saved.lost
-
-
-@pytest.mark.parametrize("data", [b"", b"\0" * 99, b"[1, 2", b'{"session_id": "x"', b"\xff\xfe"])
-def test_of_nothing_nothing_is_made(data: bytes) -> None:
-    assert salvage(data) is None
-
-
-@given(st.binary(max_size=200), st.integers(0, 2000), st.integers(0, 2000))
-def test_damage_never_stops_a_salvage(noise: bytes, start: int, end: int) -> None:
-    data = json.dumps(session()).encode()
-    salvage(data[:start] + noise + data[end:])
-    salvage(noise)
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def started(folder: str, project: str, program: str) -> Timed:
     """A conversation begins again and again; before it two payloads came that nobody took up."""
     home, _ = filled(folder, project, 400)
     with forestay.open(home, cwd=project, trust_env=False) as stay:
-        stay.ingest()
+        stay.agents.ingest()
     rounds = iter(range(10_000))
 
     def start() -> None:

@@ -155,8 +155,8 @@ def formats_bound(folder: str, pairs: int) -> None:
     numbers = itertools.count()
     acts: dict[str, Timed] = {
         "a note": lambda: use(session.note(f"remark {next(numbers)}")),
-        "a task": lambda: use(session.task_add("Another", id=f"n{next(numbers)}")),
-        "a command": lambda: use(session.command("pytest", arguments=f"-k {next(numbers)}")),
+        "a task": lambda: use(session.tasks.add("Another", id=f"n{next(numbers)}")),
+        "a command": lambda: use(session.record.command("pytest", arguments=f"-k {next(numbers)}")),
     }
     for what, act in acts.items():
         written = partial(act_and_write, act, home)
@@ -200,7 +200,9 @@ def adopting(folder: str, pairs: int) -> None:
     with forestay.open(os.path.join(folder, "home"), cwd=project, trust_env=False) as home:
         ours, theirs = iter(lots), iter(lots)
         mine, limit = alternate(
-            lambda: use(list(home.adopt(next(ours)))), lambda: raw(next(theirs)), LOTS - WARM_UP
+            lambda: use(list(home.files.adopt(next(ours)))),
+            lambda: raw(next(theirs)),
+            LOTS - WARM_UP,
         )
     share = ADOPTED // LOTS
     report(f"adopting {ADOPTED:,} sessions, each", mine / share, limit / share, None)
@@ -223,7 +225,7 @@ def checking(folder: str, pairs: int) -> None:
         ):
             with open(parsed, "rb") as file:
                 data = file.read()
-            act = partial(home.check, path)
+            act = partial(home.files.check, path)
             ours, raw = alternate(partial(use_of, act), partial(use_of, parse, data), pairs)
             report(f"checking {what} of 1 MB, beside parsing it", ours, raw, None)
 
@@ -236,7 +238,7 @@ def a_craft_file(project: str) -> tuple[str, str]:
     """What a session of 3 agents, 10 tasks and 20 file changes looks like there, and its id."""
     with forestay.open(f"{project}.home", cwd=project, trust_env=False) as home:
         session = busy_session(home, project, agents=3, tasks=10, changes=20, formats=())
-        binding = session.layouts_add("craft")
+        binding = session.files.bind("craft")
     with open(binding.place, encoding="utf-8") as file:
         text = file.read()
     os.unlink(binding.place)
@@ -246,7 +248,7 @@ def a_craft_file(project: str) -> tuple[str, str]:
 def a_feature(project: str) -> str:
     with forestay.open(f"{project}.home", cwd=project, trust_env=False) as home:
         session = busy_session(home, project, agents=0, tasks=3, changes=0, formats=())
-        return os.path.dirname(session.layouts_add("ai-session").place)
+        return os.path.dirname(session.files.bind("ai-session").place)
 
 
 def grown_json(text: str) -> str:
@@ -296,15 +298,15 @@ def busy_session(
 ) -> forestay.Session:
     session = home.start("measure how fast this is")
     for number in range(agents):
-        session.agent_start(f"code-{number}", type="code", task=f"Part {number}")
+        session.agents.start(f"code-{number}", type="code", task=f"Part {number}")
     for number in range(tasks):
-        session.task_add(f"Task number {number}", id=f"t{number}")
+        session.tasks.add(f"Task number {number}", id=f"t{number}")
     for number in range(changes):
         path = os.path.join(project, f"file{number}.py")
         write_file(path, "x" * number)
-        session.file(path, agent=f"code-{number % agents}")
+        session.record.file(path, agent=f"code-{number % agents}")
     for format_id in formats:
-        session.layouts_add(format_id)
+        session.files.bind(format_id)
     return session
 
 
@@ -486,7 +488,10 @@ def taking_up(folder: str, project: str, times: int) -> None:
         # The first backup is due in a new home; it comes once an hour, whatever is taken up.
         write_file(os.path.join(home, "config.toml"), "backup_every_minutes = 0\n")
         with forestay.open(home, cwd=project, trust_env=False) as stay:
-            for act, into in ((partial(hooking.read_and_parse, paths), raw), (stay.ingest, ours)):
+            for act, into in (
+                (partial(hooking.read_and_parse, paths), raw),
+                (stay.agents.ingest, ours),
+            ):
                 began = time.perf_counter()
                 act()
                 into.append((time.perf_counter() - began) * 1000)

@@ -35,10 +35,10 @@ class Devices:
     def __init__(self, folder: str, events: int) -> None:
         self.folder = folder
         self.first = _opened(os.path.join(folder, "first"))
-        self.first.key_init()
+        self.first.devices.keys.init()
         short = self.first.start("a short one")
-        self.first.remote_add(REMOTE, f"folder:{folder}/remote")
-        self.first.sync()
+        self.first.remotes.add(REMOTE, f"folder:{folder}/remote")
+        self.first.remotes.sync()
         self._join()
         self.long = self.first.start("measure how fast this is").id
         fill(self.first, self.long, events)
@@ -47,22 +47,22 @@ class Devices:
     def _join(self) -> None:
         """The second device is let in, takes the short session, and is kept to be copied."""
         second = _opened(os.path.join(self.folder, "second"))
-        second.remote_add(REMOTE, f"folder:{self.folder}/remote")
-        asked = second.devices_add()
-        changed = self.first.devices_approve(getattr(asked, "code", ""))
-        second.devices_add(confirm=changed.circle.fingerprint)
-        second.sync()
+        second.remotes.add(REMOTE, f"folder:{self.folder}/remote")
+        asked = second.devices.add()
+        changed = self.first.devices.approve(getattr(asked, "code", ""))
+        second.devices.add(confirm=changed.circle.fingerprint)
+        second.remotes.sync()
         second.close()
-        self.first.sync()
+        self.first.remotes.sync()
         shutil.copytree(os.path.join(self.folder, "remote"), os.path.join(self.folder, "short"))
 
     def push(self, turn: int) -> Callable[[], None]:
         """A push of the long session to a remote that has only the short one."""
         target, name = os.path.join(self.folder, f"remote{turn}"), f"r{turn}"
         shutil.copytree(os.path.join(self.folder, "short"), target)
-        self.first.remote_add(name, f"folder:{target}")
-        self.first.sync(name, sessions=[self.short])
-        return lambda: _well(self.first.push(name, sessions=[self.long]))
+        self.first.remotes.add(name, f"folder:{target}")
+        self.first.remotes.sync(name, sessions=[self.short])
+        return lambda: _well(self.first.remotes.push(name, sessions=[self.long]))
 
     def pull(self, turn: int) -> tuple[Callable[[], None], Forestay]:
         """A pull of the long session into a home that has only the short one."""
@@ -70,7 +70,7 @@ class Devices:
         shutil.copytree(os.path.join(self.folder, "second"), path)
         home = _opened(path)
         home.session(self.short).note("the first write of a copied home")
-        return lambda: _well(home.pull(REMOTE, sessions=[self.long])), home
+        return lambda: _well(home.remotes.pull(REMOTE, sessions=[self.long])), home
 
 
 def _well(reports: list[object]) -> None:
@@ -89,7 +89,7 @@ def _opened(path: str) -> Forestay:
 def fill(home: Forestay, session: str, events: int) -> None:
     body = NoteAdded(text=("a remark of usual length " * 20)[:285])
     for _ in range(events // _AT_ONCE):
-        home.journal.append(session, *[body] * _AT_ONCE, actor="bench")
+        home.context.journal.append(session, *[body] * _AT_ONCE, actor="bench")
 
 
 # --- the raw limit ----------------------------------------------------------------------------
@@ -180,7 +180,7 @@ def measured(folder: str, events: int, turns: int) -> dict[str, tuple[float, flo
     """What → (ours, raw), medians in milliseconds of turns taken alternately."""
     os.makedirs(folder)
     devices = Devices(folder, events)
-    with devices.first.store.view(devices.long) as view:
+    with devices.first.context.store.view(devices.long) as view:
         rows = [(one.header, one.salt or b"", one.data or b"") for one in view.events()]
     raw = Raw(folder, rows)
     found: dict[str, tuple[list[float], list[float]]] = {"push": ([], []), "pull": ([], [])}
@@ -202,7 +202,7 @@ def _take_turn(
     push = devices.push(turn)
     acts = [("push", 0, push), ("push", 1, raw.push)]
     if turn == 0:
-        devices.first.push(REMOTE)
+        devices.first.remotes.push(REMOTE)
     pull, home = devices.pull(turn)
     acts += [("pull", 0, pull), ("pull", 1, raw.pull(turn))]
     for what, which, act in acts:
@@ -221,9 +221,9 @@ def merged(folder: str, events: int) -> float:
     second = _opened(os.path.join(folder, "second"))
     for home in (devices.first, second):
         fill(home, devices.short, events // 2)
-    devices.first.sync()
+    devices.first.remotes.sync()
     began = time.perf_counter()
-    _well(second.pull(REMOTE, sessions=[devices.short]))
+    _well(second.remotes.pull(REMOTE, sessions=[devices.short]))
     spent = time.perf_counter() - began
     for home in (devices.first, second):
         home.close()

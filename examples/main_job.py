@@ -23,8 +23,8 @@ import forestay
 home, session, name, task, doomed = sys.argv[1:]
 stay = forestay.open(home)
 s = stay.session(session)
-with s.agent(name, type="feature-dev", task=f"work on {task}") as agent:
-    s.task_start(task, agent=name)
+with s.agents.run(name, type="feature-dev", task=f"work on {task}") as agent:
+    s.tasks.start(task, agent=name)
     for part in range(1, 6):
         agent.progress(part / 5)
         agent.note(f"part {part} of {task} is written")
@@ -33,7 +33,7 @@ with s.agent(name, type="feature-dev", task=f"work on {task}") as agent:
             print("ready to die", flush=True)
             while True:
                 agent.note("a write that may or may not have finished")
-    s.task_done(task, outcome="all five parts are written")
+    s.tasks.done(task, outcome="all five parts are written")
     agent.done("all five parts are written")
 stay.close()
 """
@@ -50,8 +50,8 @@ def show(home: str) -> int:
         session = stay.start("Add password reset by e-mail")
         title("A session begins")
         print(f"session {session.id}: Add password reset by e-mail")
-        session.task_add("send the reset mail", id="mail")
-        session.task_add("the form for a new password", id="form")
+        session.tasks.add("send the reset mail", id="mail")
+        session.tasks.add("the form for a new password", id="form")
         session.decide(
             "tokens are single-use and expire after an hour",
             because="a leaked mail must not open the account later",

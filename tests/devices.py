@@ -27,7 +27,7 @@ class Device:
 
     @property
     def id(self) -> str:
-        return self.stay.store.machine.device
+        return self.stay.context.store.machine.device
 
     def session(self, id: str = "s-1") -> Session:
         return self.stay.session(id)
@@ -35,7 +35,7 @@ class Device:
     def take(self, other: Device, session: str = "s-1") -> None:
         """All that another device knows of a session."""
         other.session(session).export(str(other.exports), overwrite=True)
-        self.stay.import_(str(other.exports))
+        self.stay.backups.import_(str(other.exports))
 
 
 class Pair:
@@ -44,9 +44,9 @@ class Pair:
     def __init__(self, path: Path) -> None:
         self.laptop, self.desktop = Device(path, "laptop", 1), Device(path, "desktop", 2)
         begun = self.laptop.stay.start("hold fast", id="s-1")
-        begun.task_add("one", id="t1")
-        begun.task_start("t1")
-        begun.agent_start("a1", task="write it")
+        begun.tasks.add("one", id="t1")
+        begun.tasks.start("t1")
+        begun.agents.start("a1", task="write it")
         self.desktop.take(self.laptop)
         self.a, self.b = self.laptop.session(), self.desktop.session()
 

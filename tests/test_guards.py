@@ -38,9 +38,9 @@ def home(tmp_path: Path, project: Path) -> Iterator[Forestay]:
 
 def test_device_whose_id_is_disputed_may_not_erase(home: Forestay) -> None:
     session = home.start("Fix login", id="login")
-    assert home.journal.rights(session.id).may_erase("laptop", "laptop")
-    home.store.machine.remotes.note_at_home(session.id, BESIDE, {"somewhere": "laptop"})
-    assert not home.journal.rights(session.id).may_erase("laptop", "laptop")
+    assert home.context.journal.rights(session.id).may_erase("laptop", "laptop")
+    home.context.store.machine.remotes.note_at_home(session.id, BESIDE, {"somewhere": "laptop"})
+    assert not home.context.journal.rights(session.id).may_erase("laptop", "laptop")
 
 
 @pytest.mark.parametrize("context", ["writing the tests", ""])
@@ -63,7 +63,7 @@ def test_same_words_count_as_one_prompt_only_within_ten_seconds(
     for at in (1000, 1000 + seconds):
         hooks.put(prompt, "UserPromptSubmit", at=at)
     with hooks.open() as opened:
-        opened.ingest()
+        opened.agents.ingest()
     # The first prompt is also the goal of the session that it starts.
     assert [text for kind, text in hooks.events() if kind == "message.sent"] == [
         "Carry on"

@@ -58,13 +58,13 @@ def stored(session: Session) -> list[Sealed]:
 
 
 def agent(session: Session, id: str) -> Agent:
-    found = session.state().agent(id)
+    found = session.show().agent(id)
     assert found is not None
     return found
 
 
 def newest(session: Session, table: str) -> Row | None:
-    return next(iter(session.state().rows.select(table, newest=True, limit=1)), None)
+    return next(iter(session.show().rows.select(table, newest=True, limit=1)), None)
 
 
 def refused(session: Session, act: Callable[[], object]) -> bool:
@@ -80,46 +80,46 @@ def refused(session: Session, act: Callable[[], object]) -> bool:
 EVERY_VERB: list[Callable[[Session], object]] = [
     lambda s: s.note("a remark"),
     lambda s: s.decide("database", options=["SQLite", "Postgres"], chosen="SQLite"),
-    lambda s: s.error("the API answers 503", category="transient"),
-    lambda s: s.command("pytest", status="failure", error="2 failed"),
-    lambda s: s.file("a.txt"),
-    lambda s: s.artifact("a.txt"),
-    lambda s: s.tokens(2500),
-    lambda s: s.compressed("shorter"),
-    lambda s: s.rename("Add login and logout"),
-    lambda s: s.model("opus"),
-    lambda s: s.attr("ticket", "P-1"),
-    lambda s: s.layouts_update(model="sonnet"),
+    lambda s: s.record.error("the API answers 503", category="transient"),
+    lambda s: s.record.command("pytest", status="failure", error="2 failed"),
+    lambda s: s.record.file("a.txt"),
+    lambda s: s.record.artifact("a.txt"),
+    lambda s: s.record.tokens(2500),
+    lambda s: s.record.compaction("shorter"),
+    lambda s: s.record.rename("Add login and logout"),
+    lambda s: s.record.model("opus"),
+    lambda s: s.record.attribute("ticket", "P-1"),
+    lambda s: s.files.update(model="sonnet"),
     lambda s: s.undo(),
-    lambda s: s.task_add("the form", id="form"),
-    lambda s: s.task_add("the page", id="page"),
-    lambda s: s.task_start("form"),
-    lambda s: s.task_block("form", "no design"),
-    lambda s: s.task_unblock("form"),
-    lambda s: s.task_done("form", outcome="it works"),
-    lambda s: s.task_skip("page", "not needed"),
-    lambda s: s.prove(["true"]),
-    lambda s: list(s.prove_again(all=True)),
-    lambda s: s.revisit_apply("form", because="it does not"),
-    lambda s: s.revisit_undo(),
-    lambda s: s.agent_start("code-1", task="the form"),
-    lambda s: s.agent_progress("code-1", 0.5),
-    lambda s: s.agent_timeout("code-1"),
-    lambda s: s.agent_retry("code-1"),
-    lambda s: s.agent_fail("code-1", "no memory"),
-    lambda s: s.agent_retry("code-1"),
-    lambda s: s.agent_done("code-1", result="done"),
+    lambda s: s.tasks.add("the form", id="form"),
+    lambda s: s.tasks.add("the page", id="page"),
+    lambda s: s.tasks.start("form"),
+    lambda s: s.tasks.block("form", "no design"),
+    lambda s: s.tasks.unblock("form"),
+    lambda s: s.tasks.done("form", outcome="it works"),
+    lambda s: s.tasks.skip("page", "not needed"),
+    lambda s: s.proofs.run(["true"]),
+    lambda s: list(s.proofs.run_again(all=True)),
+    lambda s: s.revisit.apply("form", because="it does not"),
+    lambda s: s.revisit.undo(),
+    lambda s: s.agents.start("code-1", task="the form"),
+    lambda s: s.agents.progress("code-1", 0.5),
+    lambda s: s.agents.timeout("code-1"),
+    lambda s: s.agents.retry("code-1"),
+    lambda s: s.agents.fail("code-1", "no memory"),
+    lambda s: s.agents.retry("code-1"),
+    lambda s: s.agents.done("code-1", result="done"),
     lambda s: s.pause(),
     lambda s: s.resume(),
-    lambda s: s.fail(because="no access"),
+    lambda s: s.lifecycle.fail(because="no access"),
     lambda s: s.resume(),
     lambda s: s.complete(),
-    lambda s: s.archive(),
-    lambda s: s.unarchive(),
-    lambda s: s.reopen("a case is left"),
-    lambda s: s.abandon(),
-    lambda s: s.reopen("after all"),
-    lambda s: s.abort(),
+    lambda s: s.lifecycle.archive(),
+    lambda s: s.lifecycle.unarchive(),
+    lambda s: s.lifecycle.reopen("a case is left"),
+    lambda s: s.lifecycle.abandon(),
+    lambda s: s.lifecycle.reopen("after all"),
+    lambda s: s.lifecycle.abort(),
 ]
 
 
@@ -146,11 +146,11 @@ def test_every_verb_appends_and_leaves_what_is_there_as_it_was(
 
 # The verbs of a plan, in an order in which each is legal.
 PLAN_VERBS: list[Callable[[Session], object]] = [
-    lambda s: s.phase_fail(1, {"n": 1}, issue="no"),
-    lambda s: s.phase_retry(),
-    lambda s: s.phase_done(1, {"n": 2}),
-    lambda s: s.phase_total(3, names=["End"]),
-    lambda s: s.phase_rollback(1),
+    lambda s: s.phases.fail(1, {"n": 1}, issue="no"),
+    lambda s: s.phases.retry(),
+    lambda s: s.phases.done(1, {"n": 2}),
+    lambda s: s.phases.total(3, names=["End"]),
+    lambda s: s.phases.rollback(1),
 ]
 
 
@@ -162,21 +162,21 @@ def test_every_verb_of_a_plan_appends_too(stay: Forestay, clock: FakeClock, fold
 
 
 ESSAY_VERBS: list[Callable[[Session], object]] = [
-    lambda s: s.pushback("light"),
-    lambda s: s.approve("G1"),
-    lambda s: s.approve("G2"),
-    lambda s: s.section_add(2, title="More"),
-    lambda s: s.section_start(2),
-    lambda s: s.section_done(1, map="map.md"),
-    lambda s: s.claim_defer("Cats sleep", reason="timeout", section=1),
-    lambda s: s.claim_resolve("c1"),
-    lambda s: s.claim_defer("Dogs bark", reason="no_results"),
-    lambda s: s.claim_override("c2", result="contested", because="heard it"),
-    lambda s: s.approve("G3", section=1),
-    lambda s: s.paragraph_done(1, section=1),
-    lambda s: s.voice(4, section=1),
-    lambda s: s.calibrate(4),
-    lambda s: s.output("final-essay.md"),
+    lambda s: s.essay.pushback("light"),
+    lambda s: s.essay.approve("G1"),
+    lambda s: s.essay.approve("G2"),
+    lambda s: s.essay.sections.add(2, title="More"),
+    lambda s: s.essay.sections.start(2),
+    lambda s: s.essay.sections.done(1, map="map.md"),
+    lambda s: s.essay.claims.defer("Cats sleep", reason="timeout", section=1),
+    lambda s: s.essay.claims.resolve("c1"),
+    lambda s: s.essay.claims.defer("Dogs bark", reason="no_results"),
+    lambda s: s.essay.claims.override("c2", result="contested", because="heard it"),
+    lambda s: s.essay.approve("G3", section=1),
+    lambda s: s.essay.paragraph_done(1, section=1),
+    lambda s: s.essay.voice(4, section=1),
+    lambda s: s.essay.calibrate(4),
+    lambda s: s.essay.output("final-essay.md"),
 ]
 
 
@@ -234,27 +234,27 @@ def test_an_id_is_given_once(stay: Forestay, s: Session, taken: str) -> None:
 @pytest.mark.req("S0-40")
 def test_arguments_survive_quotes_and_newlines(s: Session) -> None:
     text = 'say "it\'s\n\tdone" \\ {"a": [1]} # – 🔄'
-    s.command("sh", arguments=text)
+    s.record.command("sh", arguments=text)
     assert data(s)["arguments"] == text
 
 
 @pytest.mark.req("S0-44")
 def test_a_command_ends_in_success_or_failure_and_in_nothing_else(s: Session) -> None:
     for status in ("success", "failure"):
-        s.command("make", status=status)
-    assert {"command.success": 1, "command.failure": 1}.items() <= s.state().core.counts.items()
+        s.record.command("make", status=status)
+    assert {"command.success": 1, "command.failure": 1}.items() <= s.show().core.counts.items()
     for other in ("", "ok", "SUCCESS", "error"):
-        assert refused(s, partial(s.command, "make", status=other))
+        assert refused(s, partial(s.record.command, "make", status=other))
 
 
 @pytest.mark.req("S0-45")
 def test_a_duration_is_a_whole_number_of_milliseconds(s: Session) -> None:
-    s.command("make", duration_ms=5300)
+    s.record.command("make", duration_ms=5300)
     assert data(s)["duration_ms"] == 5300
-    s.command("make", duration_ms=0)
+    s.record.command("make", duration_ms=0)
     assert data(s)["duration_ms"] == 0
-    assert refused(s, lambda: s.command("make", duration_ms=-1))
-    assert refused(s, lambda: s.command("make", duration_ms=1.5))  # type: ignore[arg-type]
+    assert refused(s, lambda: s.record.command("make", duration_ms=-1))
+    assert refused(s, lambda: s.record.command("make", duration_ms=1.5))  # type: ignore[arg-type]
 
 
 # -- the life of a session ---------------------------------------------------------------------
@@ -262,14 +262,14 @@ def test_a_duration_is_a_whole_number_of_milliseconds(s: Session) -> None:
 
 @pytest.mark.req("S1-8")
 def test_paused_completed_and_failed_are_said_not_worked_out(s: Session) -> None:
-    s.error("something broke")
-    s.task_add("the only one", id="t")
-    s.task_done("t")
+    s.record.error("something broke")
+    s.tasks.add("the only one", id="t")
+    s.tasks.done("t")
     assert s.status()["status"] == "active"
     s.pause()
     assert s.status()["status"] == "paused"
     s.resume()
-    s.fail()
+    s.lifecycle.fail()
     assert s.status()["status"] == "failed"
     s.resume()
     s.complete()
@@ -280,7 +280,7 @@ def test_paused_completed_and_failed_are_said_not_worked_out(s: Session) -> None
 def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Session) -> None:
     new = s.status()
     assert (new["status"], new["paused_at"], new["resumes"]) == ("active", None, 0)
-    assert s.state().core.ended_at == 0
+    assert s.show().core.ended_at == 0
     for count in (1, 2, 3):
         s.pause()
         s.resume()
@@ -291,14 +291,14 @@ def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Sessi
 def test_a_pause_has_one_of_three_reasons_and_says_what_was_being_done(s: Session) -> None:
     for reason in ("user_request", "checkpoint_failed", "system_error"):
         s.pause(reason=reason, context=f"halfway, {reason}")
-        core = s.state().core
+        core = s.show().core
         assert (core.pause_reason, core.pause_context) == (reason, f"halfway, {reason}")
         s.resume()
-        core = s.state().core
+        core = s.show().core
         assert (core.pause_reason, core.pause_context) == ("", "")
     assert refused(s, lambda: s.pause(reason="tired"))
     s.pause()
-    core = s.state().core
+    core = s.show().core
     assert (core.pause_reason, core.pause_context) == ("user_request", "")
 
 
@@ -307,7 +307,7 @@ def test_the_last_error_is_known_with_its_time(s: Session, clock: FakeClock) -> 
     assert newest(s, "error") is None
     for message in ("the first", "the last"):
         clock.sleep(60)
-        s.error(message)
+        s.record.error(message)
     s.note("work went on")
     last = newest(s, "error")
     assert isinstance(last, Problem)
@@ -318,15 +318,15 @@ def test_the_last_error_is_known_with_its_time(s: Session, clock: FakeClock) -> 
 @pytest.mark.parametrize("goal", ["", " ", "\n"])
 def test_no_session_is_without_a_goal(stay: Forestay, s: Session, goal: str) -> None:
     assert refused(s, lambda: stay.start(goal))
-    assert refused(s, lambda: s.rename(goal))
+    assert refused(s, lambda: s.record.rename(goal))
     assert [one["goal"] for one in stay.list(all=True)] == ["Add login"]
 
 
 @pytest.mark.req("S2-17")
 def test_a_session_has_one_of_four_modes(stay: Forestay, s: Session) -> None:
-    assert s.state().core.mode == "default"
+    assert s.show().core.mode == "default"
     for mode in ("debug", "default", "optimize", "release"):
-        assert stay.start("Another", mode=mode).state().core.mode == mode
+        assert stay.start("Another", mode=mode).show().core.mode == mode
     count = len(stay.list(all=True))
     for other in ("", "fast", "Debug"):
         with pytest.raises(InvalidInput):
@@ -341,21 +341,21 @@ def test_progress_goes_from_0_to_1_wherever_it_comes_from(s: Session) -> None:
         return status["progress"], status["progress_from"]
 
     assert told() == (0.0, "none")
-    s.agent_start("a")
-    s.agent_progress("a", 0.5)
-    s.agent_start("b")
+    s.agents.start("a")
+    s.agents.progress("a", 0.5)
+    s.agents.start("b")
     assert told() == (0.25, "agents")
     for id in ("t1", "t2", "t3", "t4"):
-        s.task_add("a part", id=id)
-    s.task_done("t1")
-    s.task_skip("t2", "covered")
-    s.task_done("t3")
+        s.tasks.add("a part", id=id)
+    s.tasks.done("t1")
+    s.tasks.skip("t2", "covered")
+    s.tasks.done("t3")
     assert told() == (0.75, "steps")
-    s.attr("progress", 0.65)
+    s.record.attribute("progress", 0.65)
     assert told() == (0.65, "given")
     for beyond in (1.5, -1, 65):
         with pytest.raises(InvalidInput, match="0 to 1"):
-            s.attr("progress", beyond)
+            s.record.attribute("progress", beyond)
         assert told() == (0.65, "given")
 
 
@@ -364,13 +364,13 @@ def test_progress_goes_from_0_to_1_wherever_it_comes_from(s: Session) -> None:
 
 @pytest.mark.req("S2-39", "S2-40", "S2-41", "S2-42", "S2-43")
 def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
-    s.tokens(900, agent="planned")
+    s.record.tokens(900, agent="planned")
     for id in ("at-work", "finished", "broken", "late"):
-        s.agent_start(id)
-    s.agent_done("finished", result="12 tests pass")
-    s.agent_fail("broken", "no memory")
-    s.agent_timeout("late")
-    rows = s.state().rows.select("agent")
+        s.agents.start(id)
+    s.agents.done("finished", result="12 tests pass")
+    s.agents.fail("broken", "no memory")
+    s.agents.timeout("late")
+    rows = s.show().rows.select("agent")
     assert {row.name: row.status for row in rows if isinstance(row, Agent)} == {
         "planned": "pending",
         "at-work": "running",
@@ -385,49 +385,49 @@ def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
 
 @pytest.mark.req("S2-27")
 def test_an_agents_progress_goes_from_0_to_1_and_is_unknown_until_said(s: Session) -> None:
-    s.agent_start("code-1")
+    s.agents.start("code-1")
     assert agent(s, "code-1").fraction is None
     for part in (0, 0.65, 1.0):
-        s.agent_progress("code-1", part)
+        s.agents.progress("code-1", part)
         assert agent(s, "code-1").fraction == part
     for beyond in (-0.1, 1.01, 60, float("nan")):
-        assert refused(s, partial(s.agent_progress, "code-1", beyond))
+        assert refused(s, partial(s.agents.progress, "code-1", beyond))
 
 
 @pytest.mark.req("S2-29")
 def test_an_agent_may_wait_for_another(s: Session) -> None:
-    s.agent_start("arch-1")
-    s.agent_start("code-1", blocking_on="arch-1")
+    s.agents.start("arch-1")
+    s.agents.start("code-1", blocking_on="arch-1")
     assert [agent(s, id).blocking_on for id in ("arch-1", "code-1")] == ["", "arch-1"]
-    assert refused(s, lambda: s.agent_start("code-2", blocking_on="no id at all"))
+    assert refused(s, lambda: s.agents.start("code-2", blocking_on="no id at all"))
 
 
 @pytest.mark.req("S2-31")
 def test_an_error_is_of_one_of_five_categories(s: Session) -> None:
     for category in ("transient", "resource", "configuration", "logical", "permanent"):
-        s.agent_start(f"a-{category}")
-        s.agent_fail(f"a-{category}", "it broke", category=category)
+        s.agents.start(f"a-{category}")
+        s.agents.fail(f"a-{category}", "it broke", category=category)
         assert agent(s, f"a-{category}").category == category
-        s.error("it broke", category=category)
-    s.agent_start("a")
-    assert refused(s, lambda: s.agent_fail("a", "it broke", category="cosmic"))
-    assert refused(s, lambda: s.error("it broke", category="cosmic"))
+        s.record.error("it broke", category=category)
+    s.agents.start("a")
+    assert refused(s, lambda: s.agents.fail("a", "it broke", category="cosmic"))
+    assert refused(s, lambda: s.record.error("it broke", category="cosmic"))
 
 
 @pytest.mark.req("S2-32", "S2-33", "S2-34")
 def test_a_failed_agent_keeps_its_message_and_how_often_and_when_it_was_tried_again(
     s: Session, clock: FakeClock
 ) -> None:
-    s.agent_start("code-1")
-    s.agent_fail("code-1", "rate limited", category="transient")
+    s.agents.start("code-1")
+    s.agents.fail("code-1", "rate limited", category="transient")
     first = agent(s, "code-1")
     assert (first.error, first.attempts, first.retried_at) == ("rate limited", 1, 0)
     for tries in (2, 3):
         clock.sleep(60)
-        s.agent_retry("code-1")
+        s.agents.retry("code-1")
         tried_at = clock.now()
         clock.sleep(5)
-        s.agent_fail("code-1", f"try {tries} failed")
+        s.agents.fail("code-1", f"try {tries} failed")
         again = agent(s, "code-1")
         assert (again.error, again.attempts) == (f"try {tries} failed", tries)
         assert again.retried_at == tried_at
@@ -471,7 +471,7 @@ def test_a_file_is_followed_from_its_creation_to_its_end(s: Session, folder: Pat
     told = []
     for content in ("one\n", "two\n", None):
         path.write_text(content) if content else path.unlink()
-        s.file(str(path))
+        s.record.file(str(path))
         change = data(s)
         told.append((change["path"], change.get("action", "modified")))
         told.append((change.get("before"), change.get("after")))
@@ -483,9 +483,9 @@ def test_a_file_is_followed_from_its_creation_to_its_end(s: Session, folder: Pat
         ("src/login.py", "deleted"),
         (digest("two\n"), None),
     ]
-    assert refused(s, lambda: s.file(str(path), action="renamed"))
-    assert refused(s, lambda: s.file(str(folder.parent / "elsewhere.py")))
-    assert refused(s, lambda: s.file(str(path), before="abc"))
+    assert refused(s, lambda: s.record.file(str(path), action="renamed"))
+    assert refused(s, lambda: s.record.file(str(folder.parent / "elsewhere.py")))
+    assert refused(s, lambda: s.record.file(str(path), before="abc"))
 
 
 @pytest.mark.req("S2-56", "S2-57")
@@ -494,8 +494,8 @@ def test_a_file_change_names_its_agent_and_its_time(
 ) -> None:
     (folder / "a.py").write_text("one\n")
     clock.sleep(60)
-    with s.agent("code-1") as at_work:
-        at_work.file(str(folder / "a.py"))
+    with s.agents.run("code-1") as at_work:
+        at_work.record.file(str(folder / "a.py"))
     changed = newest(s, "file")
     assert isinstance(changed, File)
     assert (changed.agent, changed.at) == ("code-1", clock.now())
@@ -506,11 +506,11 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
     s: Session, stay: Forestay, folder: Path, tmp_path: Path
 ) -> None:
     (folder / "a.py").write_text("one\n")
-    s.file(str(folder / "a.py"))
+    s.record.file(str(folder / "a.py"))
     assert not {"added", "removed"} & data(s).keys()
-    s.file(str(folder / "a.py"), added=7, removed=0)
+    s.record.file(str(folder / "a.py"), added=7, removed=0)
     assert (data(s)["added"], data(s)["removed"]) == (7, 0)
-    assert refused(s, lambda: s.file(str(folder / "a.py"), added=-1))
+    assert refused(s, lambda: s.record.file(str(folder / "a.py"), added=-1))
     tree = tmp_path / "tree"
     tree.mkdir()
     git(tree, "init", "-q")
@@ -518,9 +518,9 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
     git(tree, "add", ".")
     git(tree, "commit", "-q", "-m", "first")
     (tree / "b.py").write_text("one\n2\n")
-    with forestay.open(stay.settings.home, cwd=str(tree)) as there:
+    with forestay.open(stay.context.settings.home, cwd=str(tree)) as there:
         counted = there.start("Shorten b")
-        counted.file(str(tree / "b.py"))
+        counted.record.file(str(tree / "b.py"))
         assert (data(counted)["added"], data(counted)["removed"]) == (1, 2)
 
 
@@ -531,20 +531,20 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
 def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
     s: Session, clock: FakeClock
 ) -> None:
-    core = s.state().core
+    core = s.show().core
     assert (core.tokens, core.compressions, core.compressed_at) == (0, 0, 0)
     used = {"arch-1": 8000, "code-1": 12000, "test-1": 5000}
     for id, tokens in used.items():
-        s.tokens(tokens, agent=id)
-    s.tokens(sum(used.values()))
+        s.record.tokens(tokens, agent=id)
+    s.record.tokens(sum(used.values()))
     for count in (1, 2):
         clock.sleep(60)
-        s.compressed()
-        core = s.state().core
+        s.record.compaction()
+        core = s.show().core
         assert (core.compressions, core.compressed_at) == (count, clock.now())
     assert core.tokens == s.status()["tokens"] == 25000
     assert {id: agent(s, id).tokens for id in used} == used
-    assert refused(s, lambda: s.tokens(-1))
+    assert refused(s, lambda: s.record.tokens(-1))
 
 
 @pytest.mark.req("S4-34", "S4-62", "S4-63")
@@ -552,7 +552,7 @@ def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
 def test_the_share_of_the_context_is_a_whole_percentage(
     s: Session, tokens: int, percent: int
 ) -> None:
-    s.tokens(tokens)
+    s.record.tokens(tokens)
     shown = s.brief(style="orchestrator", fenced=False).text
     assert f"- Tokens used: ~{tokens:,} ({percent}%)\n- Last compression: Never\n" in shown
 
@@ -565,10 +565,10 @@ def test_whoever_takes_over_is_told_goal_task_last_commands_and_that_there_is_a_
     s: Session,
 ) -> None:
     for id in ("form", "page", "tests"):
-        s.task_add(f"the {id}", id=id)
-    s.task_start("page", agent="code-1")
+        s.tasks.add(f"the {id}", id=id)
+    s.tasks.start("page", agent="code-1")
     for n in range(1, 8):
-        s.command(f"step-{n}")
+        s.record.command(f"step-{n}")
     told = json.loads(s.brief(budget=2000, fmt="json").text)
     items = [(item["section"], item["id"], item["text"]) for item in told["items"]]
     assert told["goal"] == "Add login"
@@ -584,10 +584,10 @@ def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pend
     s: Session, clock: FakeClock
 ) -> None:
     for id in ("design", "code", "tests"):
-        s.task_add(f"the {id}", id=id)
-    s.task_done("design", outcome="3 ways")
-    s.agent_start("code-1", task="the form")
-    s.agent_progress("code-1", 0.6)
+        s.tasks.add(f"the {id}", id=id)
+    s.tasks.done("design", outcome="3 ways")
+    s.agents.start("code-1", task="the form")
+    s.agents.progress("code-1", 0.6)
     clock.sleep(2 * 3600)
     shown = s.resume(style="orchestrator", fenced=False).text
     assert shown.startswith(
@@ -602,12 +602,12 @@ def test_resuming_in_the_orchestrators_style_names_what_is_done_at_work_and_pend
 
 @pytest.mark.req("S0-46")
 def test_what_failed_has_an_error_message(stay: Forestay, s: Session, folder: Path) -> None:
-    s.layouts_add("ai-session")
-    body = s.command("make", status="failure").body
+    s.files.bind("ai-session")
+    body = s.record.command("make", status="failure").body
     assert getattr(body, "error", "") == "no error message was given"
-    (report,) = stay.check(str(folder / ".ai-session"))
+    (report,) = stay.files.check(str(folder / ".ai-session"))
     assert [one.code for one in report.findings if one.code == "failure-without-error"] == []
-    s.agent_start("a1")
+    s.agents.start("a1")
     for blank in ("", " "):
         with pytest.raises(InvalidInput, match="an error is needed"):
-            s.agent_fail("a1", blank)
+            s.agents.fail("a1", blank)

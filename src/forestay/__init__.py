@@ -17,7 +17,8 @@ from forestay.base.version import __version__
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forestay.api.forestay import Forestay, open
-    from forestay.api.session import AgentRun, Session
+    from forestay.api.session import Session
+    from forestay.api.session_agents import AgentRun
     from forestay.errors import (
         Busy,
         Damaged,
@@ -36,7 +37,7 @@ _HOME = {
     "open": "api.forestay",
     "Forestay": "api.forestay",
     "Session": "api.session",
-    "AgentRun": "api.session",
+    "AgentRun": "api.session_agents",
     "ForestayError": "errors",
     "Busy": "errors",
     "Damaged": "errors",

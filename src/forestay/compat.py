@@ -42,6 +42,7 @@ from forestay.formats.status_words import unit_status, unit_word
 from forestay.formats.text.document import Document, fresh
 from forestay.formats.text.safe_parse import LONGEST, Unreadable
 from forestay.mirror import orchestrator_session
+from forestay.mirror.session_files import absorb_file_edits, mirror_of, write_files
 from forestay.plans.praxis_definition import first_of, starting_phase
 from forestay.store.machine.bindings import Binding
 from forestay.workspace.tree import find_tree, head
@@ -132,19 +133,19 @@ def save_session(state: State, root: Root = None, *, home: Forestay | None = Non
     unknown version is refused.
     """
     _require_writable(state)
-    with _opened(root, home) as stay, stay.mirror.holding(_folder(root)):
-        state["updated"] = timestamps.write(stay.clock.now())
+    with _opened(root, home) as stay, mirror_of(stay.context).holding(_folder(root)):
+        state["updated"] = timestamps.write(stay.context.clock.now())
         _bytes(state)
         archived = _make_room(stay, root, state)
         _write(stay, root, state)
         # An archived session that is not finished resumes in the file that it is saved to.
         id = str(state.get("session_id"))
-        for binding in stay.store.machine.bindings.named(schema.ID, id):
-            if stay.mirror.take_out(binding, _current(root)):
-                stay.absorb_file_edits(binding.session)
+        for binding in stay.context.store.machine.bindings.named(schema.ID, id):
+            if mirror_of(stay.context).take_out(binding, _current(root)):
+                absorb_file_edits(stay.context, binding.session)
         if archived is not None:
             # Another program may have overwritten its file, which the archive then lacks.
-            stay.write_files(archived.session, force=True)
+            write_files(stay.context, archived.session, force=True)
     return Path(_given(root), _FOLDER, form.CURRENT)
 
 
@@ -152,7 +153,7 @@ def archive_session(state: State, root: Root = None, *, home: Forestay | None = 
     """Store a session under its id in the history and free the current file; return the copy."""
     _require_writable(state)
     name = form.archive_name(clean_id(state.get("session_id", ""), "session_id"))
-    with _opened(root, home) as stay, stay.mirror.holding(_folder(root)):
+    with _opened(root, home) as stay, mirror_of(stay.context).holding(_folder(root)):
         _bytes(state)
         owner = _owner(stay, root)
         if owner is None or owner.native != state["session_id"]:
@@ -161,12 +162,12 @@ def archive_session(state: State, root: Root = None, *, home: Forestay | None = 
         found = _move_if_corrupt(look(root))
         if found.state and found.state.get("session_id") != owner.native:
             # Another session came to its place, and stays there.
-            stay.mirror.archive(owner)
+            mirror_of(stay.context).archive(owner)
             _archive_file(root, name, state)
-            stay.absorb_file_edits(owner.session)
+            absorb_file_edits(stay.context, owner.session)
         else:
             _write(stay, root, state)
-            stay.mirror.archive(owner)
+            mirror_of(stay.context).archive(owner)
     return Path(_given(root), _FOLDER, name)
 
 
@@ -268,7 +269,7 @@ def _opened(root: Root, home: Forestay | None) -> Iterator[Forestay]:
 
 
 def _owner(stay: Forestay, root: Root) -> Binding | None:
-    return stay.store.machine.bindings.owner(_current(root))
+    return stay.context.store.machine.bindings.owner(_current(root))
 
 
 def _require_writable(state: State) -> None:
@@ -295,7 +296,7 @@ def _make_room(stay: Forestay, root: Root, state: State) -> Binding | None:
         orchestrator_session.put_away(found.path, named)
     if owner is None or owner.native == own:
         return None
-    stay.mirror.archive(owner)
+    mirror_of(stay.context).archive(owner)
     return owner
 
 
@@ -315,10 +316,10 @@ def _write(stay: Forestay, root: Root, state: State) -> None:
     if owner is None:
         return files.replace(path, data, mode=0o644)
     # Edits of other programs are absorbed first, or stored next to the file, never overwritten.
-    stay.absorb_file_edits(owner.session)
-    with files.locked(os.path.dirname(path), clock=stay.clock):
+    absorb_file_edits(stay.context, owner.session)
+    with files.locked(os.path.dirname(path), clock=stay.context.clock):
         swap_file.one(path, data, mode=0o644)
-    stay.absorb_file_edits(owner.session)
+    absorb_file_edits(stay.context, owner.session)
 
 
 def _archive_file(root: Root, name: str, state: State) -> None:

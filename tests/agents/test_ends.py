@@ -20,7 +20,7 @@ def hooks(tmp_path: Path) -> Hooks:
 
 def bodies(hooks: Hooks) -> list[ev.Body]:
     with hooks.open() as home:
-        home.ingest()
+        home.agents.ingest()
         (row,) = home.list(all=True)
         return [line.event.body for line in home.session(str(row["session"])).log()]
 

@@ -62,7 +62,7 @@ def transcripts(tmp_path: Path, project: Path) -> Path:
 def told(
     stay: Forestay, place: Path, agent: str = "claude-code", **more: Any
 ) -> list[TranscriptImport]:
-    return stay.adopt_transcripts(agent, str(place), **more)
+    return stay.agents.adopt_transcripts(agent, str(place), **more)
 
 
 def bodies(stay: Forestay, session: str) -> list[ev.Body]:
@@ -144,7 +144,7 @@ def test_what_hooks_told_while_it_went_on_is_not_doubled(
 
 def test_what_was_forgotten_does_not_come_back(stay: Forestay, transcripts: Path) -> None:
     [one] = told(stay, transcripts)
-    stay.session(one.session).forget()
+    stay.session(one.session).lifecycle.forget()
     [again] = told(stay, transcripts)
     assert again.outcome == "forgotten"
     assert stay.list() == []

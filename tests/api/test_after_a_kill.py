@@ -29,23 +29,23 @@ def killed_after(home: Path, folder: Path, code: str) -> None:
 def begin(home: Path, folder: Path) -> None:
     with forestay.open(str(home), cwd=str(folder)) as stay:
         session = stay.start("port the parser", id="work")
-        session.task_add("the lexer", id="lexer")
-        session.task_done("lexer", outcome="all tokens")
-        session.task_add("the grammar", id="grammar")
-        session.agent_start("old", task="the grammar")
+        session.tasks.add("the lexer", id="lexer")
+        session.tasks.done("lexer", outcome="all tokens")
+        session.tasks.add("the grammar", id="grammar")
+        session.agents.start("old", task="the grammar")
 
 
 @pytest.mark.parametrize(
     ("code", "kind"),
     [
         pytest.param(
-            's.agent_start("new", task="docs")', "agent.started", marks=pytest.mark.req("S4-72")
+            's.agents.start("new", task="docs")', "agent.started", marks=pytest.mark.req("S4-72")
         ),
         pytest.param(
-            's.agent_done("old", result="ok")', "agent.finished", marks=pytest.mark.req("S4-73")
+            's.agents.done("old", result="ok")', "agent.finished", marks=pytest.mark.req("S4-73")
         ),
         pytest.param(
-            's.agent_fail("old", "no memory", category="resource")',
+            's.agents.fail("old", "no memory", category="resource")',
             "agent.failed",
             marks=pytest.mark.req("S4-74"),
         ),
@@ -53,7 +53,7 @@ def begin(home: Path, folder: Path) -> None:
             's.decide("LALR", because="fast")', "decision.made", marks=pytest.mark.req("S4-75")
         ),
         ('s.note("save this")', "note.added"),
-        ("s.compressed()", "context.compressed"),
+        ("s.record.compaction()", "context.compressed"),
     ],
 )
 def test_what_returned_is_there_after_a_kill(tmp_path: Path, code: str, kind: str) -> None:
@@ -68,7 +68,7 @@ def test_what_returned_is_there_after_a_kill(tmp_path: Path, code: str, kind: st
 @pytest.mark.req("S1-9", "S1-12")
 def test_someone_without_any_context_is_told_everything(tmp_path: Path) -> None:
     begin(tmp_path / "home", tmp_path)
-    code = 's.task_block("grammar", "the specification is ambiguous"); s.pause(context="asked")'
+    code = 's.tasks.block("grammar", "the specification is ambiguous"); s.pause(context="asked")'
     killed_after(tmp_path / "home", tmp_path, code)
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
         told = stay.current().brief(budget=800).text
@@ -84,8 +84,8 @@ def test_the_state_is_nothing_but_the_journal_added_up(tmp_path: Path) -> None:
     begin(tmp_path / "home", tmp_path)
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
         session = stay.session("work")
-        with stay.store.view("work") as view:
-            stored = image(stay.journal.state(view))
+        with stay.context.store.view("work") as view:
+            stored = image(stay.context.journal.state(view))
         assert stored == image(fold(line.event for line in session.log()))
 
 

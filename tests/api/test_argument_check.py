@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import forestay
-from forestay import Forestay, InvalidInput, Session
+from forestay import Forestay, InvalidInput
+from tests.cli.support import topics_of
 
 WRONG: dict[str, list[object]] = {
     "str": [5, None, b"bytes", ["x"], object()],
@@ -43,6 +44,12 @@ def verbs(owner: type) -> list[tuple[str, str, object]]:
     ]
 
 
+def everything(thing: object) -> list[object]:
+    """A home or a session, with all its topics."""
+    topics = [getattr(thing, name) for name in topics_of(type(thing))]
+    return [thing, *(each for topic in topics for each in everything(topic))]
+
+
 def required(method: Callable[..., Any], chosen: str) -> dict[str, object]:
     """Values for what a method cannot do without, but for the one that is chosen."""
     good = {"str": "x", "int": 1, "float": 0.5, "str | int": 1}
@@ -65,16 +72,18 @@ def refuses(thing: object, name: str, parameter: str, value: object) -> None:
 
 def test_every_verb_of_a_session_refuses_values_of_a_wrong_kind(stay: Forestay) -> None:
     session = stay.start("one")
-    cases = verbs(Session)
-    assert len(cases) > 300
-    for name, parameter, value in cases:
-        refuses(session, name, parameter, value)
+    things = everything(session)
+    assert sum(len(verbs(type(thing))) for thing in things) > 300
+    for thing in things:
+        for name, parameter, value in verbs(type(thing)):
+            refuses(thing, name, parameter, value)
     assert session.status()["seq"] == 1
 
 
 def test_every_verb_of_a_home_refuses_values_of_a_wrong_kind(stay: Forestay) -> None:
-    for name, parameter, value in verbs(Forestay):
-        refuses(stay, name, parameter, value)
+    for thing in everything(stay):
+        for name, parameter, value in verbs(type(thing)):
+            refuses(thing, name, parameter, value)
     assert stay.list(all=True) == []
 
 
@@ -93,9 +102,9 @@ def test_whatever_names_a_path_is_taken_for_one(stay: Forestay, tmp_path: Path) 
     session = stay.start("one")
     (tmp_path / "a.py").write_text("x")
     path: Any = tmp_path / "a.py"
-    assert getattr(session.file(path).body, "path", "") == "a.py"
-    session.task_add("write it")
-    done = session.task_done("t1", files=[path])
+    assert getattr(session.record.file(path).body, "path", "") == "a.py"
+    session.tasks.add("write it")
+    done = session.tasks.done("t1", files=[path])
     assert getattr(done.body, "files", []) == ["a.py"]
 
 

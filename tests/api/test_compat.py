@@ -367,7 +367,7 @@ def test_saving_a_bound_file_goes_into_the_journal(stay: Forestay) -> None:
         assert state is not None
         state["pending_tasks"].append("Write docs")
         compat.save_session(state, home=stay)
-        steps = [getattr(row, "title", "") for row in session.state().rows.select("step")]
+        steps = [getattr(row, "title", "") for row in session.show().rows.select("step")]
         assert steps == ["Write docs"]
         assert [line.event.head.actor for line in session.log()][-1] == "file:orchestrator"
 
@@ -377,10 +377,10 @@ def test_saving_a_stale_state_keeps_what_was_written_meanwhile(stay: Forestay) -
         session = stay.start("Add login", formats=["orchestrator"])
         state = compat.load_session()
         assert state is not None
-        session.task_add("Ours", id="t1")
+        session.tasks.add("Ours", id="t1")
         state["pending_tasks"].append("Theirs")
         compat.save_session(state, home=stay)
-        titles = {getattr(row, "title", "") for row in session.state().rows.select("step")}
+        titles = {getattr(row, "title", "") for row in session.show().rows.select("step")}
         assert titles == {"Ours", "Theirs"}
 
 
@@ -408,10 +408,10 @@ def test_bound_session_that_goes_on_is_saved_and_stays(stay: Forestay) -> None:
 def test_new_session_over_a_bound_one_archives_it_and_it_goes_on(stay: Forestay) -> None:
     with stay:
         session = stay.start("Old", formats=["orchestrator"])
-        native = session.layouts_list()[0].native
+        native = session.files.list()[0].native
         compat.save_session(new("New"), home=stay)
         assert on_disk()["goal"] == "New"
-        session.task_add("Still mirrored")
+        session.tasks.add("Still mirrored")
         archived = on_disk(HISTORY / f"{native}.json")
         assert archived["pending_tasks"] == ["Still mirrored"]
         assert on_disk()["goal"] == "New"
@@ -427,10 +427,10 @@ def test_saving_an_archived_session_that_is_not_over_makes_it_the_current_one_ag
         compat.archive_session(state, home=stay)
         other = stay.start("In between", formats=["orchestrator"])
         compat.save_session({**state, "pending_tasks": ["More"]}, home=stay)
-        (binding,), (moved,) = session.layouts_list(), other.layouts_list()
+        (binding,), (moved,) = session.files.list(), other.files.list()
         assert binding.place == str(CURRENT.resolve()) and len(list(HISTORY.iterdir())) == 1
-        assert [task.title for task in session.task_list()] == ["More"]
-        session.task_add("Ours")
+        assert [task.title for task in session.tasks.list()] == ["More"]
+        session.tasks.add("Ours")
         assert on_disk()["pending_tasks"] == ["More", "Ours"]
         assert on_disk(Path(moved.place))["goal"] == "In between"
 
@@ -445,7 +445,7 @@ def test_saving_keeps_the_session_that_another_program_wrote_over_a_bound_one(
     stay: Forestay,
 ) -> None:
     with stay:
-        native = stay.start("Old", formats=["orchestrator"]).layouts_list()[0].native
+        native = stay.start("Old", formats=["orchestrator"]).files.list()[0].native
         theirs = begin_theirs()
         compat.save_session(new("New"), home=stay)
         assert on_disk()["goal"] == "New"
@@ -462,7 +462,7 @@ def test_saving_a_bound_session_over_that_of_another_program_archives_the_other(
         theirs = begin_theirs()
         compat.save_session({**(state or {}), "pending_tasks": ["More"]}, home=stay)
         assert (HISTORY / "2026-01-02-theirs.json").read_bytes() == theirs
-        assert [task.title for task in session.task_list()] == ["More"]
+        assert [task.title for task in session.tasks.list()] == ["More"]
         assert on_disk()["pending_tasks"] == ["More"]
 
 

@@ -85,12 +85,12 @@ def test_a_current_session_that_is_finished_is_not_written_to(stay: Forestay) ->
 def test_what_is_picked_up_is_named_current_or_the_only_open_one(stay: Forestay) -> None:
     stay.start("one", id="one")
     stay.start("two", id="two")
-    assert stay.to_pick_up("one").id == "one" and stay.to_pick_up().id == "two"
+    assert stay.to_resume("one").id == "one" and stay.to_resume().id == "two"
     stay.current().complete()
-    assert stay.to_pick_up().id == "one" and stay.to_pick_up(open_only=False).id == "two"
+    assert stay.to_resume().id == "one" and stay.to_resume(open_only=False).id == "two"
     stay.session("one").complete()
     with pytest.raises(NoSession):
-        stay.to_pick_up()
+        stay.to_resume()
 
 
 def test_the_hands_of_one_agent_are_not_others_to_each_other(
@@ -98,11 +98,14 @@ def test_the_hands_of_one_agent_are_not_others_to_each_other(
 ) -> None:
     session = stay.start("one").id
     with subprocess.Popen(["sleep", "60"]) as server:
-        stay.workspace.hold(session, "mcp", pid=server.pid)
-        with Forestay(stay.settings, cwd=str(folder), hand=True) as hand:
-            assert hand.others(session) == []
+        stay.context.workspace.hold(session, "mcp", pid=server.pid)
+        with Forestay(stay.context.settings, cwd=str(folder), hand=True) as hand:
+            assert hand.session(session).agents.others() == []
         with at(home, folder) as stranger:
-            assert [holder.name for holder, _ in stranger.others(session)] == ["user", "mcp"]
+            assert [holder.name for holder, _ in stranger.session(session).agents.others()] == [
+                "user",
+                "mcp",
+            ]
         server.kill()
 
 
@@ -136,7 +139,7 @@ def test_a_child_of_a_working_process_means_its_session(stay: Forestay, tmp_path
     session.note("this process is at work now")
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    code = f"import forestay; print(forestay.open({stay.settings.home!r}).current().id)"
+    code = f"import forestay; print(forestay.open({stay.context.settings.home!r}).current().id)"
     found = subprocess.run(
         [sys.executable, "-c", code], cwd=elsewhere, capture_output=True, text=True, check=True
     )
@@ -176,7 +179,7 @@ def test_a_moved_folder_without_git_finds_its_sessions_but_guesses_nothing(
     new = old.rename(tmp_path / "new")
     with at(home, new) as stay:
         assert [row["session"] for row in stay.list()] == [session.id]
-        assert stay.workspace.only_open() == session.id
+        assert stay.context.workspace.only_open() == session.id
         with pytest.raises(NoSession):
             stay.current()
 
@@ -222,7 +225,7 @@ import sys, time
 import forestay
 stay = forestay.open(sys.argv[1], cwd=sys.argv[2])
 s = stay.session(sys.argv[3])
-with s.agent("code-1", type="dev", task="the parser") as agent:
+with s.agents.run("code-1", type="dev", task="the parser") as agent:
     agent.note("at work")
     print("working", flush=True)
     time.sleep(60)
@@ -230,7 +233,7 @@ with s.agent("code-1", type="dev", task="the parser") as agent:
 
 
 def working(stay: Forestay, session: Session, folder: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", WORKER, stay.settings.home, str(folder), session.id]
+    command = [sys.executable, "-c", WORKER, stay.context.settings.home, str(folder), session.id]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stdout.readline() == "working\n"
@@ -253,7 +256,7 @@ def test_the_death_of_the_last_holder_is_noticed_and_recorded(home: str, folder:
         assert "interrupted" in session.status()["attention"]
         briefing = session.resume()
         kinds = [line.event.kind for line in session.log(limit=2)]
-        agent = session.state().agent("code-1")
+        agent = session.show().agent("code-1")
     assert kinds == ["session.interrupted", "session.resumed"]
     assert agent is not None
     assert (agent.status, agent.category) == ("failed", "interrupted")
@@ -289,7 +292,7 @@ def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: 
         process = working(stay, session, folder)
         Presence.of(stay.context)._check_again = 0.0
         session.note("who is there?")
-        others = [(holder.agent, word) for holder, word in stay.others(session.id)]
+        others = [(holder.agent, word) for holder, word in session.agents.others()]
         killed(process)
     assert len(told) == 1
     assert str(process.pid) in told[0]
@@ -349,14 +352,14 @@ def test_a_session_that_begins_during_a_verification_is_no_damage(
 ) -> None:
     with at(home, folder) as stay, at(home, folder) as other:
         stay.start("first")
-        catalogue = stay.store.catalogue
+        catalogue = stay.context.store.catalogue
 
         def listed(where: dict[str, object] | None = None) -> list[dict[str, object]]:
             found = catalogue(where=where)
             other.start("meanwhile")
             return found
 
-        monkeypatch.setattr(stay.store, "catalogue", listed)
+        monkeypatch.setattr(stay.context.store, "catalogue", listed)
         assert all(report.ok for report in stay.verify())
 
 
@@ -389,7 +392,7 @@ def test_below_a_plain_folder_one_is_still_in_it(home: str, folder: Path) -> Non
     with at(home, deep) as stay:
         assert stay.current().id == session.id
         (deep / "x.txt").write_text("x")
-        changed = stay.current().file(str(deep / "x.txt")).body
+        changed = stay.current().record.file(str(deep / "x.txt")).body
     assert getattr(changed, "path", "") == "a/b/x.txt"
 
 
@@ -451,7 +454,7 @@ def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
             ("two", True),
             ("one", True),
         ]
-        store = stay.store
+        store = stay.context.store
         assert isinstance(store, SqliteStore)
         store.database.write(
             lambda connection: connection.execute("DELETE FROM session WHERE id = 'one'")
@@ -487,7 +490,7 @@ def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
     with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path)) as stay:
         stay.start("goal", id="travels").export(str(tmp_path / "x.fspack"))
     with at(home, folders[0]) as stay:
-        stay.import_(str(tmp_path / "x.fspack"))
+        stay.backups.import_(str(tmp_path / "x.fspack"))
         assert [one["session"] for one in stay.list()] == ["travels"]
         assert stay.session("travels").status()["project"] == "mine"
         with pytest.raises(NoSession):
@@ -496,7 +499,7 @@ def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
         with at(home, other) as stay:
             assert stay.list() == []
             assert [one["session"] for one in stay.list(all=True)] == ["travels"]
-            stay.import_(str(tmp_path / "x.fspack"))
+            stay.backups.import_(str(tmp_path / "x.fspack"))
             assert stay.list() == []
 
 
@@ -506,9 +509,9 @@ def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_pat
         one.mkdir()
     with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path)) as stay:
         stay.start("goal", id="saved")
-        saved = stay.backup(str(tmp_path / "usb")).path
+        saved = stay.backups.create(str(tmp_path / "usb")).path
     with at(home, folders[0]) as stay:
-        stay.restore(saved)
+        stay.backups.restore(saved)
         assert stay.list() == [] and [one["session"] for one in stay.list(all=True)] == ["saved"]
         with pytest.raises(NoSession) as none:
             stay.current()
@@ -532,5 +535,5 @@ def test_work_in_a_folder_of_any_name_is_recorded_and_found(tmp_path: Path, name
         assert session.verify().ok and session.resume().text
         session.export(str(tmp_path / "x.fspack"))
     with forestay.open(str(tmp_path / "other"), cwd=folder) as stay:
-        stay.import_(str(tmp_path / "x.fspack"))
+        stay.backups.import_(str(tmp_path / "x.fspack"))
         assert [one["session"] for one in stay.list()] == ["work"]

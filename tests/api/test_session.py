@@ -67,16 +67,19 @@ def test_events_recorded_together_are_all_there_or_none(stay: Forestay, s: Sessi
     found = Session(stay.context, s.id, actor="file:ai-session")
     edit = ev.ForeignEdited(layout="ai-session", path="state.yaml", digest="0" * 64)
     with pytest.raises(Refused):
-        found.record(edit, ev.StepCompleted(step="t9"), key="a look")
+        found._recorder.record(edit, ev.StepCompleted(step="t9"), key="a look")
     assert kinds(s) == ["session.started"]
-    last = found.record(
+    last = found._recorder.record(
         edit,
         ev.StepAdded(step="t9", title="from a file"),
         key="a look",
         options=AppendOptions(at=1000),
     )
     assert last.head.at == 1000
-    assert found.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look") == last
+    assert (
+        found._recorder.record(edit, ev.StepAdded(step="t9", title="from a file"), key="a look")
+        == last
+    )
     assert [(line.event.kind, line.event.head.actor) for line in s.log(after=1)] == [
         ("foreign.edited", "file:ai-session"),
         ("step.added", "file:ai-session"),
@@ -88,7 +91,7 @@ def test_a_long_note_is_kept_whole_beside_its_event(stay: Forestay, s: Session) 
     body = s.note(text).body
     assert isinstance(body, ev.NoteAdded)
     assert body.text == text[:1000].strip()
-    assert stay.store.blob(body.blob) == text.strip().encode()
+    assert stay.context.store.blob(body.blob) == text.strip().encode()
 
 
 def test_secrets_reach_neither_events_nor_blobs(stay: Forestay, s: Session, tmp_path: Path) -> None:
@@ -102,7 +105,7 @@ def test_secrets_reach_neither_events_nor_blobs(stay: Forestay, s: Session, tmp_
 
 
 def test_an_attribute_whose_name_promises_a_secret_is_not_kept(s: Session) -> None:
-    body = s.attr("API_TOKEN", "plain-looking").body
+    body = s.record.attribute("API_TOKEN", "plain-looking").body
     assert isinstance(body, ev.AttributeSet)
     assert body.value == "[redacted:secret]"
     assert body.redacted == ["secret"]
@@ -111,7 +114,10 @@ def test_an_attribute_whose_name_promises_a_secret_is_not_kept(s: Session) -> No
 def test_an_artifact_with_a_secret_is_kept_by_its_digest_only(s: Session, folder: Path) -> None:
     (folder / "clean.txt").write_text("all is well\n")
     (folder / "dirty.txt").write_text(f"key {SECRET}\n")
-    clean, dirty = s.artifact(str(folder / "clean.txt")), s.artifact(str(folder / "dirty.txt"))
+    clean, dirty = (
+        s.record.artifact(str(folder / "clean.txt")),
+        s.record.artifact(str(folder / "dirty.txt")),
+    )
     assert isinstance(clean.body, ev.ArtifactSaved)
     assert isinstance(dirty.body, ev.ArtifactSaved)
     assert (clean.body.kept, dirty.body.kept) == (True, False)
@@ -122,11 +128,11 @@ def test_an_artifact_with_a_secret_is_kept_by_its_digest_only(s: Session, folder
 def test_a_file_change_is_worked_out_from_the_file(s: Session, folder: Path) -> None:
     path = folder / "a.txt"
     path.write_text("one\n")
-    created = s.file(str(path)).body
+    created = s.record.file(str(path)).body
     path.write_text("two\n")
-    modified = s.file(str(path)).body
+    modified = s.record.file(str(path)).body
     path.unlink()
-    deleted = s.file(str(path)).body
+    deleted = s.record.file(str(path)).body
     assert isinstance(created, ev.FileChanged)
     assert isinstance(modified, ev.FileChanged)
     assert isinstance(deleted, ev.FileChanged)
@@ -139,15 +145,15 @@ def test_a_file_change_is_worked_out_from_the_file(s: Session, folder: Path) -> 
 
 def test_a_path_outside_of_the_project_is_refused(s: Session, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="outside"):
-        s.file(str(tmp_path / "other.txt"))
+        s.record.file(str(tmp_path / "other.txt"))
 
 
 def test_undo_withdraws_and_undoing_the_undo_brings_back(s: Session) -> None:
-    s.task_add("write the tests", id="t")
+    s.tasks.add("write the tests", id="t")
     undone = s.undo()
-    assert s.state().step("t") is None
+    assert s.show().step("t") is None
     s.undo(str(undone.seq))
-    assert s.state().step("t") is not None
+    assert s.show().step("t") is not None
     assert s.verify().ok
 
 
@@ -159,23 +165,23 @@ def test_a_start_cannot_be_undone(s: Session) -> None:
 
 
 def test_an_agent_that_raises_has_failed(s: Session) -> None:
-    with pytest.raises(ValueError, match="oops"), s.agent("code-1", task="try"):
+    with pytest.raises(ValueError, match="oops"), s.agents.run("code-1", task="try"):
         raise ValueError("oops")
-    agent = s.state().agent("code-1")
+    agent = s.show().agent("code-1")
     assert agent is not None
     assert (agent.status, agent.error) == ("failed", "ValueError: oops")
 
 
 def test_an_agent_that_ends_is_done_once(s: Session) -> None:
-    with s.agent("code-1", task="try") as agent:
+    with s.agents.run("code-1", task="try") as agent:
         agent.done("early")
     assert kinds(s).count("agent.finished") == 1
 
 
 def test_the_state_can_be_shown_as_it_was(s: Session) -> None:
-    s.task_add("first", id="a")
-    added = s.task_add("second", id="b")
-    s.task_done("a")
+    s.tasks.add("first", id="a")
+    added = s.tasks.add("second", id="b")
+    s.tasks.done("a")
     then = s.show(str(added.seq))
     step = then.step("a")
     assert step is not None
@@ -198,7 +204,7 @@ def drifted(session: Session) -> bool:
 def test_a_recorded_file_is_read_again_only_when_it_was_touched(
     s: Session, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    s.file(settled(folder / "a.py", "x = 1\n"))
+    s.record.file(settled(folder / "a.py", "x = 1\n"))
     read: list[str] = []
     plain = tree._digest
 
@@ -219,31 +225,31 @@ def test_a_recorded_file_is_read_again_only_when_it_was_touched(
 def test_a_file_that_another_session_left_otherwise_has_changed(
     stay: Forestay, s: Session, folder: Path
 ) -> None:
-    s.file(settled(folder / "a.py", "x = 1\n"))
+    s.record.file(settled(folder / "a.py", "x = 1\n"))
     other = stay.start("the other one")
-    other.file(settled(folder / "a.py", "x = 2\n"))
+    other.record.file(settled(folder / "a.py", "x = 2\n"))
     assert drifted(s) and not drifted(other)
 
 
 def test_looking_at_files_remembers_nothing(stay: Forestay, s: Session, folder: Path) -> None:
     path = settled(folder / "a.py", "x = 1\n")
-    s.file(path)
-    known = stay.store.machine.seen_files.find(s.id, [path])
+    s.record.file(path)
+    known = stay.context.store.machine.seen_files.find(s.id, [path])
     os.utime(path)
     s.brief()
-    assert stay.store.machine.seen_files.find(s.id, [path]) == known != {}
+    assert stay.context.store.machine.seen_files.find(s.id, [path]) == known != {}
 
 
 def test_a_secret_in_a_path_is_not_kept_beside_its_event(
     stay: Forestay, s: Session, folder: Path, tmp_path: Path
 ) -> None:
-    s.file(settled(folder / f"{SECRET}.txt", "x"))
+    s.record.file(settled(folder / f"{SECRET}.txt", "x"))
     stay.close()
     assert SECRET.encode() not in (tmp_path / "home" / "forestay.db").read_bytes()
 
 
 def test_a_deleted_file_that_came_back_has_changed(s: Session, folder: Path) -> None:
-    s.file(str(folder / "a.py"), action="deleted")
+    s.record.file(str(folder / "a.py"), action="deleted")
     assert not drifted(s)
     (folder / "a.py").symlink_to("/etc/passwd")
     assert not drifted(s)  # a link out of the tree is not followed
@@ -257,12 +263,12 @@ def test_forgetting_leaves_no_byte_of_the_content(
 ) -> None:
     session = stay.start("the secret plan zebra")
     session.note("zebra crossing " * 600)
-    session.file(settled(folder / "zebra.py", "x = 1\n"))
+    session.record.file(settled(folder / "zebra.py", "x = 1\n"))
     stay.search("zebra")
-    stay.backup()
+    stay.backups.create()
     other = stay.start("another goal")
     other.note("stays")
-    session.forget()
+    session.lifecycle.forget()
     stay.close()
     left = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert not [path.name for path in left if b"zebra" in path.read_bytes()]
@@ -322,13 +328,13 @@ def test_a_briefing_for_a_model_is_data_from_its_first_to_its_last_line(s: Sessi
 
 def test_a_point_may_be_a_number(stay: Forestay) -> None:
     session = stay.start("numbers")
-    session.rename("more numbers")
-    assert session.show(at=1).core.goal == session.state("1").core.goal == "numbers"
+    session.record.rename("more numbers")
+    assert session.show(at=1).core.goal == session.show("1").core.goal == "numbers"
     assert session.diff(1, 2) == session.diff("1", "2") != []
 
 
 def everything_on_disk(stay: Forestay) -> bytes:
-    found = (path for path in Path(stay.settings.home).rglob("*") if path.is_file())
+    found = (path for path in Path(stay.context.settings.home).rglob("*") if path.is_file())
     return b"".join(path.read_bytes() for path in found)
 
 
@@ -348,13 +354,15 @@ def test_no_part_of_a_secret_is_kept_where_a_foreign_text_is_cut(
 ) -> None:
     long = ("word " * 800)[:3990] + " " + SECRET
     moves = [ev.ErrorRaised(message=long), ev.StepAdded(step="t1", title=long)]
-    stay.journal.append(s.id, *moves, actor="file:craft", options=AppendOptions(foreign=True))
+    stay.context.journal.append(
+        s.id, *moves, actor="file:craft", options=AppendOptions(foreign=True)
+    )
     assert SECRET[:9].encode() not in everything_on_disk(stay)
 
 
 def test_a_foreign_value_under_the_name_of_a_secret_is_not_kept(stay: Forestay, s: Session) -> None:
     move = ev.AttributeSet(key="API_TOKEN", value="swordfish77")
-    stay.journal.append(s.id, move, actor="file:craft", options=AppendOptions(foreign=True))
+    stay.context.journal.append(s.id, move, actor="file:craft", options=AppendOptions(foreign=True))
     assert b"swordfish77" not in everything_on_disk(stay)
 
 
@@ -364,11 +372,11 @@ TOKEN = "ghp_" + "Ab1" * 12
 def test_a_secret_in_the_name_of_who_acts_is_never_kept(tmp_path: Path, folder: Path) -> None:
     with forestay.open(str(tmp_path / "home"), cwd=str(folder), actor=TOKEN) as stay:
         s = stay.start("act")
-        with s.agent(TOKEN) as agent:
+        with s.agents.run(TOKEN) as agent:
             agent.note("at work")
         events = [line.event for line in s.log()]
         assert TOKEN.encode() not in everything_on_disk(stay)
-        assert all(TOKEN not in repr(holder) for holder in stay.workspace.holders(s.id))
+        assert all(TOKEN not in repr(holder) for holder in stay.context.workspace.holders(s.id))
     bodies = [e.body for e in events if isinstance(e.body, ev.AgentStarted)]
     assert events[-1].kind == "agent.finished"
     assert events[-1].head.actor == f"agent:{bodies[0].agent}"
@@ -383,9 +391,9 @@ def test_a_name_of_who_acts_that_cannot_be_kept_is_cleaned(stay: Forestay, s: Se
 @pytest.mark.parametrize("words", ["\x1b[31mred\x1b[0m", "a\x00b", "half \ud800 pair", ""])
 def test_an_agents_failure_is_recorded_whatever_its_error_says(s: Session, words: str) -> None:
     error = LookupError(words)
-    with pytest.raises(LookupError) as caught, s.agent("code-1"):
+    with pytest.raises(LookupError) as caught, s.agents.run("code-1"):
         raise error
-    agent = s.state().agent("code-1")
+    agent = s.show().agent("code-1")
     assert caught.value is error
     assert agent is not None and agent.status == "failed"
     assert agent.error.startswith("LookupError") and "\x1b" not in agent.error
@@ -396,16 +404,16 @@ def test_an_agents_error_that_has_no_words_is_recorded_by_its_name(s: Session) -
         def __str__(self) -> str:
             raise RuntimeError("no words")
 
-    with pytest.raises(Mute), s.agent("code-1"):
+    with pytest.raises(Mute), s.agents.run("code-1"):
         raise Mute
-    agent = s.state().agent("code-1")
+    agent = s.show().agent("code-1")
     assert agent is not None and agent.error == "Mute"
 
 
 def test_an_agents_error_reaches_the_caller_though_it_cannot_be_recorded(s: Session) -> None:
     def work() -> None:
-        with s.agent("code-1"):
-            s.abort()
+        with s.agents.run("code-1"):
+            s.lifecycle.abort()
             raise ValueError("oops")
 
     with pytest.raises(ValueError, match="oops") as caught:
@@ -414,7 +422,7 @@ def test_an_agents_error_reaches_the_caller_though_it_cannot_be_recorded(s: Sess
 
 
 def test_no_part_of_a_secret_in_an_agents_long_error_is_kept(stay: Forestay, s: Session) -> None:
-    with pytest.raises(LookupError), s.agent("code-1"):
+    with pytest.raises(LookupError), s.agents.run("code-1"):
         raise LookupError(("word " * 400)[:1975] + SECRET)
     assert SECRET[:9].encode() not in everything_on_disk(stay)
 
@@ -427,7 +435,7 @@ def test_a_link_that_leads_out_of_the_project_is_not_followed(
     (tmp_path / "out" / "inside").write_text("not of this project")
     (folder / "link").symlink_to(tmp_path / "out" / "inside")
     (folder / "folder").symlink_to(tmp_path / "out")
-    for verb in (s.artifact, s.file):
+    for verb in (s.record.artifact, s.record.file):
         with pytest.raises(InvalidInput, match="leads out of"):
             verb(str(folder / way))
     assert kinds(s) == ["session.started"]
@@ -437,7 +445,7 @@ def test_a_large_budget_is_filled_with_what_was_noted_and_run(s: Session) -> Non
     long = "a remark that goes on " * 20
     for number in range(60):
         s.note(f"{number}: {long}")
-        s.command("pytest", arguments=f"-k case{number}")
+        s.record.command("pytest", arguments=f"-k case{number}")
     s.undo(
         next(line.event.id for line in s.log() if getattr(line.event.body, "text", "")[:3] == "7: ")
     )

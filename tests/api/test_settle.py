@@ -32,27 +32,27 @@ def kinds(session: Session) -> list[str]:
 
 
 def say(*bodies: ev.Body) -> Callable[[Session], object]:
-    return lambda session: session.record(*bodies)
+    return lambda session: session._recorder.record(*bodies)
 
 
 def write(text: str) -> Callable[[Session], object]:
     def act(session: Session) -> None:
         Path(session.context.workspace.tree.root, "x.py").write_text(text)
-        session.file(str(Path(session.context.workspace.tree.root, "x.py")))
+        session.record.file(str(Path(session.context.workspace.tree.root, "x.py")))
 
     return act
 
 
 CONTESTS: dict[str, tuple[Callable[[Session], object], Callable[[Session], object], str, str]] = {
     "step:t1": (
-        lambda s: s.task_done("t1", outcome="it works"),
-        lambda s: s.task_block("t1", because="no key"),
+        lambda s: s.tasks.done("t1", outcome="it works"),
+        lambda s: s.tasks.block("t1", because="no key"),
         "done",
         "blocked",
     ),
     "agent:a1": (
-        lambda s: s.agent_done("a1", result="fine"),
-        lambda s: s.agent_fail("a1", "boom"),
+        lambda s: s.agents.done("a1", result="fine"),
+        lambda s: s.agents.fail("a1", "boom"),
         "done",
         "failed",
     ),
@@ -65,7 +65,7 @@ CONTESTS: dict[str, tuple[Callable[[Session], object], Callable[[Session], objec
     "file:x.py": (write("a\n"), write("b\n"), "", ""),
     "session": (
         lambda s: s.complete(),
-        lambda s: s.task_done("t1"),
+        lambda s: s.tasks.done("t1"),
         "completed",
         "work went on",
     ),
@@ -82,7 +82,7 @@ def contest(pair: Pair, subject: str) -> None:
 
 
 def outcome(session: Session, subject: str) -> str:
-    state, name = session.state(), subject.partition(":")[2]
+    state, name = session.show(), subject.partition(":")[2]
     rows: dict[str, Callable[[], Any]] = {
         "step": lambda: getattr(state.step(name), "status", ""),
         "agent": lambda: getattr(state.agent(name), "status", ""),
@@ -100,26 +100,26 @@ def test_the_side_that_is_preferred_stands_on_both_devices(
     pair: Pair, subject: str, winner: str
 ) -> None:
     contest(pair, subject)
-    (case,) = pair.a.disputes()
-    said = {pair.laptop.stay.device(side.device): side.outcome for side in case.sides}
+    (case,) = pair.a.disputes.list()
+    said = {pair.laptop.stay.devices.name_of(side.device): side.outcome for side in case.sides}
     number = next(s.number for s in case.sides if s.device == getattr(pair, winner).id)
-    pair.a.settle(case.subject, prefer=number, because="I looked")
+    pair.a.disputes.settle(case.subject, prefer=number, because="I looked")
     pair.meet()
-    assert pair.a.disputes() == pair.b.disputes() == []
+    assert pair.a.disputes.list() == pair.b.disputes.list() == []
     other = [text for device, text in said.items() if device != "laptop"]
     wanted = case.sides[number - 1].outcome
     assert outcome(pair.b, subject) == {"work went on": "active"}.get(wanted, wanted), other
-    assert image(pair.a.state()) == image(pair.b.state())
+    assert image(pair.a.show()) == image(pair.b.show())
 
 
 @pytest.mark.parametrize("subject", CONTESTS)
 def test_settled_or_not_both_sides_stay_in_the_journal(pair: Pair, subject: str) -> None:
     contest(pair, subject)
     before = [line.event.hash for line in pair.a.log()]
-    (case,) = pair.a.disputes()
-    pair.a.settle(prefer=case.newer)
+    (case,) = pair.a.disputes.list()
+    pair.a.disputes.settle(prefer=case.newer)
     assert [line.event.hash for line in pair.a.log()][: len(before)] == before
-    (row,) = pair.a.state().rows.select("dispute")
+    (row,) = pair.a.show().rows.select("dispute")
     assert [side[3] for side in getattr(row, "sides", [])] == [s.outcome for s in case.sides]
     assert not row.is_open
 
@@ -138,41 +138,41 @@ def test_both_sides_can_be_merged_or_kept(
     pair: Pair, subject: str, merged: str, kept: str, way: str
 ) -> None:
     contest(pair, subject)
-    pair.a.settle(subject, merge=way == "merge", keep_both=way == "keep_both")
-    assert pair.a.disputes() == []
+    pair.a.disputes.settle(subject, merge=way == "merge", keep_both=way == "keep_both")
+    assert pair.a.disputes.list() == []
     wanted = merged if way == "merge" else kept
     assert sorted(outcome(pair.a, subject).split(" and ")) == sorted(wanted.split(" and "))
 
 
 def test_a_choice_of_both_rejects_neither(pair: Pair) -> None:
     contest(pair, "decision:db")
-    pair.a.settle(merge=True)
-    assert getattr(pair.a.state().rows.get("decision", "db"), "rejected", None) == []
+    pair.a.disputes.settle(merge=True)
+    assert getattr(pair.a.show().rows.get("decision", "db"), "rejected", None) == []
 
 
 def test_a_file_merged_by_hand_is_what_it_is_now(pair: Pair) -> None:
     contest(pair, "file:x.py")
     write("a and b\n")(pair.desktop.session("s-1"))  # which records it, too: that settles it
     pair.laptop.take(pair.desktop)
-    assert pair.a.disputes() == []
+    assert pair.a.disputes.list() == []
 
 
 def test_merging_a_file_takes_its_content_here(pair: Pair) -> None:
     contest(pair, "file:x.py")
     (pair.laptop.folder / "x.py").write_text("a and b\n")
-    pair.a.settle("x.py", merge=True)
+    pair.a.disputes.settle("x.py", merge=True)
     assert outcome(pair.a, "file:x.py") == sha256(b"a and b\n").hexdigest()
     contest(pair, "file:x.py")
-    pair.a.settle("x.py", keep_both=True)
-    assert outcome(pair.a, "file:x.py") == "" and pair.a.disputes() == []
+    pair.a.disputes.settle("x.py", keep_both=True)
+    assert outcome(pair.a, "file:x.py") == "" and pair.a.disputes.list() == []
 
 
 def test_settling_says_in_the_log_what_stands_against_what_and_why(pair: Pair) -> None:
     contest(pair, "step:t1")
-    pair.a.settle("t1", prefer="laptop", because="its tests ran")
+    pair.a.disputes.settle("t1", prefer="laptop", because="its tests ran")
     *_, statement, note = [line.event.body for line in pair.a.log()]
     assert isinstance(statement, ev.StepCompleted) and isinstance(note, ev.NoteAdded)
-    desk = pair.laptop.stay.device(pair.desktop.id)
+    desk = pair.laptop.stay.devices.name_of(pair.desktop.id)
     told = f"settled task t1: done (laptop) stands, not blocked ({desk}), because its tests ran"
     assert note.text == told
 
@@ -182,9 +182,9 @@ def test_one_call_can_settle_everything(pair: Pair) -> None:
         CONTESTS[subject][0](pair.a)
         CONTESTS[subject][1](pair.b)
     pair.meet()
-    assert len(pair.a.disputes()) == 3
-    pair.a.settle(prefer="laptop")
-    assert pair.a.disputes() == []
+    assert len(pair.a.disputes.list()) == 3
+    pair.a.disputes.settle(prefer="laptop")
+    assert pair.a.disputes.list() == []
     assert [outcome(pair.a, s) for s in ("step:t1", "agent:a1", "decision:db")] == [
         *("done", "done", "sqlite")
     ]
@@ -192,8 +192,8 @@ def test_one_call_can_settle_everything(pair: Pair) -> None:
 
 def test_a_repeated_call_settles_once(pair: Pair) -> None:
     contest(pair, "step:t1")
-    first = pair.a.settle(prefer=1, key="k")
-    assert pair.a.settle(prefer=1, key="k").id == first.id and pair.a.repeated
+    first = pair.a.disputes.settle(prefer=1, key="k")
+    assert pair.a.disputes.settle(prefer=1, key="k").id == first.id and pair.a.repeated
 
 
 @pytest.mark.parametrize("status", ["paused", "completed"])
@@ -202,7 +202,7 @@ def test_what_is_disputed_can_be_settled_when_the_session_is_laid_aside_or_over(
 ) -> None:
     contest(pair, "step:t1")
     pair.a.pause() if status == "paused" else pair.a.complete()
-    pair.a.settle(prefer="laptop")
+    pair.a.disputes.settle(prefer="laptop")
     assert outcome(pair.a, "step:t1") == "done" and pair.a.status()["status"] == status
 
 
@@ -212,8 +212,8 @@ def test_resuming_never_settles_that_a_session_is_not_over(pair: Pair) -> None:
     assert brief.disputes == 1 and "session.resumed" not in kinds(pair.a)
     assert "forestay settle" in brief.text and "completed (laptop)" in brief.text
     with pytest.raises(Refused, match="disputed"):
-        pair.a.record(ev.SessionResumed())
-    pair.a.settle(prefer="work went on")
+        pair.a._recorder.record(ev.SessionResumed())
+    pair.a.disputes.settle(prefer="work went on")
     pair.a.resume()
     assert kinds(pair.a)[-1] == "session.resumed"
 
@@ -231,13 +231,13 @@ def test_resuming_never_settles_that_a_session_is_not_over(pair: Pair) -> None:
 def test_what_is_not_clear_settles_nothing(pair: Pair, wrong: dict[str, Any]) -> None:
     contest(pair, "step:t1")
     with pytest.raises(InvalidInput):
-        pair.a.settle(**wrong)
-    assert len(pair.a.disputes()) == 1
+        pair.a.disputes.settle(**wrong)
+    assert len(pair.a.disputes.list()) == 1
 
 
 def test_without_a_dispute_there_is_nothing_to_settle(pair: Pair) -> None:
     with pytest.raises(Refused, match="nothing is disputed"):
-        pair.a.settle(merge=True)
+        pair.a.disputes.settle(merge=True)
 
 
 # -- which is newer ----------------------------------------------------------------------------
@@ -246,7 +246,7 @@ def test_without_a_dispute_there_is_nothing_to_settle(pair: Pair) -> None:
 @pytest.mark.req("X2-4")
 def test_the_newer_side_is_recommended_and_the_reason_given(pair: Pair) -> None:
     contest(pair, "step:t1")
-    (case,) = pair.a.disputes()
+    (case,) = pair.a.disputes.list()
     assert case.sides[case.newer - 1].device == pair.desktop.id
     assert case.why == "it was said 1 hour later by the clocks of the devices"
 
@@ -257,13 +257,13 @@ def test_a_clock_that_is_behind_what_it_has_seen_is_not_believed(pair: Pair) -> 
     pair.a.note("more that the other does not know")
     contest(pair, "step:t1")
     pair.laptop.clock.jump(48 * HOUR)
-    (case,) = pair.b.disputes()
+    (case,) = pair.b.disputes.list()
     assert "by the clocks" in case.why  # its own past is no later than itself
     behind = Pair(pair.laptop.folder)
     behind.desktop.clock.jump(-48 * HOUR)
     behind.a.note("the laptop knows more")
     contest(behind, "step:t1")
-    (case,) = behind.a.disputes()
+    (case,) = behind.a.disputes.list()
     behind.close()
     assert case.sides[case.newer - 1].device == behind.laptop.id and "disagree" in case.why
 
@@ -286,7 +286,7 @@ def test_the_dialogue_shows_each_device_each_side_and_every_way(pair: Pair) -> N
     words = [choice["what"].partition(" ")[0].rstrip(":") for choice in shown["choices"]]
     assert words == ["prefer", "merge", "keep", "cancel"]
     json.dumps(shown)
-    pair.a.settle(merge=True)
+    pair.a.disputes.settle(merge=True)
     after = dialogue(pair.a)
     assert after["disputes"] == after["choices"] == []
     assert after["settled"] == [{"subject": "step:t1", "outcomes": ["blocked", "done"]}]
@@ -299,16 +299,16 @@ def test_the_dialogue_shows_each_device_each_side_and_every_way(pair: Pair) -> N
 def edited(pair: Pair) -> Session:
     """A layout file that was changed where the journal had changed too."""
     session = pair.a
-    binding = session.layouts_add("craft")
+    binding = session.files.bind("craft")
     (place,) = Path(binding.root).rglob("*.json")
     stale = json.loads(place.read_text())
     pair.laptop.clock.jump(HOUR)
-    session.rename("Ours")
+    session.record.rename("Ours")
     stale["goal"] = "Theirs"
     place.unlink()
     place.write_text(json.dumps(stale, indent=2))
     session.note("which takes it up")
-    assert session.state().core.goal == "Theirs"
+    assert session.show().core.goal == "Theirs"
     return session
 
 
@@ -316,7 +316,7 @@ def edited(pair: Pair) -> Session:
 def test_a_file_against_the_journal_is_settled_either_way(
     edited: Session, side: str, goal: str
 ) -> None:
-    (case,) = edited.disputes()
+    (case,) = edited.disputes.list()
     assert [s.outcome for s in case.sides] == ["the file", "the journal"]
     assert [s.said for s in case.sides] == ["session.renamed Theirs", "session.renamed Ours"]
     assert case.about == "goal in the craft file"
@@ -325,10 +325,10 @@ def test_a_file_against_the_journal_is_settled_either_way(
     lines = [one["command"] for one in dialogue(edited)["choices"]]
     assert lines == ["forestay settle 1 --prefer file", "forestay settle 1 --prefer journal", ""]
     edited.resume()
-    assert len(edited.disputes()) == 1, "to resume is not to settle"
-    edited.settle(str(case.number), prefer=side)
-    assert edited.disputes() == [] and edited.state().core.goal == goal
-    (place,) = Path(edited.layouts_list()[0].root).rglob("*.json")
+    assert len(edited.disputes.list()) == 1, "to resume is not to settle"
+    edited.disputes.settle(str(case.number), prefer=side)
+    assert edited.disputes.list() == [] and edited.show().core.goal == goal
+    (place,) = Path(edited.files.list()[0].root).rglob("*.json")
     assert json.loads(place.read_text())["goal"] == goal
 
 
@@ -340,12 +340,14 @@ def test_a_home_without_disputes_says_so(pair: Pair) -> None:
 def test_a_dispute_is_named_by_how_its_id_begins_where_that_is_enough(pair: Pair) -> None:
     for session, chosen in ((pair.a, "sqlite"), (pair.b, "files")):
         for what in ("store", "stove"):
-            session.record(ev.DecisionMade(decision=f"{what}-0a1b", what=what, chosen=chosen))
+            session._recorder.record(
+                ev.DecisionMade(decision=f"{what}-0a1b", what=what, chosen=chosen)
+            )
     pair.meet()
     with pytest.raises(InvalidInput, match="several disputes match sto"):
-        pair.a.settle("sto", merge=True)
-    pair.a.settle("store", merge=True)
-    assert [case.subject for case in pair.a.disputes()] == ["decision:stove-0a1b"]
+        pair.a.disputes.settle("sto", merge=True)
+    pair.a.disputes.settle("store", merge=True)
+    assert [case.subject for case in pair.a.disputes.list()] == ["decision:stove-0a1b"]
 
 
 def test_what_is_disputed_is_shown_with_its_words_and_is_what_comes_next(pair: Pair) -> None:

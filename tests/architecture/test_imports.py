@@ -74,8 +74,8 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 HOT = """
     forestay errors base.version base.vocabulary base.clock base.config base.files base.process
     base.hashing
-    base.text base model.timing model api api.followers api.forestay api.files api.remotes
-    api.session api.session_base api.session_essay api.session_plan api.session_settle api.status
+    base.text base model.timing model api api.followers api.forestay
+    api.session api.status
     journal journal.context journal.presence journal.recorder mirror mirror.session_files
     workspace workspace.tree workspace.current_session
     store store.open store.port store.machine.* store.sqlite.*

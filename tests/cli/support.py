@@ -7,8 +7,11 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
+from forestay import Forestay, Session
+from forestay.api.topic import HomeTopic, Topic
 from forestay.cli.main import main
 
 
@@ -81,28 +84,88 @@ def environment(**more: str) -> dict[str, str]:
     return {**os.environ, **more}
 
 
-_METHODS = {
-    "record compaction": "compressed",
-    "record attribute": "attr",
-    "files bind": "layouts_add",
-    "files unbind": "layouts_remove",
-    "share add": "share",
-    "share remove": "unshare",
-    "share list": "shares",
-    "backup create": "backup",
-    "backup import": "import_",
+_TOPICS = {
+    "task": "Session.tasks",
+    "agent": "Session.agents",
+    "phase": "Session.phases",
+    "record": "Session.record",
+    "essay section": "Session.essay.sections",
+    "essay claim": "Session.essay.claims",
+    "essay": "Session.essay",
+    "files contract": "Forestay.files.contract",
+    "files orchestrator": "Forestay.files.orchestrator",
+    "files": "Session.files",
+    "session": "Session.lifecycle",
+    "workflow": "Forestay.workflows",
+    "remote": "Forestay.remotes",
+    "device key": "Forestay.devices.keys",
+    "device": "Forestay.devices",
+    "share": "Forestay.shares",
+    "backup": "Forestay.backups",
 }
-"""Commands whose method has another name."""
-_METHODS |= {f"files {x}": f"layouts_{x}" for x in ("list", "restore", "update", "report", "live")}
-_METHODS |= {f"essay {action}": f"essay_{action}" for action in ("list", "show", "resume")}
-_METHODS |= {f"device {x}": f"devices_{x}" for x in ("list", "add", "approve", "revoke", "rename")}
-_SILENT = ("session ", "record ", "files ", "essay ", "backup ", "device ", "config ")
+"""The topic of each family of commands; the longest name counts."""
+_METHODS = {
+    "adopt": "Forestay.files.adopt",
+    "backup export": "Session.export",
+    "backup import": "Forestay.backups.import_",
+    "device key import": "Forestay.devices.keys.import_",
+    "essay list": "Forestay.essays.list",
+    "essay paragraph done": "Session.essay.paragraph_done",
+    "essay resume": "Forestay.essays.resume",
+    "files orchestrator continue": "Forestay.files.orchestrator.current",
+    "prove": "Session.proofs.run",
+    "revisit": "Session.revisit.preview",
+    "session use": "Forestay.use",
+    "settle": "Session.disputes.settle",
+    "sync": "Forestay.remotes.sync",
+}
+_METHODS |= {
+    f"files {word}": f"Forestay.files.{word}"
+    for word in ("check", "convert", "report", "live", "cleanup")
+}
+_METHODS |= {word: f"Forestay.agents.{word}" for word in ("install", "uninstall", "hook", "ingest")}
+"""Commands whose method is elsewhere."""
 
 
 def method_name(command: str) -> str:
-    """Return the name of the method behind a command."""
+    """Return the path of the method behind a command, such as `Session.tasks.add`."""
     if command in _METHODS:
         return _METHODS[command]
-    for family in _SILENT:
-        command = command.removeprefix(family)
-    return command.replace(" ", "_")
+    for family, topic in _TOPICS.items():
+        if command.startswith(f"{family} "):
+            return f"{topic}.{command.removeprefix(f'{family} ')}"
+    owner = "Session" if hasattr(Session, command) else "Forestay"
+    return f"{owner}.{command.removeprefix('config ')}"
+
+
+def find_method(path: str) -> Callable[..., Any] | None:
+    """Return the function of a path, through the classes of the topics on its way."""
+    first, *topics, last = path.split(".")
+    owner: type = {"Session": Session, "Forestay": Forestay}[first]
+    for name in topics:
+        owner = topic_class(owner, name)
+    return getattr(owner, last, None)
+
+
+def topic_class(owner: type, name: str) -> type:
+    """Return the class of a topic: what its property is annotated with."""
+    found = getattr(owner, name).fget.__annotations__["return"]
+    every = [*Topic.__subclasses__(), *HomeTopic.__subclasses__()]
+    return next(one for one in every if one.__name__ == found)
+
+
+def topics_of(owner: type) -> list[str]:
+    """Return the names of the topics of a class."""
+    every = {one.__name__ for one in [*Topic.__subclasses__(), *HomeTopic.__subclasses__()]}
+    return [
+        name
+        for name, one in vars(owner).items()
+        if isinstance(one, property) and one.fget and one.fget.__annotations__["return"] in every
+    ]
+
+
+def command_method(command: str) -> Callable[..., Any]:
+    """Return the method behind a command."""
+    found = find_method(method_name(command))
+    assert found is not None, command
+    return found

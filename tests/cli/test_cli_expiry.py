@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.api.session import Session
+from forestay.api.session_lifecycle import Lifecycle
 from forestay.base.clock import Clock
 from tests.cli.support import Cli
 from tests.format_helpers import ESSAY, ESSAY_FOLDER, fill
@@ -55,7 +55,7 @@ def test_of_a_session_that_nothing_limits_no_plan_is_looked_up(
     cli.start()
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + 8 * DAY)
-    monkeypatch.setattr(Session, "expiry", lambda self: pytest.fail("it was looked up"))
+    monkeypatch.setattr(Lifecycle, "inactivity", lambda self: pytest.fail("it was looked up"))
     assert "expiry" not in cli.json("status")
 
 

@@ -160,7 +160,7 @@ def test_the_payloads_of_its_agents_go_too(cli: Cli, home: Path) -> None:
     change = RunChange(0)
     change.run = Run("claude-code", "native-7", session="plan")
     with forestay.open(str(home)) as stay:
-        stay.store.machine.agent_runs.save(change)
+        stay.context.store.machine.agent_runs.save(change)
     done = cli.json("session", "forget", "plan", "--yes")
     assert done["removed"] == [str(bad / "1")]
     assert os.listdir(bad) == ["2"] and holding(home) == []
@@ -213,7 +213,7 @@ def test_a_reader_in_the_way_keeps_no_backup_from_being_cleaned(cli: Cli, home: 
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     cli.ok("backup", "create")
-    with forestay.open(str(home)) as stay, stay.store.view("plan"):
+    with forestay.open(str(home)) as stay, stay.context.store.view("plan"):
         answer = cli("session", "forget", "plan", "--yes")
     assert (answer.code, "old pages" in answer.err) == (6, True)
     assert not any(_in_pack(path, WORD.lower().encode()) for path in home.rglob("*.fspack"))

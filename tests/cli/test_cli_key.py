@@ -38,7 +38,7 @@ class Devices:
     def connect(self, name: str) -> None:
         """What `remote add` does."""
         with forestay.open(str(self.folder / name)) as stay:
-            stay.store.machine.remotes.add("usb", f"folder:{self.remote}", "", 1)
+            stay.context.store.machine.remotes.add("usb", f"folder:{self.remote}", "", 1)
 
     def begin(self, name: str) -> str:
         """The first device; returns the recovery code."""

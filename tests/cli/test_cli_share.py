@@ -18,7 +18,7 @@ def bob(cli: Cli, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     cli.start("Add login", "--id", "login")
     cli.ok("--home", str(tmp_path / "bob"), "device", "key", "init")
     with forestay.open(str(home)) as stay:
-        stay.store.machine.remotes.add("usb", f"folder:{tmp_path / 'remote'}", "", 1)
+        stay.context.store.machine.remotes.add("usb", f"folder:{tmp_path / 'remote'}", "", 1)
     return str(cli.json("--home", str(tmp_path / "bob"), "device", "key", "show")["person"])
 
 
@@ -106,6 +106,6 @@ def test_what_cannot_be_shared_is_refused(cli: Cli, bob: str, line: str, says: s
 
 def test_without_a_remote_it_says_what_is_missing(cli: Cli, bob: str, home: Path) -> None:
     with forestay.open(str(home)) as stay:
-        stay.store.machine.remotes.remove(stay.store.machine.remotes.all()[0])
+        stay.context.store.machine.remotes.remove(stay.context.store.machine.remotes.all()[0])
     answer = cli("share", "add", "login", "--with", bob, "--yes")
     assert answer.code == 4 and "forestay remote add" in answer.err

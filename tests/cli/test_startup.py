@@ -58,7 +58,7 @@ def _from_elsewhere(cli: Cli, path: Path) -> None:
     """A session that is of no project here, as those that came from other devices are."""
     with forestay.open(str(path / "other"), cwd=str(path), trust_env=False) as stay:
         stay.start("begun elsewhere", id="elsewhere")
-        saved = stay.backup(str(path / "usb")).path
+        saved = stay.backups.create(str(path / "usb")).path
     cli.ok("backup", "restore", saved)
 
 

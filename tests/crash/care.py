@@ -12,6 +12,7 @@ from pathlib import Path
 import forestay
 from forestay.errors import ForestayError, InvalidInput
 from forestay.health import format_checks
+from forestay.mirror.session_files import mirror_of
 from tests.crash.mirror import _leftovers, _open
 from tests.crash.scenario import Ack, Scenario
 from tests.crash.taken import _REFUSALS, _nothing, _prepare
@@ -46,19 +47,19 @@ def _recover(kind: str, home: str, ack: Ack) -> None:
 
 
 def _fix(opened: forestay.Forestay, kind: str, path: Path) -> None:
-    opened.recover(str(path), fix=True, choose=CHOICES.get(kind, ""))
+    opened.files.recover(str(path), fix=True, choose=CHOICES.get(kind, ""))
 
 
 def _check_recovered(kind: str, home: str, acked: Sequence[str]) -> list[str]:
     path = _folder(home) / MAIN[kind]
     with _open(home) as opened:
-        if acked and opened.recover(str(path)) is not None:
+        if acked and opened.files.recover(str(path)) is not None:
             return ["it was not recovered"]
         if not path.is_file():
             return ["the file is gone"]
-        if opened.recover(str(path)) is not None:
+        if opened.files.recover(str(path)) is not None:
             _fix(opened, kind, path)
-        left = opened.recover(str(path))
+        left = opened.files.recover(str(path))
     shown = [p for p in path.parent.iterdir() if not p.name.startswith(".") and p.is_file()]
     kept = any(len(p.read_bytes()) == LEFT.get(kind, HALF) for p in shown)
     problems = [] if kept else ["what was in the file cannot be seen"]
@@ -88,22 +89,22 @@ OTHERS = "# Ours\n\n"
 def _acknowledged_before(home: str) -> None:
     with _open(home) as opened:
         opened.start("Something")
-        opened.contract_ack("first")
+        opened.files.contract.ack("first")
 
 
 def _acknowledge(home: str, ack: Ack) -> None:
     with _open(home) as opened:
-        opened.contract_ack("second")
+        opened.files.contract.ack("second")
     ack("second")
 
 
 def _check_acknowledged(home: str, acked: Sequence[str]) -> list[str]:
     with _open(home) as opened:
-        known = opened.contract_verify()
+        known = opened.files.contract.verify()
         problems = [] if "first" in known else [f"the first is gone: {list(known)}"]
         problems += [f"acknowledged, but lost: {a}" for a in acked if a not in known]
-        opened.contract_ack("second")
-        verdicts = opened.contract_verify()
+        opened.files.contract.ack("second")
+        verdicts = opened.files.contract.verify()
     problems += [f"{name} does not hold" for name, v in verdicts.items() if not v.ok]
     problems += [] if set(verdicts) == {"first", "second"} else [f"{list(verdicts)}"]
     return [*problems, *_leftovers(_folder(home))]
@@ -119,7 +120,7 @@ ACKNOWLEDGED = Scenario(
 
 def _convert(to: str, home: str, ack: Ack) -> None:
     with _open(home) as opened:
-        opened.convert(str(_folder(home) / CRAFT), to, str(_folder(home) / "out" / "new"))
+        opened.files.convert(str(_folder(home) / CRAFT), to, str(_folder(home) / "out" / "new"))
     ack(to)
 
 
@@ -127,7 +128,9 @@ def _check_converted(to: str, home: str, acked: Sequence[str]) -> list[str]:
     """What has its final name is whole, and reads as what was converted."""
     made = sorted(p for p in (_folder(home) / "out").rglob("*") if _is_shown(p))
     with _open(home) as opened:
-        _, wanted = opened.convert(str(_folder(home) / CRAFT), to, str(_folder(home) / "w" / "new"))
+        _, wanted = opened.files.convert(
+            str(_folder(home) / CRAFT), to, str(_folder(home) / "w" / "new")
+        )
         there = {
             str(Path(p).relative_to(_folder(home) / "w")): Path(p).read_bytes() for p in wanted
         }
@@ -177,7 +180,11 @@ def _check_orchestrator(
         format_checks.fix(opened.context)
         for row in opened.list():
             opened.session(str(row["session"])).note("the next command")
-        left = [binding.suspended for binding in opened.mirror.standing() if binding.suspended]
+        left = [
+            binding.suspended
+            for binding in mirror_of(opened.context).standing()
+            if binding.suspended
+        ]
     history = folder / ".claude" / "orchestrator-history"
     kept = [path.read_text() for path in history.glob("*.json")]
     current = folder / ORCHESTRATOR
@@ -202,9 +209,9 @@ def _only_orchestrator(folder: Path) -> None:
     assert (folder / ORCHESTRATOR).is_file()
 
 
-NEW = _commanded(lambda opened: opened.orchestrator_new("Another"), True)
-CONTINUED = _commanded(lambda opened: opened.orchestrator_continue(), True)
-ABORTED = _commanded(lambda opened: opened.orchestrator_abort(), False)
+NEW = _commanded(lambda opened: opened.files.orchestrator.new("Another"), True)
+CONTINUED = _commanded(lambda opened: opened.files.orchestrator.current(), True)
+ABORTED = _commanded(lambda opened: opened.files.orchestrator.abort(), False)
 
 
 # -- bindings ----------------------------------------------------------------------------------
@@ -213,16 +220,16 @@ ABORTED = _commanded(lambda opened: opened.orchestrator_abort(), False)
 def _bound(home: str) -> None:
     with _open(home) as opened:
         session = opened.start("Add login", id="s1")
-        session.layouts_add("craft")
+        session.files.bind("craft")
         session.note("one")
 
 
 def _let_go(home: str, ack: Ack) -> None:
     with _open(home) as opened:
         session = opened.session("s1")
-        session.layouts_remove("craft")
+        session.files.unbind("craft")
         ack("removed")
-        session.layouts_add("craft")
+        session.files.bind("craft")
         ack("added")
 
 
@@ -230,11 +237,11 @@ def _check_let_go(home: str, acked: Sequence[str]) -> list[str]:
     root = _folder(home) / ".craft"
     with _open(home) as opened:
         session = opened.session("s1")
-        places = [binding.place for binding in session.layouts_list()]
+        places = [binding.place for binding in session.files.list()]
         if "added" in acked and len(places) != 1:
             return [f"added, but bound to {places}"]
         if not places:
-            session.layouts_add("craft")
+            session.files.bind("craft")
         session.complete()
     made = list(root.rglob("*.json"))
     problems = [] if len(made) == 1 else [f"files: {made}"]

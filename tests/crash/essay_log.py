@@ -20,16 +20,16 @@ FILES = {fields.THESIS: "A thesis.\n", fields.OUTLINE: "### Section 1: All of it
 def _prepare(home: str) -> None:
     with _open(home) as opened:
         session = opened.start("An essay", workflow="essay", id=SESSION)
-        folder = Path(session.layouts_add("essay").root)
+        folder = Path(session.files.bind("essay").root)
         for name, text in FILES.items():
             (folder / name).write_text(text)
-        session.approve("G1")
-        session.approve("G2")
+        session.essay.approve("G1")
+        session.essay.approve("G2")
 
 
 def _defer(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
-        opened.session(SESSION).claim_defer("It rains", reason="timeout")
+        opened.session(SESSION).essay.claims.defer("It rains", reason="timeout")
         ack("deferred")
 
 
@@ -37,10 +37,10 @@ def _check(home: str, acked: Sequence[str]) -> list[str]:
     with _open(home, later=2 * _HOUR) as opened:
         session = opened.session(SESSION)
         session.note("the next command")
-        claims = len(session.claim_list())
-        log = Path(session.layouts_list()[0].root) / essay_steps.FACTS
+        claims = len(session.essay.claims.list())
+        log = Path(session.files.list()[0].root) / essay_steps.FACTS
         lines = log.read_text().count("It rains") if log.exists() else 0
-        left = opened.store.machine.file_work.pending(SESSION)
+        left = opened.context.store.machine.file_work.pending(SESSION)
         problems = [f"{claims} claims, {lines} lines"] if claims != lines or claims > 1 else []
         problems += ["acknowledged, but not done"] if acked and not claims else []
         problems += [f"left to do: {left}"] if left else []

@@ -66,7 +66,7 @@ def _date(path: str) -> None:
 def _run(home: str, ack: Ack) -> None:
     vars(ingest)["_LOT"] = _LOT
     with _open(home, seed=1) as opened:
-        opened.ingest()
+        opened.agents.ingest()
         ack("after")
 
 
@@ -74,15 +74,16 @@ def _check(home: str, acked: Sequence[str]) -> list[str]:
     for name in os.listdir(Spool(home).path("new")):
         _date(Spool(home).path("new", name))  # a disk of the shim keeps no times
     with _open(home, seed=2) as opened:
-        opened.ingest()
+        opened.agents.ingest()
         goals = {row["goal"]: row["session"] for row in opened.list(all=True)}
-        problems = [f"left waiting: {opened.waiting()}"] if opened.waiting() else []
+        problems = [f"left waiting: {opened.agents.waiting()}"] if opened.agents.waiting() else []
         for goal, meant in (("First", FIRST), ("Second", SECOND)):
             found = [_word(line.event.body) for line in opened.session(goals[goal]).log()]
             if found != meant:
                 problems.append(f"{goal}: {found}")
         flying = [
-            f.doing for f in opened.store.machine.agent_runs.of(goals["Second"])[0].flights.values()
+            f.doing
+            for f in opened.context.store.machine.agent_runs.of(goals["Second"])[0].flights.values()
         ]
         if len(goals) != 3 or flying != ["mcp__x__y"]:
             problems.append(f"{sorted(goals)}, in flight: {flying}")

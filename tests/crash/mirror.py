@@ -29,12 +29,12 @@ _HOUR = 3_600_000
 # Name → what is done, and the kinds of events that it makes.
 Step = tuple[str, Callable[[Session], object], list[str]]
 WORK: list[Step] = [
-    ("task", lambda s: s.task_add("Ours", id="t2", key="task"), ["step.added"]),
-    ("command", lambda s: s.command("pytest", key="command"), ["command.ran"]),
-    ("done", lambda s: s.task_done("t1", key="done"), ["step.started", "step.completed"]),
+    ("task", lambda s: s.tasks.add("Ours", id="t2", key="task"), ["step.added"]),
+    ("command", lambda s: s.record.command("pytest", key="command"), ["command.ran"]),
+    ("done", lambda s: s.tasks.done("t1", key="done"), ["step.started", "step.completed"]),
 ]
 END: list[Step] = [
-    ("command", lambda s: s.command("pytest", key="command"), ["command.ran"]),
+    ("command", lambda s: s.record.command("pytest", key="command"), ["command.ran"]),
     ("complete", lambda s: s.complete(key="complete"), ["session.completed"]),
 ]
 BEFORE = ["session.started", "step.added", "command.ran"]
@@ -59,10 +59,10 @@ def _open(home: str, *, later: int = 0) -> forestay.Forestay:
 def _prepare(home: str, formats: Sequence[str] = ()) -> None:
     with _open(home) as opened:
         session = opened.start("Add login page", id=SESSION)
-        session.task_add("First", id="t1")
-        session.command("before")
+        session.tasks.add("First", id="t1")
+        session.record.command("before")
         for format_id in formats:
-            session.layouts_add(format_id)
+            session.files.bind(format_id)
 
 
 def _prepare_edited(home: str) -> None:
@@ -86,7 +86,7 @@ def _run_binding(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
         session = opened.session(SESSION)
         for format_id in FORMATS:
-            session.layouts_add(format_id)
+            session.files.bind(format_id)
 
 
 def _check(
@@ -131,8 +131,8 @@ def _disagreements(
     titles = sorted(body.title for body in bodies if isinstance(body, StepAdded))
     commands = sorted(body.name for body in bodies if isinstance(body, CommandRan))
     problems = [f"edit lost or doubled: {e}" for e in edits if titles.count(e) != 1]
-    status = session.state().core.status
-    for binding in session.layouts_list():
+    status = session.show().core.status
+    for binding in session.files.list():
         place = Path(binding.place)
         if not place.exists():
             problems.append(f"{binding.layout}: {place.name} is missing")
@@ -142,7 +142,7 @@ def _disagreements(
         else:
             problems += _of_json(binding.layout, json.loads(place.read_text()), titles, status)
     is_current = (folder / CURRENT).exists()
-    if len(session.layouts_list()) == 3 and is_current == (status == "completed"):
+    if len(session.files.list()) == 3 and is_current == (status == "completed"):
         problems.append("the orchestrator's file is not where it should be")
     return problems
 
@@ -222,7 +222,7 @@ ESSAY = "essay-7e57d004-2b97-4e7a-b45f-5387367791cd"
 def _prepare_essay(home: str) -> None:
     with _open(home) as opened:
         session = opened.start("Write it", id=SESSION)
-        session.layouts_add(f"essay:{ESSAY}", root=str(_essay(home)))
+        session.files.bind(f"essay:{ESSAY}", root=str(_essay(home)))
         session.note("so that there is a backup")
 
 
@@ -248,7 +248,7 @@ def _check_essay(home: str, acked: Sequence[str]) -> list[str]:
         found = _ours(session)[2:]
         problems += judge([["session.paused"], ["session.resumed"]], found, acked)
         session.note("the next command")
-        status = session.state().core.status
+        status = session.show().core.status
     word = {"paused": "paused", "active": "in_progress"}[status]
     said = yaml.safe_load(state.read_bytes())["status"]
     problems += [] if said == word else [f"the state says {said}, the journal {status}"]
@@ -304,12 +304,12 @@ def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
         for id in known:
             opened.session(id).note("the next command")
         for id, formats in known.items():
-            bound = opened.session(id).layouts_list()
+            bound = opened.session(id).files.list()
             whole = [b for b in bound if Path(b.place).exists() and not b.suspended]
             found = sorted(b.layout for b in whole)
             wanted = sorted(format_id.partition(":")[0] for format_id in formats)
             problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
-            status = opened.session(id).state().core.status
+            status = opened.session(id).show().core.status
             is_its = status == ("paused" if id == "s0" else "active")
             problems += [] if is_its else [f"{id} is {status}"]
     return [*problems, *_leftovers(Path(home).parent)]

@@ -38,32 +38,32 @@ Seen = tuple[dict[str, str], dict[str, str], int]
 def _prepare(home: str, *, applied: bool = False) -> None:
     with _open(home) as opened:
         session = opened.start("An essay", id=SESSION)
-        folder = Path(session.layouts_add("essay").root)
-        session.record(
+        folder = Path(session.files.bind("essay").root)
+        session._recorder.record(
             *(StepAdded(step=f"stage-{n}", title=f"{n}", unit="stage") for n in (1, 2, 4))
         )
-        session.task_done("stage-1")
-        session.task_done("stage-2")
-        session.task_start("stage-4")
+        session.tasks.done("stage-1")
+        session.tasks.done("stage-2")
+        session.tasks.start("stage-4")
         kept = ArtifactSaved(
             path="stage-1-thesis.md", digest=digest_of(OLD.encode()), size=len(OLD)
         )
-        session.record(kept, blobs=[(kept.digest, OLD.encode())])
+        session._recorder.record(kept, blobs=[(kept.digest, OLD.encode())])
         for name, text in FILES.items():
             (folder / name).write_text(text)
         if applied:
-            session.revisit_apply("stage-1")
+            session.revisit.apply("stage-1")
 
 
 def _apply(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
-        opened.session(SESSION).revisit_apply("stage-1", because="another direction")
+        opened.session(SESSION).revisit.apply("stage-1", because="another direction")
         ack("after")
 
 
 def _undo(home: str, ack: Ack) -> None:
     with _open(home, later=_HOUR) as opened:
-        opened.session(SESSION).revisit_undo()
+        opened.session(SESSION).revisit.undo()
         ack("after")
 
 
@@ -75,18 +75,18 @@ def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[s
         problems = [] if seen in (before, after) else [f"in between: {seen}"]
         if acked and seen != after:
             problems.append(f"acknowledged, but not done: {seen}")
-        if left := opened.store.machine.file_work.pending(SESSION):
+        if left := opened.context.store.machine.file_work.pending(SESSION):
             problems.append(f"left to do: {left}")
         if not (report := session.verify()).ok:
             problems.append(f"does not verify: {report.findings}")
-        folder = Path(session.layouts_list()[0].root)
+        folder = Path(session.files.list()[0].root)
     found = [path.name for path in folder.glob(".*") if path.name.endswith(("-tmp", "-swap"))]
     return [*problems, *(f"left behind: {name}" for name in found)]
 
 
 def _seen(opened: forestay.Forestay, session: Session) -> Seen:
-    folder = Path(session.layouts_list()[0].root)
-    steps = {step.id: step.status for step in session.task_list()}
+    folder = Path(session.files.list()[0].root)
+    steps = {step.id: step.status for step in session.tasks.list()}
     texts = {path.name: path.read_text() for path in folder.glob("*.md")}
     doc = yaml.safe_load((folder / "session-state.yaml").read_text())
     word = {"done": "completed", "running": "in_progress", "pending": "not_started"}

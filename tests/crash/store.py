@@ -54,11 +54,11 @@ def move(home: forestay.Forestay, session: str, done: str, word: str) -> None:
     elif done == "long":
         doing.note(f"{word} {_MORE_THAN_FITS}", key=key)
     elif done == "agent":
-        doing.agent_start(word, key=key)
+        doing.agents.start(word, key=key)
     elif done == "task":
-        doing.task_add("a task", id=word, key=key)
+        doing.tasks.add("a task", id=word, key=key)
     else:
-        doing.task_done(word, key=key)
+        doing.tasks.done(word, key=key)
 
 
 def _events(step: Move) -> list[str]:

@@ -33,7 +33,7 @@ def _prepare(home: str, change: Callable[[Path], None]) -> None:
 
 def _adopt(home: str, ack: Ack) -> None:
     with _open(home) as opened:
-        opened.adopt(
+        opened.files.adopt(
             str(Path(home).parent), on_adopted=lambda one: ack(one.session) if one.session else None
         )
 
@@ -42,7 +42,7 @@ def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:
     folder = Path(home).parent
     before = _files(folder)
     with _open(home) as opened:
-        found = {one.layout: one for one in opened.adopt(str(folder))}
+        found = {one.layout: one for one in opened.files.adopt(str(folder))}
         problems = [f"{id} is unknown" for id in acked if not _is_known(found.values(), id)]
         for kind, events in EVENTS.items():
             one = found[kind]
@@ -78,7 +78,7 @@ def _tear(folder: Path) -> None:
 def _recover(home: str, ack: Ack) -> None:
     with _open(home) as opened:
         for name in TORN:
-            opened.recover(str(Path(home).parent / name), fix=True)
+            opened.files.recover(str(Path(home).parent / name), fix=True)
             ack(name)
 
 
@@ -93,11 +93,11 @@ def _check_recovered(home: str, acked: Sequence[str]) -> list[str]:
             if not path.is_file():
                 problems.append(f"{name} is gone")
                 continue
-            case = opened.recover(str(path))
+            case = opened.files.recover(str(path))
             if case is not None and name in acked:
                 problems.append(f"{name} was not recovered: {case.what}")
             if case is not None:
-                opened.recover(str(path), fix=True)
+                opened.files.recover(str(path), fix=True)
             if not any(each.read_bytes() == torn for each in path.parent.iterdir()):
                 problems.append(f"what was in {name} is gone")
     return problems
@@ -119,7 +119,7 @@ def _clean(home: str, ack: Ack) -> None:
 
 def _put_away(opened: forestay.Forestay, home: str) -> None:
     root = Path(home).parent / ".ai-session"
-    (one,) = opened.cleanup(str(root), Wanted(completed=True)) or (None,)
+    (one,) = opened.files.cleanup(str(root), Wanted(completed=True)) or (None,)
     if one is not None and one.kept:
         raise StoreFailed(one.kept)
 

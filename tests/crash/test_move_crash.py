@@ -61,7 +61,7 @@ def killed_at(point: int, act: Callable[[], object]) -> int:
 @contextmanager
 def opened(home: Forestay, url: str) -> Iterator[Store]:
     """A store whatever seal it has."""
-    store = open_store(url, home.settings.home, clock=Clock(), machine="m", sealed=True)
+    store = open_store(url, home.context.settings.home, clock=Clock(), machine="m", sealed=True)
     yield store
     store.close()
 
@@ -70,7 +70,7 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
     home = filled(folder)
     before = history(home)
     home.close()
-    assert killed_at(point, lambda: home.move(target)) < 0
+    assert killed_at(point, lambda: home.backups.move(target)) < 0
     with opened(home, "") as source, opened(home, target) as copy:
         assert held(source) == before
         seal = source.maintenance.sealed()
@@ -78,7 +78,7 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
         # Whoever is sent there finds everything.
         assert held(copy) == before or not is_done
     try:
-        assert home.move(target).state == "moved"
+        assert home.backups.move(target).state == "moved"
     except Refused:
         assert is_done
     with reopened(home, target) as there:
@@ -89,7 +89,7 @@ def assert_survives(folder: Path, target: str, point: int) -> None:
 def steps(tmp_path: Path, pg_store: str) -> int:
     home = filled(tmp_path / "whole")
     home.close()
-    taken = killed_at(_WITHOUT_END, lambda: home.move(pg_store))
+    taken = killed_at(_WITHOUT_END, lambda: home.backups.move(pg_store))
     assert taken > 30
     return taken
 

@@ -76,7 +76,7 @@ def test_every_table_and_every_file_of_a_home_is_described(tmp_path: Path) -> No
     with forestay.open(str(home), cwd=str(tmp_path)) as stay:
         stay.start("a session that touches everything").note("findable")
         stay.search("findable")
-        stay.backup()
+        stay.backups.create()
         made = {name for _, _, names in os.walk(home) for name in names}
     page = PAGE.read_text()
     tables = sqlite3.connect(home / "forestay.db").execute(

@@ -19,13 +19,12 @@ from forestay.cli.arguments import build
 from forestay.cli.lookup import locate
 from forestay.cli.table import COMMANDS, FLAGS, WITH_VALUE
 from forestay.mirror.ai_session_cleanup import Wanted
-from tests.cli.support import method_name
+from tests.cli.support import command_method, method_name, topic_class, topics_of
 
 PAGE = Path(__file__).parents[2] / "docs" / "library.md"
 COMPAT = "## The names that the documents give"
 SHARED = {*WITH_VALUE, *FLAGS}
 OF_THE_LINE = ("config completion", "help", "mcp")
-CLASSES = (forestay.Session, forestay.Forestay)
 
 # Options that the library spells otherwise: what they are called there.
 SPELLED = {
@@ -60,59 +59,63 @@ INSTEAD = {
     "verify SESSION": "`stay.session(ID).verify()`",
     "--yes": "nobody is asked",
     "--strict": '`"drifted" in briefing.attention`',
-    "--follow": "`Session.follow`",
+    "--follow": "`Session.wait`",
     "record attribute --text": "a `str`",
     "files contract show --text": "`Contract.summary()`",
     "adopt --all": "everything is returned",
-    "adopt --transcripts": "`Forestay.adopt_transcripts`",
-    "adopt --since": "`Forestay.adopt_transcripts`",
+    "adopt --transcripts": "`Forestay.agents.adopt_transcripts`",
+    "adopt --since": "`Forestay.agents.adopt_transcripts`",
     "files check --all": "everything is returned",
-    "hook --set-up": "`Forestay.hook_set_up`",
+    "hook --set-up": "`Forestay.agents.write_script`",
     "config --example": "`forestay.base.config.example_toml()`",
     "files convert --id": "`native_id`",
     "session forget SESSION|EVENT": "the session itself: `stay.session(ID)`, or `events`",
-    "session forget --dry-run": "`Session.reach`, `Session.forgettable`",
-    "doctor PATH": "`Forestay.recover(path, out=…, fix=…, choose=…)`",
-    "doctor --output": "`Forestay.recover`",
-    "doctor --choose": "`Forestay.recover`",
+    "session forget --dry-run": "`Session.lifecycle.reach`, `Session.lifecycle.forgettable`",
+    "doctor PATH": "`Forestay.files.recover(path, out=…, fix=…, choose=…)`",
+    "doctor --output": "`Forestay.files.recover`",
+    "doctor --choose": "`Forestay.files.recover`",
     "files update FEATURE": "the session itself",
     "share add SESSION": "`session`",
     "share remove SESSION": "`session`",
     "share list SESSION": "`session`",
-    "sync --push": "`Forestay.push`",
-    "sync --pull": "`Forestay.pull`",
-    "sync --again": "`Forestay.push`",
-    "sync --join": "`Forestay.pull`",
-    "sync --doubt": "`Forestay.pull`",
-    "sync --believe": "`Forestay.pull`",
+    "sync --push": "`Forestay.remotes.push`",
+    "sync --pull": "`Forestay.remotes.pull`",
+    "sync --again": "`Forestay.remotes.push`",
+    "sync --join": "`Forestay.remotes.pull`",
+    "sync --doubt": "`Forestay.remotes.pull`",
+    "sync --believe": "`Forestay.remotes.pull`",
     "--evidence-file": "`evidence`, read as you like",
     "phase total N": "`count`",
-    "workflow show --schema": "`Forestay.workflow_schema`",
+    "workflow show --schema": "`Forestay.workflows.schema`",
     "workflow new --from": "`origin`",
     "sync --watch": "call it when you like",
     "sync --every": "call it when you like",
-    "sync --soon": "`Forestay.sync_if_due`",
-    "prove --again": "`Session.prove_again`",
-    "prove --all": "`Session.prove_again(all=True)`",
-    "prove --list": "`Session.prove_list`",
-    "revisit --undo": "`Session.revisit_undo`",
-    "revisit --apply": "`Session.revisit_apply`",
-    "revisit --because": "`Session.revisit_apply`",
-    "revisit --key": "`Session.revisit_apply`",
+    "sync --soon": "what commands start in the background",
+    "prove --again": "`Session.proofs.run_again`",
+    "prove --all": "`Session.proofs.run_again(all=True)`",
+    "prove --list": "`Session.proofs.list`",
+    "revisit --undo": "`Session.revisit.undo`",
+    "revisit --apply": "`Session.revisit.apply`",
+    "revisit --because": "`Session.revisit.apply`",
+    "revisit --key": "`Session.revisit.apply`",
     "files cleanup --archive": "always so",
     "files cleanup --preserve-artifacts": "`Wanted(keep_artifacts=True)`",
 }
 INSTEAD |= {f"files cleanup --{name}": f"`Wanted({name}=…)`" for name in Wanted.__struct_fields__}
 INSTEAD |= {
-    f"resume {option}": "`Forestay.arrive()` before it, or not"
+    f"resume {option}": "`Forestay.remotes.fetch()` before it, or not"
     for option in ("--sync", "--no-sync")
 }
-INSTEAD["ingest --discard"] = "`Forestay.ingest_discard()`"
+INSTEAD["ingest --discard"] = "`Forestay.agents.discard()`"
 INSTEAD["list --size"] = "`Session.size()` of each"
 INSTEAD["device key recover --confirm"] = "`agree`, which is shown the circle and may raise"
-INSTEAD["resume --device"] = "`stay.session(stay.last_on(NAME))`"
-INSTEAD["resume --restore"] = INSTEAD["resume --force"] = "`Session.artifact_restore(force=…)`"
-INSTEAD["record artifact --to"] = INSTEAD["record artifact --force"] = "`Session.artifact_write`"
+INSTEAD["resume --device"] = "`stay.session(stay.devices.last_session(NAME))`"
+INSTEAD["resume --restore"] = INSTEAD["resume --force"] = (
+    "`Session.files.restore_artifacts(force=…)`"
+)
+INSTEAD["record artifact --to"] = INSTEAD["record artifact --force"] = (
+    "`Session.files.write_artifact`"
+)
 BRIEFING = ("--budget", "--style", "--format", "--strict", "--fence", "--no-fence")
 INSTEAD |= {
     f"{verb} {option}": "give it to `resume` of the session that is returned"
@@ -125,10 +128,8 @@ def verbs() -> dict[str, tuple[str, Callable[..., Any]]]:
     """Each command that is a method: the name of its method, and the method."""
     found = {}
     for command in COMMANDS:
-        name = method_name(command)
-        for owner in CLASSES:
-            if command not in OF_THE_LINE and hasattr(owner, name) and command not in found:
-                found[command] = (f"{owner.__name__}.{name}", getattr(owner, name))
+        if command not in OF_THE_LINE:
+            found[command] = (method_name(command), command_method(command))
     return found
 
 
@@ -199,26 +200,49 @@ def test_the_table_is_up_to_date() -> None:
     assert table() in PAGE.read_text(encoding="utf-8")
 
 
-def test_the_façade_has_no_public_name_that_is_no_verb_and_not_documented(tmp_path: Path) -> None:
-    named = {name for name, _ in verbs().values()}
-    page = (
-        PAGE.read_text(encoding="utf-8").partition("## Besides the verbs")[2].partition(COMPAT)[0]
-    )
-    documented = set(re.findall(r"^\| `(\w+\.\w+)", page, re.MULTILINE))
+OWNERS: dict[str, type] = {
+    "Forestay": forestay.Forestay,
+    "Session": forestay.Session,
+    "AgentRun": forestay.AgentRun,
+}
+MOST_NAMES = 30
+
+
+def public_objects() -> Iterator[tuple[str, list[str]]]:
+    """Yield every object of the library, by its path, with its public names."""
+    waiting = list(OWNERS.items())
+    for path, owner in waiting:
+        made = {"Session": ["was_open"], "Forestay": ["context"], "AgentRun": ["id"]}.get(path, [])
+        yield path, [*made, *(name for name in dir(owner) if not name.startswith("_"))]
+        topics = topics_of(owner) if path != "AgentRun" else []  # the same as of a session
+        waiting += [(f"{path}.{name}", topic_class(owner, name)) for name in topics]
+
+
+def test_no_object_has_more_public_names_than_a_reader_can_survey() -> None:
+    for path, names in public_objects():
+        assert len(names) <= MOST_NAMES, f"{path} has {len(names)}"
+
+
+def test_instances_have_no_public_names_that_their_classes_lack(tmp_path: Path) -> None:
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
         session = stay.start("one")
-        things = (stay, session, session.agent("a1"))
-        found = {
-            f"{type(one).__name__}.{name}"
-            for one in things
-            for name in dir(one)
-            if not name.startswith("_")
-        }
+        for one in (stay, session, session.agents.run("a1"), session.tasks, stay.files):
+            names = {name for name in vars(one) if not name.startswith("_")}
+            assert names <= {"was_open", "context", "id"}
+
+
+def test_every_public_name_is_the_method_of_a_command_or_documented() -> None:
+    named = {name for name, _ in verbs().values()}
+    page = (
+        PAGE.read_text(encoding="utf-8").partition("## Without a command")[2].partition(COMPAT)[0]
+    )
+    documented = set(re.findall(r"^\| `((?:\w+\.)+\w+)`", page, re.MULTILINE))
+    found = {f"{path}.{name}" for path, names in public_objects() for name in names}
     assert found - named == documented
 
 
 if __name__ == "__main__":
     text = PAGE.read_text(encoding="utf-8")
-    before, mark, after = text.partition("\n## Besides the verbs")
+    before, mark, after = text.partition("\n## Without a command")
     kept = before.partition("| command | method |")[0]
     PAGE.write_text(kept + table() + "\n" + mark + after, encoding="utf-8")

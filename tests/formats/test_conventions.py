@@ -38,9 +38,9 @@ def test_folder_that_is_there_is_left_untouched(
     with stay:
         session = stay.start("Add login")
         with pytest.raises(Refused, match="already exists"):
-            session.layouts_add(f"ai-session:{ID}")
+            session.files.bind(f"ai-session:{ID}")
         session.note("and nothing comes later")
-        assert session.layouts_list() == []
+        assert session.files.list() == []
     assert sorted(p.name for p in folder.iterdir()) == ([inside] if inside else [])
     assert [p.name for p in folder.parent.iterdir()] == [ID]
 
@@ -54,7 +54,7 @@ def test_an_id_that_the_index_lists_for_somebody_else_is_refused(
     listed = f"active_features:\n- feature_id: {ID}\n  status: active\n"
     (root / "active-features.yaml").write_text(listed)
     with stay, pytest.raises(Refused, match="already exists"):
-        stay.start("Add login").layouts_add(f"ai-session:{ID}")
+        stay.start("Add login").files.bind(f"ai-session:{ID}")
     assert [path.name for path in root.iterdir()] == ["active-features.yaml"]
     assert (root / "active-features.yaml").read_text() == listed
 
@@ -69,7 +69,7 @@ def test_id_that_is_no_feature_id_is_refused_and_makes_nothing(
     with stay:
         session = stay.start("Add login")
         with pytest.raises(InvalidInput, match=r"^Error: Invalid feature ID"):
-            session.layouts_add(f"ai-session:{id}")
+            session.files.bind(f"ai-session:{id}")
     assert not (tmp_path / ".ai-session").exists()
 
 
@@ -80,11 +80,11 @@ def test_layouts_own_lock_is_waited_for_five_seconds_and_not_stolen(
     with stay:
         session = stay.start("Add login", formats=[f"ai-session:{ID}"])
         state = tmp_path / ".ai-session" / ID / "state.yaml"
-        before, began = state.read_bytes(), stay.clock.monotonic()
+        before, began = state.read_bytes(), stay.context.clock.monotonic()
         with open(state.parent / ".state.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            session.task_add("One", id="t1")
-        assert 5.0 <= stay.clock.monotonic() - began < 60
+            session.tasks.add("One", id="t1")
+        assert 5.0 <= stay.context.clock.monotonic() - began < 60
         assert state.read_bytes() == before and ".state.lock" in " ".join(said)
-        session.task_start("t1")
+        session.tasks.start("t1")
     assert b'active_task: "t1"' in state.read_bytes()

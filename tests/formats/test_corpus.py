@@ -15,6 +15,7 @@ import pytest
 import forestay
 from forestay.api.forestay import Forestay
 from forestay.formats import carry_over
+from forestay.mirror.session_files import mirror_of
 from forestay.model.state import State
 from tests.cli.support import Cli
 from tests.corpus import CORPUS, needs_corpus
@@ -149,7 +150,7 @@ def test_adopt_takes_what_the_table_says(cli: Cli, tmp_path: Path, name: str) ->
         return
     assert one["outcome"] == "adopted" and not one["bound"]
     with forestay.open(str(tmp_path / "home"), trust_env=False) as stay:
-        state = stay.session(one["session"]).state()
+        state = stay.session(one["session"]).show()
         assert state.core.status == (status or "active")
         assert (state.core.status == "completed") is bool(complete)
         _require_told(stay, path, state, tmp_path)
@@ -165,7 +166,9 @@ def _require_told(stay: Forestay, path: Path, state: State, tmp_path: Path) -> N
 
     (one,) = discover.find(str(path))
     folder = tmp_path / "workflows"
-    where = Surroundings(stay.mirror.where, str(folder) if folder.is_dir() else "").of(one)
+    where = Surroundings(mirror_of(stay.context).where, str(folder) if folder.is_dir() else "").of(
+        one
+    )
     facts = carry_over.read(one.format, one.tree, where)
 
     def count(table: str) -> int:

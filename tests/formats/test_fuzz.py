@@ -260,7 +260,7 @@ def test_mutated_files_are_adopted_with_the_rules_of_the_journal(tmp_path: Path)
             file = tmp_path / str(number) / Path(name).name
             file.parent.mkdir()
             file.write_bytes(data)
-            told = list(stay.adopt(str(file)))
+            told = list(stay.files.adopt(str(file)))
             # A list of sessions that are over, alone, is nothing to speak of.
             assert told or "active-features" in name, (seed, number)
             assert all(one.session or one.problems or one.outcome == "template" for one in told)

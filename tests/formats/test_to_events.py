@@ -45,7 +45,7 @@ def _format_of(story: str) -> str:
 
 def recorded(home: Forestay, facts: Facts, name: str) -> Facts:
     made = adoption(facts, name)
-    home.journal.append(
+    home.context.journal.append(
         "s1",
         *(move.body for move in made),
         actor=f"file:{name}",
@@ -56,8 +56,8 @@ def recorded(home: Forestay, facts: Facts, name: str) -> Facts:
 
 
 def stored(home: Forestay) -> Facts:
-    with home.store.view("s1") as view:
-        return facts_of(home.journal.state(view), list(home.journal.events(view)))
+    with home.context.store.view("s1") as view:
+        return facts_of(home.context.journal.state(view), list(home.context.journal.events(view)))
 
 
 @pytest.mark.parametrize("story", STORIES)
@@ -71,7 +71,7 @@ def test_what_a_file_tells_is_what_the_journal_says(home: Forestay, story: str) 
             assert _by(BY_NAME[field], again[field]) == _by(BY_NAME[field], value)
         elif not (field == "tokens_by_agent" and not value):
             assert _as_told(again[field], value) == value, field
-    assert home.journal.verify("s1").ok
+    assert home.context.journal.verify("s1").ok
 
 
 def _as_told(again: Any, value: Any) -> Any:
@@ -109,7 +109,7 @@ def test_moves_bring_one_reading_to_the_other(home: Forestay) -> None:
     )
     made = moves(before, after)
     bodies, times = [move.body for move in made], [move.at for move in made]
-    home.journal.append(
+    home.context.journal.append(
         "s1", *bodies, actor="file:craft", options=AppendOptions(at=times, foreign=True)
     )
     now = stored(home)
@@ -118,7 +118,7 @@ def test_moves_bring_one_reading_to_the_other(home: Forestay) -> None:
     assert [d.what for d in now.decisions] == [d.what for d in after.decisions]
     assert [f.path for f in now.files] == [f.path for f in after.files]
     assert now.attributes["craft.mood"] == "good"
-    assert home.journal.verify("s1").ok
+    assert home.context.journal.verify("s1").ok
 
 
 def test_steps_are_found_by_id_then_by_title_and_get_an_id_that_is_free() -> None:
@@ -143,7 +143,7 @@ def test_texts_that_no_event_may_hold_are_tamed_and_nothing_is_refused(home: For
     again = recorded(home, facts, "essay")
     assert again.goal.startswith("two lines ") and len(again.goal) <= 2000
     assert [step.id for step in again.steps] == ["../../etc/passwd", "CON"]
-    assert home.journal.verify("s1").ok
+    assert home.context.journal.verify("s1").ok
 
 
 @pytest.mark.parametrize("titles", [["Same"] * 20_000, [f"Task {n}" for n in range(20_000)]])

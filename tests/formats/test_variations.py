@@ -210,7 +210,7 @@ def checked(home: Forestay, folder: Path, story: str, changes: dict[str, Any]) -
     file = folder / Path(name).name
     folder.mkdir()
     file.write_bytes(document.rewrite(value))
-    (report,) = home.check(str(file))
+    (report,) = home.files.check(str(file))
     return report
 
 

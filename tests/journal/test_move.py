@@ -34,20 +34,20 @@ def filled(folder: Path) -> Forestay:
     project.mkdir(parents=True)
     made = forestay.open(str(folder / "home"), cwd=str(project), trust_env=False)
     made.start("gone", id="gone").note("secret")
-    made.session("gone").forget()
+    made.session("gone").lifecycle.forget()
     (project / "file.txt").write_text("content")
     first = made.start("Fix the login", id="login")
-    first.artifact(str(project / "file.txt"))
-    first.layouts_add("craft")
+    first.record.artifact(str(project / "file.txt"))
+    first.files.bind("craft")
     first.note("once", key="k")
-    made.start("Another", id="another").task_add("T", id="t1")
+    made.start("Another", id="another").tasks.add("T", id="t1")
     made.use("login")
     return made
 
 
 def reopened(home: Forestay, url: str) -> Forestay:
     """The same home, with its sessions in another store."""
-    place, folder = home.settings.home, home.folder
+    place, folder = home.context.settings.home, home.context.folder
     return forestay.open(place, store=url, cwd=folder, trust_env=False)
 
 
@@ -56,7 +56,7 @@ def elsewhere(tmp_path: Path) -> str:
 
 
 def history(home: Forestay) -> History:
-    return held(home.store)
+    return held(home.context.store)
 
 
 def held(store: Store) -> History:
@@ -72,9 +72,9 @@ def assert_all_is_there(home: Forestay, before: History) -> None:
     assert history(home) == before
     assert all(report.ok for report in home.verify())
     assert home.current().id == "login"
-    assert [one.layout for one in home.session("login").layouts_list()] == ["craft"]
+    assert [one.layout for one in home.session("login").files.list()] == ["craft"]
     assert home.session("login").note("once", key="k").seq == 3
-    assert {row["project"] for row in home.store.catalogue()} == {1}
+    assert {row["project"] for row in home.context.store.catalogue()} == {1}
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -86,15 +86,15 @@ def target(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_everything_moves_there_and_back(home: Forestay, target: str) -> None:
     before = history(home)
-    done = home.move(target)
+    done = home.backups.move(target)
     assert (done.state, done.sessions, done.events, done.copied) == ("moved", 3, 8, 8)
     there = reopened(home, target)
     assert_all_is_there(there, before)
     there.session("another").note("written there")
-    there.session("another").forget()
+    there.session("another").lifecycle.forget()
     after = history(there)
-    back = there.move("sqlite:")
-    assert back.copied == 2 and back.target == f"sqlite:{home.settings.home}"
+    back = there.backups.move("sqlite:")
+    assert back.copied == 2 and back.target == f"sqlite:{home.context.settings.home}"
     assert_all_is_there(home, after)
     with pytest.raises(Refused, match="has moved to sqlite:"):
         reopened(home, target).list()
@@ -106,7 +106,7 @@ def test_moved_store_names_its_new_place_and_can_be_unsealed(
 ) -> None:
     running = reopened(home, "")
     assert running.current().id == "login"
-    home.move(elsewhere(tmp_path))
+    home.backups.move(elsewhere(tmp_path))
     for use in (home.list, home.current, home.doctor, home.verify, lambda: home.start("x")):
         with pytest.raises(Refused, match=r"has moved to sqlite:.*elsewhere") as caught:
             use()
@@ -114,17 +114,17 @@ def test_moved_store_names_its_new_place_and_can_be_unsealed(
     with pytest.raises(Outdated, match="nothing can be recorded here"):
         running.session("login").note("late")
     with pytest.raises(Refused, match="has moved"):
-        home.move(elsewhere(tmp_path))
-    assert home.move(unseal=True).state == "unsealed"
+        home.backups.move(elsewhere(tmp_path))
+    assert home.backups.move(unseal=True).state == "unsealed"
     home.session("login").note("here again")
     with pytest.raises(Refused, match="not sealed"):
-        home.move(unseal=True)
+        home.backups.move(unseal=True)
     running.close()
     home.close()
 
 
 def test_a_dry_run_changes_nothing(home: Forestay, tmp_path: Path) -> None:
-    done = home.move(elsewhere(tmp_path), dry_run=True)
+    done = home.backups.move(elsewhere(tmp_path), dry_run=True)
     assert (done.state, done.sessions, done.events) == ("would move", 3, 8)
     assert not (tmp_path / "elsewhere").exists()
     home.session("login").note("still here")
@@ -141,7 +141,7 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
     before = history(home)
     left = [step]
     wrapped: list[tuple[object, str]] = [(moving._Move, "copy"), (moving._Move, "compare")]
-    maintenance = type(home.store.maintenance)
+    maintenance = type(home.context.store.maintenance)
     wrapped += [
         (moving._Move, "copy_machine_facts"),
         (maintenance, "seal"),
@@ -151,8 +151,8 @@ def test_a_move_that_was_killed_is_finished_by_the_same_command(
         for owner, name in wrapped:
             patch.setattr(owner, name, _dying(getattr(owner, name), left))
         with pytest.raises(Killed):
-            home.move(elsewhere(tmp_path))
-    assert home.move(elsewhere(tmp_path)).state == "moved"
+            home.backups.move(elsewhere(tmp_path))
+    assert home.backups.move(elsewhere(tmp_path)).state == "moved"
     there = reopened(home, elsewhere(tmp_path))
     assert_all_is_there(there, before)
     there.close()
@@ -178,11 +178,11 @@ def test_move_that_needs_a_merge_is_refused_before_anything_is_written(
     other.start("something else", id="login")
     before = history(other)
     with pytest.raises(Refused, match="has other events"):
-        home.move(elsewhere(tmp_path))
+        home.backups.move(elsewhere(tmp_path))
     assert history(other) == before
     home.session("login").note("still here")
     with pytest.raises(InvalidInput, match="into itself"):
-        home.move("sqlite:")
+        home.backups.move("sqlite:")
     other.close()
     home.close()
 
@@ -193,14 +193,14 @@ def test_a_damaged_session_is_not_moved_and_nothing_is_sealed(
     with monkeypatch.context() as patch:
         patch.setattr(moving, "_difference", lambda ours, theirs: "event 1 differs")
         with pytest.raises(Damaged, match="not the same"):
-            home.move(elsewhere(tmp_path))
+            home.backups.move(elsewhere(tmp_path))
     home.session("login").note("still here")
-    home.store.machine.tables.write(
+    home.context.store.machine.tables.write(
         lambda connection: connection.execute("UPDATE event SET data = CAST(data || 'x' AS BLOB)")
     )
     with pytest.raises(Damaged, match="is damaged"):
-        home.move(elsewhere(tmp_path))
-    assert home.store.maintenance.sealed() is None
+        home.backups.move(elsewhere(tmp_path))
+    assert home.context.store.maintenance.sealed() is None
     home.close()
 
 
@@ -211,7 +211,9 @@ def test_long_session_is_copied_in_parts_with_progress(
     for number in range(10):
         home.session("another").note(f"note {number}")
     before, told = history(home), list[str]()
-    done: MoveResult = home.move(elsewhere(tmp_path), on_part=lambda what, n, of: told.append(what))
+    done: MoveResult = home.backups.move(
+        elsewhere(tmp_path), on_part=lambda what, n, of: told.append(what)
+    )
     there = reopened(home, elsewhere(tmp_path))
     assert done.copied == done.events == 18 and history(there) == before
     assert {"copying login", "comparing another"} <= set(told)
@@ -220,7 +222,7 @@ def test_long_session_is_copied_in_parts_with_progress(
 
 def test_a_store_that_is_being_filled_is_not_worked_with(home: Forestay, tmp_path: Path) -> None:
     target = open_target(tmp_path)
-    target.maintenance.seal(home.store.shown, "filling")
+    target.maintenance.seal(home.context.store.shown, "filling")
     with pytest.raises(ForestayError, match="is being filled from"):
         reopened(home, elsewhere(tmp_path)).list()
     target.maintenance.unseal()

@@ -63,7 +63,9 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert process.wait(20) is not None
     process.stdout.close()
     with forestay.open(env["FORESTAY_HOME"], cwd=str(folder)) as stay:
-        assert not any(stay.others(row["session"]) for row in stay.list()), "it did not let go"
+        assert not any(stay.session(row["session"]).agents.others() for row in stay.list()), (
+            "it did not let go"
+        )
 
 
 def test_told_to_end_it_ends_a_proof_at_once_and_still_answers(tmp_path: Path) -> None:

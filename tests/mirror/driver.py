@@ -34,6 +34,7 @@ from forestay.errors import ForestayError
 from forestay.formats.facts import plain
 from forestay.formats.from_state import facts_of
 from forestay.formats.status_words import SESSION_WORDS, UNIT_WORDS
+from forestay.mirror.session_files import absorb_file_edits, mirror_of, write_files
 from forestay.model.plan import Phase, Workflow
 from forestay.plans import yaml_definition
 from tests.mirror.support import AI_SESSION, ID, Project, Ticking, leftovers, swap_in
@@ -153,14 +154,12 @@ class World:
         self.project.clock = Slow(tick)
         self.session = self.project.again()
         if "essay" in formats:  # later: what begins with it has its stages for tasks
-            self.session.layouts_add("essay")
+            self.session.files.bind("essay")
         self.other = self.project.opened()
         self.things: list[Thing] = []
         self.status, self.goal = "active", Thing("goal", "Add login page", kept="Add login page")
         self.progress: float | None = None
-        self.files = [
-            File(b.layout, n) for b in self.session.layouts_list() for n in names(b.layout)
-        ]
+        self.files = [File(b.layout, n) for b in self.session.files.list() for n in names(b.layout)]
         self.said: list[str] = []
         self.is_stale = False
         self.is_ours = True
@@ -182,10 +181,10 @@ class World:
 
     @property
     def formats(self) -> list[str]:
-        return [binding.layout for binding in self.session.layouts_list()]
+        return [binding.layout for binding in self.session.files.list()]
 
     def path(self, file: File) -> Path:
-        (binding,) = (b for b in self.session.layouts_list() if b.layout == file.layout)
+        (binding,) = (b for b in self.session.files.list() if b.layout == file.layout)
         if file.name in ("plan", "log", "index"):
             return {
                 "plan": self.project.ai("implementation-plan.yaml"),
@@ -267,8 +266,10 @@ class World:
     def told(self) -> dict[str, Any]:
         """What the journal says, by name."""
         home = self.project.home
-        with home.store.view(self.session.id) as view:
-            facts = facts_of(home.journal.state(view), list(home.journal.events(view)))
+        with home.context.store.view(self.session.id) as view:
+            facts = facts_of(
+                home.context.journal.state(view), list(home.context.journal.events(view))
+            )
         said: dict[str, Any] = {
             "status": facts.status,
             "goal": facts.goal,
@@ -374,13 +375,13 @@ class World:
     def require_quiet(self) -> None:
         """Who looks changes nothing, and there is nothing left to do."""
         before = self.held()
-        pending = self.project.home.mirror.pending(self.session.id)
+        pending = mirror_of(self.project.home.context).pending(self.session.id)
         self.require(pending == [], "something is left to be taken up", pending)
         if self.chance.random() < 0.3:
             count = len(self.project.events())
             again = self.other if self.chance.random() < 0.5 else self.project.home
-            again.write_files(self.session.id, force=True)
-            again.absorb_file_edits(self.session.id)
+            write_files(again.context, self.session.id, force=True)
+            absorb_file_edits(again.context, self.session.id)
             self.require(
                 self.held() == before,
                 "files were written without a reason",
@@ -393,10 +394,10 @@ class World:
             self.require_valid()
 
     def require_valid(self) -> None:
-        for binding in self.session.layouts_list():
+        for binding in self.session.files.list():
             if self.broken(binding.layout):
                 continue
-            for report in self.project.home.check(binding.root):
+            for report in self.project.home.files.check(binding.root):
                 bad = [f for f in report.findings if self.is_bad(f)]
                 self.require(not bad, f"{binding.layout}: check finds", bad)
 
@@ -484,7 +485,7 @@ class World:
             return
         text = goal.replace(found[0], name := f"m{next(self._numbers)}z")
         swap_in(self.path(file), data.replace(found[0].encode(), name.encode()))
-        clean = self.project.home.journal.redact(text)
+        clean = self.project.home.context.journal.redact(text)
         self.goal = Thing("goal", text, file.layout, clean=clean)
         self.touched.add("goal")
         self.is_ours = False
@@ -535,7 +536,7 @@ class World:
         for thing in [*self.things, self.goal]:
             if thing.file == file.layout and (not secrets or thing.clean != thing.text):
                 thing.sure = False
-        has_secrets = self.project.home.journal.find_secrets(self.path(file).read_text())
+        has_secrets = self.project.home.context.journal.find_secrets(self.path(file).read_text())
         for key, (wanted, _) in file.keys.items():
             if keys or has_secrets:
                 file.keys[key] = (wanted, False)
@@ -724,7 +725,7 @@ def without(value: Any, key: str) -> None:
 
 
 def their(world: World, kind: str, file: File, text: str, **more: Any) -> str:
-    clean = world.project.home.journal.redact(text)
+    clean = world.project.home.context.journal.redact(text)
     world.things.append(Thing(kind, text, file.layout, clean=clean, **more))
     return text
 
@@ -887,7 +888,7 @@ def end_agent(world: World, file: File, value: Any) -> object:
 
 def set_goal(world: World, file: File, value: Any) -> object:
     value["goal"] = text = world.words()
-    clean = world.project.home.journal.redact(text)
+    clean = world.project.home.context.journal.redact(text)
     world.goal = Thing("goal", text, file.layout, clean=clean)
     world.touched.add("goal")
     return text
@@ -1073,13 +1074,13 @@ def decide(world: World, session: Session) -> str:
 
 
 def error(world: World, session: Session) -> str:
-    event: Any = session.error(text := world.words())
+    event: Any = session.record.error(text := world.words())
     world.add("error", text, event, f"error {event.body.message} #1", event.body.message)
     return f"error {text!r}"
 
 
 def task_add(world: World, session: Session) -> str:
-    event: Any = session.task_add(text := world.words())
+    event: Any = session.tasks.add(text := world.words())
     world.add("task", text, event, f"task {event.body.step}", event.body.title)
     return f"task add {text!r} ({event.body.step})"
 
@@ -1099,25 +1100,25 @@ def moved(world: World, thing: Thing, status: str) -> str:
 
 def task_start(world: World, session: Session) -> str:
     thing = some_task(world, "pending", "blocked")
-    session.task_start(thing.id.removeprefix("task "))
+    session.tasks.start(thing.id.removeprefix("task "))
     return moved(world, thing, "running")
 
 
 def task_done(world: World, session: Session) -> str:
     thing = some_task(world, "pending", "running")
-    session.task_done(thing.id.removeprefix("task "), outcome=world.chance.choice(("", "fine")))
+    session.tasks.done(thing.id.removeprefix("task "), outcome=world.chance.choice(("", "fine")))
     return moved(world, thing, "done")
 
 
 def task_block(world: World, session: Session) -> str:
     thing = some_task(world, "running")
-    session.task_block(thing.id.removeprefix("task "), "it waits")
+    session.tasks.block(thing.id.removeprefix("task "), "it waits")
     return moved(world, thing, "blocked")
 
 
 def agent_start(world: World, session: Session) -> str:
     id = f"a-m{next(world._numbers)}z"
-    session.agent_start(id, type="code", task="works")
+    session.agents.start(id, type="code", task="works")
     world.add("agent", id, None, f"agent {id}", id, status="running")
     return f"agent {id}"
 
@@ -1131,35 +1132,35 @@ def some_agent(world: World) -> Thing:
 
 def agent_progress(world: World, session: Session) -> str:
     thing = some_agent(world)
-    session.agent_progress(thing.text, 0.5)
+    session.agents.progress(thing.text, 0.5)
     return moved(world, thing, "running")
 
 
 def agent_done(world: World, session: Session) -> str:
     thing = some_agent(world)
-    session.agent_done(thing.text, result=world.words())
+    session.agents.done(thing.text, result=world.words())
     return moved(world, thing, "done")
 
 
 def agent_fail(world: World, session: Session) -> str:
     thing = some_agent(world)
-    event: Any = session.agent_fail(thing.text, text := world.words())
+    event: Any = session.agents.fail(thing.text, text := world.words())
     world.add("error", text, event, f"error {event.body.error} #1", event.body.error)
     return moved(world, thing, "failed")
 
 
 def tokens(world: World, session: Session) -> None:
-    session.tokens(world.chance.randrange(100_000))
+    session.record.tokens(world.chance.randrange(100_000))
 
 
 def command(world: World, session: Session) -> str:
-    event: Any = session.command(text := world.words(), arguments=world.words())
+    event: Any = session.record.command(text := world.words(), arguments=world.words())
     world.add("command", text, event, f"command {event.body.name} #1", event.body.name)
     return f"command {text!r}"
 
 
 def rename(world: World, session: Session) -> str:
-    event: Any = session.rename(text := world.words())
+    event: Any = session.record.rename(text := world.words())
     world.goal = Thing("goal", text, kept=event.body.goal)
     world.touched.add("goal")
     return f"rename {text!r}"
@@ -1187,7 +1188,7 @@ def complete(world: World, session: Session) -> str:
 
 
 def reopen(world: World, session: Session) -> str:
-    session.reopen("more to do")
+    session.lifecycle.reopen("more to do")
     return ends(world, "active")
 
 
@@ -1216,7 +1217,7 @@ def undone(world: World, session: Session) -> str:
 def file(world: World, session: Session) -> str:
     """A file that is gone, in a folder of some name."""
     path = f"{world.chance.choice(('a b', 'ü', 'x'))}/m{next(world._numbers)}z.py"
-    session.file(f"{world.project.folder}/{path}", action="deleted")
+    session.record.file(f"{world.project.folder}/{path}", action="deleted")
     world.add("file", path, None, f"file {path} #1", path)
     return f"file {path}"
 
@@ -1231,7 +1232,7 @@ def forget(world: World, session: Session) -> str:
     before = deepcopy(world.things)
     text = f"Forget this: m{next(world._numbers)}z"
     event = session.decide(text, because="so")
-    done = session.forget(event.id)
+    done = session.lifecycle.forget(event.id)
     world.things = before
     for file in world.files:
         file.past.clear()
@@ -1289,18 +1290,18 @@ def judged(world: World, word: str) -> str:
 
 def phase_done(world: World, session: Session) -> str:
     assert world.phases is not None
-    session.phase_done(world.phases.current)
+    session.phases.done(world.phases.current)
     return judged(world, "passed")
 
 
 def phase_fail(world: World, session: Session) -> str:
     assert world.phases is not None
-    session.phase_fail(world.phases.current, issue=world.words())
+    session.phases.fail(world.phases.current, issue=world.words())
     return judged(world, "failed")
 
 
 def phase_retry(world: World, session: Session) -> str:
-    session.phase_retry()
+    session.phases.retry()
     world.touched |= {f"task phase-{n}" for n in range(9)}
     return "phase again"
 
@@ -1309,7 +1310,7 @@ def phase_rollback(world: World, session: Session) -> str:
     phases = world.phases
     assert phases is not None
     number = world.chance.randrange(phases.base, phases.current + 1)
-    session.phase_rollback(number, because="more to do")
+    session.phases.rollback(number, because="more to do")
     phases.go_back(number)
     world.touched |= {f"task phase-{n}" for n in range(9)}
     ends(world, "active")

@@ -92,12 +92,12 @@ class Project:
     @property
     def place(self) -> Path:
         """The main file of the only binding."""
-        (binding,) = self.session.layouts_list()
+        (binding,) = self.session.files.list()
         return Path(binding.place)
 
     @property
     def suspended(self) -> str:
-        return "; ".join(binding.suspended for binding in self.session.layouts_list())
+        return "; ".join(binding.suspended for binding in self.session.files.list())
 
     def ai(self, name: str) -> Path:
         return self.folder / ".ai-session" / ID / name
@@ -136,10 +136,10 @@ class Project:
         return [event.kind for event in self.events(actor)]
 
     def titles(self) -> list[str]:
-        return [getattr(row, "title", "") for row in self.session.state().rows.select("step")]
+        return [getattr(row, "title", "") for row in self.session.show().rows.select("step")]
 
     def disputes(self) -> list[str]:
-        rows = self.session.state().rows.select("dispute")
+        rows = self.session.show().rows.select("dispute")
         return [getattr(row, "subject", "") for row in rows]
 
 

@@ -16,7 +16,7 @@ import yaml
 
 from forestay.base import swap_file
 from forestay.formats import timestamps
-from forestay.mirror.session_files import mirror_of, write_files
+from forestay.mirror.session_files import absorb_file_edits, mirror_of, write_files
 from forestay.model import event as ev
 from forestay.model.state import Agent
 from tests.mirror.conftest import Make
@@ -28,7 +28,7 @@ ALL = [AI_SESSION, "praxis", "craft", "orchestrator"]
 def with_tasks(make: Make, format_id: str = "orchestrator") -> Project:
     project = make(format_id)
     for id in ("t1", "t2"):
-        project.session.task_add(f"Task {id}", id=id)
+        project.session.tasks.add(f"Task {id}", id=id)
     return project
 
 
@@ -48,33 +48,33 @@ def test_an_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
 def test_an_edit_is_taken_up_before_the_command_is_decided(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Write docs"))
-    project.session.task_start("write-docs")
+    project.session.tasks.start("write-docs")
     assert project.suspended == "" and project.kinds("user")[-1] == "step.started"
 
 
 def test_the_task_that_a_file_says_is_at_work_comes_next_until_another_begins(make: Make) -> None:
     project = with_tasks(make, AI_SESSION)
-    project.session.task_start("t1")
+    project.session.tasks.start("t1")
     project.edit(lambda v: v["current_state"].update(active_task="t2"))
     assert project.session.status()["next"].startswith("start t2")
     project.session.note("next")
     assert project.session.status()["next"].startswith("start t2")
     assert project.read()["current_state"]["active_task"] == "t2"
     project.clock.sleep(1)
-    project.session.task_start("t2")
-    project.session.task_add("Task t3", id="t3")
+    project.session.tasks.start("t2")
+    project.session.tasks.add("Task t3", id="t3")
     project.clock.sleep(1)
-    project.session.task_start("t3")
+    project.session.tasks.start("t3")
     assert project.read()["current_state"]["active_task"] == "t3"
 
 
 def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
-    project.session.task_done("t1", outcome="fine")
+    project.session.tasks.done("t1", outcome="fine")
     project.session.decide("Use JWT", because="simple")
     for number in range(6):
-        project.session.task_add(f"More {number}")
+        project.session.tasks.add(f"More {number}")
     stale["pending_tasks"].append("Their task")
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
@@ -88,9 +88,9 @@ def test_a_stale_file_written_back_brings_its_one_change_only(make: Make) -> Non
 
 def test_a_stale_file_written_back_in_one_line_is_known_as_such(make: Make) -> None:
     project = with_tasks(make)
-    project.session.rename("First")
+    project.session.record.rename("First")
     stale = project.read()
-    project.session.rename("Ours")
+    project.session.record.rename("Ours")
     project.session.pause()
     stale["pending_tasks"].append("Their task")
     swap_in(project.place, json.dumps(stale).encode())
@@ -104,7 +104,7 @@ def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make
     project = with_tasks(make)
     stale = project.read()
     project.edit(lambda value: value.update(x_hers={"deep": ["kept"]}))
-    project.session.task_add("More")
+    project.session.tasks.add("More")
     stale["x_his"] = "kept too"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     mirror_of(project.again().context).absorb(project.session.id)
@@ -136,7 +136,7 @@ def test_a_key_that_its_owner_takes_out_again_stays_out(
     make: Make, format_id: str, times: int
 ) -> None:
     project = make(format_id)
-    project.session.task_add("First")
+    project.session.tasks.add("First")
     long = {f"line {number}": ["kept"] for number in range(9)}
     for _ in range(times):
         project.edit(lambda value: value.update(x_hers=long))
@@ -151,13 +151,13 @@ def test_a_key_that_its_owner_takes_out_again_stays_out(
 @pytest.mark.parametrize("format_id", ALL)
 def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, format_id: str) -> None:
     project = make(format_id)
-    project.session.task_add("First", id="t1")
-    project.session.command("pytest", arguments="-q")
-    old = {Path(b.place): Path(b.place).read_bytes() for b in project.session.layouts_list()}
-    project.session.task_done("t1", outcome="fine")
+    project.session.tasks.add("First", id="t1")
+    project.session.record.command("pytest", arguments="-q")
+    old = {Path(b.place): Path(b.place).read_bytes() for b in project.session.files.list()}
+    project.session.tasks.done("t1", outcome="fine")
     (project.folder / "x.py").write_text("x")
-    project.session.file(str(project.folder / "x.py"))
-    project.session.command("ruff")
+    project.session.record.file(str(project.folder / "x.py"))
+    project.session.record.command("ruff")
     newest = everything(project.folder)
     for path, data in old.items():
         path.write_bytes(data)
@@ -217,10 +217,10 @@ def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
 def test_a_file_rewound_by_git_is_written_anew(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
-    project.session.layouts_add("orchestrator")
+    project.session.files.bind("orchestrator")
     project.git("add", "-A")
     project.git("commit", "-qm", "one")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     project.session.pause()
     project.git("checkout", "-q", "--", ".claude")
     project.session.resume()
@@ -231,13 +231,13 @@ def test_a_file_rewound_by_git_is_written_anew(make: Make) -> None:
 def test_a_restored_backup_of_a_log_gets_the_missing_lines_again(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.command("one")
+    project.session.record.command("one")
     old = log.read_bytes()
-    project.session.command("two")
-    project.session.command("three")
+    project.session.record.command("two")
+    project.session.record.command("three")
     whole = log.read_bytes()
     log.write_bytes(old)
-    project.session.command("four")
+    project.session.record.command("four")
     assert log.read_bytes().startswith(whole) and project.edits() == []
     assert [json.loads(line)["command"] for line in log.read_text().splitlines()] == [
         *("one", "two", "three", "four")
@@ -247,7 +247,7 @@ def test_a_restored_backup_of_a_log_gets_the_missing_lines_again(make: Make) -> 
 def test_what_both_sides_changed_is_a_dispute_and_both_are_kept(make: Make) -> None:
     project = with_tasks(make, "craft")
     stale = project.read()
-    project.session.rename("Ours")
+    project.session.record.rename("Ours")
     stale["goal"] = "Theirs"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
@@ -262,7 +262,7 @@ def test_a_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
     project = make("craft")
     home = project.opened("another")
     project.edit(lambda v: v.update(device="MacBook Pro"))
-    (adopted,) = home.adopt(str(project.place))
+    (adopted,) = home.files.adopt(str(project.place))
     project.edit(lambda v: v.update(device="iMac"))
     session = home.session(adopted.session)
     session.note("next")
@@ -287,10 +287,10 @@ def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     assert project.place.name == "orchestrator-session.json" and project.place.exists()
     (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
     assert edited.residue == "status: completed", "what the file said is in the journal"
-    (case,) = project.session.disputes()
+    (case,) = project.session.disputes.list()
     assert case.sides[0].said == "session completed"
-    project.session.settle(prefer="file")
-    assert project.session.status()["status"] == "completed" and not project.session.disputes()
+    project.session.disputes.settle(prefer="file")
+    assert project.session.status()["status"] == "completed" and not project.session.disputes.list()
 
 
 @pytest.mark.parametrize("end", ["complete", "abandon"])
@@ -298,8 +298,8 @@ def test_an_ending_that_was_contested_is_settled_after_the_end(make: Make, end: 
     project = with_contested_end(make)
     getattr(project.session, end)()
     ended = project.session.status()["status"]
-    project.session.settle(prefer="file")
-    assert project.session.status()["status"] == ended and not project.session.disputes()
+    project.session.disputes.settle(prefer="file")
+    assert project.session.status()["status"] == ended and not project.session.disputes.list()
 
 
 def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:
@@ -338,11 +338,11 @@ def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -
     format_id, change = UNSAYABLE[said]
     project = make(format_id)
     project.session.decide("Use JWT")
-    project.session.agent_start("code-1")
+    project.session.agents.start("code-1")
     for n in range(20):  # until no rendering is left that looks like the edited one
-        project.session.task_add(f"Task {n}")
+        project.session.tasks.add(f"Task {n}")
     project.edit(change)
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
     assert edited.residue == said
     assert any(f"not taken up: {said}" in line for line in project.notices)
@@ -360,8 +360,8 @@ def test_words_of_a_file_are_told_as_such_before_they_are_taken_up(make: Make) -
 
 def test_an_agent_that_began_at_another_time_is_as_far_as_it_was(make: Make) -> None:
     project = make("orchestrator")
-    project.session.agent_start("code-1", task="Write")
-    project.session.agent_progress("code-1", 0.6)
+    project.session.agents.start("code-1", task="Write")
+    project.session.agents.progress("code-1", 0.6)
     project.edit(lambda v: v["agents"][0].update(started="2027-01-01T00:00:00Z"))
     project.session.note("next")
     (agent,) = project.read()["agents"]
@@ -383,15 +383,15 @@ def keys_of(format_id: str) -> tuple[str, str]:
 
 
 def agent_in(project: Project) -> Agent:
-    (agent,) = project.session.agent_list()
+    (agent,) = project.session.agents.list()
     return agent
 
 
 def end(project: Project, how: str) -> None:
     if how == "done":
-        project.session.agent_done("code-1", result="the same")
+        project.session.agents.done("code-1", result="the same")
     else:
-        project.session.agent_fail("code-1", "the same")
+        project.session.agents.fail("code-1", "the same")
 
 
 @pytest.mark.req("S2-24", "S4-21")
@@ -402,7 +402,7 @@ def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
 ) -> None:
     """Nobody looked while it ran: the file has other times, and the same word."""
     project = make(format_id)
-    project.session.agent_start("code-1")
+    project.session.agents.start("code-1")
     end(project, how)
     before = agent_in(project)
     began, ended = stamped(project), stamped(project)
@@ -419,8 +419,8 @@ def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_a_time_that_someone_puts_right_stays_right(make: Make, format_id: str) -> None:
     project = make(format_id)
-    project.session.agent_start("code-1")
-    project.session.agent_done("code-1", result="fine")
+    project.session.agents.start("code-1")
+    project.session.agents.done("code-1", result="fine")
     began, ended = keys_of(format_id)
     for key, moment in ((ended, stamped(project)), (began, early(project))):
         project.edit(lambda v: v["agents"][0].update({key: moment}))  # noqa: B023
@@ -432,8 +432,8 @@ def test_a_time_that_someone_puts_right_stays_right(make: Make, format_id: str) 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_an_agent_is_over_though_it_began_after_its_end(make: Make, format_id: str) -> None:
     project = make(format_id)
-    project.session.agent_start("code-1")
-    project.session.agent_done("code-1", result="fine")
+    project.session.agents.start("code-1")
+    project.session.agents.done("code-1", result="fine")
     project.edit(lambda v: v["agents"][0].update({keys_of(format_id)[0]: stamped(project)}))
     project.session.note("next")
     assert (agent_in(project).status, agent_in(project).result) == ("done", "fine")
@@ -442,8 +442,8 @@ def test_an_agent_is_over_though_it_began_after_its_end(make: Make, format_id: s
 @pytest.mark.req("S2-31", "S2-32", "S2-33", "S2-34")
 def test_a_failed_agent_that_was_tried_again_in_vain_has_the_new_error(make: Make) -> None:
     project = make("craft")
-    project.session.agent_start("code-1")
-    project.session.agent_fail("code-1", "no answer", category="transient")
+    project.session.agents.start("code-1")
+    project.session.agents.fail("code-1", "no answer", category="transient")
     error = {"category": "permanent", "message": "gone", "retry_count": 2}
     error |= {"last_retry_at": stamped(project)}
     project.edit(lambda v: v["agents"][0].update(error=error))
@@ -465,7 +465,7 @@ def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
     """What the file says then is nearer to what it said at the first end than to the last."""
     project = make(format_id)
     running = "running" if format_id == "craft" else "in_progress"
-    project.session.agent_start("code-1", type="code")
+    project.session.agents.start("code-1", type="code")
     for word in (over, "", running, over):
         project.edit(partial(_carry_on, project, format_id, word))
         project.session.note("next")
@@ -476,7 +476,7 @@ def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
 def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:
     """The end that is told anew is as far from the last one as from the run before it."""
     project = make("orchestrator")
-    project.session.agent_start("code-1", type="code")
+    project.session.agents.start("code-1", type="code")
     results = iter(["one", "two", "three"])
 
     def edit(word: str, value: dict[str, Any]) -> None:
@@ -487,7 +487,7 @@ def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:
 
     for word in ("complete", "in_progress", "complete", "complete"):
         project.edit(partial(edit, word))
-        project.session.tokens(1000)
+        project.session.record.tokens(1000)
     assert agent_in(project).result == "three"
     assert project.session.status()["attention"] == []
 
@@ -520,12 +520,12 @@ def test_a_change_that_is_taken_back_is_an_edit_too(make: Make) -> None:
 
 def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     plan = project.ai("implementation-plan.yaml")
     stale = project.read(plan)
-    project.session.task_done("t1")
+    project.session.tasks.done("t1")
     for number in range(4):
-        project.session.task_add(f"More {number}")
+        project.session.tasks.add(f"More {number}")
     stale["phases"][0]["tasks"][0]["description"] = "Theirs"
     swap_in(plan, yaml.safe_dump(stale).encode())
     project.session.note("next")
@@ -571,8 +571,8 @@ def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, format_id: str, v
 
 def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> None:
     project = make("orchestrator")
-    project.session.agent_start("a-1", type="code", task="Part")
-    project.session.agent_timeout("a-1")
+    project.session.agents.start("a-1", type="code", task="Part")
+    project.session.agents.timeout("a-1")
     project.edit(lambda doc: doc["agents"][0].update(status="in_progress"))
     project.session.note("on")
     assert project.read()["agents"][0]["status"] == "in_progress"
@@ -586,10 +586,10 @@ def test_who_begins_an_agent_anew_after_its_end_is_heard(
     make: Make, format_id: str, stamp: str, start: str
 ) -> None:
     project = make(format_id)
-    project.session.agent_start("a-1", type="code", task="Part")
-    project.session.agent_progress("a-1", 0.5)
+    project.session.agents.start("a-1", type="code", task="Part")
+    project.session.agents.progress("a-1", 0.5)
     before = project.read()["agents"][0]
-    project.session.agent_done("a-1")
+    project.session.agents.done("a-1")
     doc, now = project.read(), timestamps.write(project.clock.now())
     anew = doc | {"agents": [before | {start: now}], stamp: now}
     swap_in(project.place, json.dumps(anew).encode())
@@ -617,7 +617,7 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
         swap_in(project.place, json.dumps(held, indent=2).encode())
 
     save()
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     known = project.kinds()
     save()
     project.session.note("next")
@@ -656,14 +656,14 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
     make: Make, format_id: str, stamp: str, change: str, subject: tuple[str, str], word: str
 ) -> None:
     project = with_tasks(make, format_id)
-    project.session.task_start("stage-1" if format_id == "essay" else "t1")
-    project.session.agent_start("t2", type="code")
+    project.session.tasks.start("stage-1" if format_id == "essay" else "t1")
+    project.session.agents.start("t2", type="code")
     held = project.read()
     getattr(project.session, change)(subject[1])
     held[stamp] = timestamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     project.session.note("next")
-    assert getattr(project.session.state().rows.get(*subject), "status", "") == word
+    assert getattr(project.session.show().rows.get(*subject), "status", "") == word
 
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
@@ -672,7 +672,7 @@ def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
 ) -> None:
     project = with_tasks(make, format_id)
     held = project.read()
-    project.session.task_done("t1")
+    project.session.tasks.done("t1")
 
     def save() -> None:
         held[stamp] = timestamps.write(project.clock.now())
@@ -684,7 +684,7 @@ def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
     held["pending_tasks"].remove("Task t2")
     held["completed_work"].append("Task t2")
     save()
-    rows: list[Any] = list(project.session.state().rows.select("step"))
+    rows: list[Any] = list(project.session.show().rows.select("step"))
     assert [row.status for row in rows] == ["done", "done", "pending"]
 
 
@@ -716,7 +716,7 @@ def test_what_an_edit_says_is_not_said_to_be_left(make: Make) -> None:
 def test_tasks_that_are_done_are_not_tried_one_by_one(make: Make, tries: list[object]) -> None:
     project = make("craft")
     for n in range(60):
-        project.session.task_add(f"Task {n}", id=f"t{n}")
+        project.session.tasks.add(f"Task {n}", id=f"t{n}")
 
     def finish(value: Any) -> None:
         tasks = value["pending_tasks"]
@@ -733,8 +733,8 @@ def test_tasks_that_are_done_are_not_tried_one_by_one(make: Make, tries: list[ob
 def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> None:
     project = make("orchestrator")
     for name in ("one", "two", "three"):
-        project.session.task_add(f"Task {name}", id=name)
-    project.session.task_start("two")
+        project.session.tasks.add(f"Task {name}", id=name)
+    project.session.tasks.start("two")
 
     def change(value: Any) -> None:
         value["pending_tasks"].remove("Task two")
@@ -742,7 +742,7 @@ def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> N
 
     project.edit(change)
     project.session.note("next")
-    rows = project.session.state().rows.select("step")
+    rows = project.session.show().rows.select("step")
     found = {getattr(row, "title", ""): getattr(row, "status", "") for row in rows}
     assert found["Task one"] == found["Task three"] == "pending"
     assert (found["Task two"], found["Another"]) == ("running", "done")
@@ -760,11 +760,11 @@ def test_a_task_in_the_place_of_one_at_work_is_at_work_only_if_it_is_the_same(
     make: Make, format_id: str, title: str, found: dict[str, str]
 ) -> None:
     project = make(format_id)
-    project.session.task_add("Task", id="t")
-    project.session.task_start("t")
+    project.session.tasks.add("Task", id="t")
+    project.session.tasks.start("t")
     project.edit(lambda value: value.update(pending_tasks=[title]))
     project.session.note("next")
-    rows: list[Any] = list(project.session.state().rows.select("step"))
+    rows: list[Any] = list(project.session.show().rows.select("step"))
     assert {row.title: row.status for row in rows} == found
 
 
@@ -781,19 +781,19 @@ def test_the_same_bytes_long_after_are_an_edit_again(make: Make) -> None:
     project = with_tasks(make)
     data = project.edit(lambda v: v.update(goal="Theirs"))
     project.session.note("one")
-    project.session.rename("Ours")
+    project.session.record.rename("Ours")
     for number in range(20):
         project.session.note(f"and {number}")
     swap_in(project.place, data)
     project.session.note("two")
-    assert project.session.state().core.goal == "Theirs"
+    assert project.session.show().core.goal == "Theirs"
 
 
 def test_absorbing_alone_writes_no_file(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Write docs"))
     before = everything(project.folder)
-    project.home.absorb_file_edits(project.session.id)
+    absorb_file_edits(project.home.context, project.session.id)
     assert "Write docs" in project.titles() and everything(project.folder) == before
 
 
@@ -810,11 +810,11 @@ def test_an_edit_reaches_the_other_layouts_of_the_session(make: Make) -> None:
 def test_a_line_of_another_program_in_the_log_arrives_and_is_not_repeated(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.command("ours")
+    project.session.record.command("ours")
     line = json.loads(log.read_text().splitlines()[0]) | {"command": "theirs", "mine": 1}
     with log.open("a") as file:
         file.write(json.dumps(line) + "\n")
-    project.session.command("later")
+    project.session.record.command("later")
     assert ran(log) == ["ours", "theirs", "later"]
     assert [b.name for b in project.edits() if isinstance(b, ev.CommandRan)] == ["theirs"]
     assert '"mine": 1' in log.read_text()
@@ -838,7 +838,7 @@ def test_other_sessions_in_the_index_are_no_edit_of_ours(make: Make) -> None:
 
 
 def decided(project: Project) -> list[tuple[str, str]]:
-    rows: list[Any] = list(project.session.state().rows.select("decision"))
+    rows: list[Any] = list(project.session.show().rows.select("decision"))
     return sorted((row.what, row.because) for row in rows)
 
 
@@ -918,7 +918,7 @@ def test_a_choice_that_someone_changes_is_the_same_one(make: Make) -> None:
     ):
         project.edit(partial(_reword, {"decision": text}))
         project.session.note("next")
-        rows: list[Any] = list(project.session.state().rows.select("decision"))
+        rows: list[Any] = list(project.session.show().rows.select("decision"))
         assert [(r.what, r.chosen, r.options) for r in rows] == [(what, chosen, ["a", "b"])]
         assert in_file(project) == [(text, "so")]
 
@@ -949,7 +949,7 @@ def test_a_decision_that_is_reworded_in_one_file_is_so_in_the_other(
     project.clock.turn(345)
     options = ["a", "b"] if chosen else []
     project.session.decide("Use this store", because="fast", options=options, chosen=chosen)
-    places = {b.layout: Path(b.place) for b in project.session.layouts_list()}
+    places = {b.layout: Path(b.place) for b in project.session.files.list()}
     (entry,) = project.read(places["craft"])["decisions_made"]
 
     def reword(doc: Any) -> None:
@@ -1014,14 +1014,14 @@ def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) 
         project.session.note("next")
     project.edit(lambda v: v["deferred_verifications"][1].update(resolved=True))
     project.session.note("last")
-    rows: list[Any] = list(project.session.state().rows.select("claim"))
+    rows: list[Any] = list(project.session.show().rows.select("claim"))
     assert [(row.text, row.resolved) for row in rows] == [(claims[0], False), (claims[1], True)]
     assert not any("not taken up" in line for line in project.notices)
 
 
 def test_the_stages_of_an_essay_are_known_as_soon_as_one_is_begun_in_its_file(make: Make) -> None:
     project = make()
-    project.session.layouts_add("essay")
+    project.session.files.bind("essay")
     project.edit(lambda v: v["stages"]["stage_1"].update(status="in_progress"))
     project.session.note("next")
     stages = ["Thesis development", "Essay structuring", "Argument development"]
@@ -1036,8 +1036,8 @@ def test_keys_comments_and_indentation_of_others_stay(make: Make) -> None:
     state = project.ai("state.yaml")
     text = "# kept by hand\n" + state.read_text() + "mine:   {a: 1}   # odd\n"
     state.write_text(text)
-    project.session.task_add("Next", id="t1")
-    project.session.task_start("t1")
+    project.session.tasks.add("Next", id="t1")
+    project.session.tasks.start("t1")
     after = state.read_text()
     assert after.startswith("# kept by hand\n") and "mine:   {a: 1}   # odd\n" in after
     assert project.read(state)["current_state"]["active_task"] == "t1"
@@ -1046,7 +1046,7 @@ def test_keys_comments_and_indentation_of_others_stay(make: Make) -> None:
 def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
     project = make("orchestrator")
     project.place.write_text(json.dumps(project.read() | {"mine": [1, {"x": None}]}, indent=4))
-    project.session.task_add("Next")
+    project.session.tasks.add("Next")
     assert '\n    "goal"' in project.place.read_text()
     assert project.read()["mine"] == [1, {"x": None}] and project.read()["pending_tasks"] == [
         "Next"
@@ -1087,7 +1087,7 @@ def _add_stamp(key: str, at: int, doc: Any) -> None:
 def test_a_task_that_is_ended_in_more_words_is_no_other(make: Make, format_id: str) -> None:
     project = make(format_id)
     for title in ("Design", "Build"):
-        project.session.task_add(title)
+        project.session.tasks.add(title)
 
     def end(doc: Any) -> None:
         doc["pending_tasks"].remove("Design")
@@ -1097,7 +1097,7 @@ def test_a_task_that_is_ended_in_more_words_is_no_other(make: Make, format_id: s
     project.session.note("next")
     doc = project.read()
     assert (doc["pending_tasks"], doc["completed_work"]) == (["Build"], ["Design (with PKCE)"])
-    (title, status), _ = [(task.title, task.status) for task in project.session.task_list()]
+    (title, status), _ = [(task.title, task.status) for task in project.session.tasks.list()]
     assert (title, status) == ("Design (with PKCE)", "done")
     assert not any("not taken up" in line for line in project.notices)
 
@@ -1106,7 +1106,7 @@ def test_a_task_that_is_ended_in_more_words_is_no_other(make: Make, format_id: s
 def test_a_task_that_only_begins_alike_or_goes_on_is_another(make: Make, title: str) -> None:
     project = make("craft")
     for each in ("Design", "Build"):
-        project.session.task_add(each)
+        project.session.tasks.add(each)
 
     def end(doc: Any) -> None:
         doc["pending_tasks"].remove("Design")
@@ -1126,16 +1126,16 @@ def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, format
     title = f"Rotate {SECRET} today"
     project.edit(lambda v: v["pending_tasks"].append(title))
     for number in range(3):
-        project.session.task_add(f"Next {number}")
+        project.session.tasks.add(f"Next {number}")
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
     project.again().note("last")
     assert project.read()["pending_tasks"].count(title) == 1
     assert len(project.titles()) == 5 and not any(SECRET in t for t in project.titles())
     assert project.suspended == "" and project.disputes() == []
-    with project.home.store.view(project.session.id) as view:
-        assert SECRET not in str([e.body for e in project.home.journal.events(view)])
-    (binding,) = project.session.layouts_list()
-    kept = project.home.store.machine.bindings.said(binding, project.place.name)
+    with project.home.context.store.view(project.session.id) as view:
+        assert SECRET not in str([e.body for e in project.home.context.journal.events(view)])
+    (binding,) = project.session.files.list()
+    kept = project.home.context.store.machine.bindings.said(binding, project.place.name)
     assert kept and not any(SECRET.encode() in data for data in kept)
 
 
@@ -1151,7 +1151,7 @@ def test_text_that_the_journal_tames_is_not_rewritten_in_the_file(make: Make, te
     project = make("orchestrator")
     project.edit(lambda v: v["pending_tasks"].append(text))
     project.session.note("one")
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     assert text in project.read()["pending_tasks"] and "Ours" in project.read()["pending_tasks"]
     (title,) = [t for t in project.titles() if t != "Ours"]
     assert "\x1b" not in title and len(title) <= 4000
@@ -1200,7 +1200,7 @@ def test_what_could_not_be_kept_whole_is_not_said_once_more(
     project.edit(lambda v: v[key].append(theirs))
     project.session.note("one")
     project.session.decide("Ours")
-    project.again().error("Ours")
+    project.again().record.error("Ours")
     now = project.read()[key]
     assert now[0] == theirs
     assert [each for each in now[1:] if "Ours" not in str(each)] == []
@@ -1259,7 +1259,7 @@ def test_a_text_that_is_kept_in_several_ways_stays_wherever_it_stands(
     project.session.note("one")
     project.session.note("two")  # of what this process wrote, it looks at what changed
     project.session.decide("Ours")
-    project.again().task_add("Ours")
+    project.again().tasks.add("Ours")
     now = project.read()
     assert now["goal"] == text and now["pending_tasks"] == [text, "Ours"]
     assert now["decisions_made"][0] == decision and len(now["decisions_made"]) == 2
@@ -1280,7 +1280,7 @@ def test_a_task_that_could_not_be_kept_whole_is_the_same_when_others_change_it(
     project.again().note("three")
     now = project.read()
     assert now["pending_tasks"] == [] and now["completed_work"] == [work | {"outcome": "better"}]
-    (step,) = project.session.task_list()
+    (step,) = project.session.tasks.list()
     assert (step.status, step.outcome) == ("done", "better")
 
 
@@ -1292,9 +1292,13 @@ def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
     project = make(format_id)
     project.edit(lambda v: v["pending_tasks"].append(text))
     project.session.note("one")
-    project.session.task_start(project.session.task_list()[0].id)
+    project.session.tasks.start(project.session.tasks.list()[0].id)
     session = project.session
-    for act in (partial(session.task_add, "Ours"), partial(session.command, "ls"), session.pause):
+    for act in (
+        partial(session.tasks.add, "Ours"),
+        partial(session.record.command, "ls"),
+        session.pause,
+    ):
         act()
         before = project.place.read_bytes()
         assert b'"running"' in before
@@ -1321,8 +1325,8 @@ def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, te
 
 def test_an_error_without_the_time_that_it_had_is_not_another_one(make: Make) -> None:
     project = make("orchestrator")
-    project.session.error("Broke")
-    project.session.error("Broke")
+    project.session.record.error("Broke")
+    project.session.record.error("Broke")
     project.edit(lambda v: v["errors"][1].pop("timestamp"))
     project.session.note("one")
     project.edit(lambda v: v["errors"].append({"message": "Broke"}))
@@ -1332,8 +1336,8 @@ def test_an_error_without_the_time_that_it_had_is_not_another_one(make: Make) ->
 
 def test_the_error_of_an_agent_that_ended_well_after_all_is_not_another_one(make: Make) -> None:
     project = make("orchestrator")
-    project.session.agent_start("code-1", task="build")
-    project.session.agent_fail("code-1", "Broke")
+    project.session.agents.start("code-1", task="build")
+    project.session.agents.fail("code-1", "Broke")
     (error,) = project.read()["errors"]
 
     def end(v: Any) -> None:
@@ -1372,11 +1376,11 @@ def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Mak
 
 def test_the_work_stays_in_its_phase_when_a_file_names_another_workflow(make: Make) -> None:
     session = make().home.start("Ship it", workflow="spec-execution", formats=["praxis"])
-    session.phase_done(0, override=True, because="seen to")
-    path = Path(session.layouts_list()[0].place)
+    session.phases.done(0, override=True, because="seen to")
+    path = Path(session.files.list()[0].place)
     said = json.loads(path.read_text())
     path.write_text(json.dumps({**said, "workflow_type": "other_v2"}))
-    session.phase_done(1, override=True, because="seen to")
+    session.phases.done(1, override=True, because="seen to")
     assert json.loads(path.read_text())["current_phase"] == 2
 
 
@@ -1384,7 +1388,7 @@ def test_an_error_alone_does_not_make_a_praxis_file_say_that_the_session_failed(
     make: Make,
 ) -> None:
     project = make("praxis")
-    project.session.error("no network")
+    project.session.record.error("no network")
     assert project.read()["lifecycle"]["last_error"] == "no network"
     assert project.read()["forestay"]["facts"] == {"was": {"status": "failed"}}
 
@@ -1406,8 +1410,8 @@ def test_a_plan_keeps_its_own_words_when_tasks_are_added(make: Make, text: str) 
     plan = project.ai("implementation-plan.yaml")
     project.edit(lambda v: v["feature"].update(name=text, description=f"!{text}"), plan)
     project.session.note("one")
-    project.session.task_add("Ours")
-    project.session.task_add("Ours too")
+    project.session.tasks.add("Ours")
+    project.session.tasks.add("Ours too")
     feature = project.read(plan)["feature"]
     assert (feature["name"], feature["description"]) == (text, f"!{text}")
 
@@ -1421,11 +1425,11 @@ def test_files_that_a_task_made_before_it_is_done_stay(make: Make) -> None:
     phase = {"phase_id": "p", "name": "P", "tasks": [first, second, third]}
     project.edit(lambda v: v["phases"].append(phase), plan)
     project.session.note("one")
-    project.session.task_start("t1")
-    project.session.rename("Another goal")
-    project.again().task_add("Ours")
-    project.session.task_done("t1", files=[str(project.folder / "b.md")])
-    project.session.task_done("t2")
+    project.session.tasks.start("t1")
+    project.session.record.rename("Another goal")
+    project.again().tasks.add("Ours")
+    project.session.tasks.done("t1", files=[str(project.folder / "b.md")])
+    project.session.tasks.done("t2")
     tasks = project.read(plan)["phases"][0]["tasks"]
     assert [task["artifacts"] for task in tasks] == [["a.md", "b.md"], ["a.md"], ["a.md"]]
     project.edit(lambda v: v["phases"][0]["tasks"][0].update(artifacts=["b.md"]), plan)
@@ -1436,12 +1440,12 @@ def test_files_that_a_task_made_before_it_is_done_stay(make: Make) -> None:
 @pytest.mark.parametrize("format_id", ALL)
 def test_writing_again_with_nothing_new_touches_no_file(make: Make, format_id: str) -> None:
     project = make(format_id)
-    project.session.task_add("First", id="t1")
-    project.session.command("pytest")
+    project.session.tasks.add("First", id="t1")
+    project.session.record.command("pytest")
     before = everything(project.folder)
-    project.home.write_files(project.session.id, force=True)
+    write_files(project.home.context, project.session.id, force=True)
     project.again()
-    project.home.write_files(project.session.id, force=True)
+    write_files(project.home.context, project.session.id, force=True)
     assert everything(project.folder) == before
 
 
@@ -1510,7 +1514,7 @@ def test_what_no_event_can_say_is_not_lost_in_that_moment_either(
 
     monkeypatch.setattr(swap_file, "_swap", swap)
     with suppress(KeyboardInterrupt):
-        project.session.task_add("Ours")
+        project.session.tasks.add("Ours")
     project.again().note("next")
     assert done and project.read()["x_theirs"] == "kept"
     assert leftovers(project.folder) == []
@@ -1551,17 +1555,17 @@ def test_no_swap_on_this_system_still_keeps_what_was_there(
 
 def test_reading_writes_nothing(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator")
-    project.session.task_add("First")
+    project.session.tasks.add("First")
     path = project.folder / ".claude/orchestrator-session.json"
     project.edit(lambda v: v["pending_tasks"].append("Theirs"), path)
     session = project.again()
     tree, rows = everything(project.folder), home_rows(project)
     session.status()
     session.brief()
-    session.state()
+    session.show()
     list(session.log())
     project.home.list()
-    project.home.mirror.pending(session.id)
+    mirror_of(project.home.context).pending(session.id)
     assert everything(project.folder) == tree and home_rows(project) == rows
 
 
@@ -1572,9 +1576,9 @@ def home_rows(project: Project) -> dict[str, list[Any]]:
 
 def test_what_is_pending_can_be_asked_for(make: Make) -> None:
     project = with_tasks(make)
-    assert project.home.mirror.pending(project.session.id) == []
+    assert mirror_of(project.home.context).pending(project.session.id) == []
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
-    (move,) = project.home.mirror.pending(project.session.id)
+    (move,) = mirror_of(project.home.context).pending(project.session.id)
     assert isinstance(move.body, ev.StepAdded) and move.body.title == "Theirs"
 
 
@@ -1585,7 +1589,7 @@ def test_times_of_files_do_not_matter(make: Make) -> None:
     project.place.write_text(text)
     os.utime(project.place, ns=(before.st_atime_ns, before.st_mtime_ns))
     project.session.note("next")
-    assert project.session.state().core.goal == "Ada login page"
+    assert project.session.show().core.goal == "Ada login page"
 
 
 def _task(id: str, status: str) -> dict[str, object]:
@@ -1605,7 +1609,7 @@ def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make
     told = project.session.status()
     assert (told["steps"], told["progress"]) == ({"done": 1, "skipped": 0, "total": 2}, 0.5)
     assert told["next"] == "start t2: Do t2"
-    project.session.task_done("t2")
+    project.session.tasks.done("t2")
     told = project.session.status()
     assert told["steps"]["done"] == told["steps"]["total"] == 2 and "p1" not in told["next"]
     briefing = project.session.brief().text
@@ -1647,9 +1651,9 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
     project.session.decide("Use cookies", because="simple")
     project.session.pause()
     write("in_progress")
-    assert project.session.state().core.status == "active"
+    assert project.session.show().core.status == "active"
     write("completed")
-    assert project.session.state().core.status == project.read()["status"] == "completed"
+    assert project.session.show().core.status == project.read()["status"] == "completed"
     assert not any("not taken up" in line for line in project.notices)
 
 

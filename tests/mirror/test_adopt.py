@@ -55,7 +55,7 @@ ALL = ["ai-session", "orchestrator", "craft", "praxis", "essay"]
 def test_a_call_that_returns_has_adopted(stay: Forestay, project: Path) -> None:
     fill(project)
     told: list[Adopted] = []
-    assert stay.adopt(on_adopted=told.append) == told and len(stay.list()) == len(told) == 5
+    assert stay.files.adopt(on_adopted=told.append) == told and len(stay.list()) == len(told) == 5
 
 
 def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
@@ -63,7 +63,7 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
 ) -> None:
     fill(project)
     before = snapshot(project)
-    adopted = list(stay.adopt())
+    adopted = list(stay.files.adopt())
     assert sorted(outcomes(adopted)) == sorted((kind, "adopted") for kind in ALL)
     assert all(one.events and one.bound and not one.problems for one in adopted), adopted
     assert snapshot(project) == before
@@ -77,22 +77,22 @@ def elsewhere(stay: Forestay, project: Path) -> Forestay:
     for row in stay.list():
         pack = project.with_name(f"{row['session']}.fspack")
         stay.session(str(row["session"])).export(str(pack))
-        there.import_(str(pack))
+        there.backups.import_(str(pack))
     return there
 
 
 def begun_with_files(stay: Forestay, project: Path) -> None:
     """A session with files in all layouts, and something of all that these have fields for."""
     session = stay.start("Add login", formats=[kind for kind in ALL if kind != "essay"])
-    session.layouts_add("essay", root=str(project / ESSAY_FOLDER))
-    session.task_add("First", id="t1")
-    session.task_done("t1")
-    session.agent_start("code-1")
+    session.files.bind("essay", root=str(project / ESSAY_FOLDER))
+    session.tasks.add("First", id="t1")
+    session.tasks.done("t1")
+    session.agents.start("code-1")
     session.decide("Use JWT", because="simple")
-    session.command("pytest")
-    session.model("opus")
-    session.tokens(5000)
-    session.error("it broke")
+    session.record.command("pytest")
+    session.record.model("opus")
+    session.record.tokens(5000)
+    session.record.error("it broke")
     session.pause()
 
 
@@ -104,7 +104,7 @@ def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
     (row,) = there.list()
     before = snapshot(project.with_name("taken"))
     for _ in range(2):
-        adopted = there.adopt()
+        adopted = there.files.adopt()
         assert {(one.session, one.events) for one in adopted} == {(row["session"], 0)}
         assert sorted(by_format(adopted)) == sorted(ALL) and all(one.bound for one in adopted)
     assert snapshot(project.with_name("taken")) == before
@@ -117,47 +117,47 @@ def test_a_session_that_has_files_is_not_asked_whether_others_are_its_own(
     stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["craft"])
-    stay.adopt()
+    stay.files.adopt()
     asked: list[object] = []
     monkeypatch.setattr(adopt, "_is_said_by", lambda *about: asked.append(about))
     id = IDS["craft"].replace("7e57", "7e58")
     (project / CRAFT).with_name(f"{id}.json").write_text(
         (project / CRAFT).read_text().replace(IDS["craft"], id)
     )
-    assert [one.session for one in stay.adopt() if one.is_new] == [id] and not asked
+    assert [one.session for one in stay.files.adopt() if one.is_new] == [id] and not asked
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
 def test_files_that_say_something_else_than_a_session_that_came_are_another(
     stay: Forestay, project: Path, kind: str
 ) -> None:
-    (binding,) = stay.start("Add login", formats=[kind]).layouts_list()
+    (binding,) = stay.start("Add login", formats=[kind]).files.list()
     there = elsewhere(stay, project)
     path = project.with_name("taken") / os.path.relpath(binding.place, project)
     path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["Two"]'))
-    (one,) = there.adopt()
+    (one,) = there.files.adopt()
     assert (one.session, one.is_new, len(there.list())) == (binding.native, True, 2)
 
 
 @pytest.mark.parametrize("kind", ALL)
 def test_files_that_a_session_let_go_of_are_its_own_again(stay: Forestay, kind: str) -> None:
     session = stay.start("Add login", formats=[kind])
-    (binding,) = session.layouts_list()
-    session.layouts_remove(kind)
-    (would,) = [one for one in stay.adopt(dry_run=True) if one.layout == kind]
-    assert (would.session, session.layouts_list()) == (session.id, [])
-    (one,) = [one for one in stay.adopt() if one.layout == kind]
+    (binding,) = session.files.list()
+    session.files.unbind(kind)
+    (would,) = [one for one in stay.files.adopt(dry_run=True) if one.layout == kind]
+    assert (would.session, session.files.list()) == (session.id, [])
+    (one,) = [one for one in stay.files.adopt() if one.layout == kind]
     assert (one.session, one.outcome, one.bound) == (session.id, "known", True)
-    assert [b.place for b in session.layouts_list()] == [binding.place] and len(stay.list()) == 1
+    assert [b.place for b in session.files.list()] == [binding.place] and len(stay.list()) == 1
 
 
 def test_what_was_written_into_files_that_a_session_let_go_of_is_taken_up(stay: Forestay) -> None:
     session = stay.start("Add login", formats=["craft"])
-    (binding,) = session.layouts_list()
-    session.layouts_remove("craft")
+    (binding,) = session.files.list()
+    session.files.unbind("craft")
     place = Path(binding.place)
     place.write_text(place.read_text().replace("in_progress", "paused"))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.session, one.outcome) == (session.id, "edited")
     assert session.status()["status"] == "paused"
 
@@ -173,15 +173,15 @@ def test_a_file_that_is_put_away_before_it_is_recorded_is_adopted_where_it_is_th
 
     def too_late(self: Any, *given: Any) -> None:
         with forestay.open(str(tmp_path / "home"), trust_env=False) as other:
-            other.orchestrator_new("The next one")
+            other.files.orchestrator.new("The next one")
         record(self, *given)
 
     with monkeypatch.context() as raced:
         raced.setattr(adopt._Taking, "_record", too_late)
-        (one,) = stay.adopt()
+        (one,) = stay.files.adopt()
     assert one.session == "" and "was changed meanwhile" in one.problems[-1]
     assert [row["goal"] for row in stay.list()] == ["The next one"]
-    told = {told.outcome: told for told in stay.adopt()}
+    told = {told.outcome: told for told in stay.files.adopt()}
     assert told.keys() == {"adopted", "known"} and told["adopted"].bound
     assert len(stay.list()) == 2
 
@@ -196,11 +196,11 @@ def test_a_session_whose_adopter_died_is_found_where_its_file_was_put(
     with monkeypatch.context() as killed:
         killed.setattr(adopt, "_bind", die)
         with pytest.raises(RuntimeError):
-            list(stay.adopt())
+            list(stay.files.adopt())
     archive = project / ".claude/orchestrator-history"
     archive.mkdir()
     (project / ORCHESTRATOR).rename(archive / f"{IDS['orchestrator']}.json")
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.bound) == ("known", True)
     assert [row["session"] for row in stay.list()] == [one.session]
 
@@ -213,17 +213,17 @@ def test_what_was_converted_into_its_place_is_of_the_same_session(
     stay: Forestay, project: Path, to: str
 ) -> None:
     fill(project, kinds=["craft"])
-    (source,) = stay.adopt()
+    (source,) = stay.files.adopt()
     places = {"ai-session": ".ai-session", "orchestrator": ORCHESTRATOR, "praxis": PRAXIS}
     out, id = project / places.get(to, "essay/session-state.yaml"), IDS[to]
     out.parent.mkdir(parents=True, exist_ok=True)
-    stay.convert(source.path, to, str(out), native_id=id)
-    made = by_format(list(stay.adopt()))[to]
+    stay.files.convert(source.path, to, str(out), native_id=id)
+    made = by_format(list(stay.files.adopt()))[to]
     assert (made.session, made.outcome, made.bound) == (source.session, "adopted", True)
     assert len(stay.list()) == 1
     stay.session(source.session).pause()
-    assert {report.reading.status for report in stay.check(str(project))} == {"paused"}
-    assert {one.outcome for one in stay.adopt()} == {"known"}
+    assert {report.reading.status for report in stay.files.check(str(project))} == {"paused"}
+    assert {one.outcome for one in stay.files.adopt()} == {"known"}
 
 
 def test_what_was_converted_with_definitions_is_of_the_same_session_by_those(
@@ -239,8 +239,8 @@ def test_what_was_converted_with_definitions_is_of_the_same_session_by_those(
     definition.write_text('{"total_phases": 9}')
     given = str(tmp_path / "definitions")
     out.parent.mkdir(parents=True)
-    stay.convert(str(path), "craft", str(out), native_id=IDS["craft"], workflows=given)
-    adopted = list(stay.adopt(workflows=given))
+    stay.files.convert(str(path), "craft", str(out), native_id=IDS["craft"], workflows=given)
+    adopted = list(stay.files.adopt(workflows=given))
     assert [one.outcome for one in adopted] == ["adopted"] * 2 and len(stay.list()) == 1
 
 
@@ -249,37 +249,37 @@ def test_an_essay_that_names_no_folder_names_its_own_once_it_is_written(
 ) -> None:
     fill(project, kinds=["craft"])
     place = project / "essay/session-state.yaml"
-    stay.convert(str(project / CRAFT), "essay", str(place))
+    stay.files.convert(str(project / CRAFT), "essay", str(place))
     assert yaml.safe_load(place.read_text())["session_dir"] == ""
-    (session,) = {one.session for one in stay.adopt()}
+    (session,) = {one.session for one in stay.files.adopt()}
     stay.session(session).pause()
     assert yaml.safe_load(place.read_text())["session_dir"] == str(place.parent)
 
 
 def test_what_was_converted_beside_its_source_is_a_copy(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["craft"])
-    (source,) = stay.adopt()
+    (source,) = stay.files.adopt()
     for to in ALL[:2]:
-        stay.convert(source.path, to)
+        stay.files.convert(source.path, to)
     before = snapshot(project)
-    told = by_format(list(stay.adopt()))
+    told = by_format(list(stay.files.adopt()))
     assert {told[to].outcome for to in ALL[:2]} == {"copy"} and told["craft"].outcome == "known"
     assert {told[to].session for to in ALL[:2]} == {source.session} and len(stay.list()) == 1
-    assert stay.unadopted() == [] and snapshot(project) == before
+    assert stay.files.unadopted() == [] and snapshot(project) == before
 
 
 def test_what_was_converted_and_then_edited_is_left_alone_until_its_source_is_gone(
     stay: Forestay, project: Path
 ) -> None:
     fill(project, kinds=["craft"])
-    (source,) = stay.adopt()
-    stay.convert(source.path, "orchestrator", str(project / ORCHESTRATOR))
+    (source,) = stay.files.adopt()
+    stay.files.convert(source.path, "orchestrator", str(project / ORCHESTRATOR))
     edited = (project / ORCHESTRATOR).read_text().replace('"in_progress"', '"paused"')
     (project / ORCHESTRATOR).write_text(edited)
-    made = by_format(list(stay.adopt()))["orchestrator"]
+    made = by_format(list(stay.files.adopt()))["orchestrator"]
     assert (made.session, made.outcome) == ("", "rival") and source.path in made.problems[-1]
     Path(source.path).unlink()
-    (alone,) = stay.adopt()
+    (alone,) = stay.files.adopt()
     assert alone.outcome == "adopted" and stay.session(alone.session).status()["status"] == "paused"
 
 
@@ -290,10 +290,10 @@ def test_a_source_and_its_copies_that_are_found_together_are_one_session(
     fill(project, kinds=[kind])
     others = [other for other in ALL if other != kind]
     for other in others:
-        stay.convert(str(project / MAIN[kind]), other)
+        stay.files.convert(str(project / MAIN[kind]), other)
     wanted = {kind: "adopted"} | dict.fromkeys(others, "copy")
-    assert dict(outcomes(list(stay.adopt(dry_run=True)))) == wanted
-    assert dict(outcomes(list(stay.adopt()))) == wanted and len(stay.list()) == 1
+    assert dict(outcomes(list(stay.files.adopt(dry_run=True)))) == wanted
+    assert dict(outcomes(list(stay.files.adopt()))) == wanted and len(stay.list()) == 1
 
 
 def test_the_file_that_was_adopted_goes_on_whatever_lies_beside_it(
@@ -302,16 +302,16 @@ def test_the_file_that_was_adopted_goes_on_whatever_lies_beside_it(
     fill(project, kinds=["orchestrator"])
     mine, other = project / "session.json", project / "back.json"
     (project / ORCHESTRATOR).rename(mine)
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     other.write_text(mine.read_text().replace('"in_progress"', '"paused"', 1))
     same = project / "too.json"
     same.write_bytes(mine.read_bytes())
-    told = {Path(told.path): told for told in stay.adopt()}
+    told = {Path(told.path): told for told in stay.files.adopt()}
     outcomes = {path: (told.outcome, told.session) for path, told in told.items()}
     ours = one.session
     assert outcomes == {mine: ("known", ours), same: ("copy", ours), other: ("rival", "")}
     other.write_text(other.read_text()[:-40])
-    (torn,) = stay.adopt(str(other))
+    (torn,) = stay.files.adopt(str(other))
     assert (
         f"to have both: forestay doctor {other}, then: forestay files convert" in torn.problems[-1]
     )
@@ -329,10 +329,12 @@ def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
     folder, index = (project / STATE).parent, project / INDEX
     for name in BEGUN[steps:]:
         (index if name == index.name else folder / name).unlink()
-    assert all(one.bound for one in stay.adopt()) and all(one.bound for one in stay.adopt())
+    assert all(one.bound for one in stay.files.adopt()) and all(
+        one.bound for one in stay.files.adopt()
+    )
     (row,) = stay.list()
     stay.session(row["session"]).note("goes on")
-    (report,) = stay.check(str(project))
+    (report,) = stay.files.check(str(project))
     assert report.findings == [] and len(list(folder.iterdir())) == 4
 
 
@@ -348,15 +350,15 @@ def test_a_session_of_which_only_the_folder_was_made_is_told_and_made_anew(
     (folder / folders).mkdir(parents=True)
     if not listed:
         (project / INDEX).unlink()
-    (report,) = stay.check(str(project / ".ai-session"))
+    (report,) = stay.files.check(str(project / ".ai-session"))
     assert [(f.code, f.requirement) for f in report.findings] == [("not-created", "S0-77")]
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.session, one.outcome) == ("", "unreadable") and one.problems
     assert any(advice.file == str(project / STATE) for advice in stay.doctor().left)
-    stay.recover(str(project / STATE), fix=True)
-    (report,) = stay.check(str(project / ".ai-session"))
+    stay.files.recover(str(project / STATE), fix=True)
+    (report,) = stay.files.check(str(project / ".ai-session"))
     assert report.findings == []
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.native, one.outcome, one.bound) == (folder.name, "adopted", True)
 
 
@@ -368,8 +370,8 @@ def test_what_a_session_generated_may_be_left_when_it_is_put_away(
     index.write_text(index.read_text().replace('"active"', '"completed"'))
     shutil.rmtree(folder)
     (folder / "artifacts").mkdir(parents=True)
-    (report,) = stay.check(str(project / ".ai-session"))
-    assert report.findings == [] and list(stay.adopt()) == []
+    (report,) = stay.files.check(str(project / ".ai-session"))
+    assert report.findings == [] and list(stay.files.adopt()) == []
 
 
 @pytest.mark.req("S0-79")
@@ -380,9 +382,9 @@ def test_an_entry_of_an_index_whose_session_is_gone_is_told_once_and_harms_no_ot
     folder, index = (project / STATE).parent, project / INDEX
     lost = index.read_text().replace(folder.name, "lost-2026-02-14").partition("\n")[2]
     index.write_text(index.read_text() + lost)
-    (report,) = stay.check(str(project / ".ai-session"))
+    (report,) = stay.files.check(str(project / ".ai-session"))
     assert [(f.code, f.requirement) for f in report.findings] == [("listed-but-gone", "S0-79")]
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.native, one.bound) == (folder.name, True)
     assert "lost-2026-02-14 is listed, and its files are not there" in one.problems[0]
 
@@ -393,7 +395,7 @@ def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
     fill(project, kinds=["ai-session"])
     shutil.rmtree((project / STATE).parent)
     before = snapshot(project)
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.session, one.bound) == ("", False) and "files are not there" in one.problems[-1]
     assert stay.list() == [] and snapshot(project) == before
 
@@ -413,7 +415,7 @@ def test_what_is_created_after_a_session_was_adopted_is_taken_up(
         path = index if name == index.name else folder / name
         later[path] = path.read_bytes()
         path.write_bytes(b"") if name == "history.jsonl" else path.unlink()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     for path, data in later.items():
         path.write_bytes(data)
     session = stay.session(one.session)
@@ -424,7 +426,7 @@ def test_what_is_created_after_a_session_was_adopted_is_taken_up(
     assert (current["active_task"], current["model_in_use"]) == ("T2", "gemini")
     assert entry["active_features"][0]["status"] == "paused"
     kinds = [line.event.kind for line in session.log()]
-    assert kinds.count("command.ran") == 1 and not session.state().rows.select("dispute")
+    assert kinds.count("command.ran") == 1 and not session.show().rows.select("dispute")
 
 
 MOMENT = "2026-02-14T14:00:00Z"
@@ -450,7 +452,7 @@ def test_times_that_no_event_can_say_stay_in_their_file(
     entry |= {"status": word} | {key: MOMENT for key in TIMES if key in entry}
     entry["completed" if kind == "orchestrator" else "completed_at"] = MOMENT
     path.write_text(json.dumps(value, indent=2))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     stay.session(one.session).note("nothing to do with it")
     assert inside(yaml.safe_load(path.read_text()), way) == inside(value, way)
 
@@ -465,7 +467,7 @@ def test_what_was_chosen_need_not_be_among_the_options(
     value = json.loads(path.read_text())
     value["decisions_made"][0] |= {"options": options, "chosen": "both of them"}
     path.write_text(json.dumps(value, indent=2))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     session = stay.session(one.session)
     session.note("nothing to do with it")
     assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
@@ -474,7 +476,7 @@ def test_what_was_chosen_need_not_be_among_the_options(
     path.write_text(json.dumps(value, indent=2))
     session.note("another")
     assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
-    (decision,) = session.state().rows.select("decision")
+    (decision,) = session.show().rows.select("decision")
     assert getattr(decision, "chosen", "") == "neither"
 
 
@@ -487,9 +489,9 @@ def inside(value: Any, way: list[str | int]) -> Any:
 def test_an_essay_is_about_its_thesis(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert stay.session(one.session).status()["goal"] == "Cats."
-    assert outcomes(list(stay.adopt())) == [("essay", "known")]
+    assert outcomes(list(stay.files.adopt())) == [("essay", "known")]
 
 
 @pytest.mark.req("S3-95", "S3-97", "S3-98", "S3-104")
@@ -509,14 +511,14 @@ def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
         path.write_text("{")
     elif harm == "folder":
         path.mkdir()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     messages = {"backup": salvage.FROM_BACKUP, "artifacts": salvage.FROM_ARTIFACTS}
     assert one.outcome == "adopted" and one.problems[0] == messages[level]
     said = whole["stages"]["stage_1"]["status"] if level == "backup" else "completed"
-    thesis = stay.session(one.session).state().step("stage-1")
+    thesis = stay.session(one.session).show().step("stage-1")
     assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[said]
     assert (one.native == whole["pipeline_id"]) == (level == "backup")
-    assert outcomes(list(stay.adopt())) == [("essay", "known")]
+    assert outcomes(list(stay.files.adopt())) == [("essay", "known")]
 
 
 def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was(
@@ -526,9 +528,9 @@ def test_an_essay_that_comes_back_after_its_state_was_lost_is_the_session_it_was
     path = project / ESSAY
     path.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
     path.unlink()
-    (lost,) = stay.adopt()
-    stay.recover(str(path), fix=True)
-    (back,) = stay.adopt()
+    (lost,) = stay.files.adopt()
+    stay.files.recover(str(path), fix=True)
+    (back,) = stay.files.adopt()
     assert (lost.outcome, lost.bound) == ("adopted", False)
     assert (back.session, back.bound) == (lost.session, True)
 
@@ -551,7 +553,7 @@ def test_an_essay_is_kept_whatever_its_writer_called_it_in_one_line(
     fill(project, kinds=["essay"])
     path = project / ESSAY
     path.write_text(path.read_text().replace(IDS["essay"], json.dumps(id)[1:-1]))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.bound) == ("adopted", is_kept)
     session = stay.session(one.session)
     session.pause()
@@ -577,9 +579,9 @@ def test_files_are_kept_whatever_their_writer_called_the_session(
     path.unlink()
     path = path if kind == "orchestrator" or not is_kept else path.with_name(f"{id}.json")
     path.write_text(json.dumps(value))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.bound) == ("adopted", is_kept)
-    stay.session(one.session).rename("Add logout")
+    stay.session(one.session).record.rename("Add logout")
     stay.session(one.session).pause()
     told = json.loads(path.read_text())
     assert told["session_id"] == id and (told != value) is is_kept
@@ -590,30 +592,30 @@ def test_another_session_in_the_place_of_ours_is_told_and_adopted_once_ours_let_
     stay: Forestay, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
-    (ours,) = stay.adopt()
+    (ours,) = stay.files.adopt()
     path = Path(ours.path)
     path.write_text(path.read_text().replace("7e57d004", "00000000").replace("abc123", "def456"))
     theirs = path.read_bytes()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.session, path.read_bytes()) == ("rival", "", theirs)
     assert f"forestay files unbind {kind} --session {ours.session}" in one.problems[-1]
-    stay.session(ours.session).layouts_remove(kind)
-    (one,) = stay.adopt()
+    stay.session(ours.session).files.unbind(kind)
+    (one,) = stay.files.adopt()
     assert one.outcome == "adopted" and one.session not in ("", ours.session)
 
 
 def test_an_essay_s_file_that_says_nothing_makes_no_session(stay: Forestay, project: Path) -> None:
     (project / ESSAY).parent.mkdir()
     (project / ESSAY).touch()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.session) == ("unreadable", "") and not stay.list(all=True)
 
 
 def test_twice_is_once(stay: Forestay, project: Path) -> None:
     fill(project)
-    first = list(stay.adopt())
+    first = list(stay.files.adopt())
     seqs = {one.session: len(list(stay.session(one.session).log())) for one in first}
-    again = list(stay.adopt())
+    again = list(stay.files.adopt())
     assert [one.outcome for one in again] == ["known"] * 5
     assert {one.session: len(list(stay.session(one.session).log())) for one in again} == seqs
 
@@ -624,9 +626,9 @@ def test_a_session_in_the_folder_of_another_is_adopted_once_and_not_kept_there(
     fill(project, kinds=["ai-session"])
     path, other = project / STATE, "other-2026-02-14"
     path.write_text(path.read_text().replace(path.parent.name, other))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.native, one.bound, one.errors) == ("adopted", other, False, 1)
-    (again,) = stay.adopt()
+    (again,) = stay.files.adopt()
     assert (again.outcome, again.session, again.events) == ("known", one.session, 0)
 
 
@@ -636,19 +638,19 @@ def test_an_essay_that_lost_its_id_is_one_session_however_often_it_is_adopted(
     fill(project, kinds=["essay"])
     (project / ESSAY).write_text("{}")
     (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
-    (first,) = stay.adopt()
-    stay.clock.sleep(0.01)
-    (again,) = stay.adopt()
+    (first,) = stay.files.adopt()
+    stay.context.clock.sleep(0.01)
+    (again,) = stay.files.adopt()
     assert (first.outcome, again.outcome) == ("adopted", "known")
     assert first.session == again.session
 
 
 def test_a_bound_file_that_changed_in_between_is_an_edit(stay: Forestay, project: Path) -> None:
     fill(project)
-    list(stay.adopt())
+    list(stay.files.adopt())
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"in_progress"', '"paused"', 1))
-    again = by_format(list(stay.adopt()))
+    again = by_format(list(stay.files.adopt()))
     assert again["orchestrator"].outcome == "edited"
     assert stay.session(again["orchestrator"].session).status()["status"] == "paused"
     assert again["craft"].outcome == "known"
@@ -661,19 +663,19 @@ def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
     fill(project)
     text = (project / ORCHESTRATOR).read_text()
     other.write_text(text)
-    (one,) = stay.adopt(str(other))
+    (one,) = stay.files.adopt(str(other))
     assert (one.outcome, one.bound) == ("adopted", False)
     session = stay.session(one.session)
     session.note("work of our own")
     other.write_text(text.replace("Write docs", "Write better docs"))
-    (edited,) = stay.adopt(str(other))
+    (edited,) = stay.files.adopt(str(other))
     assert edited.outcome == "edited"
     titles = [row.title for row in session.state().rows.select("step")]  # type: ignore[attr-defined]
     assert "Write better docs" in titles
     other.write_text(text)
-    (back,) = stay.adopt(str(other))
+    (back,) = stay.files.adopt(str(other))
     assert back.outcome == "edited"
-    (known,) = stay.adopt(str(other))
+    (known,) = stay.files.adopt(str(other))
     assert known.outcome == "known"
 
 
@@ -689,8 +691,8 @@ def test_a_session_with_an_odd_id_is_adopted_once(
     fill(project, kinds=[kind])
     path = project / MAIN[kind]
     path.write_text(path.read_text().replace(IDS[kind], json.dumps(native)[1:-1]))
-    (first,) = stay.adopt()
-    (again,) = stay.adopt()
+    (first,) = stay.files.adopt()
+    (again,) = stay.files.adopt()
     assert (first.outcome, again.outcome, again.session) == ("adopted", "known", first.session)
 
 
@@ -702,13 +704,13 @@ def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(
     rival, copy = project / "a-rival.json", project / "b-copy.json"
     rival.write_text(text.replace("Add login", "Something else"))
     copy.write_text(text)
-    by_path = {Path(one.path).name: one for one in stay.adopt()}
+    by_path = {Path(one.path).name: one for one in stay.files.adopt()}
     assert by_path[Path(CRAFT).name].outcome == "adopted"
     assert by_path["a-rival.json"].outcome == "rival"
     assert "says something else" in by_path["a-rival.json"].problems[-1]
     assert by_path["a-rival.json"].session == ""
     assert by_path["b-copy.json"].outcome == "copy"
-    (later,) = stay.adopt(str(rival))
+    (later,) = stay.files.adopt(str(rival))
     assert later.outcome == "rival"
     goals = {row["goal"] for row in stay.list()}
     assert "Something else" not in goals
@@ -736,17 +738,17 @@ def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     session = stay.session(one.session)
     session.resume()
     session.note("work of our own")
     at = "2027-03-01T10:00:00.123456"
     passed = {"completed_phases": [0], "checkpoints": {"0": "passed"}, "current_phase": 1}
     path.write_text(json.dumps(LEGACY | passed | {"updated_at": at}))
-    (edited,) = stay.adopt()
+    (edited,) = stay.files.adopt()
     assert edited.outcome == "edited"
-    assert session.state().core.phase == 1
-    assert list(session.state().rows.select("dispute")) == []
+    assert session.show().core.phase == 1
+    assert list(session.show().rows.select("dispute")) == []
 
 
 @pytest.mark.req("S1-138")
@@ -756,16 +758,16 @@ def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     session = stay.session(one.session)
     session.note("work of our own")
     passed = {"completed_phases": [0, 1, 2], "current_phase": 3}
     path.write_text(json.dumps(LEGACY | passed))
-    (ended,) = stay.adopt()
+    (ended,) = stay.files.adopt()
     assert session.status()["status"] == "completed" and ended.problems == []
     path.write_text(json.dumps(LEGACY | {"completed_phases": [0], "current_phase": 1}))
-    list(stay.adopt())
-    assert session.status()["status"] == "active" and session.state().core.phase == 1
+    list(stay.files.adopt())
+    assert session.status()["status"] == "active" and session.show().core.phase == 1
 
 
 @pytest.mark.req("S1-138")
@@ -775,11 +777,11 @@ def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY | {"status": "active"}))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     session = stay.session(one.session)
     session.pause()
     path.write_text(json.dumps(LEGACY | {"status": "error", "error_reason": "manually_deleted"}))
-    (edited,) = stay.adopt()
+    (edited,) = stay.files.adopt()
     assert session.status()["status"] == "paused"
     assert edited.problems == ["not taken up: status: failed"]
 
@@ -804,7 +806,7 @@ def test_a_legacy_praxis_file_is_read_and_never_bound(stay: Forestay, project: P
         )
     )
     before = path.read_bytes()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, one.bound) == ("adopted", False)
     stay.session(one.session).note("goes on")
     assert path.read_bytes() == before
@@ -814,9 +816,9 @@ def test_a_template_is_adopted_only_if_asked(stay: Forestay, project: Path) -> N
     fill(project, kinds=["essay"])
     path = project / ESSAY
     path.write_text(path.read_text().replace(_essay_id(path), '"essay-{uuid}"'))
-    (one,) = stay.adopt(str(path.parent))
+    (one,) = stay.files.adopt(str(path.parent))
     assert (one.outcome, one.session) == ("template", "")
-    (one,) = stay.adopt(str(path.parent), templates=True)
+    (one,) = stay.files.adopt(str(path.parent), templates=True)
     assert one.outcome == "adopted" and one.session
 
 
@@ -830,7 +832,7 @@ def test_bad_lines_of_a_log_are_told_and_the_rest_is_adopted(stay: Forestay, pro
     fill(project, kinds=["ai-session"])
     log = project / STATE.replace("state.yaml", "history.jsonl")
     log.write_bytes(log.read_bytes() + b'{"torn": "li\n' + log.read_bytes())
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert one.outcome == "adopted" and one.bound
     assert any("history.jsonl" in problem for problem in one.problems)
 
@@ -846,7 +848,7 @@ def test_files_follow_a_session_whose_log_has_lines_that_are_no_json(
     log = project / LOG
     log.write_text(f"{log.read_text()}{TORN}\n")
     before = log.read_text()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert one.bound and log.read_text() == before
     stay.session(one.session).note("n")
     assert log.read_text().startswith(before)
@@ -861,7 +863,7 @@ def test_what_was_inferred_is_told_when_it_is_recorded_and_not_again(
     fill(project, kinds=["ai-session"])
     (project / LOG).write_text(f"{TORN}\n")
     (project / INDEX).write_text("active_features:\n- bad: [\n")
-    (first,), (again,) = stay.adopt(), stay.adopt()
+    (first,), (again,) = stay.files.adopt(), stay.files.adopt()
     assert not first.bound and (first.outcome, again.outcome) == ("adopted", "known")
     assert first.problems[0].startswith("Restored from")
     assert (
@@ -883,9 +885,9 @@ def test_text_that_could_not_be_kept_whole_is_no_news_when_something_else_change
     line["error"] = "\x1b[31mboom\x1b[0m"
     (project / LOG).write_text(json.dumps(line) + "\n")
     (project / INDEX).write_text("active_features:\n- bad: [\n")
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     (project / INDEX).unlink()
-    (again,) = stay.adopt()
+    (again,) = stay.files.adopt()
     assert (one.session, again.outcome, again.events) == (again.session, "known", 0)
 
 
@@ -897,9 +899,9 @@ def test_artifacts_beside_a_session_are_kept_with_it(stay: Forestay, project: Pa
     (kept / "deep" / "notes.txt").write_text("notes")
     os.symlink("/etc/passwd", kept / "link.txt")
     (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
-    adopted = by_format(list(stay.adopt()))
+    adopted = by_format(list(stay.files.adopt()))
     assert (adopted["ai-session"].artifacts, adopted["essay"].artifacts) == (2, 1)
-    rows = stay.session(adopted["ai-session"].session).state().rows.select("artifact")
+    rows = stay.session(adopted["ai-session"].session).show().rows.select("artifact")
     assert sorted(row.path for row in rows) == [  # type: ignore[attr-defined]
         "artifacts/deep/notes.txt",
         "artifacts/design.md",
@@ -916,7 +918,7 @@ def test_artifacts_that_are_not_kept_are_told(
         (kept / name).write_text("too long" if name == "b.md" else "fine")
     monkeypatch.setattr(adopt, "MAX_ARTIFACTS", 2)
     monkeypatch.setattr(adopt, "MAX_ARTIFACT", 4)
-    (told,) = stay.adopt(str(project))
+    (told,) = stay.files.adopt(str(project))
     assert told.artifacts == 1
     left = "2 of 4 artifacts were left out, from artifacts/c.md on"
     assert told.problems == [left, f"{kept / 'b.md'} is too large (over 4 bytes)"]
@@ -928,8 +930,8 @@ def test_an_essay_that_nobody_worked_on_is_not_at_work_because_its_files_were_ke
 ) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
-    (one,) = stay.adopt()
-    core = stay.session(one.session).state().core
+    (one,) = stay.files.adopt()
+    core = stay.session(one.session).show().core
     told = yaml.safe_load((project / ESSAY).read_text())["last_activity"]
     assert one.artifacts == 1 and core.updated_at == timestamps.read(told)
 
@@ -942,9 +944,9 @@ def test_essays_of_the_user_are_found_without_a_path(
     folder.parent.mkdir()
     (project / ESSAY).parent.rename(folder)
     folder.chmod(0o755)
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert one.layout == "essay" and one.outcome == "adopted"
-    assert [one.outcome for one in stay.adopt(str(project))] == []
+    assert [one.outcome for one in stay.files.adopt(str(project))] == []
 
 
 @pytest.mark.req("S3-120")
@@ -973,7 +975,7 @@ def test_a_folder_that_others_may_have_made_is_not_looked_at(
 
 def test_a_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
     fill(project)
-    told = list(stay.adopt(dry_run=True))
+    told = list(stay.files.adopt(dry_run=True))
     assert [one.outcome for one in told] == ["adopted"] * 5
     assert not any(one.events or one.bound for one in told)
     assert stay.list(all=True) == []
@@ -983,7 +985,7 @@ def test_one_that_fails_keeps_no_other_from_being_adopted(stay: Forestay, projec
     fill(project)
     (project / CRAFT).write_bytes(b"")
     (project / PRAXIS).write_bytes(b"\0" * 100)
-    adopted = by_format(list(stay.adopt()))
+    adopted = by_format(list(stay.files.adopt()))
     assert adopted["craft"].outcome == adopted["praxis"].outcome == "unreadable"
     assert adopted["ai-session"].outcome == adopted["essay"].outcome == "adopted"
     assert adopted["craft"].problems
@@ -996,7 +998,7 @@ def test_an_id_that_is_a_path_names_no_file(stay: Forestay, project: Path, tmp_p
         value["session_id"] = "../../../escaped"
         (project / name).write_text(json.dumps(value))
     before = snapshot(tmp_path)
-    adopted = list(stay.adopt())
+    adopted = list(stay.files.adopt())
     assert [one.bound for one in adopted] == [False, False]
     for one in adopted:
         stay.session(one.session).note("goes on")
@@ -1011,9 +1013,9 @@ def test_more_events_than_fit_one_step_are_all_recorded(
 
     monkeypatch.setattr(adopt, "_AT_ONCE", 3)
     fill(project, kinds=["craft"])
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert one.events > 6 and one.events == len(list(stay.session(one.session).log()))
-    (again,) = stay.adopt()
+    (again,) = stay.files.adopt()
     assert again.outcome == "known"
 
 
@@ -1026,7 +1028,7 @@ def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
 ) -> None:
     other = tmp_path / "other"
     fill(other)
-    taken = {one.layout: one.session for one in stay.adopt(str(other))}
+    taken = {one.layout: one.session for one in stay.files.adopt(str(other))}
     essay = taken.pop("essay")
     assert (listed(stay, project), listed(stay, other)) == ({essay}, set(taken.values()))
 
@@ -1035,7 +1037,7 @@ def test_a_repository_below_a_plain_folder_is_a_project(stay: Forestay, project:
     for name in ("one", "two"):
         fill(project / name, kinds=["craft"] if name == "one" else ["praxis"])
     (project / "one" / ".git").mkdir()
-    taken = {one.layout: one.session for one in stay.adopt(str(project))}
+    taken = {one.layout: one.session for one in stay.files.adopt(str(project))}
     assert listed(stay, project / "one") == {taken["craft"]}
     assert listed(stay, project) == {taken["praxis"]}
 
@@ -1044,7 +1046,7 @@ def test_what_is_below_this_project_belongs_to_it(stay: Forestay, project: Path)
     (project / ".git").mkdir()
     fill(project / "nested")
     (project / "nested" / ".git").mkdir()
-    taken = {one.session for one in stay.adopt(str(project / "nested"))}
+    taken = {one.session for one in stay.files.adopt(str(project / "nested"))}
     assert listed(stay, project) == taken and len(taken) == len(ALL)
 
 
@@ -1054,9 +1056,9 @@ def test_what_a_crash_left_without_a_project_gets_one_when_it_is_adopted_again(
     fill(project)
     with monkeypatch.context() as killed:
         killed.setattr(Workspace, "claim", lambda *_: None)
-        taken = {one.session for one in stay.adopt()}
+        taken = {one.session for one in stay.files.adopt()}
         assert listed(stay, project) == set()
-    assert {one.outcome for one in stay.adopt()} == {"known"}
+    assert {one.outcome for one in stay.files.adopt()} == {"known"}
     assert listed(stay, project) == taken
 
 
@@ -1066,9 +1068,9 @@ PARTS = ["state.yaml", "implementation-plan.yaml", "history.jsonl", "../active-f
 @pytest.mark.parametrize("part", PARTS)
 def test_a_part_of_a_session_stands_for_all_of_it(stay: Forestay, project: Path, part: str) -> None:
     fill(project, kinds=["ai-session"])
-    (one,) = stay.adopt(str((project / STATE).parent / part))
+    (one,) = stay.files.adopt(str((project / STATE).parent / part))
     assert (one.outcome, one.events, one.bound) == ("adopted", 8, True)
-    assert outcomes(list(stay.adopt())) == [("ai-session", "known")]
+    assert outcomes(list(stay.files.adopt())) == [("ai-session", "known")]
 
 
 def test_an_index_stands_for_all_that_it_lists(stay: Forestay, project: Path) -> None:
@@ -1078,14 +1080,17 @@ def test_an_index_stands_for_all_that_it_lists(stay: Forestay, project: Path) ->
     shutil.copytree(folder, other)
     state = (other / "state.yaml").read_text()
     (other / "state.yaml").write_text(state.replace(folder.name, other.name))
-    assert {one.native for one in stay.adopt(str(project / INDEX))} == {folder.name, other.name}
+    assert {one.native for one in stay.files.adopt(str(project / INDEX))} == {
+        folder.name,
+        other.name,
+    }
 
 
 def test_a_part_of_a_session_elsewhere_is_what_it_says(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     (project / "saved").mkdir()
     shutil.copy(project / STATE, project / "saved" / "state.yaml")
-    (one,) = stay.adopt(str(project / "saved" / "state.yaml"))
+    (one,) = stay.files.adopt(str(project / "saved" / "state.yaml"))
     assert (one.native, one.path) == (
         (project / STATE).parent.name,
         str(project / "saved" / "state.yaml"),
@@ -1097,11 +1102,11 @@ def test_an_index_alone_is_no_session(stay: Forestay, project: Path) -> None:
     over, open = ("{feature_id: over, status: completed}", "{feature_id: open, status: active}")
     for listed, told in (([], 0), ([over], 0), ([over, open], 1)):
         (project / INDEX).write_text(f"active_features: [{', '.join(listed)}]\n")
-        adopted = list(stay.adopt())
+        adopted = list(stay.files.adopt())
         assert len(adopted) == told and not any(one.session for one in adopted)
         assert all("open is listed, and its files" in one.problems[-1] for one in adopted)
         with pytest.raises(InvalidInput, match="no session is in"):
-            stay.convert(str(project / INDEX), "craft")
+            stay.files.convert(str(project / INDEX), "craft")
 
 
 # -- what the journal says after adopting is what the files say -----------------------------------
@@ -1204,7 +1209,7 @@ def test_a_session_that_was_aborted_is_adopted_like_any(
 ) -> None:
     fill(project, [kind])
     edited(project / path, lambda value: value.update(status=status))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     assert (one.outcome, stay.session(one.session).status()["status"]) == ("adopted", status)
 
 
@@ -1216,7 +1221,7 @@ def test_the_model_in_use_counts_more_than_that_of_the_last_command(
     state = project / STATE
     state.write_text(state.read_text().replace("opus", "gemini").replace("sonnet", "gemini"))
     assert '"model":"opus"' in (project / LOG).read_text()
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     stay.session(one.session).note("next")
     assert 'model_in_use: "gemini"' in state.read_text()
 
@@ -1278,13 +1283,13 @@ def test_a_plan_whose_ids_stand_for_several_loses_nothing(
         {"phase_id": ids[2], "name": "Build", "tasks": tasks[1:]},
     ]
     plan.write_text(json.dumps({"feature": {"name": "Pay"}, "phases": phases}))
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     session = stay.session(one.session)
     told = {row.title: row.id for row in session.state().rows.select("step")}  # type: ignore[attr-defined]
     assert sorted(told) == ["Build", "Install", "Prepare", "Test", "Write"]
     session.note("next")
     assert yaml.safe_load(plan.read_text())["phases"] == phases
-    session.task_done(told["Write"])
+    session.tasks.done(told["Write"])
     written = yaml.safe_load(plan.read_text())["phases"]
     statuses = [[task["status"] for task in phase["tasks"]] for phase in written]
     assert statuses == [["completed"], ["completed", "pending"]]
@@ -1295,7 +1300,7 @@ def adopted_and_written(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a changed file said before it was adopted, and what it says after the next event."""
     before = edited(path, change)
-    (one,) = stay.adopt()
+    (one,) = stay.files.adopt()
     stay.session(one.session).note("next")
     after: dict[str, Any] = json.loads(path.read_text())
     assert after != before, "it was written"
@@ -1313,9 +1318,9 @@ def test_what_others_may_read_otherwise_is_no_damage(stay: Forestay, project: Pa
         "feature: {id: pay-2026-01-31, name: Pay}\nusual: &u {agent: bob}\nphases:\n- phase_id: p\n"
         "  name: P\n  tasks:\n  - {<<: *u, task_id: T1, description: One, status: in_progress}\n"
     )
-    (one,) = stay.adopt(str(folder))
+    (one,) = stay.files.adopt(str(folder))
     assert one.outcome == "adopted" and not any("lost" in problem for problem in one.problems)
-    core = stay.session(one.session).state().core
+    core = stay.session(one.session).show().core
     assert (core.goal, core.model) == ("Pay", "opus")
 
 
@@ -1325,7 +1330,7 @@ def test_a_copy_that_is_met_first_makes_no_rival_of_the_file_that_is_kept(
     session = stay.start("Add login", formats=["ai-session:login-2026-01-31"])
     folder = project / ".ai-session"
     shutil.copytree(folder / "login-2026-01-31", folder / "LOGIN-2026-01-31")
-    copy, own = sorted(stay.adopt(), key=lambda one: one.path)
+    copy, own = sorted(stay.files.adopt(), key=lambda one: one.path)
     assert (copy.outcome, own.outcome) == ("copy", "known")
     assert (own.session, own.problems) == (session.id, [])
 
@@ -1336,9 +1341,9 @@ def test_a_copy_that_is_met_first_makes_no_rival_of_the_file_that_is_kept(
 def moved_essay(stay: Forestay, tmp_path: Path) -> tuple[Any, Path]:
     """An essay of ours with a thesis, whose folder somebody moved; the session, and where to."""
     session = stay.start("Why software slows", workflow="essay", formats=["essay"])
-    (binding,) = session.layouts_list()
+    (binding,) = session.files.list()
     Path(binding.root, "stage-1-thesis.md").write_text("# Thesis\n\nNobody measures it.\n")
-    session.approve("G1")
+    session.essay.approve("G1")
     new = tmp_path / "elsewhere" / "essay-pipeline-20260101-000000"
     new.parent.mkdir()
     Path(binding.root).rename(new)
@@ -1349,15 +1354,15 @@ def moved_essay(stay: Forestay, tmp_path: Path) -> tuple[Any, Path]:
 def test_a_session_goes_on_where_its_folder_was_moved_to(stay: Forestay, tmp_path: Path) -> None:
     session, new = moved_essay(stay, tmp_path)
     before = snapshot(new)
-    (one,) = stay.adopt(str(new))
+    (one,) = stay.files.adopt(str(new))
     assert (one.session, one.outcome, one.bound) == (session.id, "moved", True)
     assert snapshot(new) == before and len(stay.list()) == 1
     session.pause()
-    (binding,) = session.layouts_list()
+    (binding,) = session.files.list()
     doc = yaml.safe_load((new / "session-state.yaml").read_text())
     assert (binding.root, doc["session_dir"]) == (str(new), str(new))
     assert doc["stages"]["stage_1"]["thesis_file"] == str(new / "stage-1-thesis.md")
-    (again,) = stay.adopt(str(new))
+    (again,) = stay.files.adopt(str(new))
     assert (again.outcome, again.events) == ("known", 0)
 
 
@@ -1365,9 +1370,9 @@ def test_what_was_written_into_moved_files_is_taken_up(stay: Forestay, tmp_path:
     session, new = moved_essay(stay, tmp_path)
     state = new / "session-state.yaml"
     state.write_text(state.read_text().replace('status: "in_progress"', 'status: "paused"', 1))
-    (planned,) = stay.adopt(str(new), dry_run=True)
+    (planned,) = stay.files.adopt(str(new), dry_run=True)
     assert (planned.outcome, session.status()["status"]) == ("moved", "active")
-    (one,) = stay.adopt(str(new))
+    (one,) = stay.files.adopt(str(new))
     assert one.outcome == "moved" and one.events and session.status()["status"] == "paused"
 
 
@@ -1378,10 +1383,10 @@ def test_a_project_that_was_moved_keeps_its_one_session(
     session = stay.start("Move me", formats=formats)
     new = tmp_path / "new-name"
     project.rename(new)
-    adopted = list(stay.adopt(str(new)))
+    adopted = list(stay.files.adopt(str(new)))
     assert {one.session for one in adopted} == {session.id} and len(adopted) == 4
     session.note("from here")
-    assert all(one.root.startswith(f"{new}/") for one in session.layouts_list())
+    assert all(one.root.startswith(f"{new}/") for one in session.files.list())
     assert not project.exists()
 
 
@@ -1395,8 +1400,8 @@ def test_a_project_that_was_moved_keeps_its_current_session(
     new = tmp_path / "new-name"
     project.rename(new)
     with forestay.open(str(tmp_path / "home"), cwd=str(new), trust_env=False) as moved:
-        assert moved.workspace.chosen_here() == ""
-        assert {one.outcome for one in moved.adopt()} == {"moved"}
+        assert moved.context.workspace.chosen_here() == ""
+        assert {one.outcome for one in moved.files.adopt()} == {"moved"}
         assert moved.current().id == current
 
 
@@ -1408,7 +1413,7 @@ def test_a_project_in_which_another_session_is_current_since_it_was_moved_keeps_
     project.rename(new)
     with forestay.open(str(tmp_path / "home"), cwd=str(new), trust_env=False) as moved:
         other = moved.start("Since then").id
-        assert {one.outcome for one in moved.adopt()} == {"moved"}
+        assert {one.outcome for one in moved.files.adopt()} == {"moved"}
         assert moved.current().id == other
 
 
@@ -1418,7 +1423,7 @@ def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_pa
     session, new = moved_essay(stay, tmp_path)
     session.pause()  # writes the file anew where it was
     assert any("if it was moved" in line for line in said)
-    (one,) = stay.adopt(str(new))
+    (one,) = stay.files.adopt(str(new))
     assert (one.outcome, one.session) == ("rival", "")
     assert "move that one away" in one.problems[-1]
 
@@ -1437,7 +1442,7 @@ def test_an_essay_of_others_that_was_moved_names_its_folder_at_the_next_write(
     doc["stages"]["stage_1"]["development_log"] = "/another/place.md"
     path.write_text(yaml.safe_dump(doc, sort_keys=False))
     before = path.read_bytes()
-    (one,) = stay.adopt(str(folder))
+    (one,) = stay.files.adopt(str(folder))
     assert (one.bound, path.read_bytes()) == (True, before)
     stay.session(one.session).pause()
     doc = yaml.safe_load(path.read_text())
@@ -1455,6 +1460,6 @@ def test_a_folder_that_is_named_by_a_link_is_the_same_folder(stay: Forestay, pro
     doc = yaml.safe_load(path.read_text())
     doc["session_dir"] = str(project / "link")
     path.write_text(yaml.safe_dump(doc, sort_keys=False))
-    (one,) = stay.adopt(str(path.parent))
+    (one,) = stay.files.adopt(str(path.parent))
     stay.session(one.session).pause()
     assert yaml.safe_load(path.read_text())["session_dir"] == str(project / "link")

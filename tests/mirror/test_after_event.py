@@ -13,6 +13,7 @@ from forestay.journal.journal import Journal
 from forestay.mirror.mirror import Mirror
 from forestay.mirror.read_files import Looker
 from forestay.mirror.render import Renderer
+from forestay.mirror.session_files import mirror_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, leftovers
 
@@ -23,7 +24,7 @@ UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 def ready(make: Make, *formats: str) -> Project:
     """Return a project whose process has written its files once."""
     project = make(*(formats or (AI_SESSION, "orchestrator")))
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     return project
 
 
@@ -34,7 +35,7 @@ def test_process_that_dies_after_the_event_leaves_files_that_the_next_command_wr
     with monkeypatch.context() as patch:
         patch.setattr(Mirror, "write", lambda *_, **__: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            project.session.task_add("Second", id="t2")
+            project.session.tasks.add("Second", id="t2")
     assert "Second" not in project.place.read_text()
     project.again().note("on")
     assert "Second" in project.place.read_text()
@@ -48,7 +49,7 @@ def test_process_that_dies_before_it_stages_leaves_files_that_the_next_command_w
     with monkeypatch.context() as patch:
         patch.setattr(Renderer, "stage", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            project.session.task_add("Second", id="t2")
+            project.session.tasks.add("Second", id="t2")
     assert project.titles() == ["First", "Second"]
     assert "Second" not in project.place.read_text()
     project.session.note("on")
@@ -70,7 +71,7 @@ def test_event_is_recorded_while_another_process_holds_the_folder(
     monkeypatch.setattr(Mirror, "write", look)
     held = files.locked(str(project.place.parent))
     held.__enter__()
-    project.session.task_add("Second", id="t2")
+    project.session.tasks.add("Second", id="t2")
     assert recorded == [["First", "Second"]]
     assert "Second" in project.place.read_text() and project.notices == []
 
@@ -84,12 +85,12 @@ def test_format_that_another_process_binds_during_an_event_is_written_too(
     def bind_first(self: Journal, session: str, *args: Any, **how: Any) -> object:
         monkeypatch.undo()
         with project.opened() as other:
-            other.session(session).layouts_add(f"craft:{UUID}")
+            other.session(session).files.bind(f"craft:{UUID}")
         return append(self, session, *args, **how)
 
     monkeypatch.setattr(Journal, "append", bind_first)
-    project.session.task_add("Second", id="t2")
-    places = [binding.place for binding in project.session.layouts_list()]
+    project.session.tasks.add("Second", id="t2")
+    places = [binding.place for binding in project.session.files.list()]
     assert len(places) == 2
     for place in places:
         with open(place, encoding="utf-8") as file:
@@ -119,7 +120,7 @@ def test_git_or_a_link_that_appears_during_an_event_suspends_the_files(
     make: Make, monkeypatch: pytest.MonkeyPatch, begins: Callable[[Project], None]
 ) -> None:
     project = make(AI_SESSION, git=True)
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     before = {path: path.read_bytes() for path in map(project.ai, NAMES)}
     append = Journal.append
 
@@ -129,7 +130,7 @@ def test_git_or_a_link_that_appears_during_an_event_suspends_the_files(
         return append(self, *args, **how)
 
     monkeypatch.setattr(Journal, "append", begin_first)
-    project.session.task_add("Second", id="t2")
+    project.session.tasks.add("Second", id="t2")
     assert project.titles() == ["First", "Second"]
     assert {path: path.read_bytes() for path in before} == before
     assert project.suspended and leftovers(project.base) == []
@@ -154,11 +155,11 @@ def _interrupt(*_: object) -> None:
 def test_sync_status_in_files_counts_the_event_itself(make: Make) -> None:
     project = ready(make, f"craft:{UUID}")
     assert project.read()["teleportation"].get("sync_status") != "pending"
-    project.home.store.machine.remotes.add("box", f"folder:{project.base / 'box'}", "", 1)
+    project.home.context.store.machine.remotes.add("box", f"folder:{project.base / 'box'}", "", 1)
     for _ in range(2):
         project.session.note("on")
         assert project.read()["teleportation"]["sync_status"] == "pending"
     before = project.place.read_bytes()
     project.again()
-    project.home.mirror.write(project.session.id, force=True)
+    mirror_of(project.home.context).write(project.session.id, force=True)
     assert project.place.read_bytes() == before

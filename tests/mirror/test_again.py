@@ -9,6 +9,7 @@ import pytest
 
 from forestay.api.session import Session
 from forestay.formats.text.document import Speller, fresh
+from forestay.mirror.session_files import mirror_of
 from forestay.store.machine.bindings import KEPT, Binding, Bindings
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
@@ -17,18 +18,20 @@ UUID = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
 FORMATS = (AI_SESSION, f"craft:{UUID}", "orchestrator", f"praxis:{UUID}")
 
 ACTS: dict[str, Callable[[Session, int], object]] = {
-    "task": lambda s, n: s.task_add(f"Task {n}", id=f"t{n}"),
+    "task": lambda s, n: s.tasks.add(f"Task {n}", id=f"t{n}"),
     "note": lambda s, n: s.note(f"remark {n}"),
-    "command": lambda s, n: s.command("pytest", arguments=f"-k {n}"),
-    "done": lambda s, n: s.task_done(f"t{n - 3}"),
-    "agent": lambda s, n: s.agent_start(f"code-{n}", type="code", task="Part"),
-    "ended": lambda s, n: s.agent_done(f"code-{n - 1}", result="fine"),
+    "command": lambda s, n: s.record.command("pytest", arguments=f"-k {n}"),
+    "done": lambda s, n: s.tasks.done(f"t{n - 3}"),
+    "agent": lambda s, n: s.agents.start(f"code-{n}", type="code", task="Part"),
+    "ended": lambda s, n: s.agents.done(f"code-{n - 1}", result="fine"),
     "decision": lambda s, n: s.decide(f"Take {n}", because="small"),
-    "file": lambda s, n: s.file(f"{s.context.workspace.tree.root}/gone.py", action="deleted"),
-    "error": lambda s, n: s.error(f"broken {n}"),
+    "file": lambda s, n: s.record.file(
+        f"{s.context.workspace.tree.root}/gone.py", action="deleted"
+    ),
+    "error": lambda s, n: s.record.error(f"broken {n}"),
     "resumed": lambda s, n: s.resume(),
     "paused": lambda s, n: (s.pause(), s.resume()),
-    "measured": lambda s, n: s.attr("weather", str(n)),
+    "measured": lambda s, n: s.record.attribute("weather", str(n)),
 }
 
 
@@ -44,7 +47,7 @@ def test_files_are_those_that_a_fresh_process_would_write(make: Make) -> None:
         before = bytes_of(project)
         # Without what it remembers, and told to write: nothing is left to be done.
         project.again()
-        project.home.mirror.write(project.session.id, force=True)
+        mirror_of(project.home.context).write(project.session.id, force=True)
         assert bytes_of(project) == before
     assert project.edits() == [] and project.notices == []
 
@@ -78,7 +81,7 @@ def is_dated(line: str) -> bool:
 
 def test_two_places_in_one_folder_are_both_kept_up_to_date(make: Make) -> None:
     project = make(AI_SESSION, "ai-session:other-2026-02-01")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     project.session.note("on")
     for id in (ID, "other-2026-02-01"):
         plan = project.folder / ".ai-session" / id / "implementation-plan.yaml"
@@ -99,7 +102,10 @@ def remembered(bound: Bindings, binding: Binding, *versions: bytes) -> None:
 @pytest.fixture
 def bound(make: Make) -> tuple[Bindings, Binding]:
     project = make("craft")
-    return project.home.store.machine.bindings, project.home.store.machine.bindings.bindings()[0]
+    return (
+        project.home.context.store.machine.bindings,
+        project.home.context.store.machine.bindings.bindings()[0],
+    )
 
 
 def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bindings, Binding]) -> None:
@@ -163,7 +169,7 @@ def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) 
     project.place.write_text(json.dumps(value))
     for number in range(3):
         project.again().note(f"note {number}")
-        binding = project.home.store.machine.bindings.bindings()[0]
-        kept = project.home.store.machine.bindings.said(binding, project.place.name)
+        binding = project.home.context.store.machine.bindings.bindings()[0]
+        kept = project.home.context.store.machine.bindings.said(binding, project.place.name)
         assert kept and not any(secret.encode() in data for data in kept)
         assert secret in project.place.read_text()

@@ -99,7 +99,7 @@ def test_pid_that_is_none_is_not_alive(tmp_path: Path, pid: object) -> None:
 def test_default_folder_is_below_the_users_home(tmp_path: Path) -> None:
     put(Path(os.environ["HOME"]) / ".claude" / "sessions", "a", os.getpid())
     with forestay.open(str(tmp_path / "hold")) as stay:
-        assert [one.session_id for one in stay.layouts_live()] == ["a"]
+        assert [one.session_id for one in stay.files.live()] == ["a"]
 
 
 @pytest.mark.parametrize("prune", [False, True])
@@ -107,7 +107,7 @@ def test_secrets_of_live_sessions_are_not_repeated(tmp_path: Path, dead: int, pr
     file = put(tmp_path / "live", "a", dead, task=f"use {TOKEN}", git_branch=TOKEN)
     before = json.loads(file.read_text())
     with forestay.open(str(tmp_path / "hold")) as stay:
-        (one,) = stay.layouts_live(str(tmp_path / "live"), prune=prune)
+        (one,) = stay.files.live(str(tmp_path / "live"), prune=prune)
     assert TOKEN not in repr(one) and one.task.startswith("use ")
     kept = json.loads(Path(one.pruned or file).read_text())
     assert kept["task"] == before["task"]

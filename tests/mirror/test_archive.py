@@ -17,6 +17,7 @@ from forestay.api.session import Session
 from forestay.base import files
 from forestay.errors import ForestayError, NoSession, Refused
 from forestay.health import format_checks
+from forestay.mirror.session_files import mirror_of, write_files
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
@@ -50,12 +51,12 @@ def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
         seen.append(value["updated"])
         return value
 
-    project.session.agent_start("a1", type="code", task="Work")
+    project.session.agents.start("a1", type="code", task="Work")
     assert [agent["status"] for agent in look()["agents"]] == ["in_progress"]
-    project.session.agent_done("a1", result="fine")
+    project.session.agents.done("a1", result="fine")
     assert look()["agents"][0]["result_summary"] == "fine"
-    project.session.agent_start("a2", type="test", task="Try")
-    project.session.agent_fail("a2", "it broke")
+    project.session.agents.start("a2", type="test", task="Try")
+    project.session.agents.fail("a2", "it broke")
     after = look()
     assert after["agents"][1]["status"] == "failure"
     assert after["errors"][0]["message"] == "it broke"
@@ -68,7 +69,7 @@ def test_every_step_of_an_agent_is_saved_at_once(make: Make) -> None:
 def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
     project = make("orchestrator")
     current(project).unlink()
-    project.home.write_files(project.session.id, force=True)
+    write_files(project.home.context, project.session.id, force=True)
     assert current(project).exists()
 
 
@@ -76,7 +77,10 @@ def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
     *("S4-40", "S4-48", "S4-50", "S4-51", "S4-52", "S4-53", "S4-68", "S4-71", "S4-78", "S4-89")
 )
 @pytest.mark.req("S4-5", "S4-6")
-@pytest.mark.parametrize("end, word", [(Session.complete, "complete"), (Session.abort, "aborted")])
+@pytest.mark.parametrize(
+    "end, word",
+    [(Session.complete, "complete"), (lambda session: session.lifecycle.abort(), "aborted")],
+)
 def test_an_ended_session_goes_to_the_archive(
     make: Make, end: Callable[[Session], object], word: str
 ) -> None:
@@ -110,15 +114,15 @@ def test_a_new_session_sends_the_current_one_to_the_archive(make: Make) -> None:
     assert json.loads(current(project).read_text())["goal"] == "another"
     assert [path.name for path in archived(project)] == [f"{first}.json"]
     assert "Theirs" in project.titles(), "what was written last is not archived unseen"
-    project.session.task_add("still mine")
+    project.session.tasks.add("still mine")
     assert "still mine" in project.place.read_text() and project.place in archived(project)
-    assert second.layouts_list()[0].place == str(current(project))
+    assert second.files.list()[0].place == str(current(project))
 
 
 def test_a_reopened_session_gets_its_place_back(make: Make) -> None:
     project = make("orchestrator")
     project.session.complete()
-    project.session.reopen("more to do")
+    project.session.lifecycle.reopen("more to do")
     assert project.place == current(project) and current(project).exists()
     assert archived(project) == [] and project.read()["status"] == "in_progress"
 
@@ -127,7 +131,7 @@ def test_a_reopened_session_does_not_push_another_out(make: Make) -> None:
     project = make("orchestrator")
     project.session.complete()
     project.home.start("another", formats=["orchestrator"])
-    project.session.reopen("more to do")
+    project.session.lifecycle.reopen("more to do")
     assert json.loads(current(project).read_text())["goal"] == "another"
     assert project.read()["status"] == "in_progress" and project.place in archived(project)
 
@@ -170,7 +174,9 @@ def test_a_kill_while_moving_is_healed_by_the_next_command(
     with monkeypatch.context() as patch:
         patch.setattr(files, "move", dies)
         with pytest.raises(KeyboardInterrupt):
-            project.session.complete() if way == "into" else project.session.reopen("more")
+            project.session.complete() if way == "into" else project.session.lifecycle.reopen(
+                "more"
+            )
     project.again().note("go on")
     there, gone = (archived(project), current(project))
     if way == "into":
@@ -226,7 +232,7 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
         current(project).unlink()
     assert project.session.status()["status"] == "completed"
     assert project.place == kept and project.suspended == ""
-    (binding,) = project.home.mirror.bindings()
+    (binding,) = mirror_of(project.home.context).bindings()
     assert binding.place == str(current(project)), "who only looks notes nothing"
     format_checks.fix(project.home.context)
     assert (
@@ -242,7 +248,7 @@ def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make:
     project.session.note("seen")
     (told,) = format_checks.examine(project.home.context)
     assert told.fix == f"make it one of ours: forestay adopt {current(project)}"
-    project.home.adopt(str(current(project)))
+    project.home.files.adopt(str(current(project)))
     assert format_checks.examine(project.home.context) == [] and len(archived(project)) == 1
 
 
@@ -253,7 +259,7 @@ def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
     assert project.notices == [f"the session before is archived: {kept}"]
     begin_theirs(project)
     project.notices.clear()
-    project.home.adopt()
+    project.home.files.adopt()
     assert [line for line in project.notices if "is archived" in line]
 
 
@@ -268,7 +274,7 @@ def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: 
 
 def test_a_session_whose_folder_is_gone_makes_room_for_another(make: Make) -> None:
     project = make("orchestrator")
-    project.session.task_add("still known")
+    project.session.tasks.add("still known")
     shutil.rmtree(current(project).parent)
     project.home.start("another", formats=["orchestrator"])
     assert json.loads(current(project).read_text())["goal"] == "another"
@@ -292,14 +298,14 @@ def test_adopting_the_session_that_came_archives_ours(make: Make) -> None:
     project = make("orchestrator")
     ours = project.read()["session_id"]
     theirs = begin_theirs(project)
-    (dry,) = project.home.adopt(str(current(project)), dry_run=True)
+    (dry,) = project.home.files.adopt(str(current(project)), dry_run=True)
     assert (dry.outcome, dry.native, archived(project)) == ("adopted", THEIRS, [])
-    (taken,) = project.home.adopt(str(current(project)))
+    (taken,) = project.home.files.adopt(str(current(project)))
     assert (taken.outcome, taken.session, taken.bound) == ("adopted", THEIRS, True)
     assert current(project).read_bytes() == theirs
     assert [path.name for path in archived(project)] == [f"{ours}.json"]
     assert project.read()["goal"] == "Add login page", "ours is archived as it was"
-    project.session.task_add("still mine")
+    project.session.tasks.add("still mine")
     assert "still mine" in project.place.read_text() and project.suspended == ""
 
 
@@ -314,7 +320,7 @@ def without_id(project: Project) -> None:
 def test_a_file_of_ours_that_lacks_its_id_is_edited_and_no_other_session(make: Make) -> None:
     project = make("orchestrator")
     without_id(project)
-    (taken,) = project.home.adopt(str(current(project)))
+    (taken,) = project.home.files.adopt(str(current(project)))
     assert (taken.outcome, taken.session) == ("edited", project.session.id)
     assert "Theirs" in project.titles() and len(project.home.list()) == 1
 
@@ -323,7 +329,7 @@ def test_a_file_of_ours_that_lacks_its_id_is_archived_under_it(make: Make) -> No
     project = make("orchestrator")
     ours = project.read()["session_id"]
     without_id(project)
-    project.home.orchestrator_new("another")
+    project.home.files.orchestrator.new("another")
     assert [path.name for path in archived(project)] == [f"{ours}.json"]
     assert "Theirs" in project.titles() and "Theirs" in project.place.read_text()
 
@@ -337,7 +343,7 @@ def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_
     stale = project.place
     value = project.read() | {"status": "in_progress", "pending_tasks": ["Theirs"]}
     current(project).write_text(json.dumps(value, indent=2))
-    assert project.home.orchestrator_continue().id == project.session.id
+    assert project.home.files.orchestrator.current().id == project.session.id
     assert project.place == current(project) and "Theirs" in project.titles()
     project.session.complete()
     assert (
@@ -349,19 +355,19 @@ def test_a_session_that_another_program_takes_out_of_the_archive_is_the_current_
 def test_a_session_that_another_program_takes_out_over_ours_puts_that_one_away(make: Make) -> None:
     project = make("orchestrator")
     ours = project.home.start("another", formats=["orchestrator"])
-    ours.task_add("of the other")
+    ours.tasks.add("of the other")
     value = project.read() | {"pending_tasks": ["Theirs"]}
     current(project).write_text(json.dumps(value, indent=2))
-    (dry,) = project.home.adopt(str(current(project)), dry_run=True)
+    (dry,) = project.home.files.adopt(str(current(project)), dry_run=True)
     assert (dry.session, project.place == current(project)) == (project.session.id, False)
-    (taken,) = project.home.adopt(str(current(project)))
+    (taken,) = project.home.files.adopt(str(current(project)))
     assert (taken.outcome, taken.session) == ("edited", project.session.id)
     assert project.place == current(project) and "Theirs" in project.titles()
     (kept,) = archived(project)
-    assert str(kept) == ours.layouts_list()[0].place
+    assert str(kept) == ours.files.list()[0].place
     assert json.loads(kept.read_text())["pending_tasks"] == ["of the other"]
-    ours.task_add("goes on")
-    project.session.task_add("goes on, too")
+    ours.tasks.add("goes on")
+    project.session.tasks.add("goes on, too")
     assert "goes on" in kept.read_text() and "goes on, too" in current(project).read_text()
 
 
@@ -373,10 +379,10 @@ def test_an_adopted_archive_of_a_session_that_goes_on_is_the_current_one_again(m
     kept.parent.mkdir()
     begin_theirs(project)
     current(project).rename(kept)
-    project.session.layouts_remove("orchestrator")
-    (taken,) = project.home.adopt(str(kept))
+    project.session.files.unbind("orchestrator")
+    (taken,) = project.home.files.adopt(str(kept))
     assert taken.bound and kept.exists(), "it stays where it is until something happens in it"
-    project.home.session(THEIRS).task_add("go on")
+    project.home.session(THEIRS).tasks.add("go on")
     assert not kept.exists() and "go on" in current(project).read_text()
     project.home.session(THEIRS).complete()
     assert json.loads(kept.read_text())["status"] == "complete" and not current(project).exists()
@@ -413,7 +419,7 @@ def test_an_archive_that_is_no_folder_is_told_until_doctor_puts_the_session_away
         f"brought the orchestrator files of session {before.id} up to date"
     ]
     assert not current(project).exists() and len(archived(project)) == 1
-    assert before.layouts_list()[0].suspended == ""
+    assert before.files.list()[0].suspended == ""
 
 
 # -- cut off at the end ------------------------------------------------------------------------
@@ -425,7 +431,7 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
 ) -> None:
     project = make()
     root = str(project.folder / "essay") if format_id == "essay" else ""
-    place = Path(project.session.layouts_add(format_id, root=root).place)
+    place = Path(project.session.files.bind(format_id, root=root).place)
     before = place.read_bytes()
     with monkeypatch.context() as patch:
         patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
@@ -435,7 +441,7 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
     assert [a.code for a in format_checks.examine(project.home.context)] == ["layout-suspended"]
     format_checks.fix(project.home.context)
     assert not project.suspended and format_checks.examine(project.home.context) == []
-    (binding,) = project.session.layouts_list()
+    (binding,) = project.session.files.list()
     parts = [Path(binding.place), *place.parent.parent.glob("active-features.yaml")]
     assert any("complete" in path.read_text() for path in parts)
     assert place.exists() == (format_id != "orchestrator")
@@ -458,7 +464,7 @@ def test_files_of_a_session_that_another_program_ended_are_written_by_who_hears_
     make: Make,
 ) -> None:
     project = make("craft", "orchestrator")
-    craft, theirs = (Path(bound.place) for bound in project.session.layouts_list())
+    craft, theirs = (Path(bound.place) for bound in project.session.files.list())
     project.edit(lambda value: value.update(status="complete"), theirs)
     with pytest.raises(Refused):
         project.session.pause()
@@ -483,10 +489,10 @@ def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
     project = make("orchestrator")
     with monkeypatch.context() as patch:
         patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
-        project.home.orchestrator_abort()
+        project.home.files.orchestrator.abort()
     project.again()
     with pytest.raises(NoSession):
-        project.home.orchestrator_abort()
+        project.home.files.orchestrator.abort()
     assert not current(project).exists()
     assert json.loads(archived(project)[0].read_text())["status"] == "aborted"
 
@@ -499,7 +505,7 @@ def test_who_goes_on_with_a_session_that_was_only_created_is_heard(
     project = make()
     state = compat.create_new_session("Theirs", root=project.folder)
     compat.save_session(state, project.folder, home=project.home)
-    project.home.adopt()
+    project.home.files.adopt()
     session = project.home.session(state["session_id"])
     assert session.status()["status"] == "created"
     compat.save_session(state | {"status": word}, project.folder, home=project.home)
@@ -512,13 +518,13 @@ def test_who_still_writes_a_session_that_was_ended_here_is_told_how_it_goes_on(m
     held = project.read()
     project.session.complete()
     current(project).write_text(json.dumps(held | {"pending_tasks": ["Theirs"]}))
-    rivals = [one for one in project.home.adopt() if one.outcome == "rival"]
+    rivals = [one for one in project.home.files.adopt() if one.outcome == "rival"]
     assert (
         f'forestay session reopen --because "…" --session {project.session.id}'
         in rivals[0].problems[-1]
     )
-    project.session.reopen(because="it goes on there")
-    assert "rival" not in [one.outcome for one in project.home.adopt()]
+    project.session.lifecycle.reopen(because="it goes on there")
+    assert "rival" not in [one.outcome for one in project.home.files.adopt()]
     assert project.place == current(project) and project.titles() == ["Theirs"]
 
 
@@ -533,7 +539,7 @@ def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(ma
     before = everything(project.folder)
     assert project.suspended == "" and format_checks.examine(project.home.context) == []
     assert format_checks.fix(project.home.context) == [] and everything(project.folder) == before
-    assert project.home.mirror.absorb(project.session.id) == [] and away.is_dir()
+    assert mirror_of(project.home.context).absorb(project.session.id) == [] and away.is_dir()
 
 
 @pytest.mark.req("S0-64", "X0-7")

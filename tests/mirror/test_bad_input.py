@@ -48,18 +48,16 @@ class Five:
         self.project = make(git=git)
         for kind in KINDS:
             root = str(self.project.folder / "essay") if kind == "essay" else ""
-            self.project.session.layouts_add(
-                AI_SESSION if kind == "ai-session" else kind, root=root
-            )
-        self.project.session.task_add("First", id="t1")
+            self.project.session.files.bind(AI_SESSION if kind == "ai-session" else kind, root=root)
+        self.project.session.tasks.add("First", id="t1")
 
     @property
     def places(self) -> dict[str, Path]:
-        return {b.layout: Path(b.place) for b in self.project.session.layouts_list()}
+        return {b.layout: Path(b.place) for b in self.project.session.files.list()}
 
     @property
     def suspended(self) -> set[str]:
-        return {b.layout for b in self.project.session.layouts_list() if b.suspended}
+        return {b.layout for b in self.project.session.files.list() if b.suspended}
 
     def held(self) -> dict[str, bytes]:
         return {kind: path.read_bytes() for kind, path in self.places.items()}
@@ -72,7 +70,7 @@ class Five:
         """Some commands, in more than one process; none of them takes long."""
         session = self.project.session
         for act in (
-            lambda: session.task_add("Meanwhile"),
+            lambda: session.tasks.add("Meanwhile"),
             lambda: session.pause(),
             lambda: self.project.again().resume(),
             lambda: self.project.session.note("on"),
@@ -197,7 +195,7 @@ def test_during_a_rebase_no_layout_is_read_or_written(make: Make) -> None:
     before = five.held()
     five.work()
     assert five.held() == before and five.suspended == set(KINDS)
-    assert len(list(project.home.adopt(str(project.folder)))) == len(KINDS)
+    assert len(list(project.home.files.adopt(str(project.folder)))) == len(KINDS)
     assert five.held() == before
     project.git("rebase", "--abort")
     project.session.note("go on")
@@ -210,12 +208,12 @@ def test_switching_branches_is_no_edit_in_any_layout(make: Make) -> None:
     project.git("add", "-Af", ".")
     project.git("commit", "-qm", "one")
     project.git("checkout", "-qb", "feature")
-    project.again().task_add("Second")
+    project.again().tasks.add("Second")
     project.session.pause()
     project.git("commit", "-qam", "two")
     project.git("checkout", "-q", "main")
     project.session.resume()
-    project.session.task_add("Third")
+    project.session.tasks.add("Third")
     project.session.pause()
     assert project.edits() == [] and five.suspended == set()
     assert project.titles()[-3:] == ["First", "Second", "Third"]
@@ -245,15 +243,15 @@ def test_a_whole_stale_file_brings_its_one_change(five: Five, kind: str) -> None
     path = five.places[kind].with_name(name) if name else five.places[kind]
     stale = project.read(path)
     for number in range(6):
-        project.session.task_add(f"More {number}")
-    project.session.task_done("t1")
+        project.session.tasks.add(f"More {number}")
+    project.session.tasks.done("t1")
     change(stale)
     text = yaml.safe_dump(stale) if path.suffix == ".yaml" else json.dumps(stale, indent=2)
     swap_in(path, text.encode())
     project.session.note("next")
     assert project.kinds() == ["foreign.edited", event]
     assert {f"More {n}" for n in range(6)} <= set(project.titles())
-    assert project.session.state().count("step.done") == 1 and project.disputes() == []
+    assert project.session.show().count("step.done") == 1 and project.disputes() == []
     for json_kind in ("craft", "orchestrator"):
         assert "More 5" in json.loads(five.held()[json_kind])["pending_tasks"]
 
@@ -262,17 +260,17 @@ def test_a_whole_stale_file_brings_its_one_change(five: Five, kind: str) -> None
 def test_two_homes_on_one_file_take_up_what_the_other_wrote(five: Five, kind: str) -> None:
     first = five.project
     with first.opened("other") as other:
-        (adopted,) = other.adopt(str(five.places[kind]))
+        (adopted,) = other.files.adopt(str(five.places[kind]))
         second = other.session(adopted.session)
         assert adopted.bound
         for number in range(3):
-            first.session.task_add(f"ours {number}")
-            second.task_add(f"theirs {number}")
+            first.session.tasks.add(f"ours {number}")
+            second.tasks.add(f"theirs {number}")
         first.session.pause()
         second.note("look")
         assert second.status()["status"] == "paused"
         first.session.note("look")
-        there = {getattr(row, "title", "") for row in second.state().rows.select("step")}
+        there = {getattr(row, "title", "") for row in second.show().rows.select("step")}
     wanted = {f"{who} {number}" for who in ("ours", "theirs") for number in range(3)}
     if kind not in ("praxis", "essay"):  # which have no field for a task
         assert wanted <= there and wanted <= set(first.titles())
@@ -283,8 +281,8 @@ def test_two_homes_on_one_file_take_up_what_the_other_wrote(five: Five, kind: st
 def test_ids_that_differ_by_case_only_are_one_place(five: Five, kind: str) -> None:
     other, before = five.project.home.start("another"), five.held()
     with pytest.raises((Refused, InvalidInput)):
-        other.layouts_add(f"{kind}:{five.places[kind].stem.upper()}")
-    assert five.held() == before and other.layouts_list() == []
+        other.files.bind(f"{kind}:{five.places[kind].stem.upper()}")
+    assert five.held() == before and other.files.list() == []
 
 
 @pytest.mark.parametrize("kind", ["craft", AI_SESSION])
@@ -327,7 +325,7 @@ def test_an_edit_that_tells_of_too_many_things_is_left_alone(
     assert time.process_time() - began < 60
     assert ("more than 5000 tasks" in project.suspended) == too_many
     assert (project.place.read_bytes() == edited) == too_many
-    assert len(project.session.task_list()) == (0 if too_many else len(tasks))
+    assert len(project.session.tasks.list()) == (0 if too_many else len(tasks))
 
 
 def test_a_file_of_ours_may_tell_of_any_number_of_things(
@@ -336,7 +334,7 @@ def test_a_file_of_ours_may_tell_of_any_number_of_things(
     monkeypatch.setattr("forestay.mirror.read_files.THINGS", 3)
     project = make("craft")
     for n in range(5):
-        project.session.task_add(f"task {n}")
-    project.again().task_add("from another process")
+        project.session.tasks.add(f"task {n}")
+    project.again().tasks.add("from another process")
     assert not project.suspended
     assert project.read(project.place)["pending_tasks"][-1] == "from another process"

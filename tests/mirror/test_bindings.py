@@ -15,6 +15,7 @@ from forestay.base.clock import FakeClock
 from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
 from forestay.formats.port import REGISTRY
 from forestay.journal.context import Context
+from forestay.mirror.session_files import mirror_of
 from forestay.plans import essay_sessions
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
@@ -54,7 +55,7 @@ def test_an_id_that_is_taken_puts_no_session_away(make: Make, id: str) -> None:
         project.home.start("another", formats=[f"orchestrator:{id}"])
     other = project.home.start("without files")
     with pytest.raises(Refused, match="already exists"):
-        other.layouts_add(f"orchestrator:{id}")
+        other.files.bind(f"orchestrator:{id}")
     assert everything(project.folder) == before and len(project.home.list()) == 3
 
 
@@ -63,7 +64,7 @@ def test_what_we_do_not_write_is_to_be_moved_away_and_not_adopted_once_more(make
     theirs = project.folder / ".claude/orchestrator-session.json"
     theirs.parent.mkdir()
     theirs.write_text('{"schema_version": "2.0", "session_id": "2026-01-30-abcdef", "goal": "x"}')
-    assert [told.outcome for told in project.home.adopt()] == ["adopted"]
+    assert [told.outcome for told in project.home.files.adopt()] == ["adopted"]
     with pytest.raises(Refused) as refused:
         project.home.start("another", formats=["orchestrator"])
     assert refused.value.hint == "version 2.0 is not written by us: move it away"
@@ -132,7 +133,7 @@ def test_an_entry_of_somebody_else_in_the_index_is_not_taken_over(make: Make) ->
         project.home.start("Another", formats=["ai-session:another-2027-01-15"])
     assert project.index.read_text() == data
     session = project.home.start("Another", formats=["ai-session"])
-    assert session.layouts_list()[0].native == "another-2-2027-01-15"
+    assert session.files.list()[0].native == "another-2-2027-01-15"
     assert entry.items() <= project.read(project.index)["active_features"][0].items()
 
 
@@ -144,9 +145,9 @@ def test_a_link_out_of_the_project_is_followed_only_if_it_is_meant(make: Make) -
     with pytest.raises(Refused, match="leads out of the project"):
         project.home.start("another", formats=["orchestrator"])
     with pytest.raises(Refused, match="leads out of the project"):
-        project.session.layouts_add("orchestrator")
+        project.session.files.bind("orchestrator")
     assert len(project.home.list()) == 1 and not os.listdir(elsewhere)
-    project.session.layouts_add("orchestrator", root=str(elsewhere))
+    project.session.files.bind("orchestrator", root=str(elsewhere))
     assert os.listdir(elsewhere) == ["orchestrator-session.json"]
 
 
@@ -164,14 +165,14 @@ def test_a_root_through_a_symbolic_link_is_the_same_place(make: Make) -> None:
     link.symlink_to(project.place.parent)
     other = project.home.start("another")
     with pytest.raises(Refused, match="another session"):
-        other.layouts_add(f"craft:{UUID}", root=str(link))
+        other.files.bind(f"craft:{UUID}", root=str(link))
 
 
 def test_places_that_differ_by_case_only_are_one(make: Make) -> None:
     project = make(f"praxis:{UUID}")
     other = project.home.start("another")
     with pytest.raises(Refused, match="another session"):
-        other.layouts_add(f"praxis:{UUID.upper()}")
+        other.files.bind(f"praxis:{UUID.upper()}")
 
 
 @pytest.mark.req("S0-72", "X0-4")
@@ -182,8 +183,8 @@ def test_files_that_are_there_already_are_left_alone(make: Make) -> None:
     (folder / "mine.txt").write_text("mine")
     before = everything(project.folder)
     with pytest.raises(Refused, match="already exists"):
-        project.session.layouts_add(AI_SESSION)
-    assert everything(project.folder) == before and project.session.layouts_list() == []
+        project.session.files.bind(AI_SESSION)
+    assert everything(project.folder) == before and project.session.files.list() == []
 
 
 @pytest.mark.parametrize("id", ["../x", "a/b-2026-01-31", "/etc/x-2026-01-31", ".", "Ä-2026-01-31"])
@@ -191,7 +192,7 @@ def test_an_id_that_is_a_path_is_refused(make: Make, id: str) -> None:
     project = make()
     before = everything(project.base)
     with pytest.raises(InvalidInput, match="Invalid feature ID"):
-        project.session.layouts_add(f"ai-session:{id}")
+        project.session.files.bind(f"ai-session:{id}")
     assert [name for name in everything(project.base) if name not in before] == []
 
 
@@ -205,11 +206,11 @@ def test_two_essays_that_begin_at_the_same_moment_have_a_folder_each(
         folder = new(context)
         if not raced:
             raced.append(folder)
-            first.home.mirror.bind(first.session.id, "essay", "", folder)
+            mirror_of(first.home.context).bind(first.session.id, "essay", "", folder)
         return folder
 
     monkeypatch.setattr(essay_sessions, "_new_folder", outrun)
-    bound = second.session.layouts_add("essay")
+    bound = second.session.files.bind("essay")
     assert bound.root not in raced and Path(bound.place).is_file()
 
 
@@ -219,19 +220,19 @@ def test_the_name_of_an_essay_s_folder_that_is_gone_is_not_given_again(
     first, second = make(), make()
     moment = first.clock.now()
     monkeypatch.setattr(type(first.clock), "now", lambda self: moment)
-    folder = first.session.layouts_add("essay").root
+    folder = first.session.files.bind("essay").root
     shutil.rmtree(folder)
-    assert second.session.layouts_add("essay").root != folder
+    assert second.session.files.bind("essay").root != folder
 
 
 def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make: Make) -> None:
     first, second = make(), make()
-    folder = first.session.layouts_add("essay").root
-    first.session.layouts_remove("essay")
+    folder = first.session.files.bind("essay").root
+    first.session.files.unbind("essay")
     Path(folder, "session-state.yaml").unlink()
-    second.session.layouts_add("essay", root=folder)
+    second.session.files.bind("essay", root=folder)
     with pytest.raises(Refused, match="already exists"):
-        first.session.layouts_add("essay")
+        first.session.files.bind("essay")
 
 
 def test_a_session_that_cannot_be_put_away_now_lets_no_other_begin(make: Make) -> None:
@@ -250,7 +251,7 @@ def test_three_of_one_goal_that_begin_in_one_moment_have_an_id_each(
     project = make()
     with project.opened("other", clock=FakeClock()) as home:
         begun = [home.start("Add login page", formats=[format_id]) for _ in range(3)]
-        bound = [binding for session in begun for binding in session.layouts_list()]
+        bound = [binding for session in begun for binding in session.files.list()]
         assert len({binding.native for binding in bound}) == 3
         assert all(Path(binding.place).is_file() for binding in bound)
 
@@ -264,29 +265,29 @@ def test_a_session_has_one_id_where_there_is_one_place(make: Make, first: str) -
     assert len(project.home.list()) == 1 and not everything(project.folder)
     begun = project.home.start("another", formats=[first, both[0]])
     with pytest.raises(Refused, match="one id in orchestrator"):
-        begun.layouts_add(both[1])
-    assert [binding.native for binding in begun.layouts_list()] == ["2026-01-30-abcdef"]
-    assert begun.layouts_add("orchestrator").native == "2026-01-30-abcdef"
+        begun.files.bind(both[1])
+    assert [binding.native for binding in begun.files.list()] == ["2026-01-30-abcdef"]
+    assert begun.files.bind("orchestrator").native == "2026-01-30-abcdef"
 
 
 def test_binding_twice_is_binding_once(make: Make) -> None:
     project = make(f"craft:{UUID}")
-    project.session.layouts_add(f"craft:{UUID}")
-    assert len(project.session.layouts_list()) == 1
+    project.session.files.bind(f"craft:{UUID}")
+    assert len(project.session.files.list()) == 1
 
 
 def test_two_homes_on_one_file_take_up_what_the_other_wrote(make: Make) -> None:
     first = make(f"craft:{UUID}")
     other_home = first.opened("other")
-    (adopted,) = other_home.adopt(str(first.place))
+    (adopted,) = other_home.files.adopt(str(first.place))
     second = other_home.session(adopted.session)
     for number in range(3):
-        first.session.task_add(f"ours {number}")
-        second.task_add(f"theirs {number}")
+        first.session.tasks.add(f"ours {number}")
+        second.tasks.add(f"theirs {number}")
     first.session.note("look")
     second.note("look")
     expected = {*(f"ours {n}" for n in range(3)), *(f"theirs {n}" for n in range(3))}
-    there = {getattr(row, "title", "") for row in second.state().rows.select("step")}
+    there = {getattr(row, "title", "") for row in second.show().rows.select("step")}
     assert set(first.titles()) == there == set(first.read()["pending_tasks"]) == expected
     assert first.suspended == "" and first.disputes() == []
     settled = len(first.events())
@@ -311,7 +312,7 @@ def test_our_file_coming_back_ends_the_suspension(make: Make) -> None:
     project = make("orchestrator")
     ours = project.place.read_bytes()
     project.place.write_text(json.dumps(project.read() | {"session_id": "2026-01-01-abcdef"}))
-    project.session.task_add("meanwhile")
+    project.session.tasks.add("meanwhile")
     project.place.write_bytes(ours)
     project.session.note("go on")
     assert project.suspended == "" and project.read()["pending_tasks"] == ["meanwhile"]
@@ -320,7 +321,7 @@ def test_our_file_coming_back_ends_the_suspension(make: Make) -> None:
 def test_letting_go_leaves_the_files_as_they_are(make: Make) -> None:
     project = make("craft")
     place, data = project.place, project.place.read_bytes()
-    project.session.layouts_remove("craft")
+    project.session.files.unbind("craft")
     project.session.note("nobody writes this there")
     assert place.read_bytes() == data
 
@@ -331,11 +332,11 @@ def test_a_place_that_was_let_go_of_is_found_again_with_what_was_written_there(
 ) -> None:
     project = make(format_id)
     kind = format_id.partition(":")[0]
-    (before,) = project.session.layouts_list()
+    (before,) = project.session.files.list()
     project.session.note("seen by all")
-    project.session.layouts_remove(kind)
+    project.session.files.unbind(kind)
     project.session.decide("Use JWT", because="it is there")
-    binding = project.again().layouts_add(kind)
+    binding = project.again().files.bind(kind)
     assert (binding.native, binding.place) == (before.native, before.place)
     assert project.edits() == [], "what we wrote is known again"
     assert "Use JWT" in project.place.read_text() or kind in ("ai-session", "praxis", "essay")
@@ -343,11 +344,11 @@ def test_a_place_that_was_let_go_of_is_found_again_with_what_was_written_there(
 
 def test_an_edit_of_a_place_that_was_let_go_of_is_taken_up_when_it_is_had_again(make: Make) -> None:
     project = make("craft")
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     place = project.place
-    project.session.layouts_remove("craft")
+    project.session.files.unbind("craft")
     project.edit(lambda value: value["pending_tasks"].append("Theirs"), place)
-    project.session.layouts_add("craft")
+    project.session.files.bind("craft")
     assert set(project.titles()) == {"Ours", "Theirs"}
     assert project.place == place
 
@@ -356,23 +357,23 @@ def test_a_place_that_was_let_go_of_is_anybody_s(make: Make) -> None:
     project = make("orchestrator", AI_SESSION)
     first = project.session
     for kind in ("orchestrator", "ai-session"):
-        first.layouts_remove(kind)
+        first.files.unbind(kind)
     shutil.rmtree(project.folder / ".ai-session")
     (project.folder / ".claude/orchestrator-session.json").unlink()
     second = project.home.start("Another", formats=[AI_SESSION, "orchestrator"])
     with pytest.raises(Refused):
-        first.layouts_add(AI_SESSION)
-    assert first.layouts_add("ai-session").native != ID
-    assert {b.session for b in second.layouts_list()} == {second.id}
+        first.files.bind(AI_SESSION)
+    assert first.files.bind("ai-session").native != ID
+    assert {b.session for b in second.files.list()} == {second.id}
 
 
 def test_what_was_written_to_a_place_that_was_let_go_of_is_forgotten_with_its_session(
     make: Make,
 ) -> None:
     project = make("craft")
-    project.session.layouts_remove("craft")
-    project.session.abort(because="no use")
-    project.session.forget()
+    project.session.files.unbind("craft")
+    project.session.lifecycle.abort(because="no use")
+    project.session.lifecycle.forget()
     for table in ("binding", "rendering"):
         assert project.home.store.database.read(f"SELECT * FROM {table}") == []  # type: ignore[attr-defined]
 
@@ -381,8 +382,8 @@ def test_a_folder_that_cannot_be_made_is_told_before_anything_is_bound(make: Mak
     project = make()
     (project.folder / ".craft").write_text("a file where the folder should be")
     with pytest.raises(ForestayError):
-        project.session.layouts_add("craft")
-    assert project.session.layouts_list() == []
+        project.session.files.bind("craft")
+    assert project.session.files.list() == []
 
 
 def test_the_folder_of_a_binding_that_became_a_link_is_not_followed(
@@ -402,7 +403,7 @@ def test_a_command_from_another_folder_writes_to_the_session_s_own(make: Make) -
     elsewhere = project.base / "elsewhere"
     elsewhere.mkdir()
     with project.opened(cwd=elsewhere) as other:
-        other.session(project.session.id).task_add("from afar")
+        other.session(project.session.id).tasks.add("from afar")
     assert project.read()["pending_tasks"] == ["from afar"]
     assert project.read()["project"] == str(project.folder) and os.listdir(elsewhere) == []
 
@@ -430,6 +431,6 @@ def test_a_session_lists_no_other_of_ours_in_an_index_that_was_deleted(make: Mak
         project.home.session(session.id).note("three")
     project.again()
     project.home.session(third.id).note("four")
-    assert project.home.session(third.id).state().core.status == "paused"
+    assert project.home.session(third.id).show().core.status == "paused"
     listed = {e["feature_id"]: e["status"] for e in project.read(index)["active_features"]}
     assert sorted(listed.values()) == ["active", "active", "paused"]

@@ -55,21 +55,21 @@ def file_of(project: Project) -> str:
 def test_events_within_100_ms_of_a_write_are_written_together(
     project: Project, writes: list[str]
 ) -> None:
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     assert len(writes) == 1 and "First" in file_of(project)
-    project.session.task_add("Second", id="t2")
-    project.session.task_add("Third", id="t3")
+    project.session.tasks.add("Second", id="t2")
+    project.session.tasks.add("Third", id="t3")
     assert len(writes) == 1 and "Second" not in file_of(project)
     project.clock.sleep(0.1)
-    project.session.task_add("Fourth", id="t4")
+    project.session.tasks.add("Fourth", id="t4")
     assert len(writes) == 2
     assert all(title in file_of(project) for title in ("Second", "Third", "Fourth"))
     assert project.edits() == []
 
 
 def test_close_writes_the_files(project: Project, writes: list[str]) -> None:
-    project.session.task_add("First", id="t1")
-    project.session.task_add("Second", id="t2")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.add("Second", id="t2")
     project.home.close()
     assert len(writes) == 2 and "Second" in file_of(project)
     project.again()
@@ -77,26 +77,26 @@ def test_close_writes_the_files(project: Project, writes: list[str]) -> None:
 
 
 def test_files_are_written_before_we_read_them(project: Project) -> None:
-    project.session.task_add("First", id="t1")
-    project.session.task_add("Second", id="t2")
-    assert project.session.layouts_list()[0].suspended == ""
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.add("Second", id="t2")
+    assert project.session.files.list()[0].suspended == ""
     assert "Second" in file_of(project)
 
 
 def test_edit_of_a_file_that_lags_is_absorbed_and_undoes_nothing(project: Project) -> None:
-    project.session.task_add("First", id="t1")
-    project.session.task_add("Second", id="t2")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.add("Second", id="t2")
     project.edit(lambda value: value.update(goal="Add logout page"), project.folder / PLACE)
     project.clock.sleep(0.1)
-    project.session.task_add("Third", id="t3")
+    project.session.tasks.add("Third", id="t3")
     assert project.titles() == ["First", "Second", "Third"]
-    assert project.session.state().core.goal == "Add logout page"
+    assert project.session.show().core.goal == "Add logout page"
     assert all(text in file_of(project) for text in ("Second", "Third", "logout"))
 
 
 def test_killed_process_leaves_files_that_the_next_one_writes(project: Project) -> None:
-    project.session.task_add("First", id="t1")
-    project.session.task_add("Second", id="t2")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.add("Second", id="t2")
     # Killed here: nothing is closed, and what is to be written is known from the journal alone.
     project.home = project.opened()
     assert "Second" not in file_of(project)
@@ -113,11 +113,11 @@ def complete(session: Session) -> object:
 
 
 def abort(session: Session) -> object:
-    return session.abort(because="wrong way")
+    return session.lifecycle.abort(because="wrong way")
 
 
 def compact(session: Session) -> object:
-    return session.compressed("what was said so far")
+    return session.record.compaction("what was said so far")
 
 
 @pytest.mark.parametrize("act", [pause, complete, abort, compact])
@@ -134,8 +134,8 @@ def test_call_writes_the_files_before_it_returns(
 def test_compat_functions_write_first_and_a_stale_copy_undoes_nothing(
     project: Project, writes: list[str]
 ) -> None:
-    project.session.task_add("First", id="t1")
-    project.session.task_add("Second", id="t2")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.add("Second", id="t2")
     state = compat.load_session(project.folder)
     assert state is not None and "Second" not in str(state)
     compat.save_session(state, project.folder, home=project.home)
@@ -147,7 +147,7 @@ def test_command_writes_its_files_once_at_its_end(
     tmp_path: Path, writes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = Project(tmp_path, "orchestrator")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     project.home.close()
     writes.clear()
     monkeypatch.chdir(project.folder)

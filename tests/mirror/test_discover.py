@@ -62,7 +62,7 @@ def test_a_glance_sees_sessions_where_their_layout_keeps_them(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
-    (seen,) = stay.unadopted()
+    (seen,) = stay.files.unadopted()
     assert seen.startswith(str(project / REGISTRY[kind][1]))
 
 
@@ -73,10 +73,10 @@ def test_what_is_no_session_in_the_place_of_one_is_told(
     path = project / MAIN[kind]
     path.parent.mkdir(parents=True)
     path.write_text('{"a": 1}')
-    (report,) = stay.check(str(project))
+    (report,) = stay.files.check(str(project))
     (fault,) = report.findings
     assert (fault.code, fault.file, report.ok) == ("not-a-session", str(path), False)
-    (told,) = stay.adopt(str(project))
+    (told,) = stay.files.adopt(str(project))
     assert told.outcome == "unreadable" and path.read_text() == '{"a": 1}'
 
 
@@ -100,9 +100,9 @@ def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
     (loose / "state.before.yaml").write_bytes((project / STATE).read_bytes())
     (loose / "active-features.old.yaml").write_text("active_features: [\n")
     (loose / "state.yaml").write_text("pods: 3\n")
-    told = {os.path.basename(each.path): each.ok for each in stay.check(str(loose))}
+    told = {os.path.basename(each.path): each.ok for each in stay.files.check(str(loose))}
     assert told == {"state.before.yaml": True, "active-features.old.yaml": False}
-    assert [*stay.adopt(str(loose))] == []
+    assert [*stay.files.adopt(str(loose))] == []
 
 
 def test_a_session_s_folder_is_found_below_any_other_unless_it_was_put_away(project: Path) -> None:
@@ -120,7 +120,7 @@ def test_a_state_that_breaks_off_between_its_lines_is_one_all_the_same(
 ) -> None:
     path = project / "any.yaml"
     path.write_text(f'version: "1.0"\nfeature_id: "cart-2026-02-14"\n{end}')
-    (report,) = stay.check(str(path))
+    (report,) = stay.files.check(str(path))
     assert (report.reading.layout, report.ok) == ("ai-session", False)
     assert "current_state" in [finding.where for finding in report.findings]
 
@@ -141,7 +141,7 @@ def test_yaml_that_others_read_otherwise_is_told_with_line_and_requirement(
     fill(project, kinds=["ai-session"])
     with (project / STATE).open("a") as state:
         state.write("a: &a {x: 1}\nb: {<<: *a}\n")
-    (report,) = stay.check(str(project / STATE))
+    (report,) = stay.files.check(str(project / STATE))
     (told,) = report.findings
     line = (project / STATE).read_text().count("\n")
     assert (told.code, told.line, told.requirement) == ("merge-key", line, "S0-78")
@@ -153,7 +153,7 @@ def test_the_log_of_a_session_in_which_nothing_has_happened_is_good(
 ) -> None:
     fill(project, kinds=["ai-session"])
     (project / LOG).write_bytes(b"")
-    (report,) = stay.check(str(project / LOG))
+    (report,) = stay.files.check(str(project / LOG))
     assert (report.reading.layout, report.findings) == ("ai-session", [])
 
 
@@ -165,7 +165,7 @@ def test_a_log_is_one_by_its_lines_whatever_stands_between_them(
     path = project / "somewhere"
     lines = (project / LOG).read_bytes().splitlines()
     path.write_bytes(between.join([*lines, *lines]) + b"\n")
-    (report,) = stay.check(str(path))
+    (report,) = stay.files.check(str(path))
     assert (report.reading.layout, report.reading.generation) == ("ai-session", "contract")
 
 
@@ -176,7 +176,7 @@ def test_a_file_in_utf_16_is_told_and_read_whatever_its_name(
     fill(project, kinds=[kind])
     path = (project / MAIN[kind]).with_name(f"any{Path(MAIN[kind]).suffix}")
     path.write_bytes((project / MAIN[kind]).read_text("utf-8").encode("utf-16"))
-    (report,) = stay.check(str(path))
+    (report,) = stay.files.check(str(path))
     assert report.reading.layout == kind
     assert [finding.code for finding in report.findings] == ["utf16"]
 
@@ -187,10 +187,10 @@ def test_a_part_of_a_session_in_its_place_lacks_nothing(
 ) -> None:
     fill(project, kinds=["ai-session"])
     part = (project / STATE).with_name(name)
-    (report,) = stay.check(str(part))
+    (report,) = stay.files.check(str(part))
     assert report.findings == []
     part.parent.rename(part.parent.with_name("other-2026-02-14"))
-    (report,) = stay.check(str(part.parent.with_name("other-2026-02-14") / name))
+    (report,) = stay.files.check(str(part.parent.with_name("other-2026-02-14") / name))
     codes = [finding.code for finding in report.findings]
     assert codes == ([] if name == "history.jsonl" else ["id-mismatch"])
 
@@ -201,7 +201,7 @@ def test_a_plan_that_lies_elsewhere_is_of_the_session_that_it_names(
     fill(project, kinds=["ai-session"])
     (project / "saved").mkdir()
     shutil.copy((project / STATE).with_name("implementation-plan.yaml"), project / "saved/p.yaml")
-    (report,) = stay.check(str(project / "saved" / "p.yaml"))
+    (report,) = stay.files.check(str(project / "saved" / "p.yaml"))
     assert report.findings == []
 
 
@@ -223,13 +223,13 @@ def test_a_file_that_is_not_named_after_its_session_is_told_in_its_layout_s_fold
 
     def told(name: str) -> list[tuple[str, str | None, str | None]]:
         (project / name).write_bytes(written)
-        (report,) = stay.check(str(project / name))
+        (report,) = stay.files.check(str(project / name))
         found = [each for each in report.findings if each.severity == "warning"]
         return [(each.code, each.where, each.requirement) for each in found]
 
     assert told(f"{folder}/{IDS[kind]}.json") == told("other.json") == []
     assert told(f"{folder}/other.json") == [("name-differs", "session_id", requirement)]
-    (adopted,) = stay.adopt(str(project / folder / "other.json"))
+    (adopted,) = stay.files.adopt(str(project / folder / "other.json"))
     said = f"other.json: the file should be called {IDS[kind]}.json"
     assert (adopted.outcome, adopted.bound, adopted.problems) == ("adopted", False, [said])
 
@@ -273,7 +273,7 @@ def test_an_essay_that_lost_its_session_file_is_told_if_it_surely_is_one(
 ) -> None:
     (project / folder).mkdir()
     (project / folder / name).write_text("x")
-    told = [[f.code for f in report.findings] for report in stay.check(str(project))]
+    told = [[f.code for f in report.findings] for report in stay.files.check(str(project))]
     assert told == ([codes] if codes else [])
 
 
@@ -294,7 +294,7 @@ def test_a_stage_has_its_result_only_if_that_is_a_file(
     makers[odd]()
     said = state.read_text().replace("thesis_file: null", f'thesis_file: "{thesis.name}"')
     state.write_text(said)
-    (report,) = stay.check(str(project))
+    (report,) = stay.files.check(str(project))
     told = ("file-missing", "S3-113") in [(f.code, f.requirement) for f in report.findings]
     assert told == (odd != "link")
 
@@ -343,7 +343,7 @@ def test_findings_say_line_place_and_requirement(stay: Forestay, project: Path) 
     lines = path.read_text().splitlines()
     at = next(n for n, line in enumerate(lines, 1) if '"status": "in_progress"' in line)
     path.write_text(path.read_text().replace('"in_progress"', '"wandering"', 1))
-    (report,) = stay.check(str(path))
+    (report,) = stay.files.check(str(path))
     (finding,) = [f for f in report.findings if f.severity == "error"]
     assert (finding.line, finding.file, finding.requirement[:3]) == (at, str(path), "S4-")
 
@@ -356,15 +356,15 @@ def test_definitions_of_workflows_say_how_many_phases_there_are(
     value = json.loads(path.read_text())
     value["workflow_type"] = "spec_v1"
     path.write_text(json.dumps(value, indent=2))
-    (before,) = stay.check(str(path))
+    (before,) = stay.files.check(str(path))
     assert "total-unknown" in [finding.code for finding in before.findings]
     folder = project / ".praxis-os" / "workflows" / "spec_v1"
     folder.mkdir(parents=True)
     (folder / "metadata.json").write_text('{"workflow_type": "spec_v1", "total_phases": 4}')
-    (after,) = stay.check(str(path))
+    (after,) = stay.files.check(str(path))
     assert "total-unknown" not in [finding.code for finding in after.findings]
     (folder / "metadata.json").write_text('{"total_phases": "dynamic"}')
-    assert stay.check(str(path))[0].findings == before.findings
+    assert stay.files.check(str(path))[0].findings == before.findings
 
 
 @pytest.mark.req("S1-125")
@@ -383,11 +383,11 @@ def test_what_is_complete_by_its_workflow_is_so_in_another_layout_too(
     total = len(value["completed_phases"])
     (folder / "metadata.json").write_text(json.dumps({"total_phases": total}))
     there, back = tmp_path / "there", tmp_path / "back"
-    stay.convert(str(path), to, str(there), workflows=str(defined) if is_named else "")
-    (report,) = stay.check(str(there))
+    stay.files.convert(str(path), to, str(there), workflows=str(defined) if is_named else "")
+    (report,) = stay.files.check(str(there))
     assert (report.reading.complete, report.reading.status) == (True, "completed")
     if to != "praxis":
-        stay.convert(str(there), "praxis", str(back))
+        stay.files.convert(str(there), "praxis", str(back))
         assert diff.identical(json.loads(back.read_bytes()), value)
 
 
@@ -414,7 +414,7 @@ def test_a_disk_that_fails_says_nothing_of_who_may_read(
         (one,) = discover.find(str(path))
         assert {fault.code for fault in one.faults} == {"read-failed"}, one.faults
         with pytest.raises(StoreFailed, match="input/output error") as caught:
-            stay.recover(str(path), fix=True)
+            stay.files.recover(str(path), fix=True)
     assert "system log" in caught.value.hint and whole_snapshot(project) == before
 
 
@@ -521,10 +521,10 @@ def test_bad_input_is_told_and_does_no_harm(
 
 
 def _all_commands(stay: Forestay, path: Path, tmp_path: Path) -> None:
-    _quick(lambda: [r.reading.status for r in stay.check(str(path.parent), strict=True)])
-    _quick(lambda: list(stay.adopt(str(path))))
-    _quick(lambda: stay.convert(str(path), "craft", str(tmp_path / "out")))
-    _quick(lambda: stay.recover(str(path)))
+    _quick(lambda: [r.reading.status for r in stay.files.check(str(path.parent), strict=True)])
+    _quick(lambda: list(stay.files.adopt(str(path))))
+    _quick(lambda: stay.files.convert(str(path), "craft", str(tmp_path / "out")))
+    _quick(lambda: stay.files.recover(str(path)))
 
 
 def _quick(act: Callable[[], object]) -> None:
@@ -557,14 +557,14 @@ def test_something_else_in_the_place_of_a_file_is_told(
     else:
         path.symlink_to({"link": target, "dead link": tmp_path / "no", "loop": path}[what])
     before = target.read_bytes()
-    _quick(lambda: stay.check(str(path)))
-    _quick(lambda: list(stay.adopt(str(path))))
-    _quick(lambda: stay.convert(str(path), "craft", str(tmp_path / "out")))
-    _quick(lambda: stay.recover(str(path)))
+    _quick(lambda: stay.files.check(str(path)))
+    _quick(lambda: list(stay.files.adopt(str(path))))
+    _quick(lambda: stay.files.convert(str(path), "craft", str(tmp_path / "out")))
+    _quick(lambda: stay.files.recover(str(path)))
     assert what == "link" or not (tmp_path / "out").exists()
-    reports = stay.check(str(project))
+    reports = stay.files.check(str(project))
     assert reports and not reports[0].ok, reports
-    adopted = list(stay.adopt(str(project)))
+    adopted = list(stay.files.adopt(str(project)))
     assert not any(one.bound for one in adopted)
     for one in adopted:
         if one.session:
@@ -578,10 +578,10 @@ def test_check_says_the_status_that_the_session_has(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     session = stay.start("Fix login", formats=[kind])
-    session.error("no network")
-    assert [each.reading.status for each in stay.check(str(project))] == ["active"]
-    session.abandon()
-    assert [each.reading.status for each in stay.check(str(project))] == ["abandoned"]
+    session.record.error("no network")
+    assert [each.reading.status for each in stay.files.check(str(project))] == ["active"]
+    session.lifecycle.abandon()
+    assert [each.reading.status for each in stay.files.check(str(project))] == ["abandoned"]
 
 
 @pytest.mark.req("S0-36", "S0-77")
@@ -598,7 +598,7 @@ def test_what_is_beside_one_feature_is_not_looked_for_beside_another(
     tasks = [{"task_id": "T", "artifacts": ["artifacts/made.md", "artifacts/gone.md"]}]
     plan = {"phases": [{"phase_id": "P", "tasks": tasks}]}
     (mine / "implementation-plan.yaml").write_text(json.dumps(plan))
-    (report,) = (one for one in stay.check(str(project)) if one.path.startswith(f"{mine}/"))
+    (report,) = (one for one in stay.files.check(str(project)) if one.path.startswith(f"{mine}/"))
     said = {(finding.code, finding.where) for finding in report.findings}
     assert ("missing-file", "") in said
     missing = [place for code, place in said if code == "artifact-missing"]
@@ -632,12 +632,12 @@ def test_check_says_what_another_program_changed_in_a_converted_file(
 ) -> None:
     first, craft, back = (project / name for name in ("first.json", "craft.json", "back.json"))
     first.write_text(json.dumps(original, indent=2), encoding="utf-8")
-    format_id = stay.convert(str(first), "craft", str(craft))[0].source
+    format_id = stay.files.convert(str(first), "craft", str(craft))[0].source
     edited = json.loads(craft.read_bytes()) | {"status": "paused", "progress": 0.9}
     craft.write_text(json.dumps(edited, indent=2), encoding="utf-8")
-    stay.convert(str(craft), format_id, str(back))
-    (report,) = stay.check(str(back))
-    (adopted,) = stay.adopt(str(back))
+    stay.files.convert(str(craft), format_id, str(back))
+    (report,) = stay.files.check(str(back))
+    (adopted,) = stay.files.adopt(str(back))
     seen = stay.session(adopted.session).status()
     assert (report.reading.status, report.reading.progress) == (seen["status"], seen["progress"])
     assert (seen["status"], seen["progress"]) == ("paused", 0.9) and not report.reading.complete
@@ -649,12 +649,12 @@ def test_a_log_that_grew_beyond_what_is_read_is_no_fault(stay: Forestay, project
     line = log.read_bytes().splitlines()[0] + b"\n"
     log.write_bytes(line * (discover.MAX_BYTES // len(line) + 1))
     for path in (project, log):
-        (report,) = stay.check(str(path))
+        (report,) = stay.files.check(str(path))
         (told,) = [each for each in report.findings if each.file == str(log)]
         assert (told.code, told.severity) == ("long-log", "info") and report.ok
     with log.open("r+b") as file:
         file.write(b"not json")
-    (report,) = stay.check(str(log))
+    (report,) = stay.files.check(str(log))
     assert {each.code: each.line for each in report.findings} == {"long-log": 0, "bad-line": 1}
 
 
@@ -669,7 +669,7 @@ def test_version_99_is_the_same_bytes_after_every_command(
     assert b"99" in path.read_bytes()
     before = snapshot(project)
     _all_commands(stay, path, tmp_path)
-    for one in list(stay.adopt()):
+    for one in list(stay.files.adopt()):
         assert one.reading.warning == "version 99 is not written by us; the files are not changed"
         if one.session:
             session = stay.session(one.session)
@@ -692,7 +692,7 @@ def test_a_half_written_tree_is_found_and_told(stay: Forestay, project: Path, le
     (project / INDEX).unlink()
     finds = discover.find(str(project))
     assert [one.native for one in finds] == [folder.name]
-    for one in stay.adopt():
+    for one in stay.files.adopt():
         assert one.session or one.problems or one.outcome
 
 
@@ -702,7 +702,7 @@ def test_case_only_differences_are_two_sessions(stay: Forestay, project: Path) -
     value = json.loads(path.read_text())
     value["session_id"] = value["session_id"].upper()
     path.with_name(f"{value['session_id']}.json").write_text(json.dumps(value))
-    adopted = list(stay.adopt())
+    adopted = list(stay.files.adopt())
     assert len(adopted) == 2
     assert len({one.session.lower() for one in adopted if one.session}) == len(
         [one for one in adopted if one.session]
@@ -715,7 +715,7 @@ def test_what_a_mangled_essay_or_log_still_says_is_adopted_or_told(
     fill(project, kinds=["essay", "ai-session"])
     (project / ESSAY).write_bytes((project / ESSAY).read_bytes() + b"\n  odd: [")
     (project / LOG).write_bytes((project / LOG).read_bytes()[:-9])
-    for one in stay.adopt():
+    for one in stay.files.adopt():
         assert one.problems
 
 
@@ -743,11 +743,11 @@ def test_a_backup_that_is_of_no_use_is_told(project: Path, stay: Forestay, harm:
     state = project / ESSAY
     backup = state.with_name(f"{state.name}.bak")
     backup.write_bytes(state.read_bytes())
-    (before,) = stay.check(str(state.parent))
+    (before,) = stay.files.check(str(state.parent))
     assert "bad-backup" not in [finding.code for finding in before.findings]
     backup.unlink()
     BACKUPS[harm][0](backup, state.read_bytes())
-    (report,) = stay.check(str(state.parent))
+    (report,) = stay.files.check(str(state.parent))
     (told,) = [finding for finding in report.findings if finding.code == "bad-backup"]
     assert (told.file, told.severity, report.ok) == (str(backup), "warning", before.ok)
     assert "the backup cannot be used" in told.what and report.findings[:-1] == before.findings

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from forestay.mirror import erase
+from forestay.mirror.session_files import mirror_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import (
     AI_SESSION,
@@ -60,8 +61,8 @@ def test_two_edits_in_the_moment_of_a_removal_both_stay(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("craft")
-    mirror, digest = project.home.mirror, erase._digest
-    place = Path(project.session.layouts_list()[0].place)
+    mirror, digest = mirror_of(project.home.context), erase._digest
+    place = Path(project.session.files.list()[0].place)
 
     def edited(path: str, limit: int = 0) -> str:
         if path != str(place):  # it was just given another name
@@ -102,7 +103,7 @@ def test_an_entry_that_is_added_while_another_is_taken_out_of_an_index_stays(
             project.edit(lambda value: value["active_features"].append(new), index)
 
     around_exchanges(monkeypatch, turn)
-    (binding,) = project.home.store.machine.bindings.bindings()
+    (binding,) = project.home.context.store.machine.bindings.bindings()
     assert erase._take_out(binding, str(index)) == []
     assert ID not in index.read_text() and index.read_text().count("other-") == 2
 
@@ -125,18 +126,18 @@ def test_a_file_that_is_changed_in_the_moment_of_its_removal_stays(
 
 def test_forgetting_a_few_things_costs_no_key_of_others(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
-    places = [Path(binding.place) for binding in project.session.layouts_list()]
+    places = [Path(binding.place) for binding in project.session.files.list()]
     for place in places:
         project.edit(lambda value: value.update(team="blue"), place)
     session = project.session
     events = [
         session.decide("Use a queue", because="fast", chosen="redis"),
-        session.error("Disk is full"),
-        session.file(str(project.folder / "secret-name.py"), action="deleted"),
-        session.task_add("Ask Bob"),
+        session.record.error("Disk is full"),
+        session.record.file(str(project.folder / "secret-name.py"), action="deleted"),
+        session.tasks.add("Ask Bob"),
     ]
     for event in events:
-        done = project.again().forget(event.id)
+        done = project.again().lifecycle.forget(event.id)
         assert not done.left
         assert all(path.endswith(".fspack") for path in done.cleaned), "only backups"
     for place in places:
@@ -152,7 +153,7 @@ def test_a_file_that_is_gone_after_forgetting_comes_back_with_the_keys_of_others
     plan = project.ai("implementation-plan.yaml")
     project.edit(lambda value: value.update(team="blue"), plan)
     event = project.session.decide("Use a queue")
-    project.session.forget(event.id)
+    project.session.lifecycle.forget(event.id)
     plan.unlink()
     project.again().note("next")
     assert project.read(plan)["team"] == "blue"
@@ -165,7 +166,7 @@ def test_what_a_link_leads_away_to_is_not_touched_by_forgetting(make: Make) -> N
     folder.symlink_to(outside)
     (outside / ".state.yaml.1.forestay-tmp").write_text("left")
     before, names = everything(outside), sorted(outside.rglob("*"))
-    forgotten = project.session.forget()
+    forgotten = project.session.lifecycle.forget()
     assert everything(outside) == before and sorted(outside.rglob("*")) == names
     assert any(path.startswith(str(folder)) for path in forgotten.left)
 
@@ -187,7 +188,7 @@ def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
 
     monkeypatch.setattr(erase, "_took_out", die)
     with pytest.raises(KeyboardInterrupt):
-        project.session.forget("#2")
+        project.session.lifecycle.forget("#2")
     monkeypatch.undo()
     home = project.home if goes_on else project.opened()
     home.session(project.session.id).note("on it goes")
@@ -205,7 +206,7 @@ def test_what_is_repaired_after_forgetting_is_what_others_go_on_from(
     event = session.decide("Use a queue", because="fast")
     whole = project.place.read_bytes()
     swap_in(project.place, b"{ half")
-    session.forget(event.id)
+    session.lifecycle.forget(event.id)
     swap_in(project.place, whole)
     session.note("repaired")
     stale = project.read()
@@ -226,7 +227,7 @@ def test_what_was_put_back_before_forgetting_is_what_others_go_on_from(
     project.edit(lambda value: value.update(x_ours=1))
     event = session.decide("Use a queue", because="fast")
     swap_in(project.place, old)
-    session.forget(event.id)
+    session.lifecycle.forget(event.id)
     stale = project.read()
     for key in ("x_his", "x_hers"):
         swap_in(project.place, json.dumps(stale | {key: 1}).encode())
@@ -236,18 +237,18 @@ def test_what_was_put_back_before_forgetting_is_what_others_go_on_from(
 
 def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
-    places = [Path(binding.place) for binding in project.session.layouts_list()]
+    places = [Path(binding.place) for binding in project.session.files.list()]
     for place in places:
         project.edit(lambda value: value.update(team="blue"), place)
-    event = project.session.error("Disk of Bob is full")
+    event = project.session.record.error("Disk of Bob is full")
     old = {place: place.read_bytes() for place in places}
-    project.session.forget(event.id)
+    project.session.lifecycle.forget(event.id)
     for place, data in old.items():
         swap_in(place, data)
     project.again().note("next")
     for place in places:
         assert "Bob" not in place.read_text() and project.read(place)["team"] == "blue"
-    for binding in (mirror := project.home.mirror).bindings(project.session.id):
+    for binding in (mirror := mirror_of(project.home.context)).bindings(project.session.id):
         kept = mirror._bound.said(binding, Path(binding.place).name)
         assert kept and b"Bob" not in b"".join(kept)
 
@@ -262,6 +263,6 @@ def test_what_one_process_remembers_of_files_brings_back_nothing_that_another_fo
     event = project.session.decide("Ask Bob", because="he knows")
     swap_in(project.place, old)
     with project.opened() as other:
-        other.session(project.session.id).forget(event.id)
+        other.session(project.session.id).lifecycle.forget(event.id)
     project.session.note("two")
     assert "Bob" not in project.place.read_text()

@@ -37,13 +37,13 @@ class Passing(Ticking):
 
 def test_what_is_recorded_together_has_one_task_in_its_lines(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     log = project.ai("history.jsonl")
     before = len(log.read_text().splitlines())
     clock = Passing()
     clock.turn(project.clock.now() - clock.now() + 1000)
     with project.opened(clock=clock) as home:
-        home.session(project.session.id).layouts_update(task="t1", model="opus")
+        home.session(project.session.id).files.update(task="t1", model="opus")
     lines = [json.loads(line) for line in log.read_text().splitlines()[before:]]
     assert [line["task_id"] for line in lines] == ["t1"] * 3
 
@@ -54,7 +54,7 @@ def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
     log, before = project.ai("history.jsonl"), b""
     inode = log.stat().st_ino
     for number in range(5):
-        project.session.command(f"run {number}", duration_ms=number)
+        project.session.record.command(f"run {number}", duration_ms=number)
         after = log.read_bytes()
         assert after.startswith(before) and after.count(b"\n") == number + 1
         before = after
@@ -64,18 +64,18 @@ def test_every_command_adds_one_line_and_changes_none(make: Make) -> None:
 @pytest.mark.req("S0-76")
 def test_a_model_that_the_contract_does_not_name_is_told_and_the_last_one_kept(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.model("opus")
+    project.session.record.model("opus")
     assert project.notices == []
-    project.session.model("gpt-9")
-    project.session.command("swim", model="llama")
+    project.session.record.model("gpt-9")
+    project.session.record.command("swim", model="llama")
     assert [line.split()[-1] for line in project.notices] == ["'gpt-9'", "'llama'"]
     assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "opus"
 
 
 UPDATES: dict[str, Callable[[Session], object]] = {
     "note.added": lambda session: session.note("seen"),
-    "step.added": lambda session: session.task_add("First", id="t1"),
-    "step.started": lambda session: session.task_start("t1"),
+    "step.added": lambda session: session.tasks.add("First", id="t1"),
+    "step.started": lambda session: session.tasks.start("t1"),
     "decision.made": lambda session: session.decide("Use YAML", because="it is asked for"),
     "session.paused": lambda session: session.pause(),
     "session.resumed": lambda session: session.resume(),
@@ -99,8 +99,8 @@ def test_every_update_adds_one_line_to_a_log_that_began_empty(make: Make) -> Non
 @pytest.mark.req("S0-38", "S0-39", "S0-40", "S0-41", "S0-42", "S0-43", "S0-44", "S0-45")
 def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("First", id="t1")
-    project.session.task_start("t1")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.start("t1")
     line = json.loads(project.ai("history.jsonl").read_text().splitlines()[-1])
     stamp = project.read(project.ai("state.yaml"))["current_state"]["last_updated"]
     assert line == {
@@ -114,7 +114,7 @@ def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make
         "duration_ms": 0,
         "event": "step.started",
     }
-    reports = project.home.check(str(project.folder / ".ai-session"))
+    reports = project.home.files.check(str(project.folder / ".ai-session"))
     assert [report.findings for report in reports] == [[]]
 
 
@@ -122,11 +122,11 @@ def test_the_line_of_an_update_has_every_key_and_tells_task_and_model(make: Make
 def test_the_line_of_a_command_tells_the_task_at_hand_and_is_known_again(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.command("before")
-    project.session.task_add("First", id="t1")
-    project.session.task_start("t1")
-    project.session.command("during")
-    project.session.command("for another", task="t9")
+    project.session.record.command("before")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.start("t1")
+    project.session.record.command("during")
+    project.session.record.command("for another", task="t9")
     told = [json.loads(line) for line in log.read_text().splitlines()]
     tasks = {line["command"]: line["task_id"] for line in told if "event" not in line}
     assert tasks == {"before": None, "during": "t1", "for another": "t9"}
@@ -141,7 +141,7 @@ def test_the_line_of_a_command_tells_the_task_at_hand_and_is_known_again(make: M
 def test_what_was_before_the_files_is_not_in_their_log(make: Make) -> None:
     project = make("craft")
     project.session.note("before")
-    project.session.layouts_add(AI_SESSION)
+    project.session.files.bind(AI_SESSION)
     assert project.ai("history.jsonl").read_bytes() == b""
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
     project.session.note("after")
@@ -154,7 +154,7 @@ def test_an_update_whose_writing_was_cut_short_gets_its_line_once(make: Make, re
     log, state = project.ai("history.jsonl"), project.ai("state.yaml")
     project.session.note("one")
     older = log.read_bytes(), state.read_bytes()
-    project.session.task_add("Second")
+    project.session.tasks.add("Second")
     state.write_bytes(older[1])
     if not reached:
         log.write_bytes(older[0])
@@ -202,7 +202,7 @@ def test_a_log_as_we_left_it_is_not_taken_apart(
 @pytest.mark.parametrize("text", ODD.values(), ids=list(ODD))
 def test_a_line_holds_any_text(make: Make, text: str) -> None:
     project = make(AI_SESSION)
-    project.session.command("run", arguments=text, status="failure", error=text)
+    project.session.record.command("run", arguments=text, status="failure", error=text)
     (line,) = project.ai("history.jsonl").read_bytes().split(b"\n")[:-1]
     value = json.loads(line)
     assert value["arguments"] == value["error"] == text
@@ -210,7 +210,7 @@ def test_a_line_holds_any_text(make: Make, text: str) -> None:
 
 def test_a_duration_is_in_milliseconds(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.command("run", duration_ms=1_234)
+    project.session.record.command("run", duration_ms=1_234)
     assert json.loads(project.ai("history.jsonl").read_text())["duration_ms"] == 1_234
 
 
@@ -237,7 +237,7 @@ def test_a_line_is_one_write_and_synced(make: Make, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(os, "write", written)
     monkeypatch.setattr(os, "fsync", synced)
-    project.session.command("run")
+    project.session.record.command("run")
     assert [name for name, _ in calls] == ["write", "sync"]
     assert calls[0][1] == log.read_bytes()
 
@@ -253,11 +253,11 @@ TORN = {
 def test_a_torn_last_line_stays_and_is_closed(make: Make, torn: bytes) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.command("one")
+    project.session.record.command("one")
     whole = log.read_bytes()
     log.write_bytes(whole + torn)
-    project.session.command("two")
-    project.session.command("three")
+    project.session.record.command("two")
+    project.session.record.command("three")
     after = log.read_bytes()
     assert after.startswith(whole + torn + b"\n") and project.suspended == ""
     names = [json.loads(line)["command"] for line in after.splitlines() if line != torn]
@@ -279,8 +279,8 @@ def test_a_line_that_another_program_adds_in_between_is_kept(make: Make) -> None
     done: list[int] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(files, "append_lines", append)
-        project.session.command("one")
-    project.session.command("two")
+        project.session.record.command("one")
+    project.session.record.command("two")
     assert ran(log) == ["theirs", "one", "two"] and "command.ran" in project.kinds()
 
 
@@ -288,10 +288,10 @@ def test_the_same_command_twice_is_two_lines(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     for _ in range(3):
-        project.session.command("pytest")
+        project.session.record.command("pytest")
     project.again()
     log.unlink()
-    project.session.command("pytest")
+    project.session.record.command("pytest")
     assert log.read_text().count('"pytest"') == 4
 
 
@@ -299,11 +299,11 @@ def test_a_log_rewritten_by_someone_is_read_again_and_not_doubled(make: Make) ->
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     for name in ("one", "two"):
-        project.session.command(name)
+        project.session.record.command(name)
     lines = log.read_text().splitlines()
     theirs = json.dumps(json.loads(lines[0]) | {"command": "theirs"})
     log.write_text("\n".join([theirs, *reversed(lines)]) + "\n")
-    project.session.command("three")
+    project.session.record.command("three")
     assert ran(log) == ["theirs", "two", "one", "three"]
     assert project.kinds() == ["foreign.edited", "command.ran"]
 
@@ -338,12 +338,12 @@ def _respelled(log: Path) -> None:
 def test_lines_that_someone_spells_anew_are_known_again_with_the_task_at_hand(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.task_add("First", id="t1")
-    project.session.task_start("t1")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.start("t1")
     for name in ("one", "two", "three"):
-        project.session.command(name)
+        project.session.record.command(name)
     _respelled(log)
-    project.session.command("four")
+    project.session.record.command("four")
     assert ran(log) == ["one", "two", "three", "four"] and project.kinds() == []
 
 
@@ -353,27 +353,27 @@ def test_a_clock_that_goes_back_moves_no_line_before_another(make: Make, edited:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.note("one")
-    project.session.command("first")
+    project.session.record.command("first")
     _gone_back(project)
     if edited:
         _respelled(log)
-    project.session.command("second")
+    project.session.record.command("second")
     project.session.note("two")
-    project.again().command("third")
+    project.again().record.command("third")
     stamps = [json.loads(line)["timestamp"] for line in log.read_text().splitlines()]
     assert len(stamps) == 5 and stamps == sorted(stamps)
-    reports = project.home.check(str(project.folder / ".ai-session"))
+    reports = project.home.files.check(str(project.folder / ".ai-session"))
     assert [report.findings for report in reports] == [[]]
 
 
 def test_what_is_late_by_the_clock_is_told_once_whoever_edits(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.task_add("First", id="t1")
-    project.session.task_start("t1")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.start("t1")
     _gone_back(project)
     for number in range(3):
-        project.session.command("pytest")
+        project.session.record.command("pytest")
         project.session.note(str(number))
         _respelled(log)
         project.session.note("after an edit")
@@ -406,7 +406,7 @@ def test_an_update_no_later_than_the_beginning_has_its_line_whoever_edits(make: 
 def _of_17_mb(project: Project) -> Path:
     ran = [CommandRan(name="run", arguments="x" * 7_900, status="success")] * 110
     for _ in range(20):
-        project.session.record(*ran)
+        project.session._recorder.record(*ran)
     log = project.ai("history.jsonl")
     assert log.stat().st_size > MAX_BYTES
     return log
@@ -445,19 +445,19 @@ def test_an_edit_of_another_file_leaves_the_log_unread(
 def test_a_log_that_is_too_long_to_be_read_goes_with_its_session(make: Make) -> None:
     project = make(AI_SESSION)
     log = _of_17_mb(project)
-    project.session.forget()
+    project.session.lifecycle.forget()
     assert not log.exists()
 
 
 def test_of_a_log_only_the_lines_go_that_say_what_is_forgotten(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.command("a-word-too-many")
-    project.session.command("ruff")
+    project.session.record.command("a-word-too-many")
+    project.session.record.command("ruff")
     theirs = '{"timestamp":"2027-01-15T08:00:00Z","event":"theirs","of":"another program"}'
     with log.open("a") as file:
         file.write(f"{theirs}\n")
-    project.session.forget("#2")
+    project.session.lifecycle.forget("#2")
     assert "a-word-too-many" not in log.read_text() and theirs in log.read_text().splitlines()
     assert recorded(log) == ["theirs", "event.forgotten"] and ran(log) == ["ruff"]
 
@@ -468,16 +468,16 @@ def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str
     pack, log = str(project.base / "login.fspack"), project.ai("history.jsonl")
     project.session.export(pack)
     with project.opened("elsewhere") as other:
-        other.import_(pack)
+        other.backups.import_(pack)
         there = other.session(project.session.id)
         there.note("one")
-        there.command("pytest")
+        there.record.command("pytest")
         there.export(pack, overwrite=True)
-        other.backup(str(project.base / "backups"))
+        other.backups.create(str(project.base / "backups"))
     if way == "import":
-        project.home.import_(pack)
+        project.home.backups.import_(pack)
     else:
-        project.home.restore(str(project.base / "backups"))
+        project.home.backups.restore(str(project.base / "backups"))
     assert recorded(log) == ["note.added"] and ran(log) == ["pytest"]
 
 
@@ -485,10 +485,10 @@ def test_events_that_a_file_brings_have_their_lines_at_once(make: Make, way: str
 def test_what_was_recorded_before_a_task_began_does_not_name_it(make: Make) -> None:
     project = make(AI_SESSION, git=True)
     log = project.ai("history.jsonl")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     project.git("add", "-f", ".ai-session")
-    project.again().command("before")
-    project.session.task_start("t1")
+    project.again().record.command("before")
+    project.session.tasks.start("t1")
     project.session.pause()
     told = [json.loads(line) for line in log.read_text().splitlines()]
     assert [line["command"] for line in told[1:]] == ["before", "step.started", "session.paused"]
@@ -506,7 +506,7 @@ def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> No
     )
     log = folder / "history.jsonl"
     log.write_text("")
-    (adopted,) = project.home.adopt(str(project.folder / ".ai-session"))
+    (adopted,) = project.home.files.adopt(str(project.folder / ".ai-session"))
     log.write_text("{}\n")
     project.home.session(adopted.session).note("one")
     assert recorded(log) == ["note.added"]
@@ -515,16 +515,16 @@ def test_what_was_adopted_is_no_update_of_the_log_that_told_it(make: Make) -> No
 @pytest.mark.parametrize("ours", ["adopted", "begun"])
 def test_lines_of_another_home_bring_back_none_that_were_never_there(make: Make, ours: str) -> None:
     project = make() if ours == "begun" else make(AI_SESSION)
-    project.session.task_add("First", id="t1")
-    project.session.task_start("t1")
+    project.session.tasks.add("First", id="t1")
+    project.session.tasks.start("t1")
     if ours == "begun":
-        project.session.layouts_add(AI_SESSION)
+        project.session.files.bind(AI_SESSION)
     log, here, there = (project.ai("history.jsonl"), project.session, project.opened("there"))
     log.write_bytes(b"")
     if ours == "adopted":
-        here.layouts_remove("ai-session")
-        here = project.opened("here").session(project.opened("here").adopt()[0].session)
-    other = there.session(there.adopt()[0].session)
+        here.files.unbind("ai-session")
+        here = project.opened("here").session(project.opened("here").files.adopt()[0].session)
+    other = there.session(there.files.adopt()[0].session)
     other.note("theirs")
     here.note("ours")
     assert recorded(log) == ["note.added", "note.added"]
@@ -536,7 +536,7 @@ def test_a_line_that_somebodys_old_copy_cost_the_log_is_told_and_comes_back_once
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.note("one")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     project.session.note("two")
     lines = log.read_text().splitlines(keepends=True)
     log.write_text(lines[0] + lines[2])

@@ -19,11 +19,11 @@ def test_a_folder_that_may_not_be_made_is_refused_by_name(open_folder: Path) -> 
         project = Project(open_folder)
         os.chmod(project.folder, 0o555)
         with pytest.raises(ForestayError, match="permission denied") as caught:
-            project.session.layouts_add(AI_SESSION)
+            project.session.files.bind(AI_SESSION)
         assert str(project.folder) in caught.value.file and "ls -ld" in caught.value.hint
-        assert project.session.layouts_list() == [] and os.listdir(project.folder) == []
+        assert project.session.files.list() == [] and os.listdir(project.folder) == []
         os.chmod(project.folder, 0o755)
-        project.session.layouts_add(AI_SESSION)
+        project.session.files.bind(AI_SESSION)
         assert project.ai("state.yaml").exists()
         project.home.close()
 
@@ -33,7 +33,7 @@ def test_a_read_only_folder_is_told_and_healed_later(open_folder: Path) -> None:
         project = Project(open_folder, "orchestrator", "craft")
         os.chmod(project.folder / ".claude", 0o555)
         before = (project.folder / ".claude/orchestrator-session.json").read_bytes()
-        project.session.task_add("Meanwhile")
+        project.session.tasks.add("Meanwhile")
         assert (project.folder / ".claude/orchestrator-session.json").read_bytes() == before
         assert any("orchestrator files are not up to date" in line for line in project.notices)
         (craft,) = (project.folder / ".craft").rglob("*.json")
@@ -53,7 +53,7 @@ def _kept(base: Path, format_id: str) -> tuple[Project, Path]:
     """A project in one layout, and its main file."""
     project = Project(base)
     root = str(project.folder / "essay") if format_id == "essay" else ""
-    project.session.layouts_add(format_id, root=root)
+    project.session.files.bind(format_id, root=root)
     project.session.note("so that there is a backup")
     return project, project.place
 
@@ -97,7 +97,7 @@ def test_a_closed_folder_is_told_until_it_is_open_again(
         assert format_checks.fix(project.home.context) == []
         root.chmod(0o755)
         assert mode == 0o555 or everything(root) == before
-        project.session.reopen(because="it goes on")
+        project.session.lifecycle.reopen(because="it goes on")
         assert _is_healed(project) and leftovers(project.folder) == []
         project.home.close()
 
@@ -116,7 +116,7 @@ def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
         assert format_checks.fix(project.home.context) == []
         place.chmod(0o644)
         assert place.read_bytes() == before, "its bytes may be someone's edit"
-        project.session.reopen(because="it goes on")
+        project.session.lifecycle.reopen(because="it goes on")
         assert _is_healed(project)
         assert not [path for path in project.folder.rglob("*") if "corrupt" in path.name]
         project.home.close()
@@ -138,7 +138,7 @@ def test_what_is_another_users_in_a_sticky_folder_is_told(
         assert str(place.parent) in project.suspended, project.suspended
     _give(place.parent, NOBODY, 0o755)
     with as_nobody(open_folder):
-        project.session.reopen(because="it goes on")
+        project.session.lifecycle.reopen(because="it goes on")
         assert _is_healed(project) and leftovers(project.folder) == []
         project.home.close()
 
@@ -155,9 +155,9 @@ def test_one_folder_that_is_closed_does_not_keep_the_other_layouts_behind(
     with as_nobody(open_folder):
         project = Project(open_folder, "craft")
         craft, elsewhere = project.place, open_folder / "essay"
-        project.session.layouts_add("essay", root=str(elsewhere))
+        project.session.files.bind("essay", root=str(elsewhere))
         elsewhere.chmod(0)
-        project.again().task_add("Meanwhile")
+        project.again().tasks.add("Meanwhile")
         elsewhere.chmod(0o755)
         assert "Meanwhile" in craft.read_text()
         why = f"cannot read {elsewhere} (permission denied)"
@@ -190,7 +190,7 @@ def test_a_log_that_may_not_be_added_to_is_told_and_lacks_nothing_later(open_fol
         log = project.ai("history.jsonl")
         log.chmod(0o444)
         for _ in range(3):
-            project.session.command("pytest")
+            project.session.record.command("pytest")
             assert project.suspended == f"{log} may not be written to"
         log.chmod(0o644)
         assert _is_healed(project) and log.read_text().count("pytest") == 3
@@ -206,6 +206,6 @@ def test_a_backup_that_is_no_file_is_told_while_the_essay_is_behind(open_folder:
     project.session.complete()
     assert project.suspended == f"{backup} is not a file"
     backup.rmdir()
-    project.session.reopen(because="it goes on")
+    project.session.lifecycle.reopen(because="it goes on")
     assert _is_healed(project) and backup.is_file()
     project.home.close()

@@ -49,7 +49,7 @@ def in_phases(make: Make, done: int = 1) -> Project:
     project = make()
     project.session = project.home.start("Ship it", workflow="spec-execution", formats=["praxis"])
     for number in range(done):
-        project.session.phase_done(number, override=True, because="seen to")
+        project.session.phases.done(number, override=True, because="seen to")
     return project
 
 
@@ -130,7 +130,7 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
         project.edit(as_first_generation)
         assert project.session.status()["phase"]["current"] == min(number + 1, 5)
         project.session.note("seen")
-    assert project.suspended == "" and project.session.state().core.status == "completed"
+    assert project.suspended == "" and project.session.show().core.status == "completed"
     assert project.disputes() == [] and codes(project) == []
     now = project.read()
     assert now["lifecycle"]["completed"] is True and now["current_phase"] == 5
@@ -161,8 +161,8 @@ def test_a_phase_that_a_program_without_times_passes_ends_as_its_evidence_is_sta
 @pytest.mark.req("S1-14", "S1-138")
 def test_attempts_stay_in_a_file_that_a_program_of_the_first_generation_wrote(make: Make) -> None:
     project = in_phases(make)
-    project.session.phase_fail(1, {"coverage": 65}, issue="red")
-    project.session.phase_retry()
+    project.session.phases.fail(1, {"coverage": 65}, issue="red")
+    project.session.phases.retry()
     project.edit(as_first_generation)
     project.session.note("seen")
     (attempt,) = project.read()["phase_attempts"]["1"]
@@ -172,7 +172,7 @@ def test_attempts_stay_in_a_file_that_a_program_of_the_first_generation_wrote(ma
 @pytest.mark.req("S1-16")
 def test_a_program_of_the_first_generation_does_not_end_what_was_reopened(make: Make) -> None:
     project = in_phases(make, done=6)
-    project.session.reopen(because="one more look")
+    project.session.lifecycle.reopen(because="one more look")
 
     def write_all_again(doc: Any) -> None:
         for key in [key for key in doc if key not in FIRST_GENERATION]:
@@ -214,11 +214,11 @@ def ours(project: Project, verb: str) -> None:
     session = project.session
     current = session.status()["phase"]["current"]
     if verb == "fail":
-        session.phase_fail(current, {"coverage": 65}, issue="red")
+        session.phases.fail(current, {"coverage": 65}, issue="red")
     elif verb == "retry":
-        session.phase_retry()
+        session.phases.retry()
     else:
-        session.phase_rollback(current - 1, because="wrong turn")
+        session.phases.rollback(current - 1, because="wrong turn")
 
 
 WAYS = [
@@ -283,10 +283,10 @@ def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
     project.edit(lambda v: v["workflow_structure"].update(total_phases=3))
     project.session.note("seen")
     assert project.titles() == ["Analyse", "Build 1", "Compile", "Build 2", "Compile"]
-    steps = {step.id: step.parent for step in project.session.task_list()}
+    steps = {step.id: step.parent for step in project.session.tasks.list()}
     assert steps["1.1"] == "phase-1" and steps["2.1"] == "phase-2"
     for number in range(3):
-        project.session.phase_done(number)
+        project.session.phases.done(number)
     assert project.read()["lifecycle"]["completed"] is True and codes(project) == []
 
 
@@ -298,7 +298,7 @@ def test_a_session_that_was_reopened_after_its_last_phase_is_not_found_to_be_com
     make: Make,
 ) -> None:
     project = in_phases(make, done=6)
-    project.session.reopen(because="one more look")
+    project.session.lifecycle.reopen(because="one more look")
     (one,) = discover.find(str(project.place))
     report = check_files.check(one, Where(), strict=True)
     assert report.findings == []
@@ -326,7 +326,7 @@ def takes_back(phase: int, word: str) -> Callable[[Any], None]:
 def test_a_phase_that_a_file_goes_back_to_can_be_passed_again(make: Make, word: str) -> None:
     project = in_phases(make, done=3)
     project.edit(takes_back(1, word))
-    project.session.phase_done(1, override=True, because="now it is")
+    project.session.phases.done(1, override=True, because="now it is")
     plan = project.session.status()["phase"]
     assert plan["current"] == 2 and plan["completed"] == [0, 1]
     now = project.read()
@@ -342,22 +342,22 @@ def test_a_verdict_that_a_file_takes_back_no_longer_stands(make: Make) -> None:
     project.edit(takes_back(0, "pending"))
     project.session.note("seen")
     assert set(project.session.status()["phase"]["checkpoints"].values()) == {"pending"}
-    project.session.phase_done(0, override=True, because="again")
+    project.session.phases.done(0, override=True, because="again")
     assert project.read()["completed_phases"] == [0]
 
 
 def test_an_attempt_that_was_rolled_back_is_not_said_to_be_under_way(make: Make) -> None:
     project = in_phases(make, done=2)
-    project.session.phase_fail(2, issue="red")
-    project.session.phase_retry()
-    project.session.phase_rollback(1, because="wrong turn")
+    project.session.phases.fail(2, issue="red")
+    project.session.phases.retry()
+    project.session.phases.rollback(1, because="wrong turn")
     assert "under way" not in project.session.brief().text
 
 
 @pytest.mark.req("S1-83")
 def test_a_file_tells_all_of_a_failed_phase_at_once(make: Make) -> None:
     project = in_phases(make)
-    project.session.phase_fail(1, {"coverage": 65}, issue="red")
+    project.session.phases.fail(1, {"coverage": 65}, issue="red")
     before = without_id(project.read())
     project.again().note("later")
     assert {**without_id(project.read()), "updated_at": ""} == {**before, "updated_at": ""}
@@ -366,8 +366,8 @@ def test_a_file_tells_all_of_a_failed_phase_at_once(make: Make) -> None:
 @pytest.mark.req("S1-73")
 def test_a_phase_that_is_tried_again_has_handed_nothing_in_yet(make: Make) -> None:
     project = in_phases(make)
-    project.session.phase_fail(1, {"coverage": 65}, issue="red")
-    project.session.phase_retry()
+    project.session.phases.fail(1, {"coverage": 65}, issue="red")
+    project.session.phases.retry()
     assert list(project.read()["phase_artifacts"]) == ["0"]
 
 
@@ -397,7 +397,7 @@ def test_a_pause_that_nobody_saw_and_that_is_over_is_one(make: Make) -> None:
     project.session.note("seen")
     at = {event.kind: event.head.at for event in project.events("file:")}
     assert at["session.resumed"] - at["session.paused"] == 30 * 60_000
-    assert project.session.state().core.resumes == 1 == project.read()["lifecycle"]["resume_count"]
+    assert project.session.show().core.resumes == 1 == project.read()["lifecycle"]["resume_count"]
     assert not any("not taken up" in line for line in project.notices)
 
 
@@ -406,7 +406,7 @@ def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:
     before = project.clock.now()
     project.edit(flags(paused=True))
     project.session.note("seen")
-    assert project.session.state().core.paused_at > before
+    assert project.session.show().core.paused_at > before
 
 
 @pytest.mark.req("S1-42")
@@ -422,8 +422,8 @@ def test_a_file_that_says_completed_of_a_paused_session_is_not_left_paused(make:
 @pytest.mark.req("S1-44")
 def test_a_session_that_fails_after_an_error_is_flagged_as_paused(make: Make) -> None:
     project = in_phases(make)
-    project.session.error("no network")
-    project.session.fail(because="no network")
+    project.session.record.error("no network")
+    project.session.lifecycle.fail(because="no network")
     now = project.read()["lifecycle"]
     assert now["paused"] is True and now["paused_reason"] == "system_error" and now["paused_at"]
 
@@ -436,9 +436,9 @@ TIDY = flags(paused=False, paused_at=None, paused_reason=None)
 @pytest.mark.parametrize("lift", [LIFTED, TIDY], ids=["flag alone", "all of it"])
 def test_who_lifts_a_pause_after_an_error_goes_on(make: Make, lift: Callable[[Any], None]) -> None:
     project = make()
-    project.session.error("no network")
+    project.session.record.error("no network")
     project.session.pause()
-    project.session.layouts_add("praxis")
+    project.session.files.bind("praxis")
     project.edit(lift)
     project.session.note("seen")
     assert project.session.status()["status"] == "active"
@@ -450,29 +450,29 @@ def test_who_takes_back_a_pause_and_an_error_by_hand_goes_on(make: Make) -> None
     """The file then says what it said before both, at the time of the pause."""
     project = in_phases(make)
     before = project.read()["lifecycle"]
-    project.session.error("no network")
+    project.session.record.error("no network")
     project.session.pause()
     project.edit(lambda doc: doc["lifecycle"].update(before))
     project.session.note("on")
-    assert project.session.state().core.status == "active" and project.disputes() == []
+    assert project.session.show().core.status == "active" and project.disputes() == []
     assert not project.read()["lifecycle"]["paused"]
 
 
 def test_a_session_with_all_its_phases_that_was_reopened_can_be_paused(make: Make) -> None:
     project = in_phases(make, done=6)
-    project.session.reopen("more to do")
+    project.session.lifecycle.reopen("more to do")
     project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
     project.session.note("seen")
-    assert project.session.state().core.status == "paused"
+    assert project.session.show().core.status == "paused"
     project.edit(flags(paused=False, resumed_at="2027-01-15T09:00:01Z"))
     project.session.note("on")
-    assert project.session.state().core.status == "active" and project.disputes() == []
+    assert project.session.show().core.status == "active" and project.disputes() == []
 
 
 @pytest.mark.req("S1-42", "S1-98")
 def test_who_lifts_the_pause_of_a_failed_session_goes_on(make: Make) -> None:
     project = in_phases(make)
-    project.session.fail(because="no network")
+    project.session.lifecycle.fail(because="no network")
     project.edit(LIFTED)
     project.session.note("seen")
     assert project.session.status()["status"] == "active"
@@ -499,7 +499,7 @@ def test_where_the_work_ends_is_no_place_that_was_not_taken_up(
 @pytest.mark.req("S1-48")
 def test_an_error_that_another_one_follows_in_a_file_is_not_told_as_taken_out(make: Make) -> None:
     project = in_phases(make)
-    project.session.error("no network")
+    project.session.record.error("no network")
     project.edit(flags(last_error="disk full", last_error_at="2027-01-15T09:00:00Z"))
     project.session.note("seen")
     assert project.kinds() == ["foreign.edited", "error.raised"]
@@ -509,7 +509,7 @@ def test_an_error_that_another_one_follows_in_a_file_is_not_told_as_taken_out(ma
 @pytest.mark.req("S1-48")
 def test_an_error_that_ended_nothing_is_no_reason_that_could_be_taken_out(make: Make) -> None:
     project = in_phases(make)
-    project.session.error("no network")
+    project.session.record.error("no network")
 
     def passed(doc: Any) -> None:
         doc["completed_phases"], doc["current_phase"] = [0, 1], 2
@@ -529,10 +529,10 @@ def test_the_phase_of_a_file_is_the_one_that_was_begun_last(make: Make) -> None:
     again = {"0": {"started_at": "2027-01-15T09:00:00Z"}}
     project.edit(lambda doc: doc.update(first | {"phase_timing": again}))
     project.session.note("begun again")
-    assert project.read()["current_phase"] == project.session.state().core.phase == 0
+    assert project.read()["current_phase"] == project.session.show().core.phase == 0
     project.edit(lambda doc: doc["checkpoints"].update({"0": "failed"}))
     project.session.note("failed there")
-    assert project.read()["current_phase"] == project.session.state().core.phase == 0
+    assert project.read()["current_phase"] == project.session.show().core.phase == 0
 
 
 @pytest.mark.req("S1-59", "S1-74")
@@ -556,15 +556,15 @@ def test_a_number_that_no_phase_has_takes_the_work_nowhere(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda doc: doc.update(current_phase=77))
     project.session.note("seen")
-    assert project.read()["current_phase"] == project.session.state().core.phase == 1
+    assert project.read()["current_phase"] == project.session.show().core.phase == 1
     assert "current_phase: 77 is no phase" in str(project.edits())
 
 
 @pytest.mark.req("S1-59")
 def test_what_is_rolled_back_after_an_error_does_not_fail_of_it(make: Make) -> None:
     project = in_phases(make)
-    project.session.error("no network")
-    project.session.phase_done(1, override=True, because="seen to")
+    project.session.record.error("no network")
+    project.session.phases.done(1, override=True, because="seen to")
     again = {"1": {"started_at": "2027-01-15T09:00:00Z"}}
 
     def roll_back(doc: Any) -> None:
@@ -594,19 +594,19 @@ def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
 @pytest.mark.req("S1-44", "S1-48")
 def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make: Make) -> None:
     project = in_phases(make)
-    project.session.error("no network")
+    project.session.record.error("no network")
     at = "2027-01-15T09:00:00Z"
     stop = {"paused": True, "paused_at": at, "paused_reason": "system_error"}
     project.edit(flags(**stop, last_error="disk full", last_error_at=at))
     project.session.note("seen")
     assert project.session.status()["status"] == "failed"
-    assert project.session.state().core.because == "disk full"
+    assert project.session.show().core.because == "disk full"
     assert stop.items() <= project.read()["lifecycle"].items()
 
 
 def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
     project = in_phases(make)
-    project.session.error("no network")
+    project.session.record.error("no network")
     project.session.pause(context="half of it")
     project.edit(flags(last_error=None, last_error_at=None, paused_context=None))
     project.session.note("seen")
@@ -618,7 +618,7 @@ def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
 
 def test_a_time_that_is_not_taken_up_is_told_as_a_time(make: Make) -> None:
     project = in_phases(make)
-    project.session.fail(because="no network")
+    project.session.lifecycle.fail(because="no network")
     project.edit(flags(paused_at="2027-01-15T09:00:00Z"))
     project.session.resume()
     (edited,) = project.edits()
@@ -674,7 +674,7 @@ def test_a_file_that_takes_the_last_phase_back_opens_the_session_again(make: Mak
 
     project.edit(open_again)
     assert project.session.status()["status"] == "active"
-    project.session.phase_done(5, override=True, because="now it is")
+    project.session.phases.done(5, override=True, because="now it is")
     assert "session.reopened" in project.kinds()
     assert project.read()["lifecycle"]["completed"] is True
 
@@ -696,7 +696,7 @@ def test_a_phase_that_another_clock_began_ahead_of_ours_ends_no_sooner_nor_does_
     project = in_phases(make)
     ahead = "2099-01-01T00:00:00Z"
     project.edit(lambda doc: doc["phase_timing"]["1"].update(started_at=ahead))
-    project.session.phase_done(1, override=True, because="seen to")
+    project.session.phases.done(1, override=True, because="seen to")
     timing = project.read()["phase_timing"]["1"]
     assert (timing["completed_at"], timing["duration_seconds"]) == (ahead, 0.0)
     assert project.read()["phase_timing"]["2"] == {"started_at": ahead}
@@ -733,10 +733,10 @@ def test_phases_that_only_a_file_tells_of_are_known_from_the_first_to_the_last(m
 def test_a_phase_that_a_file_passes_is_the_task_that_has_its_number(make: Make) -> None:
     project = make("praxis")
     for title in ("Write it", "Test it"):
-        project.session.task_add(title)
+        project.session.tasks.add(title)
     passes(project, 1, "2027-01-15T09:00:00Z")
     assert project.titles() == ["Write it", "Test it"]
-    assert [row.status for row in project.session.task_list()] == ["pending", "done"]
+    assert [row.status for row in project.session.tasks.list()] == ["pending", "done"]
 
 
 def test_a_stale_file_does_not_take_what_someone_else_put_into_its_metadata(make: Make) -> None:
@@ -753,7 +753,7 @@ def test_a_stale_file_does_not_take_what_someone_else_put_into_its_metadata(make
 def test_an_error_that_a_stale_file_knows_nothing_of_makes_its_pause_no_dispute(make: Make) -> None:
     project = make("praxis")
     stale = project.read()
-    project.session.error("boom")
+    project.session.record.error("boom")
     flags = {"paused": True, "paused_at": "2027-01-15T09:00:00Z", "paused_reason": "user_request"}
     stale["lifecycle"] |= flags
     project.edit(lambda doc: doc.update(stale))
@@ -767,16 +767,16 @@ def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_m
 ) -> None:
     project = make("praxis")
     for number in range(tasks):
-        project.session.task_add(f"Task {number}")
+        project.session.tasks.add(f"Task {number}")
     project.edit(lambda doc: doc["workflow_structure"].update(total_phases=tasks + 1))
-    project.session.task_start("t1")
-    project.session.task_done("t1")
+    project.session.tasks.start("t1")
+    project.session.tasks.done("t1")
     assert project.read()["completed_phases"] == [0]
     assert project.read()["workflow_structure"]["starting_phase"] == 0
     assert project.session.status()["progress"] == pytest.approx(1 / (tasks + 1), abs=0.001)
     project.edit(lambda doc: doc.update(completed_phases=[*range(tasks + 1)], current_phase=tasks))
     project.session.note("look")
-    steps = project.session.state().rows.select("step")
+    steps = project.session.show().rows.select("step")
     assert [getattr(step, "status", "") for step in steps] == ["done"] * (tasks + 1)
 
 
@@ -788,22 +788,22 @@ def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhi
     held["lifecycle"] = {"completed": False, "paused": False, "resume_count": 0}
     place = project.place.with_name(f"{THEIRS}.json")
     place.write_text(json.dumps(held))
-    project.home.adopt()
+    project.home.files.adopt()
     session = project.home.session(THEIRS)
     for words in ("It broke", "It broke again"):
         session.note("before")
-        session.error(words)
+        session.record.error(words)
         project.notices.clear()
         held["updated_at"] = timestamps.write(project.clock.now())
         place.write_text(json.dumps(held))
         session.note("heard")
-        assert not project.notices and not session.state().core.because
+        assert not project.notices and not session.show().core.because
         assert json.loads(place.read_text())["lifecycle"]["last_error"] == words
 
 
 def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     project = in_phases(make, done=0)
-    before = project.session.state().core.events
+    before = project.session.show().core.events
     began = timestamps.read(project.read()["created_at"]) or 0
 
     def passed(doc: Any) -> None:
@@ -818,7 +818,7 @@ def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     assert getattr(steps["phase-0"], "ended_at", 0) == began + 60_000
     assert getattr(steps["phase-1"], "status", "") == "running"
     assert shown.core.phase == project.session.status()["phase"]["current"] == 1
-    assert (shown.core.events, project.session.state().core.phase) == (before, 0)
+    assert (shown.core.events, project.session.show().core.phase) == (before, 0)
 
 
 def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) -> None:
@@ -827,13 +827,13 @@ def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) ->
     doc["workflow_structure"]["total_phases"] = 3
     place = project.folder / f".praxis-os/.cache/state/{THEIRS}.json"
     place.write_text(json.dumps(doc))
-    project.home.adopt()
+    project.home.files.adopt()
     session = project.home.session(THEIRS)
-    session.task_done("phase-0")
-    craft = session.layouts_add("craft").place
+    session.tasks.done("phase-0")
+    craft = session.files.bind("craft").place
     project.edit(lambda v: v.update(completed_work=v["pending_tasks"][:1]), Path(craft))
     assert session.status()["phase"]["current"] == 2 == session.show().core.phase
-    session.phase_done(2)
+    session.phases.done(2)
     assert json.loads(place.read_text())["completed_phases"] == [0, 1, 2]
     assert session.status()["status"] == "completed"
 
@@ -841,7 +841,7 @@ def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) ->
 def test_a_phase_that_two_end_at_different_times_is_over_and_not_disputed(make: Make) -> None:
     project = in_phases(make, done=0)
     held = project.read()
-    project.session.phase_done(0, override=True, because="seen to")
+    project.session.phases.done(0, override=True, because="seen to")
     ended = timestamps.write(project.clock.now() + 5_000)
     held.update(completed_phases=[0], current_phase=1, checkpoints={"0": "passed"})
     held["phase_timing"]["0"]["completed_at"] = held["updated_at"] = ended

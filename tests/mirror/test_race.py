@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from forestay.base.clock import Clock
+from forestay.mirror.session_files import mirror_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import (
     AI_SESSION,
@@ -66,7 +67,7 @@ def write_until_over(project: Project, other: subprocess.Popen[bytes]) -> int:
     """Record one event after the other while the other program works."""
     ends, number = time.monotonic() + SECONDS, 0
     while other.poll() is None:
-        project.session.task_add(f"ours {number}")
+        project.session.tasks.add(f"ours {number}")
         number += 1
         assert time.monotonic() < ends, "too slow, or stuck"
     project.session.note("the last look")
@@ -97,7 +98,7 @@ def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
     project.again()
     other = editor(project.place, "decisions_made", EDITS)
     write_until_over(project, other)
-    rows = project.session.state().rows.select("decision")
+    rows = project.session.show().rows.select("decision")
     assert {getattr(row, "what", "") for row in rows} == {f"edit {n}" for n in range(EDITS)}
 
 
@@ -114,8 +115,8 @@ import sys, forestay
 with forestay.open(sys.argv[1], cwd=sys.argv[2], trust_env=False) as home:
     session = home.session(sys.argv[3])
     for number in range(int(sys.argv[5])):
-        session.task_add(f"{sys.argv[4]} {number}")
-        session.command(f"{sys.argv[4]} {number}")
+        session.tasks.add(f"{sys.argv[4]} {number}")
+        session.record.command(f"{sys.argv[4]} {number}")
 """
 
 
@@ -177,11 +178,14 @@ def test_a_key_that_nobody_knows_survives_an_editor_in_any_step(
 ) -> None:
     project = make("craft")
     editor = Stepwise(project, monkeypatch, turns)
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     project.session.note("next")
     project.session.note("after that")
     assert editor.made <= project.read().keys() and "Ours" in project.read()["pending_tasks"]
-    assert leftovers(project.folder) == [] and project.home.mirror.pending(project.session.id) == []
+    assert (
+        leftovers(project.folder) == []
+        and mirror_of(project.home.context).pending(project.session.id) == []
+    )
 
 
 # -- in place ----------------------------------------------------------------------------------
@@ -202,7 +206,7 @@ SECOND = """\
 @told
 def test_half_of_a_plan_that_somebody_is_writing_is_not_taken_up(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("First task")
+    project.session.tasks.add("First task")
     plan = project.ai("implementation-plan.yaml")
     whole = plan.read_text() + SECOND
     half = whole[: whole.index("Second") + len("Sec")]
@@ -243,7 +247,7 @@ def test_what_is_written_to_a_file_that_was_open_when_we_exchanged_it_arrives(ma
             opened.truncate()
 
     clock.others.append(finish)
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     project.session.note("next")
     assert sorted(project.titles()) == ["Ours", "Theirs"] and leftovers(project.folder) == []
 
@@ -253,7 +257,7 @@ def test_a_file_that_somebody_keeps_open_stays_theirs_and_is_told(make: Make) ->
     project = make("craft")
     with project.place.open("r+") as file:
         before = project.place.read_bytes()
-        project.session.task_add("Ours")
+        project.session.tasks.add("Ours")
         assert project.place.read_bytes() == before
         assert any("is being written by someone" in notice for notice in project.notices)
         file.seek(0)

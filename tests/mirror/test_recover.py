@@ -38,16 +38,16 @@ def stay(tmp_path: Path, project: Path) -> Forestay:
 
 def a_session(stay: Forestay) -> Session:
     session = stay.start("Add login", formats=KINDS)
-    session.task_add("Write tests", id="t1")
-    session.task_start("t1")
-    session.command("pytest", arguments="-q")
+    session.tasks.add("Write tests", id="t1")
+    session.tasks.start("t1")
+    session.record.command("pytest", arguments="-q")
     Path("x.py").write_text("1")
-    session.file("x.py")
+    session.record.file("x.py")
     return session
 
 
 def main_file(session: Session, kind: str) -> Path:
-    return Path(next(b.place for b in session.layouts_list() if b.layout == kind))
+    return Path(next(b.place for b in session.files.list() if b.layout == kind))
 
 
 def aside(path: Path) -> list[bytes]:
@@ -55,7 +55,7 @@ def aside(path: Path) -> list[bytes]:
 
 
 def examined(stay: Forestay, path: Path, choose: str = "") -> Case:
-    case = stay.recover(str(path), choose=choose)
+    case = stay.files.recover(str(path), choose=choose)
     assert case is not None
     return case
 
@@ -66,8 +66,8 @@ def examined(stay: Forestay, path: Path, choose: str = "") -> Case:
 @pytest.mark.parametrize("is_torn", [True, False])
 def test_bound_files_come_back_with_what_only_they_tell(stay: Forestay, is_torn: bool) -> None:
     session = stay.start("Ship it", workflow="spec-execution", formats=["praxis"])
-    session.phase_fail(0, issue="not yet")
-    session.phase_done(0, override=True, because="seen to")
+    session.phases.fail(0, issue="not yet")
+    session.phases.done(0, override=True, because="seen to")
     path = main_file(session, "praxis")
     path.write_text(json.dumps(json.loads(path.read_text()) | {"theirs": [1]}, indent=2))
     session.note("taken up")
@@ -114,7 +114,7 @@ def test_a_bound_file_that_is_gone_comes_back_when_it_is_named(stay: Forestay, k
     path.unlink()
     case = examined(stay, path)
     assert (case.rung, case.session, case.missing) == (recover.JOURNAL, session.id, [str(path)])
-    stay.recover(str(path), fix=True)
+    stay.files.recover(str(path), fix=True)
     assert path.read_bytes() == whole
 
 
@@ -133,7 +133,7 @@ def test_the_folder_of_a_bound_session_is_known_by_its_name(
     if gone == "all of it":
         folder.mkdir()
     assert examined(stay, folder).rung == recover.JOURNAL
-    stay.recover(str(folder), fix=True)
+    stay.files.recover(str(folder), fix=True)
     assert path.read_bytes() == whole
 
 
@@ -158,7 +158,7 @@ def test_a_link_in_the_place_of_a_bound_file_is_no_reason_to_doubt_the_journal(
     elsewhere.write_bytes(whole)
     path.unlink()
     path.symlink_to(tmp_path / target)
-    case = stay.recover(str(path.parent if target == "nowhere" else path), fix=True)
+    case = stay.files.recover(str(path.parent if target == "nowhere" else path), fix=True)
     assert case is not None and case.rung == recover.JOURNAL
     assert not path.is_symlink() and path.read_bytes() == whole == elsewhere.read_bytes()
 
@@ -195,7 +195,7 @@ def test_a_file_that_comes_back_in_the_archive_of_its_layout_is_told(stay: Fores
         f"kept the previous bytes as {kept}",
     ]
     archived.write_bytes(TORN)
-    (case,) = session.layouts_restore()
+    (case,) = session.files.restore()
     assert case.written == [str(archived)]
 
 
@@ -244,7 +244,7 @@ def test_looking_changes_nothing(stay: Forestay, project: Path) -> None:
     main_file(session, "craft").write_bytes(TORN)
     before = snapshot(project)
     stay.doctor()
-    stay.recover(str(main_file(session, "craft")))
+    stay.files.recover(str(main_file(session, "craft")))
     assert snapshot(project) == before
 
 
@@ -252,9 +252,9 @@ def test_looking_changes_nothing(stay: Forestay, project: Path) -> None:
 def test_a_log_that_is_gone_comes_back_with_every_command(stay: Forestay) -> None:
     session = a_session(stay)
     log = main_file(session, "ai-session").parent / "history.jsonl"
-    session.command("ruff")
+    session.record.command("ruff")
     log.unlink()
-    session.command("mypy")
+    session.record.command("mypy")
     assert ran(log) == ["pytest", "ruff", "mypy"]
     kinds = [line.event.kind for line in session.log()]
     assert recorded(log) == [kind for kind in kinds if kind != "command.ran"]
@@ -280,7 +280,7 @@ def test_an_index_that_is_damaged_still_names_the_sessions_of_others(stay: Fores
     stay.doctor(fix=True)
     assert "other-2026-01-01" in index.read_text()
     assert main_file(session, "ai-session").parent.name in index.read_text()
-    reports = [r for r in stay.check(str(root)) if r.reading.layout == "ai-session"]
+    reports = [r for r in stay.files.check(str(root)) if r.reading.layout == "ai-session"]
     assert all(report.ok for report in reports)
 
 
@@ -308,14 +308,14 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
         state = project / STATE
     index = state.parents[1] / "active-features.yaml"
     index.write_text(CONFLICT)
-    (fault,) = [f for f in stay.check(str(index.parent))[0].findings if f.file == str(index)]
+    (fault,) = [f for f in stay.files.check(str(index.parent))[0].findings if f.file == str(index)]
     assert (fault.code, fault.requirement, fault.line) == ("conflict-markers", "S0-69", 2)
     assert "mine-2026-01-01" in fault.what and "theirs-2026-01-01" in fault.what
     where = state if bound else state.parent
     before = snapshot(project)
     stay.doctor(fix=True)
     with pytest.raises(Refused, match="only the user can decide"):
-        stay.recover(str(where), fix=True)
+        stay.files.recover(str(where), fix=True)
     assert snapshot(project) == before
     question = examined(stay, where).question
     assert question is not None and question.recommended == "stop"
@@ -323,7 +323,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
         "which lists mine-2026-01-01",
         "which lists theirs-2026-01-01",
     ]
-    stay.recover(str(where), fix=True, choose="second")
+    stay.files.recover(str(where), fix=True, choose="second")
     assert "theirs-2026-01-01" in index.read_text() and "<<<" not in index.read_text()
     assert aside(index) == [CONFLICT.encode()]
 
@@ -342,11 +342,11 @@ def test_restore_writes_the_files_of_one_layout_anew(stay: Forestay) -> None:
     session = a_session(stay)
     for kind in ("craft", "praxis"):
         main_file(session, kind).write_bytes(TORN)
-    (case,) = session.layouts_restore("craft")
+    (case,) = session.files.restore("craft")
     assert (case.layout, case.rung, len(case.kept)) == ("craft", "journal", 1)
     assert main_file(session, "praxis").read_bytes() == TORN
-    assert [c.layout for c in session.layouts_restore()] == ["praxis"]
-    assert session.layouts_restore() == []
+    assert [c.layout for c in session.files.restore()] == ["praxis"]
+    assert session.files.restore() == []
 
 
 def test_while_git_is_in_the_middle_of_something_nothing_is_restored(
@@ -359,7 +359,7 @@ def test_while_git_is_in_the_middle_of_something_nothing_is_restored(
     path = main_file(session, "craft")
     path.write_bytes(TORN)
     with pytest.raises(Refused, match="git is in the middle of a merge"):
-        session.layouts_restore()
+        session.files.restore()
     assert path.read_bytes() == TORN
 
 
@@ -371,8 +371,8 @@ def test_a_version_that_is_not_known_is_never_restored_over(stay: Forestay) -> N
     bytes_of_99 = path.read_bytes()
     session.note("goes on")
     stay.doctor(fix=True)
-    session.layouts_restore()
-    stay.recover(str(path))
+    session.files.restore()
+    stay.files.recover(str(path))
     assert path.read_bytes() == bytes_of_99
     assert "layout-suspended" in [advice.code for advice in stay.doctor().left]
 
@@ -393,13 +393,13 @@ def test_what_is_left_of_a_torn_file_is_written_only_when_asked(
     assert (case.rung, case.damaged) == ("artifacts", [str(path)])
     assert snapshot(project) == before
     out = project / "out"
-    done = stay.recover(str(path.parent if kind == "ai-session" else path), out=str(out))
+    done = stay.files.recover(str(path.parent if kind == "ai-session" else path), out=str(out))
     assert done is not None and done.written == [str(out)]
     assert path.read_bytes() == torn + b"\0\0\0"
-    stay.recover(str(path.parent if kind == "ai-session" else path), fix=True)
+    stay.files.recover(str(path.parent if kind == "ai-session" else path), fix=True)
     assert path.read_bytes() == out.read_bytes()
     assert aside(path) == [torn + b"\0\0\0"]
-    (report,) = stay.check(str(path.parent if kind == "ai-session" else path))
+    (report,) = stay.files.check(str(path.parent if kind == "ai-session" else path))
     assert not [f for f in report.findings if f.code in ("nul-byte", "yaml-syntax")]
 
 
@@ -412,7 +412,7 @@ def test_a_lost_state_is_made_from_log_index_and_plan_and_what_was_inferred_is_t
     case = examined(stay, (project / STATE).parent)
     assert any("began_at" in line for line in case.inferred)
     assert any("model" in line for line in case.inferred)
-    stay.recover(str((project / STATE).parent), fix=True)
+    stay.files.recover(str((project / STATE).parent), fix=True)
     made = (project / STATE).read_text()
     assert "started_at: " in made and '"opus"' in made
     assert (project / LOG).exists() and (project / INDEX).exists()
@@ -432,7 +432,7 @@ def test_of_what_may_not_be_read_nothing_is_made(
 
     monkeypatch.setattr(os, "open", denied)
     with pytest.raises(StoreFailed, match="permission denied"):
-        stay.recover(path, fix=True)
+        stay.files.recover(path, fix=True)
 
 
 @pytest.mark.parametrize("bound", [True, False])
@@ -449,9 +449,9 @@ def test_a_damaged_session_is_recovered_whichever_of_its_files_is_named(
     (folder / damaged).write_bytes(b"")
     case = examined(stay, folder / named)
     assert case.rung == ("journal" if bound else "artifacts")
-    stay.recover(str(folder / named), fix=True)
+    stay.files.recover(str(folder / named), fix=True)
     assert aside(folder / damaged) == [b""]
-    assert stay.recover(str(folder)) is None
+    assert stay.files.recover(str(folder)) is None
 
 
 @pytest.mark.parametrize("harm", ["active_features: [", ""])
@@ -462,12 +462,12 @@ def test_a_damaged_index_comes_back_with_all_that_lies_beside_it(
     ids = [_one_of_two(stay, project, f"Login {number}", bound=bound) for number in (1, 2)]
     index = project / INDEX
     index.write_text(harm)
-    case = stay.recover(str(index), fix=True)
+    case = stay.files.recover(str(index), fix=True)
     assert case is not None and case.written == [str(index)]
     entries = yaml.safe_load(index.read_text())["active_features"]
     assert {(e["feature_id"], e["status"]) for e in entries} == {(id, "active") for id in ids}
     assert aside(index) == [harm.encode()]
-    assert all(not report.findings for report in stay.check(str(index.parent)))
+    assert all(not report.findings for report in stay.files.check(str(index.parent)))
 
 
 @pytest.mark.parametrize(
@@ -480,7 +480,7 @@ def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
     over, paused = (stay.start(goal, formats=["ai-session"]) for goal in ("Login 2", "Login 3"))
     over.complete()
     paused.pause()
-    (project / INDEX).write_text(harm.format(id=over.layouts_list()[0].native))
+    (project / INDEX).write_text(harm.format(id=over.files.list()[0].native))
     if not harm:
         (project / INDEX).unlink()
     stay.doctor(fix=True)
@@ -517,9 +517,9 @@ def test_an_index_that_was_mended_for_one_session_is_not_set_aside_for_the_next(
 
 def _one_of_two(stay: Forestay, project: Path, goal: str, *, bound: bool) -> str:
     session = stay.start(goal, formats=["ai-session"])
-    (binding,) = session.layouts_list()
+    (binding,) = session.files.list()
     if not bound:
-        session.layouts_remove("ai-session")
+        session.files.unbind("ai-session")
     return binding.native
 
 
@@ -532,10 +532,10 @@ def test_a_file_that_says_nothing_of_its_session_is_recovered_as_an_empty_one(
     fill(project, kinds=["ai-session"])
     path = project / name
     path.write_text(text)
-    case = stay.recover(str(path), fix=True)
+    case = stay.files.recover(str(path), fix=True)
     assert case is not None and case.written == [str(path)] and aside(path) == [text.encode()]
-    assert stay.recover(str(path)) is None and all(
-        report.ok for report in stay.check(".ai-session")
+    assert stay.files.recover(str(path)) is None and all(
+        report.ok for report in stay.files.check(".ai-session")
     )
 
 
@@ -558,10 +558,13 @@ def test_what_is_no_file_gives_way_to_one_of_another_program_and_is_kept(
     path.unlink()
     odd(path)
     was = path.lstat().st_mode
-    case = stay.recover(str(path), fix=True)
+    case = stay.files.recover(str(path), fix=True)
     assert case is not None and case.written == [str(path)] and path.is_file()
     assert [Path(kept).lstat().st_mode for kept in case.kept] == [was]
-    assert stay.recover(str(path.parent)) is None and (project / "precious").read_text() == "mine"
+    assert (
+        stay.files.recover(str(path.parent)) is None
+        and (project / "precious").read_text() == "mine"
+    )
 
 
 @pytest.mark.req("S0-85", "S0-86")
@@ -579,11 +582,11 @@ def test_a_missing_file_of_another_program_is_made_anew(
     case = examined(stay, folder)
     assert case.missing == [str(path)] and not case.damaged and case.inferred
     assert snapshot(project) == before
-    stay.recover(str(folder), fix=True)
+    stay.files.recover(str(folder), fix=True)
     after = snapshot(project)
     assert path.exists() and {name: after[name] for name in before} == before
-    assert stay.recover(str(folder)) is None
-    assert not [f for f in stay.check(str(folder))[0].findings if f.severity == "error"]
+    assert stay.files.recover(str(folder)) is None
+    assert not [f for f in stay.files.check(str(folder))[0].findings if f.severity == "error"]
 
 
 @pytest.mark.parametrize("which", [INDEX, PLAN])
@@ -613,7 +616,7 @@ def test_a_missing_state_says_what_the_last_line_of_the_log_says(
         '{"timestamp":"2026-03-01T10:00:00Z","command":"plan","arguments":"x","model":"opus",'
         '"agent":"a1","task_id":"t-9","status":"success","duration_ms":10}\n'
     )
-    stay.recover(str(folder), fix=True)
+    stay.files.recover(str(folder), fix=True)
     assert (folder / "state.yaml").read_text() == (
         'version: "1.0"\n'
         'feature_id: "pay-2026-03-01"\n'
@@ -630,7 +633,7 @@ def test_keys_that_no_layout_knows_survive_a_recovery(stay: Forestay, project: P
     path = project / CRAFT
     value = {"mine": {"a": 1}, **json.loads(path.read_text())}
     path.write_text(json.dumps(value, indent=2)[:-2])
-    stay.recover(str(path), fix=True)
+    stay.files.recover(str(path), fix=True)
     again = json.loads(path.read_text())
     assert again["mine"] == {"a": 1}
     assert again["session_id"] == value["session_id"]
@@ -646,7 +649,7 @@ def test_nothing_that_can_be_read_leaves_the_choice_to_the_user(
     assert case.question is not None and case.rung == "user"
     assert case.question.recommended == "stop"
     with pytest.raises(Refused):
-        stay.recover(str(path), fix=True)
+        stay.files.recover(str(path), fix=True)
     assert path.read_bytes() == b"\0" * 64
 
 
@@ -663,9 +666,9 @@ def test_a_conflict_is_never_resolved_by_itself(stay: Forestay, project: Path) -
     assert case.question is not None
     assert [choice.id for choice in case.question.choices] == ["first", "second", "stop"]
     with pytest.raises(Refused):
-        stay.recover(str(path), fix=True)
+        stay.files.recover(str(path), fix=True)
     conflicted = path.read_bytes()
-    stay.recover(str(path), fix=True, choose="second")
+    stay.files.recover(str(path), fix=True, choose="second")
     assert path.read_text() == text.replace(line, other)
     assert aside(path) == [conflicted]
 
@@ -704,7 +707,7 @@ def test_an_essay_too_large_to_be_read_is_asked_about(stay: Forestay, project: P
         "user",
         "Session state could not be automatically recovered.",
     )
-    stay.recover(str(path), fix=True, choose="stage-2")
+    stay.files.recover(str(path), fix=True, choose="stage-2")
     assert "current_stage: 2" in path.read_text()
     (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
     assert kept.stat().st_size == 1 << 30
@@ -727,9 +730,9 @@ def test_a_damaged_essay_of_another_name_is_recovered_as_itself(
 
 def test_a_readable_file_is_no_case(stay: Forestay, project: Path) -> None:
     fill(project)
-    assert stay.recover(str(project / CRAFT)) is None
+    assert stay.files.recover(str(project / CRAFT)) is None
     with pytest.raises(InvalidInput, match="is not one session"):
-        stay.recover(str(project))
+        stay.files.recover(str(project))
 
 
 # -- essays ------------------------------------------------------------------------------------
@@ -746,7 +749,7 @@ def test_level_1_takes_the_backup(stay: Forestay, essay: Path) -> None:
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(essay.read_bytes())
     essay.write_text("stages: [")
-    case = stay.recover(str(essay.parent), fix=True)
+    case = stay.files.recover(str(essay.parent), fix=True)
     assert case is not None and case.rung == "backup"
     message = "Session state recovered from backup. Last state update may be lost."
     assert case.message == message
@@ -760,7 +763,7 @@ def test_a_damaged_backup_is_not_made_up_from_what_lies_around(stay: Forestay, e
     backup.write_bytes(essay.read_bytes()[:-40])
     essay.with_name("final-essay.md").write_text("Text.\n")
     with pytest.raises(Refused, match="the next write makes a new backup"):
-        stay.recover(str(backup), fix=True)
+        stay.files.recover(str(backup), fix=True)
     assert backup.read_bytes() == essay.read_bytes()[:-40]
 
 
@@ -771,7 +774,7 @@ def test_a_backup_stands_for_the_essay_it_is_of(stay: Forestay, essay: Path, is_
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(good)
     essay.unlink() if is_gone else essay.write_text("stages: [")
-    case = stay.recover(str(backup), fix=True)
+    case = stay.files.recover(str(backup), fix=True)
     assert case is not None and case.rung == "backup"
     assert essay.read_bytes() == backup.read_bytes() == good
 
@@ -785,7 +788,7 @@ def test_an_essay_whose_state_breaks_off_is_recovered_though_it_can_be_parsed(
     torn = essay.read_bytes().partition(b"  stage_3:\n")[0] + b"  stage_3"
     assert yaml.safe_load(torn + b":")["stages"]["stage_1"]
     essay.write_bytes(torn + b":")
-    case = stay.recover(str(essay.parent), fix=True)
+    case = stay.files.recover(str(essay.parent), fix=True)
     assert case is not None and case.rung == "backup"
     assert case.what.endswith("it breaks off before `stages.stage_3.status`")
     assert essay.read_bytes() == backup.read_bytes() and aside(essay) == [torn + b":"]
@@ -820,11 +823,11 @@ def test_level_2_takes_the_artifacts(stay: Forestay, essay: Path) -> None:
     }
     for name, text in write.items():
         essay.with_name(name).write_text(text)
-    case = stay.recover(str(essay.parent), fix=True)
+    case = stay.files.recover(str(essay.parent), fix=True)
     assert case is not None and case.rung == "artifacts"
     message = "Session state reconstructed from artifact files. Some metadata may be approximate."
     assert case.message == message
-    (report,) = stay.check(str(essay))
+    (report,) = stay.files.check(str(essay))
     assert report.reading.layout == "essay"
     (one,) = discover.find(str(essay))
     stages = one.tree["session-state.yaml"]["stages"]
@@ -848,14 +851,14 @@ def test_level_3_asks_where_to_resume_and_begins_there(stay: Forestay, essay: Pa
     assert case.question.recommended in [choice.id for choice in case.question.choices]
     assert all("--choose" in choice.command for choice in case.question.choices)
     with pytest.raises(Refused):
-        stay.recover(str(essay.parent), fix=True)
+        stay.files.recover(str(essay.parent), fix=True)
     chosen = case.question.choices[1].id
-    stay.recover(str(essay.parent), fix=True, choose=chosen)
+    stay.files.recover(str(essay.parent), fix=True, choose=chosen)
     (one,) = discover.find(str(essay))
     assert one.tree["session-state.yaml"]["current_stage"] == 2
     essay.write_text("stages: [")
     with pytest.raises(InvalidInput, match="is not a stage"):
-        stay.recover(str(essay.parent), fix=True, choose="stage-9")
+        stay.files.recover(str(essay.parent), fix=True, choose="stage-9")
 
 
 def test_an_essay_whose_state_is_gone_is_found_by_its_stages(stay: Forestay, essay: Path) -> None:
@@ -863,7 +866,7 @@ def test_an_essay_whose_state_is_gone_is_found_by_its_stages(stay: Forestay, ess
     essay.with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
     case = examined(stay, essay.parent)
     assert (case.rung, case.layout) == ("artifacts", "essay")
-    stay.recover(str(essay.parent), fix=True)
+    stay.files.recover(str(essay.parent), fix=True)
     assert essay.is_file()
 
 
@@ -897,7 +900,7 @@ def test_an_answer_that_was_not_asked_for_is_told(stay: Forestay, project: Path)
     path = project / ORCHESTRATOR
     path.write_bytes(b"{")
     with pytest.raises(InvalidInput, match="1 is not a choice") as told:
-        stay.recover(str(path), fix=True, choose="1")
+        stay.files.recover(str(path), fix=True, choose="1")
     assert told.value.why == "they are fresh, history, manual"
     assert path.read_bytes() == b"{" and aside(path) == []
 
@@ -909,11 +912,11 @@ def test_starting_fresh_keeps_the_old_file_under_the_name_that_was_told(
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_bytes(b"{")
-    case = stay.recover(str(path), fix=True, choose="fresh")
+    case = stay.files.recover(str(path), fix=True, choose="fresh")
     assert case is not None and not path.exists()
     assert [os.path.basename(kept) for kept in case.kept] == [p.name for p in path.parent.iterdir()]
     assert aside(path) == [b"{"]
-    stay.orchestrator_new("Begin again")
+    stay.files.orchestrator.new("Begin again")
     assert json.loads(path.read_text())["goal"] == "Begin again"
 
 
@@ -923,7 +926,7 @@ def test_what_nothing_can_be_made_of_can_be_moved_away(stay: Forestay, project: 
     path.write_bytes(b'\0"teleportation"')
     question = examined(stay, path).question
     assert question is not None and [c.id for c in question.choices] == ["fresh", "stop"]
-    case = stay.recover(str(path), fix=True, choose="fresh")
+    case = stay.files.recover(str(path), fix=True, choose="fresh")
     assert case is not None and case.kept and not path.exists()
     assert aside(path) == [b'\0"teleportation"']
 
@@ -934,7 +937,7 @@ def test_manual_recovery_extracts_what_it_can(stay: Forestay, project: Path) -> 
     path = project / ORCHESTRATOR
     whole = path.read_bytes()
     path.write_bytes(whole[:-30])
-    case = stay.recover(str(path), fix=True, choose="manual")
+    case = stay.files.recover(str(path), fix=True, choose="manual")
     assert case is not None and case.written == [str(path)]
     assert json.loads(path.read_text())["goal"] == "Add login"
     assert json.loads(path.read_text())["session_id"] == json.loads(whole)["session_id"]
@@ -946,7 +949,7 @@ def test_what_is_set_aside_never_takes_a_name_that_is_taken(stay: Forestay, tmp_
     names = set()
     for n in range(3):
         path.write_text(str(n))
-        names.add(recover.set_aside(str(path), stay.clock))
+        names.add(recover.set_aside(str(path), stay.context.clock))
     assert sorted(Path(name).read_text() for name in names) == ["0", "1", "2"]
 
 
@@ -977,7 +980,7 @@ def test_the_doctor_tells_of_essays_that_nobody_adopted_and_that_cannot_be_read(
     state.write_bytes(TORN) if harm == "torn" else state.unlink()
     (told,) = (each for each in stay.doctor().left if each.code == "file-damaged")
     assert (told.severity, told.file) == ("warning", str(state)) and str(state) in told.fix
-    stay.recover(str(state), fix=True)
+    stay.files.recover(str(state), fix=True)
     assert not [each for each in stay.doctor().left if each.code == "file-damaged"]
 
 
@@ -988,7 +991,7 @@ def test_the_doctor_tells_of_faulty_files_as_check_does_whoever_has_them(
     current, log = project / ORCHESTRATOR, project / LOG
     current.write_text(current.read_text().replace('"schema_version"', '"version"'))
     log.write_text(log.read_text() + '{"torn\n')
-    bound = {one.layout: one.bound for one in stay.adopt()}
+    bound = {one.layout: one.bound for one in stay.files.adopt()}
     assert bound == {"orchestrator": False, "ai-session": True}
     told = {each.file: each for each in stay.doctor().left if each.code == "file-faulty"}
     assert sorted(told) == sorted([str(current), str(project / STATE)])
@@ -1050,7 +1053,7 @@ def test_a_damaged_index_costs_nothing_of_files_that_are_whole(
     index.write_text("active_features:\n- feature_id: login-2026-01-31\n  bad: [\n")
     case = examined(stay, folder)
     assert case.what.startswith(str(index)) and case.damaged == [str(index)] and case.lost == []
-    (one,) = stay.adopt(str(project))
+    (one,) = stay.files.adopt(str(project))
     shown = stay.session(one.session).status()
     assert (shown["goal"], shown["steps"]["total"]) == ("Add login", 1)
 
@@ -1072,15 +1075,15 @@ def test_doctor_reports_and_reveals_bytes_that_a_killed_writer_left_hidden(
     assert hidden.name.startswith(".")
     found = [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]
     assert [(a.file, a.fixable) for a in found] == [(str(path), True)]
-    case = stay.recover(str(path))
+    case = stay.files.recover(str(path))
     assert case is not None and case.interrupted == [str(path)] and "hidden file" in case.what
     if general:
         (line,) = format_checks.fix(stay.context)
         kept = line.removeprefix("kept the previous bytes as ")
     else:
-        case = stay.recover(str(path), fix=True)
+        case = stay.files.recover(str(path), fix=True)
         assert case is not None
         (kept,) = case.kept
     assert Path(kept).read_bytes() == b"\0 torn" and path.read_bytes() == good
-    assert not hidden.exists() and stay.recover(str(path)) is None
+    assert not hidden.exists() and stay.files.recover(str(path)) is None
     assert not [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]

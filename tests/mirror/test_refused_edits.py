@@ -24,9 +24,9 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
     make: Make, edit: Any, over: bool
 ) -> None:
     project = make("craft")
-    project.session.task_add("write tests")
+    project.session.tasks.add("write tests")
     if over:
-        project.session.abort(because="no use")
+        project.session.lifecycle.abort(because="no use")
     data = project.edit(edit)
     session = project.again()
     assert session.status()["status"] == ("aborted" if over else "active")
@@ -40,7 +40,7 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
 
 def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
     project = make("orchestrator")
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     project.edit(lambda value: value["pending_tasks"].extend(f"task {n}" for n in range(400)))
     began = time.process_time()
     project.again().note("next")
@@ -55,10 +55,10 @@ def test_work_on_a_task_that_is_done_is_told_not_passed_over(
 ) -> None:
     project = make(AI_SESSION)
     for name in ("t0", "t1", "t2"):
-        project.session.task_add(name, id=name)
-    project.session.task_start("t0")
-    project.session.task_done("t0")
-    project.session.task_start("t1")
+        project.session.tasks.add(name, id=name)
+    project.session.tasks.start("t0")
+    project.session.tasks.done("t0")
+    project.session.tasks.start("t1")
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task=task), state)
     project.session.note("next")
@@ -70,11 +70,11 @@ def test_work_on_a_task_that_is_done_is_told_not_passed_over(
 @pytest.mark.req("S0-6", "X0-1")
 def test_a_task_that_no_plan_knows_stays_the_active_one(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.layouts_remove("ai-session")
+    project.session.files.unbind("ai-session")
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task="task-1"), state)
     home = project.opened("another")
-    (one,) = home.adopt()
+    (one,) = home.files.adopt()
     home.session(one.session).note("nothing to do with it")
     assert project.read(state)["current_state"]["active_task"] == "task-1"
     project.edit(lambda value: value["current_state"].update(active_task="task-2"), state)
@@ -85,16 +85,16 @@ def test_a_task_that_no_plan_knows_stays_the_active_one(make: Make) -> None:
 @pytest.mark.req("S0-6")
 def test_a_file_that_names_no_active_task_goes_on_naming_none(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("One", id="t1")
-    project.session.task_start("t1")
-    project.session.layouts_remove("ai-session")
+    project.session.tasks.add("One", id="t1")
+    project.session.tasks.start("t1")
+    project.session.files.unbind("ai-session")
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task=None), state)
     home = project.opened("another")
-    (one,) = home.adopt()
+    (one,) = home.files.adopt()
     session = home.session(one.session)
     session.note("nothing to do with it")
     assert project.read(state)["current_state"]["active_task"] is None
-    session.task_add("Two", id="t2")
-    session.task_start("t2")
+    session.tasks.add("Two", id="t2")
+    session.tasks.start("t2")
     assert project.read(state)["current_state"]["active_task"] == "t2"

@@ -73,7 +73,7 @@ def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
         doc["pending_tasks"].append("Second")
 
     writes(project, format_id, go_on)
-    assert project.session.state().core.status == "active"
+    assert project.session.show().core.status == "active"
     assert project.read()["status"] == "in_progress" and project.disputes() == []
 
 
@@ -90,7 +90,7 @@ def test_a_task_that_a_program_opens_again_beside_other_work_is_open(
         doc["pending_tasks"] += ["First", "Second"]
 
     writes(project, format_id, open_again)
-    (first, _) = project.session.task_list()
+    (first, _) = project.session.tasks.list()
     assert first.status == "pending" and project.read()["completed_work"] == []
 
 
@@ -135,32 +135,32 @@ def failed(doc: Any, at: str, noted: str) -> None:
 @pytest.mark.req("S4-36")
 def test_an_error_that_was_noted_before_its_agent_ended_is_told_once(make: Make) -> None:
     project = make("orchestrator")
-    project.session.agent_start("code-1", type="code")
+    project.session.agents.start("code-1", type="code")
     noted, ended = stamp(project), stamp(project)
     writes(project, "orchestrator", lambda doc: failed(doc, ended, noted))
     assert [error["timestamp"] for error in project.read()["errors"]] == [noted]
-    project.session.agent_start("code-1", type="code")
-    project.session.agent_done("code-1", result="fine")
+    project.session.agents.start("code-1", type="code")
+    project.session.agents.done("code-1", result="fine")
     assert [error["timestamp"] for error in project.read()["errors"]] == [noted]
 
 
 def test_an_agent_that_fails_twice_of_the_same_has_two_errors(make: Make) -> None:
     project = make("orchestrator")
-    project.session.agent_start("code-1", type="code")
+    project.session.agents.start("code-1", type="code")
     for _ in range(2):
         at = stamp(project)
         writes(project, "orchestrator", partial(failed, at=at, noted=at))
     assert len(project.read()["errors"]) == 2
-    assert len(list(project.session.state().rows.select("error"))) == 2
+    assert len(list(project.session.show().rows.select("error"))) == 2
 
 
 @pytest.mark.req("S2-33", "S2-34")
 @pytest.mark.parametrize("count", [0, 3])
 def test_how_often_an_agent_was_tried_stays_as_its_program_counts(make: Make, count: int) -> None:
     project = make("craft")
-    project.session.agent_start("code-1", type="code")
-    project.session.agent_fail("code-1", "no network", category="transient")
-    project.session.agent_start("code-1", type="code")
+    project.session.agents.start("code-1", type="code")
+    project.session.agents.fail("code-1", "no network", category="transient")
+    project.session.agents.start("code-1", type="code")
     error = {"category": "transient", "message": "gone", "retry_count": count}
     error |= {"last_retry_at": stamp(project) if count else None}
     ended = {"status": "error", "completed_at": stamp(project), "result": "failure"}
@@ -173,22 +173,22 @@ def test_how_often_an_agent_was_tried_stays_as_its_program_counts(make: Make, co
 @pytest.mark.req("S2-30", "S2-33")
 def test_what_a_running_agent_failed_of_before_stays_in_its_file(make: Make) -> None:
     project = make("craft")
-    project.session.agent_start("code-1", type="code")
-    project.session.agent_fail("code-1", "no network", category="transient")
+    project.session.agents.start("code-1", type="code")
+    project.session.agents.fail("code-1", "no network", category="transient")
     error = project.read()["agents"][0]["error"] | {"retry_count": 1}
     again = {"status": "running", "completed_at": None, "result": None}
     writes(project, "craft", lambda doc: doc["agents"][0].update(again, error=error))
     project.session.note("again")
     assert project.read()["agents"][0]["error"] == error
-    project.session.agent_done("code-1", result="fine")
+    project.session.agents.done("code-1", result="fine")
     assert project.read()["agents"][0]["error"] is None
 
 
 @pytest.mark.req("S4-22")
 def test_an_end_that_is_null_of_an_agent_that_runs_again_is_no_end(make: Make) -> None:
     project = make("orchestrator")
-    project.session.agent_start("code-1", type="code")
-    project.session.agent_fail("code-1", "no network")
+    project.session.agents.start("code-1", type="code")
+    project.session.agents.fail("code-1", "no network")
     again = {"status": "in_progress", "started": stamp(project), "completed": None}
     writes(project, "orchestrator", lambda doc: doc["agents"][0].update(again))
     (agent,) = project.read()["agents"]

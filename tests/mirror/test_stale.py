@@ -35,7 +35,7 @@ def decided(text: str) -> dict[str, Any]:
 def test_a_decision_of_another_copy_is_not_taken_for_a_rewording(make: Make) -> None:
     project = make("craft")
     stale = project.read()
-    project.session.rename("Add logout page")
+    project.session.record.rename("Add logout page")
     for text in ("Paint it blue", "Paint two walls"):
         copy = deepcopy(stale)
         copy["decisions_made"].append(decided(text))

@@ -13,6 +13,7 @@ import pytest
 
 from forestay.base import files
 from forestay.mirror import recover
+from forestay.mirror.session_files import absorb_file_edits
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 
@@ -21,7 +22,7 @@ from tests.mirror.support import AI_SESSION, ID, Project, everything, swap_in
 
 def test_half_a_number_at_the_end_of_a_torn_essay_is_not_taken_up(make: Make) -> None:
     project = make("essay")
-    project.session.attr("essay.stage_2.target_word_count", 1500)
+    project.session.record.attribute("essay.stage_2.target_word_count", 1500)
     before, _, _ = project.place.read_bytes().partition(b"00\n    audience")
     assert before.endswith(b"target_word_count: 15")
     project.place.write_bytes(before)
@@ -49,8 +50,8 @@ CUTS = {
 def test_the_beginning_of_a_file_of_ours_is_no_edit(make: Make, name: str, end: bytes) -> None:
     project = make(AI_SESSION)
     for title in ("First", "Second"):
-        project.session.task_add(title, id=f"t1{title}")
-    project.session.task_start("t1First")
+        project.session.tasks.add(title, id=f"t1{title}")
+    project.session.tasks.start("t1First")
     path = project.ai(name).resolve()
     path.write_bytes(path.read_bytes().replace(b'"t1First"', b"t1First") + b"mine: kept\n")
     project.session.note("seen")
@@ -72,7 +73,7 @@ def test_the_beginning_of_a_file_of_ours_is_no_edit(make: Make, name: str, end: 
 def test_a_file_that_is_shorter_and_whole_is_an_edit(make: Make, lost: bytes) -> None:
     project = make(AI_SESSION)
     for title in ("First", "Second"):
-        project.session.task_add(title)
+        project.session.tasks.add(title)
     path = project.ai("implementation-plan.yaml")
     before = path.read_bytes()
     path.write_bytes(before[: -1 if lost == b"\n" else before.rindex(b"      - task_id")])
@@ -115,7 +116,7 @@ def test_nothing_is_read_or_written_while_git_is_busy(make: Make, name: str) -> 
     subprocess.run(["git", *begin], cwd=project.folder, capture_output=True)
     project.edit(lambda v: v["pending_tasks"].append("Theirs"))
     before = project.place.read_bytes()
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     assert project.place.read_bytes() == before and project.edits() == []
     assert f"git is in the middle of a {name}" in project.suspended
     project.git(*abort)
@@ -128,7 +129,7 @@ def test_a_worktree_has_its_own_operations(make: Make) -> None:
     project = in_repository(make)
     project.git("worktree", "add", "-q", str(project.base / "tree"), "other")
     subprocess.run(["git", "merge", "main"], cwd=project.base / "tree", capture_output=True)
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     assert project.suspended == "" and project.read()["pending_tasks"] == ["Ours"]
 
 
@@ -156,7 +157,7 @@ def test_a_broken_file_keeps_its_bytes_and_the_session_goes_on(
     bad = broken(good)
     swap_in(project.place, bad)
     began = time.monotonic()
-    project.session.task_add("Meanwhile")
+    project.session.tasks.add("Meanwhile")
     project.session.pause()
     project.session.resume()
     project.again().note("again")
@@ -187,7 +188,7 @@ def test_a_merge_conflict_in_the_index_is_reported_and_not_resolved(make: Make) 
     text = project.index.read_text()
     project.index.write_text(f"<<<<<<< HEAD\n{text}=======\n{text}>>>>>>> other\n")
     before = everything(project.folder)
-    project.session.task_add("Meanwhile")
+    project.session.tasks.add("Meanwhile")
     after = everything(project.folder)
     assert {n: after[n] for n in before} == before and project.suspended
     assert any("conflict" in line for line in project.notices)
@@ -214,7 +215,7 @@ def test_an_unknown_version_of_the_state_is_never_written(make: Make) -> None:
     state = project.ai("state.yaml")
     state.write_text(state.read_text().replace('"1.0"', '"99.0"'))
     before = everything(project.folder)
-    project.session.task_add("Meanwhile")
+    project.session.tasks.add("Meanwhile")
     project.session.complete()
     assert everything(project.folder) == before and "99.0" in project.suspended
 
@@ -256,7 +257,7 @@ def test_what_is_no_session_file_is_left_alone_without_waiting(
     odd(project.place, outside)
     mode = project.place.lstat().st_mode
     began = time.monotonic()
-    project.session.task_add("Meanwhile")
+    project.session.tasks.add("Meanwhile")
     assert time.monotonic() - began < 2
     assert outside.read_bytes() == kept and project.place.lstat().st_mode == mode
     assert str(project.place) in project.suspended
@@ -278,7 +279,7 @@ def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -
     os.rename(project.folder / ".ai-session" / ID, outside)
     (project.folder / ".ai-session" / ID).symlink_to(outside)
     before = everything(outside)
-    project.session.task_add("Meanwhile")
+    project.session.tasks.add("Meanwhile")
     assert everything(outside) == before and "symbolic link" in project.suspended
     assert any("symbolic link" in line for line in project.notices)
 
@@ -292,8 +293,8 @@ def test_the_folder_of_the_session_becoming_a_link_is_not_followed(make: Make) -
 )
 def test_a_missing_file_is_made_again(make: Make, name: str) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("First", id="t1")
-    project.session.command("pytest")
+    project.session.tasks.add("First", id="t1")
+    project.session.record.command("pytest")
     path = project.ai(name)
     said = path.read_text()
     path.unlink()
@@ -306,7 +307,7 @@ def test_a_missing_file_is_made_again(make: Make, name: str) -> None:
 
 def test_a_deleted_folder_is_made_again(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     names = sorted(everything(project.folder))
     for folder in (".ai-session", ".craft", ".claude"):
         subprocess.run(["rm", "-r", str(project.folder / folder)], check=True)
@@ -317,7 +318,7 @@ def test_a_deleted_folder_is_made_again(make: Make) -> None:
 def test_a_deleted_folder_is_not_made_again_by_looking(make: Make) -> None:
     project = make(AI_SESSION)
     subprocess.run(["rm", "-r", str(project.folder / ".ai-session")], check=True)
-    project.home.absorb_file_edits(project.session.id)
+    absorb_file_edits(project.home.context, project.session.id)
     assert not (project.folder / ".ai-session").exists()
 
 

@@ -111,7 +111,7 @@ def test_all_that_begin_at_once_have_their_files(
     home = seen()
     assert Counter(said) == Counter(f"did {line['session']}" for line in home.list())
     assert len(said) == MANY
-    bound = [home.session(line["session"]).layouts_list() for line in home.list()]
+    bound = [home.session(line["session"]).files.list() for line in home.list()]
     assert all(sorted(b.layout for b in each) == sorted(formats) for each in bound)
     assert all(has_its_file(binding) and not binding.suspended for e in bound for binding in e)
     assert len({binding.place for each in bound for binding in each}) == MANY * len(formats)
@@ -149,10 +149,10 @@ def test_sessions_that_are_given_the_one_place_at_once_all_keep_a_file(
 ) -> None:
     home = seen()
     ids = [home.start(f"goal {number}").id for number in range(MANY)]
-    act = "lambda home: home.session('{}').layouts_add('orchestrator').session"
+    act = "lambda home: home.session('{}').files.bind('orchestrator').session"
     said = together(folder, [("home", act.format(id)) for id in ids])
     assert said == [f"did {id}" for id in ids]
-    bound = [binding for id in ids for binding in home.session(id).layouts_list()]
+    bound = [binding for id in ids for binding in home.session(id).files.list()]
     assert len(bound) == MANY and all(map(has_its_file, bound))
 
 
@@ -162,12 +162,12 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
     theirs: dict[str, Any] = {"schema_version": "1.0", "session_id": DAY_ID, "status": "paused"}
     (folder / ".claude").mkdir()
     (folder / ".claude/orchestrator-session.json").write_text(json.dumps(theirs))
-    act = "lambda home: home.orchestrator_new('Add login page')[0].id"
+    act = "lambda home: home.files.orchestrator.new('Add login page')[0].id"
     said = together(folder, [("home", act)] * MANY)
     assert all(line.startswith("did ") for line in said)
     kept = folder / f".claude/orchestrator-history/{DAY_ID}.json"
     assert json.loads(kept.read_text()) == theirs
-    bound = [b for line in seen().list() for b in seen().session(line["session"]).layouts_list()]
+    bound = [b for line in seen().list() for b in seen().session(line["session"]).files.list()]
     assert len(bound) == MANY and all(map(has_its_file, bound))
 
 
@@ -177,7 +177,7 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
 def test_what_another_is_in_the_middle_of_is_waited_for(
     folder: Path, seen: Callable[..., Forestay], act: str
 ) -> None:
-    (binding,) = seen().start("the first", formats=["orchestrator"]).layouts_list()
+    (binding,) = seen().start("the first", formats=["orchestrator"]).files.list()
     place = Path(binding.place)
     whole = place.read_bytes()
     with _process(str(folder.parent / "home"), folder, f"lambda home: home.{act}.id") as other:
@@ -202,12 +202,12 @@ def test_a_session_whose_beginner_died_gets_its_files_from_the_next_in_its_proje
     with monkeypatch.context() as killed:
         killed.setattr("forestay.plans.pending_file_ops.finish", lambda home, session: None)
         begun = seen().start("Add login page", formats=["craft", ESSAY]).id
-    assert seen().session(begun).layouts_list() == []
+    assert seen().session(begun).files.list() == []
     elsewhere = folder.parent / "elsewhere"
     elsewhere.mkdir()
     with forestay.open(str(folder.parent / "home"), cwd=str(elsewhere), trust_env=False) as home:
         home.session(begun).note("go on")
-    bound = {binding.layout: binding for binding in seen().session(begun).layouts_list()}
+    bound = {binding.layout: binding for binding in seen().session(begun).files.list()}
     assert bound.keys() == {"craft", "essay"} and all(map(has_its_file, bound.values()))
     assert bound["craft"].root.startswith(str(folder)) and not list(elsewhere.iterdir())
 
@@ -225,7 +225,7 @@ def test_a_place_that_has_gone_to_another_since_is_told_once(
         with forestay.open(path, cwd=cwd, trust_env=False, on_notice=told.append) as home:
             home.session(begun).note("go on")
     (line,) = (line for line in told if "without files of craft" in line)
-    assert other.id in line and seen().session(begun).layouts_list() == []
+    assert other.id in line and seen().session(begun).files.list() == []
 
 
 def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
@@ -246,6 +246,6 @@ def test_who_begins_again_by_the_same_key_has_the_files_that_it_names(
     seen().start("Add login page", key="k")
     for _ in range(2):
         again = seen().start("Add login page", key="k", formats=["craft", "orchestrator"])
-        bound = again.layouts_list()
+        bound = again.files.list()
         assert again.repeated and [each.layout for each in bound] == ["craft", "orchestrator"]
         assert all(map(has_its_file, bound))

@@ -43,9 +43,9 @@ TIMES = ("updated", "updated_at", "last_updated", "last_active")
 
 def worked_on(make: Make, format_id: str) -> Project:
     project = make(format_id)
-    project.session.task_add("One", id="t1")
-    project.session.task_add("Two", id="t2")
-    project.session.agent_start("bob")
+    project.session.tasks.add("One", id="t1")
+    project.session.tasks.add("Two", id="t2")
+    project.session.agents.start("bob")
     project.session.pause()
     return project
 
@@ -86,7 +86,7 @@ def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
     project.again().note("two")
     assert timeless(project.read(path)) == timeless(before)
     assert [body for body in project.edits() if "was taken out" in str(body)] == project.edits()
-    assert len(project.edits()) == 1 and project.session.state().core.status == "paused"
+    assert len(project.edits()) == 1 and project.session.show().core.status == "paused"
     (one,) = discover.find(str(project.place.parent if file else project.place))
     findings = check_files.check(one, Where()).findings
     assert [finding for finding in findings if finding.severity == ERROR] == []
@@ -115,7 +115,7 @@ def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do
     first, second = project.read(project.index)["active_features"]
     assert first == {"feature_id": "other-2026-01-01"}
     assert (second["feature_id"], second["status"]) == (ID, "paused")
-    assert project.session.state().core.status == "paused"
+    assert project.session.show().core.status == "paused"
     assert f"{ID} in {INDEX} was taken out" in str(project.edits())
 
 
@@ -145,7 +145,7 @@ def test_files_that_somebody_takes_out_come_back_and_that_is_told(make: Make, le
     project = make("craft")
     for name in ("a.py", "b.py"):
         (project.folder / name).write_text("x")
-        project.session.file(str(project.folder / name))
+        project.session.record.file(str(project.folder / name))
     project.session.note("one")
     project.edit(lambda value: value["files_modified"].__delitem__(slice(left, None)))
     project.session.note("two")

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from forestay.mirror.session_files import write_files
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, ran, swap_in
 
@@ -32,7 +33,7 @@ def work(value: Any) -> list[str]:
 
 
 def statuses(project: Project) -> list[str]:
-    return [task.status for task in project.session.task_list()]
+    return [task.status for task in project.session.tasks.list()]
 
 
 # -- three dots ------------------------------------------------------------------------------------
@@ -41,7 +42,7 @@ def statuses(project: Project) -> list[str]:
 @LISTS
 def test_a_goal_of_three_dots_is_one(make: Make, format_id: str) -> None:
     project = make(format_id)
-    project.session.rename("…")
+    project.session.record.rename("…")
     assert project.read()["goal"] == "…"
 
 
@@ -50,7 +51,7 @@ def test_what_others_say_is_not_taken_for_somebodys_three_dots(make: Make) -> No
     project.session.note("…")
     project.edit(lambda value: value["errors"].append({"message": LONG}))
     project.session.note("next")
-    (error,) = project.session.state().rows.select("error")
+    (error,) = project.session.show().rows.select("error")
     assert getattr(error, "message", "").startswith(LONG[:1000])
 
 
@@ -67,8 +68,8 @@ def test_a_task_that_is_done_has_the_words_that_it_had(
     project.edit(lambda value: value["pending_tasks"].append(words))
     project.session.note("taken up")
     if whose == "ours":
-        (task,) = project.session.task_list()
-        project.session.task_done(task.id)
+        (task,) = project.session.tasks.list()
+        project.session.tasks.done(task.id)
     else:
         project.edit(lambda value: finish(format_id, value, words))
         project.again().note("next")
@@ -84,8 +85,8 @@ def test_a_running_task_runs_on_while_others_complete_another(
 ) -> None:
     project = make(format_id)
     project.edit(lambda value: value["pending_tasks"].append(words))
-    project.session.task_add("two")
-    project.session.task_start(project.session.task_list()[0].id)
+    project.session.tasks.add("two")
+    project.session.tasks.start(project.session.tasks.list()[0].id)
     project.edit(lambda value: finish(format_id, value, "two"))
     project.again().note("next")
     assert statuses(project) == ["running", "done"]
@@ -98,8 +99,8 @@ def test_a_running_task_that_is_taken_out_leaves_the_next_one_alone(
 ) -> None:
     project = make(format_id)
     for id in ("t1", "t2"):
-        project.session.task_add(f"Task {id}", id=id)
-    project.session.task_start("t1")
+        project.session.tasks.add(f"Task {id}", id=id)
+    project.session.tasks.start("t1")
     project.edit(lambda value: value["pending_tasks"].remove("Task t1"))
     project.again().note("next")
     assert statuses(project) == ["running", "pending"]
@@ -130,7 +131,7 @@ def test_a_long_task_in_an_old_copy_is_not_the_one_that_came_since(
     make: Make, format_id: str, first: str
 ) -> None:
     project = make("craft", "orchestrator")
-    places = {binding.layout: Path(binding.place) for binding in project.session.layouts_list()}
+    places = {binding.layout: Path(binding.place) for binding in project.session.files.list()}
     place, other = places.pop(format_id), next(iter(places.values()))
     stale, one, two = project.read(place), f"{LONG}1", f"{LONG}2"
     into = other if first == "of another file" else place
@@ -143,7 +144,7 @@ def test_a_long_task_in_an_old_copy_is_not_the_one_that_came_since(
     swap_in(place, json.dumps(stale, indent=2).encode())
     project.again().note("next")
     value = project.read(place)
-    assert len(project.session.task_list()) == 2 and two in value["pending_tasks"]
+    assert len(project.session.tasks.list()) == 2 and two in value["pending_tasks"]
     listed = value["pending_tasks"] + work(value)
     assert len(listed) == 2 and (one in listed or first == "of another file")
 
@@ -153,7 +154,7 @@ def test_a_file_with_long_tasks_of_one_beginning_is_written_once(
     make: Make, format_id: str
 ) -> None:
     project = make(format_id)
-    project.session.task_add("Ours", id="t1")
+    project.session.tasks.add("Ours", id="t1")
     for title in (f"{LONG}1", f"{LONG}2"):
 
         def add_done(value: Any, title: str = title) -> None:
@@ -162,10 +163,10 @@ def test_a_file_with_long_tasks_of_one_beginning_is_written_once(
 
         project.edit(add_done)
         project.session.note("taken up")
-    project.session.task_start("t1")
+    project.session.tasks.start("t1")
     before = project.place.read_bytes()
     project.again()
-    project.home.write_files(project.session.id, force=True)
+    write_files(project.home.context, project.session.id, force=True)
     assert project.place.read_bytes() == before
 
 
@@ -189,7 +190,7 @@ def test_an_error_in_odd_words_is_one_also_when_another_is_taken_back(
     project = make("orchestrator")
     project.edit(lambda value: value["errors"].append({"message": words}))
     project.session.note("taken up")
-    project.session.error("Ours")
+    project.session.record.error("Ours")
     project.again().undo()
     assert [error["message"] for error in project.read()["errors"]] == [words]
 
@@ -203,13 +204,13 @@ def test_a_line_of_others_is_one_command_however_they_spell_their_log(
 ) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
-    project.session.command("ours")
+    project.session.record.command("ours")
     lines = [json.loads(log.read_text()) | {"command": words}]
     for text in ("first", "second"):
         lines = [*map(json.loads, log.read_text().splitlines()), *lines]
         in_order = text == "second"
         log.write_text("".join(f"{json.dumps(line, sort_keys=in_order)}\n" for line in lines))
-        project.again().command(text)
+        project.again().record.command(text)
         lines = [json.loads(log.read_text().splitlines()[0]) | {"command": "theirs"}]
     assert Counter(ran(log)) == Counter(["ours", words, "first", "theirs", "second"])
     assert len([event for event in project.events() if event.kind == "command.ran"]) == 5
@@ -220,7 +221,7 @@ def test_a_line_of_others_is_one_command_however_they_spell_their_log(
 
 def with_secret(make: Make, format_id: str = "craft") -> Project:
     project = make(format_id)
-    project.session.task_add("Ours")
+    project.session.tasks.add("Ours")
     project.edit(lambda value: value.update(x_hers={"token": SECRET, "more": [1, 2]}))
     project.session.note("taken up")
     return project
@@ -241,8 +242,8 @@ def test_an_old_copy_of_a_file_with_secrets_takes_no_key_of_others_away(make: Ma
     project = with_secret(make)
     stale = project.read()
     project.edit(lambda value: value.update(x_his="kept"))
-    project.session.task_add("More")
-    project.session.task_add("And more")
+    project.session.tasks.add("More")
+    project.session.tasks.add("And more")
     stale["x_its"] = "kept, too"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.again().note("next")
@@ -255,10 +256,10 @@ def test_an_old_copy_of_a_file_with_secrets_takes_no_key_of_others_away(make: Ma
 def test_a_key_that_is_taken_out_beside_secrets_stays_out(make: Make) -> None:
     project = with_secret(make)
     project.edit(lambda value: value.update(x_his="for a while"))
-    project.session.task_add("More")
+    project.session.tasks.add("More")
     stale = project.read()
     project.edit(lambda value: value.pop("x_his"))
-    project.session.task_add("And more")
+    project.session.tasks.add("And more")
     stale["x_its"] = "kept"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.again().note("next")

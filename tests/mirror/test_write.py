@@ -21,6 +21,7 @@ import yaml
 from forestay.base import files, swap_file
 from forestay.base.lockfile import ScriptLock
 from forestay.formats.ai_session.format import readme
+from forestay.mirror.session_files import write_files
 from forestay.store.machine.bindings import KEPT
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
@@ -30,10 +31,10 @@ PLACES = ("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-fea
 
 def test_all_five_layouts_of_one_session_are_written(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator", "praxis")
-    project.session.layouts_add("essay", root=str(project.folder / "essay"))
-    project.session.task_add("First", id="t1")
+    project.session.files.bind("essay", root=str(project.folder / "essay"))
+    project.session.tasks.add("First", id="t1")
     assert project.suspended.strip("; ") == "" and project.notices == []
-    places = {binding.layout: Path(binding.place) for binding in project.session.layouts_list()}
+    places = {binding.layout: Path(binding.place) for binding in project.session.files.list()}
     assert places.keys() == {"ai-session", "craft", "orchestrator", "praxis", "essay"}
     for format_id in ("craft", "orchestrator"):
         assert "First" in places[format_id].read_text()
@@ -68,7 +69,7 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
     assert project.ai("history.jsonl").read_bytes() == b""
     assert project.ai("artifacts").is_dir()
     others = [project.home.start("Add login page", formats=["ai-session"]) for _ in range(2)]
-    natives = [binding.native for other in others for binding in other.layouts_list()]
+    natives = [binding.native for other in others for binding in other.files.list()]
     assert len(set(natives)) == 2 and ID not in natives
     assert all(re.fullmatch(r"[a-z0-9-]+-\d{4}-\d\d-\d\d(-\d+)?", native) for native in natives)
 
@@ -108,7 +109,7 @@ def test_a_new_session_lies_where_its_layout_has_it(
 @pytest.mark.parametrize("last", ["folder", *PLACES[:-1]])
 def test_a_creation_that_stopped_half_way_is_finished(make: Make, last: str) -> None:
     project = make(AI_SESSION)
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     whole = everything(project.folder)
     for name in ["folder", *PLACES][["folder", *PLACES].index(last) + 1 :]:
         (project.index if name == project.index.name else project.ai(name)).unlink()
@@ -121,7 +122,7 @@ def test_a_creation_that_stopped_half_way_is_finished(make: Make, last: str) -> 
 def test_a_second_session_in_the_folder_is_listed_beside_the_first(make: Make) -> None:
     project = make(AI_SESSION)
     project.home.start("Other work", formats=["ai-session:other-2026-02-01"])
-    project.session.task_add("First")
+    project.session.tasks.add("First")
     ids = [e["feature_id"] for e in project.read(project.index)["active_features"]]
     assert ids == [ID, "other-2026-02-01"] and project.notices == []
 
@@ -141,7 +142,7 @@ def test_every_event_refreshes_the_time_of_the_last_change(make: Make) -> None:
 @pytest.mark.req("S0-62", "S0-63", "S0-64")
 def test_a_completed_session_is_marked_so_and_all_of_it_stays(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.command("pytest")
+    project.session.record.command("pytest")
     before = everything(project.folder)
     project.session.complete()
     (entry,) = project.read(project.index)["active_features"]
@@ -153,15 +154,15 @@ def test_a_completed_session_is_marked_so_and_all_of_it_stays(make: Make) -> Non
 @pytest.mark.req("S0-68")
 def test_the_last_of_two_writers_wins(make: Make) -> None:
     project = make(AI_SESSION)
-    project.session.model("opus")
+    project.session.record.model("opus")
     project.edit(
         lambda v: v["current_state"].update(model_in_use="gemini"), project.ai("state.yaml")
     )
     project.session.note("theirs was last")
     assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "gemini"
-    project.session.model("sonnet")
+    project.session.record.model("sonnet")
     assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "sonnet"
-    assert project.session.state().core.model == "sonnet"
+    assert project.session.show().core.model == "sonnet"
 
 
 # -- a full disk -------------------------------------------------------------------------------
@@ -175,13 +176,13 @@ def test_a_full_disk_loses_no_event_and_is_healed_later(
     with monkeypatch.context() as patch:
         patch.setattr(files, "_write_all", _full)
         patch.setattr(files, "_append_whole", _full)
-        event = project.session.task_add("Meanwhile", id="t1")
-        project.session.command("pytest")
+        event = project.session.tasks.add("Meanwhile", id="t1")
+        project.session.record.command("pytest")
     assert event.kind == "step.added" and "Meanwhile" in project.titles()
     assert everything(project.folder) == before and leftovers(project.folder) == []
     assert sum("no space left" in line for line in project.notices) >= 3
     project.session.note("there is room again")
-    for binding in project.session.layouts_list():
+    for binding in project.session.files.list():
         folder = Path(binding.place).parent
         assert any("Meanwhile" in p.read_text() for p in folder.iterdir() if p.is_file())
     assert project.ai("history.jsonl").read_text().count("pytest") == 1
@@ -192,12 +193,12 @@ def test_what_could_not_be_written_for_long_is_still_known_for_ours(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("orchestrator")
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     with monkeypatch.context() as patch:
         patch.setattr(files, "_write_all", _full)
-        project.session.task_done("t1")
+        project.session.tasks.done("t1")
         for number in range(2 * KEPT):
-            project.session.task_add(f"Meanwhile {number}")
+            project.session.tasks.add(f"Meanwhile {number}")
     project.session.note("there is room again")
     assert project.edits() == [] and len(project.read()["pending_tasks"]) == 2 * KEPT
 
@@ -238,7 +239,7 @@ def test_a_lock_of_another_program_is_waited_for(make: Make, name: str) -> None:
     project.ai(name).touch()
     with held(project.ai(name), 0.6):
         began = time.monotonic()
-        project.session.task_add("First", id="t1")
+        project.session.tasks.add("First", id="t1")
         took = time.monotonic() - began
     assert 0.3 < took < 3 and project.notices == []
     assert "t1" in project.ai("implementation-plan.yaml").read_text()
@@ -249,7 +250,7 @@ def test_who_only_reads_the_plan_is_not_waited_for(make: Make) -> None:
     project = make(AI_SESSION)
     plan = project.ai("implementation-plan.yaml")
     with held(plan, 60, "LOCK_SH"):
-        project.session.task_add("First", id="t1")
+        project.session.tasks.add("First", id="t1")
     assert project.notices == [] and "t1" in plan.read_text()
 
 
@@ -300,7 +301,7 @@ def test_who_locked_by_making_the_file_is_waited_for(make: Make) -> None:
     with subprocess.Popen(["sh", "-c", MARK, str(lock), "0.6"]):
         while not lock.exists() or not lock.read_text():
             time.sleep(0.01)
-        project.session.task_add("First", id="t1")
+        project.session.tasks.add("First", id="t1")
         assert not lock.exists(), "the program took its lock away, and we ours"
     assert project.notices == [] and "t1" in project.ai("implementation-plan.yaml").read_text()
 
@@ -344,7 +345,7 @@ def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make, said: str) ->
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
     lock.write_text(said)
-    project.session.task_add("First", id="t1")
+    project.session.tasks.add("First", id="t1")
     assert project.notices == [] and not lock.exists()
     assert "t1" in project.ai("implementation-plan.yaml").read_text()
 
@@ -387,7 +388,7 @@ def test_our_own_lock_is_held_while_files_change(
 
 def test_a_new_folder_is_kept_out_of_git(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator", git=True)
-    project.session.task_add("First")
+    project.session.tasks.add("First")
     assert project.git("status", "--porcelain", "--untracked-files=all") == ""
     (project.folder / ".claude/settings.json").write_text("{}")
     assert "settings.json" in project.git("status", "--porcelain", "--untracked-files=all")
@@ -396,7 +397,7 @@ def test_a_new_folder_is_kept_out_of_git(make: Make) -> None:
 def test_a_folder_that_was_there_is_left_to_its_owner(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
-    project.session.layouts_add("orchestrator")
+    project.session.files.bind("orchestrator")
     assert "orchestrator-session.json" in project.git("status", "--porcelain", "-uall")
 
 
@@ -421,17 +422,17 @@ def test_files_that_git_tracks_are_written_at_pauses_only(make: Make, version: s
     project.git("commit", "-qm", "tracked")
     session = project.again()
     before = project.place.read_bytes()
-    session.task_add("First")
+    session.tasks.add("First")
     session.note("on")
     assert project.place.read_bytes() == before and project.git("status", "--porcelain") == ""
     session.pause()
     assert project.read()["pending_tasks"] == ["First"] and project.read()["status"] == "paused"
     session.resume()
-    session.task_add("Second")
+    session.tasks.add("Second")
     assert project.read()["pending_tasks"] == ["First"]
-    project.home.write_files(session.id, force=True)
+    write_files(project.home.context, session.id, force=True)
     assert project.read()["pending_tasks"] == ["First", "Second"]
-    assert [binding.quiet for binding in session.layouts_list()] == [True]
+    assert [binding.quiet for binding in session.files.list()] == [True]
 
 
 def test_edits_of_a_tracked_file_arrive_all_the_same(make: Make) -> None:
@@ -449,23 +450,23 @@ def test_a_file_of_the_same_name_elsewhere_does_not_make_ours_tracked(make: Make
     other.parent.mkdir(parents=True)
     other.write_text("{}")
     project.git("add", "-f", "example")
-    project.again().task_add("First")
+    project.again().tasks.add("First")
     assert project.read()["pending_tasks"] == ["First"]
 
 
 def test_a_branch_switch_is_no_edit(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
-    project.session.layouts_add("orchestrator")
+    project.session.files.bind("orchestrator")
     project.git("add", "-A")
     project.git("commit", "-qm", "one")
     project.git("checkout", "-qb", "feature")
-    project.session.task_add("First")
+    project.session.tasks.add("First")
     project.session.pause()
     project.git("commit", "-qam", "two")
     project.git("checkout", "-q", "main")
     project.session.resume()
-    project.session.task_add("Second")
+    project.session.tasks.add("Second")
     project.session.pause()
     assert project.edits() == [] and project.read()["pending_tasks"] == ["First", "Second"]
 
@@ -478,7 +479,7 @@ def essay(make: Make) -> tuple[Project, Path, Path]:
     """A project with an essay, its state and the backup of it."""
     project = make()
     root = project.folder / "essay"
-    project.session.layouts_add("essay", root=str(root))
+    project.session.files.bind("essay", root=str(root))
     project.session.note("on")
     return project, root / "session-state.yaml", root / "session-state.yaml.bak"
 
@@ -594,14 +595,14 @@ def test_a_file_that_is_gone_has_the_key_that_was_taken_up_last(make: Make) -> N
 
 def test_what_is_taken_back_leaves_the_files_until_it_is_said_again(make: Make) -> None:
     project = make("craft", "orchestrator", "praxis")
-    craft, orchestrator, praxis = (Path(b.place) for b in project.session.layouts_list())
+    craft, orchestrator, praxis = (Path(b.place) for b in project.session.files.list())
     project.edit(lambda value: value["errors"].append("Theirs"), orchestrator)
     project.edit(lambda value: value.update(files_modified=["theirs.py"]), orchestrator)
     session = project.session
     events = [
         session.decide("Use a queue", because="fast", chosen="redis"),
-        session.error("Disk is full"),
-        session.file(str(project.folder / "gone.py"), action="deleted"),
+        session.record.error("Disk is full"),
+        session.record.file(str(project.folder / "gone.py"), action="deleted"),
     ]
     said = ("Use a queue", "Disk is full", "gone.py")
     before = [place.read_text() for place in (craft, orchestrator, praxis)]
@@ -648,9 +649,9 @@ def test_revisions_that_others_logged_are_known_on_another_device(
     pack = str(tmp_path / "all.fspack")
     project.session.export(pack)
     with project.opened("elsewhere", cwd=tmp_path) as elsewhere:
-        elsewhere.import_(pack)
+        elsewhere.backups.import_(pack)
         session = elsewhere.session(project.session.id)
-        place = Path(session.layouts_add("essay").place)
+        place = Path(session.files.bind("essay").place)
         found = yaml.safe_load(place.read_text())["revision_history"]
     assert secret in written.decode() and secret not in str(found)
     assert [(e["stage_revisited"], e["impact"], e["downstream_archived"]) for e in found] == [
@@ -705,13 +706,13 @@ def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
 def test_a_figure_that_is_taken_back_leaves_the_file(make: Make, format_id: str) -> None:
     project = make(format_id)
-    project.session.agent_start("code-1", type="code")
+    project.session.agents.start("code-1", type="code")
     before = project.read()
-    project.session.tokens(64_000)
+    project.session.record.tokens(64_000)
     project.session.undo()
-    project.session.compressed()
+    project.session.record.compaction()
     project.session.undo()
-    project.session.tokens(500, agent="code-1")
+    project.session.record.tokens(500, agent="code-1")
     project.session.undo()
     project.again().note("next")
     now = project.read()
@@ -721,7 +722,7 @@ def test_a_figure_that_is_taken_back_leaves_the_file(make: Make, format_id: str)
         now["agents"][0].get("context_tokens"),
     ]
     assert not any(spent)
-    project.session.tokens(1000)
-    project.session.tokens(2000)
+    project.session.record.tokens(1000)
+    project.session.record.tokens(2000)
     project.session.undo()
     assert project.read()["context_usage"]["estimated_tokens"] == 1000

@@ -134,7 +134,7 @@ class Essays(RuleBasedStateMachine):
         (self.folder / "project").mkdir()
         self.stay = self.opened()
         session = self.stay.start("an essay", workflow="essay", formats=["essay"], id="it")
-        self.place = Path(session.layouts_list()[0].root)
+        self.place = Path(session.files.list()[0].root)
         self.ahead = ahead
         for _ in range(claims):
             self.defer_a_claim(None, "timeout")
@@ -237,7 +237,7 @@ class Essays(RuleBasedStateMachine):
     def approve_the_thesis(self) -> None:
         oracle = self.oracle
         allowed = oracle.works and oracle.stages[1] == NOW and FILES[0] in oracle.files
-        if self.attempt(allowed, lambda: self.session.approve("G1")):
+        if self.attempt(allowed, lambda: self.session.essay.approve("G1")):
             oracle.stages |= {1: DONE, 2: NOW}
             oracle.go(2, None)
 
@@ -246,7 +246,7 @@ class Essays(RuleBasedStateMachine):
         oracle = self.oracle
         ready = oracle.stages[1] == DONE and oracle.stages[2] == NOW
         allowed = oracle.works and ready and FILES[1] in oracle.files
-        if self.attempt(allowed, lambda: self.session.approve("g2")):
+        if self.attempt(allowed, lambda: self.session.essay.approve("g2")):
             oracle.stages |= {2: DONE, 3: NOW}
             for section in [n for n in oracle.arguments if n > oracle.outlined]:
                 del oracle.arguments[section], oracle.writing[section]
@@ -260,7 +260,7 @@ class Essays(RuleBasedStateMachine):
         oracle = self.oracle
         again = oracle.arguments.get(section) == NOW and section in oracle.approved
         allowed = oracle.may_argue(section) and not again
-        if self.attempt(allowed, lambda: self.session.approve(f"G3.{section}")):
+        if self.attempt(allowed, lambda: self.session.essay.approve(f"G3.{section}")):
             oracle.approved.add(section)
             oracle.argued(section)
 
@@ -269,7 +269,7 @@ class Essays(RuleBasedStateMachine):
         oracle = self.oracle
         argued = bool(oracle.arguments) and set(oracle.arguments.values()) == {DONE}
         allowed = oracle.works and oracle.stages[3] == NOW and argued
-        if self.attempt(allowed, lambda: self.session.approve("G3-Final")):
+        if self.attempt(allowed, lambda: self.session.essay.approve("G3-Final")):
             oracle.stages |= {3: DONE, 4: NOW}
             oracle.go_on(4)
 
@@ -282,7 +282,7 @@ class Essays(RuleBasedStateMachine):
         allowed = oracle.may_write(section) and fits and FILES[2] in oracle.files
 
         def act() -> None:
-            self.session.paragraph_done(number, section=section, last=last)
+            self.session.essay.paragraph_done(number, section=section, last=last)
 
         if self.attempt(allowed, act):
             oracle.stages[4] = oracle.writing[section] = NOW
@@ -299,7 +299,7 @@ class Essays(RuleBasedStateMachine):
         allowed = oracle.works and oracle.writing.get(section) == NOW and whole
 
         def act() -> None:
-            self.session.approve("G4-Section", section=section, last=last)
+            self.session.essay.approve("G4-Section", section=section, last=last)
 
         if self.attempt(allowed, act):
             oracle.total[section], oracle.writing[section] = done, DONE
@@ -309,7 +309,7 @@ class Essays(RuleBasedStateMachine):
     def approve_the_essay(self, confirm: bool) -> None:
         oracle = self.oracle
         if self.attempt(
-            oracle.may_end(confirm), lambda: self.session.approve("G5", confirm=confirm)
+            oracle.may_end(confirm), lambda: self.session.essay.approve("G5", confirm=confirm)
         ):
             oracle.status, oracle.stages[4], oracle.output = DONE, DONE, True
 
@@ -322,7 +322,7 @@ class Essays(RuleBasedStateMachine):
         if section < 1 or section > 4:
             return
         allowed = oracle.works and not off and oracle.stages[3] != DONE
-        if self.attempt(allowed, lambda: self.session.section_add(section)):
+        if self.attempt(allowed, lambda: self.session.essay.sections.add(section)):
             oracle.add(section)
 
     @rule(section=NUMBERS, stage=st.sampled_from([None, 3, 4]))
@@ -330,7 +330,9 @@ class Essays(RuleBasedStateMachine):
         oracle = self.oracle
         meant = stage or (4 if oracle.arguments.get(section) == DONE else 3)
         may = oracle.may_argue if meant == 3 else oracle.may_write
-        if self.attempt(may(section), lambda: self.session.section_start(section, stage=stage)):
+        if self.attempt(
+            may(section), lambda: self.session.essay.sections.start(section, stage=stage)
+        ):
             if meant == 4:
                 oracle.stages[4] = oracle.writing[section] = NOW
             else:
@@ -341,7 +343,7 @@ class Essays(RuleBasedStateMachine):
     def record_a_map(self, section: int) -> None:
         oracle = self.oracle
         allowed = oracle.may_argue(section) and MAPS[section - 1] in oracle.files
-        if self.attempt(allowed, lambda: self.session.section_done(section)):
+        if self.attempt(allowed, lambda: self.session.essay.sections.done(section)):
             oracle.mapped.add(section)
             oracle.argued(section)
 
@@ -353,7 +355,7 @@ class Essays(RuleBasedStateMachine):
         allowed = oracle.works and (section is None or section in oracle.arguments)
         text = f"claim {len(oracle.claims) + 1}"
         where = oracle.here[1] if section is None else section
-        act = lambda: self.session.claim_defer(text, reason=reason, section=section)  # noqa: E731
+        act = lambda: self.session.essay.claims.defer(text, reason=reason, section=section)  # noqa: E731
         if self.attempt(allowed, act):
             made = {"claim_text": text, "section": where, "reason": reason}
             oracle.claims.append({**made, "resolved": False, "result": ""})
@@ -366,9 +368,9 @@ class Essays(RuleBasedStateMachine):
 
         def act() -> None:
             if result == "verified":
-                self.session.claim_resolve(f"c{number}", sources=["a book"])
+                self.session.essay.claims.resolve(f"c{number}", sources=["a book"])
             else:
-                self.session.claim_override(f"c{number}", result=result, because="I know")
+                self.session.essay.claims.override(f"c{number}", result=result, because="I know")
 
         if self.attempt(allowed, act) and claim is not None:
             claim |= {"resolved": True, "result": "" if result == "verified" else result}
@@ -377,13 +379,13 @@ class Essays(RuleBasedStateMachine):
     def check_the_voice(self, section: int, score: int) -> None:
         oracle = self.oracle
         allowed = oracle.works and oracle.writing.get(section) in (NOW, DONE)
-        self.attempt(allowed, lambda: self.session.voice(score, section=section))
+        self.attempt(allowed, lambda: self.session.essay.voice(score, section=section))
 
     @rule()
     def record_the_output(self) -> None:
         oracle = self.oracle
         allowed = oracle.works and oracle.stages[4] != NO and FILES[3] in oracle.files
-        if self.attempt(allowed, lambda: self.session.output(FILES[3])):
+        if self.attempt(allowed, lambda: self.session.essay.output(FILES[3])):
             oracle.output = True
 
     # -- what must hold ------------------------------------------------------------------------
@@ -408,7 +410,7 @@ class Essays(RuleBasedStateMachine):
         stood = [claim["claim_text"] for claim in oracle.claims if claim["result"]]
         assert sorted(entry["claim_text"] for entry in doc["user_overrides"]) == sorted(stood)
         assert (doc["output"]["final_essay_file"] is not None) == oracle.output
-        (report,) = self.stay.check(str(file))
+        (report,) = self.stay.files.check(str(file))
         assert [f.what for f in report.findings if f.severity == ERROR] == []
 
     def _sections_agree(self, stages: dict[str, Any]) -> None:

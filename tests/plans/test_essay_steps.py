@@ -59,7 +59,7 @@ class Essay:
 
     def __init__(self, session: Session) -> None:
         self.session = session
-        (binding,) = session.layouts_list()
+        (binding,) = session.files.list()
         self.folder = Path(binding.root)
 
     def write(self, name: str, text: str) -> None:
@@ -77,27 +77,27 @@ class Essay:
         for number in (1, 2):
             self.write(fields.ARGUMENTS.format(number), MAP)
         self.write(fields.DRAFT, DRAFT)
-        self.session.approve("G1")
-        self.session.approve("G2")
+        self.session.essay.approve("G1")
+        self.session.essay.approve("G2")
         return self.session
 
     def argued(self, *numbers: int) -> Session:
         for number in numbers:
-            self.session.section_done(number)
-            self.session.approve("G3", section=number)
+            self.session.essay.sections.done(number)
+            self.session.essay.approve("G3", section=number)
         return self.session
 
     def at_paragraphs(self) -> Session:
         self.at_sections()
-        self.argued(1, 2).approve("G3-Final")
+        self.argued(1, 2).essay.approve("G3-Final")
         return self.session
 
     def written(self) -> Session:
         session = self.at_paragraphs()
         for section, paragraphs in ((1, 2), (2, 1)):
             for number in range(1, paragraphs + 1):
-                session.paragraph_done(number, last=number == paragraphs)
-            session.approve("G4-Section", section=section)
+                session.essay.paragraph_done(number, last=number == paragraphs)
+            session.essay.approve("G4-Section", section=section)
         self.write(fields.FINAL, "# Slow\n\nFive words are in here.\n")
         return session
 
@@ -156,30 +156,30 @@ def test_a_gate_and_an_option_that_disagree_are_refused() -> None:
 def test_an_approved_thesis_is_kept_as_it_was_and_stage_2_begins(essay: Essay) -> None:
     session = essay.session
     essay.write(fields.THESIS, THESIS)
-    done = session.approve("G1")
+    done = session.essay.approve("G1")
     assert done.said == "the thesis is approved; stage 2 begins: the outline"
     stages = essay.file["stages"]
     assert stages["stage_1"]["status"] == "completed"
     assert stages["stage_1"]["claim_type"] == "argument"
     assert stages["stage_1"]["thesis_file"].endswith(f"/{fields.THESIS}")
     assert (essay.file["current_stage"], stages["stage_2"]["status"]) == (2, "in_progress")
-    (kept,) = session._rows("artifact")
+    (kept,) = session.show().rows.select("artifact")
     assert isinstance(kept, Artifact) and kept.path == fields.THESIS
     essay.write(fields.THESIS, "another one")
     assert session.context.store.blob(kept.digest) == THESIS.encode()
-    refused(session, lambda: session.approve("G1"), "approved already")
+    refused(session, lambda: session.essay.approve("G1"), "approved already")
 
 
 def test_a_missing_file_is_named_and_nothing_is_recorded(essay: Essay) -> None:
     session = essay.session
-    error = refused(session, lambda: session.approve("G1"), "there is no stage-1-thesis.md")
+    error = refused(session, lambda: session.essay.approve("G1"), "there is no stage-1-thesis.md")
     assert error.hint.endswith("forestay essay approve G1")
     essay.write(fields.THESIS, THESIS)
-    session.approve("G1")
-    refused(session, lambda: session.approve("G2"), "there is no stage-2-outline.md")
+    session.essay.approve("G1")
+    refused(session, lambda: session.essay.approve("G2"), "there is no stage-2-outline.md")
     essay.write(fields.OUTLINE, OUTLINE)
-    session.approve("G2")
-    refused(session, lambda: session.section_done(1), "argument map of section 1 is missing")
+    session.essay.approve("G2")
+    refused(session, lambda: session.essay.sections.done(1), "argument map of section 1 is missing")
 
 
 @pytest.mark.req("X3-3")
@@ -193,7 +193,7 @@ def test_an_approved_outline_makes_the_sections_and_begins_the_first(essay: Essa
     )
     assert (stages["stage_3"]["status"], stages["stage_3"]["current_section"]) == ("in_progress", 1)
     assert [s["status"] for s in stages["stage_3"]["sections"]] == ["in_progress", "not_started"]
-    assert [one.title for one in session.section_list()] == ["Waste", "Care"]
+    assert [one.title for one in session.essay.sections.list()] == ["Waste", "Care"]
 
 
 @pytest.mark.parametrize(
@@ -206,24 +206,24 @@ def test_an_approved_outline_makes_the_sections_and_begins_the_first(essay: Essa
 )
 def test_an_outline_that_lost_a_section_is_refused(essay: Essay, text: str, says: str) -> None:
     essay.write(fields.THESIS, THESIS)
-    essay.session.approve("G1")
+    essay.session.essay.approve("G1")
     essay.write(fields.OUTLINE, text)
-    refused(essay.session, lambda: essay.session.approve("G2"), says)
+    refused(essay.session, lambda: essay.session.essay.approve("G2"), says)
 
 
 def test_sections_without_work_leave_with_the_outline_and_may_come_back(essay: Essay) -> None:
     session = essay.session
     for number in (1, 2, 3):
-        session.section_add(number, title=f"By hand {number}")
+        session.essay.sections.add(number, title=f"By hand {number}")
     essay.write(fields.THESIS, THESIS)
     essay.write(fields.OUTLINE, OUTLINE)
-    session.approve("G1")
-    session.approve("G2")
-    assert [one.number for one in session.section_list()] == [1, 2]
+    session.essay.approve("G1")
+    session.essay.approve("G2")
+    assert [one.number for one in session.essay.sections.list()] == [1, 2]
     assert len(essay.file["stages"]["stage_3"]["sections"]) == 2
     assert essay.file["stages"]["stage_3"]["total_sections"] == 2
-    session.section_add(3, title="Back")
-    assert [one.number for one in session.section_list()] == [1, 2, 3]
+    session.essay.sections.add(3, title="Back")
+    assert [one.number for one in session.essay.sections.list()] == [1, 2, 3]
     assert len(essay.file["stages"]["stage_4"]["sections"]) == 3
 
 
@@ -252,8 +252,8 @@ def test_a_section_is_completed_by_map_and_approval_whichever_comes_second(
 ) -> None:
     session = essay.at_sections()
     acts: list[Callable[[], Any]] = [
-        lambda: session.section_done(1, map=fields.ARGUMENTS.format(1)),
-        lambda: session.approve("G3.1"),
+        lambda: session.essay.sections.done(1, map=fields.ARGUMENTS.format(1)),
+        lambda: session.essay.approve("G3.1"),
     ]
     one, two = acts if first == "map" else reversed(acts)
     owed = one().missing
@@ -274,7 +274,7 @@ def test_a_section_is_completed_by_map_and_approval_whichever_comes_second(
 def test_arguments_are_not_approved_as_a_whole_while_a_section_is_open(essay: Essay) -> None:
     session = essay.at_sections()
     essay.argued(1)
-    error = refused(session, lambda: session.approve("G3-Final"), "as a whole yet")
+    error = refused(session, lambda: session.essay.approve("G3-Final"), "as a whole yet")
     assert error.why == "section 2 is not completed"
     assert error.legal[0] == "essay section done 2 --map stage-3-section-2-arguments.md"
 
@@ -294,16 +294,16 @@ def test_finished_arguments_begin_the_first_paragraph(essay: Essay) -> None:
 @pytest.mark.req("X3-3")
 def test_a_finished_section_may_be_written_while_others_are_argued(essay: Essay) -> None:
     session = essay.at_sections()
-    refused(session, lambda: session.section_start(1, stage=4), "cannot be written yet")
+    refused(session, lambda: session.essay.sections.start(1, stage=4), "cannot be written yet")
     essay.argued(1)
-    session.section_start(1)
-    session.paragraph_done(1)
+    session.essay.sections.start(1)
+    session.essay.paragraph_done(1)
     stages = essay.file["stages"]
     assert stages["stage_3"]["status"] == stages["stage_4"]["status"] == "in_progress"
     assert essay.file["current_stage"] == 4
-    session.section_start(2)
+    session.essay.sections.start(2)
     assert essay.file["current_stage"] == 3 and session.status()["phase"]["current"] == 3
-    refused(session, lambda: session.paragraph_done(1, section=2), "cannot be written yet")
+    refused(session, lambda: session.essay.paragraph_done(1, section=2), "cannot be written yet")
 
 
 # -- paragraphs --------------------------------------------------------------------------------
@@ -311,34 +311,36 @@ def test_a_finished_section_may_be_written_while_others_are_argued(essay: Essay)
 
 def test_paragraphs_are_approved_in_their_order(essay: Essay) -> None:
     session = essay.at_paragraphs()
-    refused(session, lambda: session.paragraph_done(2), "paragraph 2 of section 1 cannot")
-    session.approve("G4")
-    refused(session, lambda: session.paragraph_done(1), "approved already")
-    session.approve("G4", paragraph=2, last=True)
-    refused(session, lambda: session.paragraph_done(3), "paragraph 3 of section 1 cannot")
+    refused(session, lambda: session.essay.paragraph_done(2), "paragraph 2 of section 1 cannot")
+    session.essay.approve("G4")
+    refused(session, lambda: session.essay.paragraph_done(1), "approved already")
+    session.essay.approve("G4", paragraph=2, last=True)
+    refused(session, lambda: session.essay.paragraph_done(3), "paragraph 3 of section 1 cannot")
     fourth = essay.file["stages"]["stage_4"]
     assert (fourth["sections"][0]["completed_paragraphs"], fourth["current_paragraph"]) == (2, 3)
     assert fourth["sections"][0]["total_paragraphs"] == 2
-    session.approve("G4-Section")
+    session.essay.approve("G4-Section")
     assert essay.file["stages"]["stage_4"]["current_section"] == 2
 
 
 def test_a_section_is_not_written_before_its_last_paragraph(essay: Essay) -> None:
     session = essay.at_paragraphs()
-    refused(session, lambda: session.approve("G4-Section", last=True), "not written yet")
-    session.paragraph_done(1)
-    error = refused(session, lambda: session.approve("G4-Section"), "is not known")
+    refused(session, lambda: session.essay.approve("G4-Section", last=True), "not written yet")
+    session.essay.paragraph_done(1)
+    error = refused(session, lambda: session.essay.approve("G4-Section"), "is not known")
     assert error.legal == ["essay approve G4-Section --section 1 --last"]
-    session.approve("G4-Section", last=True)
+    session.essay.approve("G4-Section", last=True)
 
 
 def test_a_draft_that_is_missing_or_short_is_told(essay: Essay) -> None:
     session = essay.at_paragraphs()
     (essay.folder / fields.DRAFT).unlink()
-    refused(session, lambda: session.paragraph_done(1), "there is no stage-4-draft.md")
+    refused(session, lambda: session.essay.paragraph_done(1), "there is no stage-4-draft.md")
     essay.write(fields.DRAFT, "## Waste\n\nOne.\n")
-    assert session.paragraph_done(1).warnings == []
-    assert session.paragraph_done(2).warnings == ["the draft has 1 paragraph in section 1, not 2"]
+    assert session.essay.paragraph_done(1).warnings == []
+    assert session.essay.paragraph_done(2).warnings == [
+        "the draft has 1 paragraph in section 1, not 2"
+    ]
 
 
 # -- claims ------------------------------------------------------------------------------------
@@ -349,16 +351,16 @@ def test_claims_are_deferred_resolved_and_overridden_with_their_counts(
     essay: Essay, clock: FakeClock
 ) -> None:
     session = essay.at_sections()
-    first = session.claim_defer("It is slower", reason="timeout")
-    second = session.claim_defer("It is bigger", reason="no_results", section=2, paragraph=3)
+    first = session.essay.claims.defer("It is slower", reason="timeout")
+    second = session.essay.claims.defer("It is bigger", reason="no_results", section=2, paragraph=3)
     assert (first.claim, second.claim) == ("c1", "c2")
-    refused(session, lambda: session.claim_defer("It is slower", reason="timeout"), "as c1")
-    sections = {one.number: one for one in session.section_list()}
+    refused(session, lambda: session.essay.claims.defer("It is slower", reason="timeout"), "as c1")
+    sections = {one.number: one for one in session.essay.sections.list()}
     assert (sections[1].deferred, sections[2].deferred) == (1, 1)
     clock.sleep(60)
-    session.claim_resolve("c1", sources=["a book", "a book", "a paper"])
-    session.claim_override("c2", result="contested", because="I measured it")
-    sections = {one.number: one for one in session.section_list()}
+    session.essay.claims.resolve("c1", sources=["a book", "a book", "a paper"])
+    session.essay.claims.override("c2", result="contested", because="I measured it")
+    sections = {one.number: one for one in session.essay.sections.list()}
     assert (sections[1].deferred, sections[1].verified, sections[2].deferred) == (0, 1, 0)
     deferred, stood = essay.file["deferred_verifications"], essay.file["user_overrides"]
     assert [entry["resolved"] for entry in deferred] == [True, True]
@@ -374,28 +376,36 @@ def test_claims_are_deferred_resolved_and_overridden_with_their_counts(
 def test_every_fact_check_status_settles_a_claim_or_asks_for_the_user(essay: Essay) -> None:
     session = essay.at_sections()
     for number, word in enumerate(vocabulary.FACT_CHECKS, 1):
-        session.claim_defer(word, reason="no_results")
+        session.essay.claims.defer(word, reason="no_results")
         id = f"c{number}"
         if word in vocabulary.SETTLING:
-            session.claim_resolve(id, result=word)
+            session.essay.claims.resolve(id, result=word)
             continue
-        error = refused(session, partial(session.claim_resolve, id, result=word), word)
+        error = refused(session, partial(session.essay.claims.resolve, id, result=word), word)
         assert error.legal == [f'claim override {id} --result {word} --because "…"']
-        session.claim_override(id, result=word, because="it stands")
+        session.essay.claims.override(id, result=word, because="it stands")
     with pytest.raises(InvalidInput, match="one of verified, partial, contested, unverified"):
-        session.claim_resolve("c1", result="true")
+        session.essay.claims.resolve("c1", result="true")
 
 
 def test_claims_that_do_not_exist_or_are_settled_are_refused(essay: Essay) -> None:
     session = essay.at_sections()
-    refused(session, lambda: session.claim_resolve("c9"), "no claim c9")
-    refused(session, lambda: session.claim_defer("x", reason="timeout", section=9), "no section 9")
-    session.claim_defer("x", reason="timeout")
-    session.claim_resolve("c1")
-    refused(session, lambda: session.claim_resolve("c1"), "resolved already")
-    refused(session, lambda: session.claim_override("c1", result="partial", because="y"), "already")
+    refused(session, lambda: session.essay.claims.resolve("c9"), "no claim c9")
+    refused(
+        session,
+        lambda: session.essay.claims.defer("x", reason="timeout", section=9),
+        "no section 9",
+    )
+    session.essay.claims.defer("x", reason="timeout")
+    session.essay.claims.resolve("c1")
+    refused(session, lambda: session.essay.claims.resolve("c1"), "resolved already")
+    refused(
+        session,
+        lambda: session.essay.claims.override("c1", result="partial", because="y"),
+        "already",
+    )
     with pytest.raises(InvalidInput):
-        session.claim_defer("y", reason="no time")
+        session.essay.claims.defer("y", reason="no time")
 
 
 @pytest.mark.req("X3-9")
@@ -403,13 +413,13 @@ def test_a_check_that_times_out_twice_leaves_its_claim_deferred_or_is_skipped(
     essay: Essay,
 ) -> None:
     session = essay.at_paragraphs()
-    session.agent_start("check", type="fact-checker", task="It is slower")
-    session.agent_timeout("check", error="3 minutes")
-    session.agent_retry("check")
-    session.agent_timeout("check", error="3 minutes")
-    session.claim_defer("It is slower", reason="timeout", section=1)
+    session.agents.start("check", type="fact-checker", task="It is slower")
+    session.agents.timeout("check", error="3 minutes")
+    session.agents.retry("check")
+    session.agents.timeout("check", error="3 minutes")
+    session.essay.claims.defer("It is slower", reason="timeout", section=1)
     assert essay.file["deferred_verifications"][0]["reason"] == "timeout"
-    done = session.voice(None, because="timeout")
+    done = session.essay.voice(None, because="timeout")
     assert done.said == "the voice check of section 1 was skipped: timeout"
     assert essay.file["stages"]["stage_4"]["sections"][0]["voice_check_score"] is None
     assert done.said in (essay.folder / "voice-check-log.md").read_text()
@@ -421,39 +431,39 @@ def test_a_check_that_times_out_twice_leaves_its_claim_deferred_or_is_skipped(
 @pytest.mark.req("X3-7")
 def test_every_voice_score_asks_for_an_action_of_its_own(essay: Essay) -> None:
     session = essay.at_paragraphs()
-    actions = [session.voice(score).action for score in (1, 2, 3, 4, 5)]
+    actions = [session.essay.voice(score).action for score in (1, 2, 3, 4, 5)]
     assert len(set(actions)) == 5 and all(actions)
-    assert session.voice(4.5).action == actions[3]
+    assert session.essay.voice(4.5).action == actions[3]
     assert essay.file["stages"]["stage_4"]["sections"][0]["voice_check_score"] == 4.5
 
 
 @pytest.mark.req("X3-7")
 def test_calibration_is_asked_on_the_first_result_only(essay: Essay) -> None:
     session = essay.at_paragraphs()
-    assert "forestay essay calibrate" in session.voice(3).ask
-    assert session.voice(4).ask == ""
-    session.calibrate(4, notes="shorter sentences", reference="hybrid")
+    assert "forestay essay calibrate" in session.essay.voice(3).ask
+    assert session.essay.voice(4).ask == ""
+    session.essay.calibrate(4, notes="shorter sentences", reference="hybrid")
     assert essay.file["voice_calibration"] == {
         "first_assessment_user_rating": 4,
         "calibration_notes": "shorter sentences",
         "voice_reference_mode": "hybrid",
     }
-    refused(session, lambda: session.calibrate(2), "is calibrated")
-    session.calibrate(2, again=True)
+    refused(session, lambda: session.essay.calibrate(2), "is calibrated")
+    session.essay.calibrate(2, again=True)
     assert essay.file["voice_calibration"]["first_assessment_user_rating"] == 2
 
 
 def test_ratings_out_of_range_are_refused(essay: Essay) -> None:
     session = essay.at_paragraphs()
     acts: list[Callable[[], object]] = [
-        lambda: session.calibrate(0),
-        lambda: session.calibrate(6),
-        lambda: session.voice(0.5),
-        lambda: session.voice(float("nan")),
-        lambda: session.voice(5.1),
-        lambda: session.pushback("none"),
-        lambda: session.section_done(1, verified=-1),
-        lambda: session.output(fields.FINAL, voice=9),
+        lambda: session.essay.calibrate(0),
+        lambda: session.essay.calibrate(6),
+        lambda: session.essay.voice(0.5),
+        lambda: session.essay.voice(float("nan")),
+        lambda: session.essay.voice(5.1),
+        lambda: session.essay.pushback("none"),
+        lambda: session.essay.sections.done(1, verified=-1),
+        lambda: session.essay.output(fields.FINAL, voice=9),
     ]
     for act in acts:
         before = seq(session)
@@ -469,7 +479,7 @@ def test_pushback_is_chosen_at_the_start_and_changed_on_the_way(stay: Forestay) 
     )
     assert essay.folder.name.startswith("essay-pipeline-")
     assert essay.file["pushback_level"] == "minimal"
-    essay.session.pushback("light")
+    essay.session.essay.pushback("light")
     assert essay.file["pushback_level"] == "light"
     with pytest.raises(InvalidInput, match="of an essay"):
         stay.start("F", workflow="feature", pushback="light")
@@ -481,15 +491,17 @@ def test_pushback_is_chosen_at_the_start_and_changed_on_the_way(stay: Forestay) 
 @pytest.mark.req("X3-2")
 def test_the_whole_is_not_approved_before_claims_and_overrides_are_settled(essay: Essay) -> None:
     session = essay.written()
-    session.claim_defer("It is slower", reason="timeout", section=1)
-    session.claim_defer("It is bigger", reason="timeout", section=1)
-    error = refused(session, lambda: session.approve("G5"), "2 deferred claims are not resolved")
+    session.essay.claims.defer("It is slower", reason="timeout", section=1)
+    session.essay.claims.defer("It is bigger", reason="timeout", section=1)
+    error = refused(
+        session, lambda: session.essay.approve("G5"), "2 deferred claims are not resolved"
+    )
     assert "c1: It is slower (timeout)" in error.why and "c2" in error.why
-    session.claim_resolve("c1")
-    session.claim_override("c2", result="contested", because="I know")
-    error = refused(session, lambda: session.approve("G5"), "1 override is not confirmed")
+    session.essay.claims.resolve("c1")
+    session.essay.claims.override("c2", result="contested", because="I know")
+    error = refused(session, lambda: session.essay.approve("G5"), "1 override is not confirmed")
     assert error.legal == ["essay approve G5 --confirm"]
-    session.approve("G5", confirm=True)
+    session.essay.approve("G5", confirm=True)
     assert essay.file["status"] == "completed"
     assert essay.file["output"]["final_essay_file"].endswith(fields.FINAL)
 
@@ -497,24 +509,24 @@ def test_the_whole_is_not_approved_before_claims_and_overrides_are_settled(essay
 @pytest.mark.req("X3-10")
 def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
     session = essay.written()
-    session.claim_defer("It is slower", reason="timeout", section=1)
-    session.claim_resolve("c1", sources=["a book", "a paper"])
-    session.claim_defer("It is bigger", reason="timeout", section=2)
-    session.claim_override("c2", result="contested", because="I know")
+    session.essay.claims.defer("It is slower", reason="timeout", section=1)
+    session.essay.claims.resolve("c1", sources=["a book", "a paper"])
+    session.essay.claims.defer("It is bigger", reason="timeout", section=2)
+    session.essay.claims.override("c2", result="contested", because="I know")
     for section, score in ((1, 4), (2, 5)):
-        session.voice(score, section=section)
-    began = session.state().core.began_at
+        session.essay.voice(score, section=section)
+    began = session.show().core.began_at
     session.pause()
     clock.sleep(7200)
     session.resume()
     clock.sleep(600)
-    done = session.approve("G5", confirm=True)
+    done = session.essay.approve("G5", confirm=True)
     told = done.summary
     assert told is not None
     assert (told.words, told.target_words, told.sections) == (6, 900, 2)
     assert (told.claims_verified, told.sources, told.voice) == (5, 2, 4.5)
     assert (told.overrides, told.deferred, told.resolved) == (1, 2, 2)
-    active = (session.state().core.ended_at - began) / 1000 - 7200
+    active = (session.show().core.ended_at - began) / 1000 - 7200
     assert told.seconds == pytest.approx(active, abs=1)
     output = essay.file["output"]
     assert (output["total_word_count"], output["sources_verified"]) == (6, 2)
@@ -523,37 +535,37 @@ def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
 
 def test_figures_that_are_told_outweigh_those_counted(essay: Essay) -> None:
     session = essay.written()
-    session.output(fields.FINAL, words=1000, sources=7, voice=3.5)
-    told = session.approve("G5").summary
+    session.essay.output(fields.FINAL, words=1000, sources=7, voice=3.5)
+    told = session.essay.approve("G5").summary
     assert told is not None and (told.words, told.sources, told.voice) == (1000, 7, 3.5)
 
 
 def test_a_final_essay_that_is_missing_is_told(essay: Essay) -> None:
     session = essay.written()
-    session.output(fields.FINAL)
+    session.essay.output(fields.FINAL)
     (essay.folder / fields.FINAL).unlink()
-    refused(session, lambda: session.approve("G5"), "the final essay is missing")
-    refused(session, lambda: session.output("elsewhere.md"), "there is no elsewhere.md")
+    refused(session, lambda: session.essay.approve("G5"), "the final essay is missing")
+    refused(session, lambda: session.essay.output("elsewhere.md"), "there is no elsewhere.md")
     with pytest.raises(InvalidInput, match="outside"):
-        session.output("../other.md")
+        session.essay.output("../other.md")
 
 
 @pytest.mark.req("X3-2")
 def test_no_other_command_leads_past_a_gate(essay: Essay) -> None:
     session = essay.session
-    refused(session, lambda: session.phase_done(1, {"approved": True}), "approved by its user")
-    refused(session, lambda: session.task_done("stage-1"), "by passing its checkpoint")
+    refused(session, lambda: session.phases.done(1, {"approved": True}), "approved by its user")
+    refused(session, lambda: session.tasks.done("stage-1"), "by passing its checkpoint")
     error = refused(session, lambda: session.complete(), "the plan is at stage 1 of 4")
     assert error.legal[0] == "essay approve G1"
 
 
 def test_a_session_that_is_no_essay_or_is_laid_aside_refuses_the_verbs(stay: Forestay) -> None:
     plain = stay.start("plain", id="plain")
-    refused(plain, lambda: plain.approve("G1"), "is no essay")
+    refused(plain, lambda: plain.essay.approve("G1"), "is no essay")
     session = stay.start("E", workflow="essay", id="e")
     session.pause()
-    refused(session, lambda: session.approve("G1"), "does not allow that now")
-    refused(session, lambda: session.pushback("light"), "does not allow that now")
+    refused(session, lambda: session.essay.approve("G1"), "does not allow that now")
+    refused(session, lambda: session.essay.pushback("light"), "does not allow that now")
 
 
 def test_a_session_that_begins_with_the_files_of_an_essay_is_one(stay: Forestay) -> None:
@@ -562,13 +574,13 @@ def test_a_session_that_begins_with_the_files_of_an_essay_is_one(stay: Forestay)
     assert {s["status"] for s in essay.file["stages"].values()} == {"not_started"}
     assert essay.session.status()["next"].endswith("forestay essay approve G1")
     session = essay.written()
-    assert session.approve("G5").summary is not None
+    assert session.essay.approve("G5").summary is not None
     assert essay.file["status"] == "completed"
 
 
 def test_every_essay_that_begins_with_its_files_is_one_of_its_own(stay: Forestay) -> None:
     first, second = (stay.start("E", formats=["essay"]) for _ in range(2))
-    assert first.id != second.id and not second.taken_up
+    assert first.id != second.id and not second.was_open
 
 
 def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
@@ -578,7 +590,7 @@ def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
     doc |= {"current_stage": 2, "current_stage_name": "essay_structuring"}
     essay.write(fields.STATE, yaml.safe_dump(doc))
     essay.session.note("taken up")
-    stages = [row for row in essay.session.state().rows.select("step") if isinstance(row, Step)]
+    stages = [row for row in essay.session.show().rows.select("step") if isinstance(row, Step)]
     assert [(row.unit, row.status) for row in stages[:2]] == [
         ("stage", "done"),
         ("stage", "pending"),
@@ -590,7 +602,7 @@ def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
 @pytest.mark.req("S3-6", "S3-7")
 def test_whose_style_it_is_can_be_said(essay: Essay) -> None:
     for field in ("style_profile_path", "samples_dir_path"):
-        essay.session.attr(f"essay.{field}", f"/mine/{field}")
+        essay.session.record.attribute(f"essay.{field}", f"/mine/{field}")
         assert essay.file[field] == f"/mine/{field}"
 
 
@@ -608,21 +620,21 @@ def test_every_verb_is_one_append_and_one_with_its_key(
     essay.write(fields.DRAFT, DRAFT)
     essay.write(fields.FINAL, "words")
     verbs: list[Callable[[str], Any]] = [
-        lambda k: session.pushback("light", key=k),
-        lambda k: session.approve("G1", key=k),
-        lambda k: session.approve("G2", key=k),
-        lambda k: session.section_done(1, key=k),
-        lambda k: session.approve("G3.1", key=k),
-        lambda k: session.section_add(3, key=k),
-        lambda k: session.section_start(2, key=k),
-        lambda k: session.claim_defer("x", reason="timeout", key=k),
-        lambda k: session.claim_resolve("c1", key=k),
-        lambda k: session.section_start(1, stage=4, key=k),
-        lambda k: session.paragraph_done(1, section=1, key=k),
-        lambda k: session.voice(4, section=1, key=k),
-        lambda k: session.voice(None, section=1, key=k),
-        lambda k: session.calibrate(4, key=k),
-        lambda k: session.output(fields.FINAL, key=k),
+        lambda k: session.essay.pushback("light", key=k),
+        lambda k: session.essay.approve("G1", key=k),
+        lambda k: session.essay.approve("G2", key=k),
+        lambda k: session.essay.sections.done(1, key=k),
+        lambda k: session.essay.approve("G3.1", key=k),
+        lambda k: session.essay.sections.add(3, key=k),
+        lambda k: session.essay.sections.start(2, key=k),
+        lambda k: session.essay.claims.defer("x", reason="timeout", key=k),
+        lambda k: session.essay.claims.resolve("c1", key=k),
+        lambda k: session.essay.sections.start(1, stage=4, key=k),
+        lambda k: session.essay.paragraph_done(1, section=1, key=k),
+        lambda k: session.essay.voice(4, section=1, key=k),
+        lambda k: session.essay.voice(None, section=1, key=k),
+        lambda k: session.essay.calibrate(4, key=k),
+        lambda k: session.essay.output(fields.FINAL, key=k),
     ]
     store, appends = session.context.store, list[str]()
     append = store.append
@@ -640,7 +652,7 @@ def test_every_verb_is_one_append_and_one_with_its_key(
         assert session.repeated and again.event.id == first.event.id
     used = seq(session)
     with pytest.raises(Refused, match="was used for something else"):
-        session.approve("G2", key="k0")
+        session.essay.approve("G2", key="k0")
     assert seq(session) == used
 
 
@@ -651,22 +663,23 @@ def test_two_processes_cannot_both_pass_a_gate_or_take_one_claim_id(
     with forestay.open(str(tmp_path / "home"), cwd=where, clock=clock) as other:
         essay.write(fields.THESIS, THESIS)
         second = other.session("it")
-        essay.session.claim_defer("one", reason="timeout")
-        assert second.claim_defer("two", reason="timeout").claim == "c2"
-        second.approve("G1")
-        refused(essay.session, lambda: essay.session.approve("G1"), "approved already")
+        essay.session.essay.claims.defer("one", reason="timeout")
+        assert second.essay.claims.defer("two", reason="timeout").claim == "c2"
+        second.essay.approve("G1")
+        refused(essay.session, lambda: essay.session.essay.approve("G1"), "approved already")
 
 
 def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> None:
     session = essay.written()
-    session.claim_defer("x", reason="timeout", section=1)
-    session.claim_resolve("c1", sources=["a book"])
-    session.voice(5, section=1)
-    session.calibrate(5, notes="n", reference="sample")
-    session.pushback("light")
-    session.approve("G5")
+    session.essay.claims.defer("x", reason="timeout", section=1)
+    session.essay.claims.resolve("c1", sources=["a book"])
+    session.essay.voice(5, section=1)
+    session.essay.calibrate(5, notes="n", reference="sample")
+    session.essay.pushback("light")
+    session.essay.approve("G5")
     known = {spot.name for spot in fields.spots(essay.file)}
-    ours = {row.key for row in session._rows("attribute") if row.key.startswith("essay.")}
+    rows: list[Any] = list(session.show().rows.select("attribute"))
+    ours = {row.key for row in rows if row.key.startswith("essay.")}
     ours = {k for k in ours if not k.startswith(("essay.source.", "essay.claim."))}
     assert ours <= known and len(ours) > 15
 
@@ -677,10 +690,10 @@ def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> N
 @pytest.mark.req("S3-14", "S3-39", "S3-78", "S3-82", "S3-84", "S3-85")
 def test_the_logs_tell_what_the_verbs_recorded(essay: Essay, stay: Forestay) -> None:
     session = essay.written()
-    session.claim_defer("It is slower", reason="timeout", section=1)
-    session.claim_override("c1", result="contested", because="I know")
-    session.voice(4, section=1)
-    session.calibrate(4)
+    session.essay.claims.defer("It is slower", reason="timeout", section=1)
+    session.essay.claims.override("c1", result="contested", because="I know")
+    session.essay.voice(4, section=1)
+    session.essay.calibrate(4)
     logs = {
         "stage-1-development-log.md": ["the thesis is approved"],
         "stage-4-paragraph-log.md": [
@@ -696,13 +709,13 @@ def test_the_logs_tell_what_the_verbs_recorded(essay: Essay, stay: Forestay) -> 
         assert all(line.startswith("- 2") for line in text.splitlines()[1:])
     assert essay.file["stages"]["stage_1"]["development_log"].endswith("development-log.md")
     assert essay.file["stages"]["stage_4"]["paragraph_log"].endswith("paragraph-log.md")
-    (report,) = stay.check(str(essay.folder))
+    (report,) = stay.files.check(str(essay.folder))
     assert not [f for f in report.findings if f.severity == ERROR]
 
 
 def test_a_log_holds_no_secret(essay: Essay) -> None:
     secret = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
-    essay.session.claim_defer(f"The token is {secret}", reason="timeout")
+    essay.session.essay.claims.defer(f"The token is {secret}", reason="timeout")
     assert secret not in (essay.folder / "fact-check-log.md").read_text()
     assert secret not in (essay.folder / fields.STATE).read_text()
 
@@ -710,11 +723,11 @@ def test_a_log_holds_no_secret(essay: Essay) -> None:
 @pytest.mark.req("X3-8")
 def test_the_essay_so_far_is_the_latest_that_is_written(essay: Essay) -> None:
     session = essay.session
-    refused(session, lambda: session.essay_show(), "nothing of the essay is written yet")
+    refused(session, lambda: session.essay.show(), "nothing of the essay is written yet")
     essay.write(fields.THESIS, THESIS)
-    assert session.essay_show()[1] == THESIS
+    assert session.essay.show()[1] == THESIS
     essay.at_sections()
-    assert session.essay_show() == (str(essay.folder / fields.DRAFT), DRAFT)
+    assert session.essay.show() == (str(essay.folder / fields.DRAFT), DRAFT)
 
 
 def in_the_project(stay: Forestay, folder: Path) -> Session:
@@ -723,8 +736,8 @@ def in_the_project(stay: Forestay, folder: Path) -> Session:
     session = stay.start("E", workflow="essay", target=folder.name, id="e")
     (folder / fields.THESIS).write_text(THESIS)
     (folder / fields.OUTLINE).write_text(OUTLINE)
-    session.approve("G1")
-    session.approve("G2")
+    session.essay.approve("G1")
+    session.essay.approve("G2")
     return session
 
 
@@ -757,12 +770,12 @@ def test_an_adopted_essay_goes_on_with_the_same_verbs(essay: Essay, tmp_path: Pa
     essay.at_sections()
     write_files(essay.session.context, "it", force=True)
     with forestay.open(str(tmp_path / "elsewhere"), cwd=str(tmp_path / "project")) as other:
-        (taken,) = other.adopt(str(essay.folder))
+        (taken,) = other.files.adopt(str(essay.folder))
         session = other.session(taken.session)
         session.resume()  # by the clock there nobody worked on it for long
-        session.section_done(1)
-        session.approve("G3.1")
-        assert [one.arguments for one in session.section_list()] == ["done", "running"]
+        session.essay.sections.done(1)
+        session.essay.approve("G3.1")
+        assert [one.arguments for one in session.essay.sections.list()] == ["done", "running"]
     assert essay.file["stages"]["stage_3"]["sections"][0]["status"] == "completed"
 
 
@@ -774,10 +787,10 @@ def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
     essay: Essay, stay: Forestay
 ) -> None:
     session = essay.at_paragraphs()
-    session.paragraph_done(1)
-    session.section_start(2)
+    session.essay.paragraph_done(1)
+    session.essay.sections.start(2)
     essay.write(fields.THESIS, THESIS.replace("argument", "explainer"))
-    session.revisit_apply("stage-1", because="it explains more than it argues")
+    session.revisit.apply("stage-1", because="it explains more than it argues")
     stages = essay.file["stages"]
     assert essay.file["current_stage"] == 1 and session.status()["phase"]["current"] == 1
     assert [stages[f"stage_{n}"]["status"] for n in (1, 2, 3, 4)] == [
@@ -786,20 +799,20 @@ def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
     ]
     assert stages["stage_4"]["current_section"] is None
     assert (essay.folder / "stage-4-draft.v1.md").read_text() == DRAFT
-    session.approve("G1")
+    session.essay.approve("G1")
     essay.write(fields.OUTLINE, "### Section 1: Then (~300 words)\n")
-    session.approve("G2")
-    assert [(one.number, one.title) for one in session.section_list()] == [(1, "Then")]
+    session.essay.approve("G2")
+    assert [(one.number, one.title) for one in session.essay.sections.list()] == [(1, "Then")]
     essay.write(fields.ARGUMENTS.format(1), MAP)
-    session.section_done(1)
-    assert session.approve("G3.1").missing == []
-    session.approve("G3-Final")
+    session.essay.sections.done(1)
+    assert session.essay.approve("G3.1").missing == []
+    session.essay.approve("G3-Final")
     essay.write(fields.DRAFT, DRAFT)
-    session.paragraph_done(1, last=True)
-    session.approve("G4-Section")
+    session.essay.paragraph_done(1, last=True)
+    session.essay.approve("G4-Section")
     essay.write(fields.FINAL, "Words.")
-    assert session.approve("G5").summary is not None
-    (report,) = stay.check(str(essay.folder))
+    assert session.essay.approve("G5").summary is not None
+    (report,) = stay.files.check(str(essay.folder))
     assert not [f for f in report.findings if f.severity == ERROR]
 
 
@@ -807,17 +820,17 @@ def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
 def test_after_a_minor_revisit_everything_is_approved_once_more(essay: Essay) -> None:
     session = essay.written()
     essay.write(fields.THESIS, THESIS.replace("a choice", "our choice"))
-    session.revisit_apply("stage-1", impact="minor", because="reworded")
+    session.revisit.apply("stage-1", impact="minor", because="reworded")
     assert essay.file["stages"]["stage_2"]["status"] == "needs_review"
-    refused(session, lambda: session.approve("G5"), "cannot be approved yet")
-    session.approve("G1")
-    session.approve("G2")
+    refused(session, lambda: session.essay.approve("G5"), "cannot be approved yet")
+    session.essay.approve("G1")
+    session.essay.approve("G2")
     for section in (1, 2):
-        session.approve("G3", section=section)
-    session.approve("G3-Final")
+        session.essay.approve("G3", section=section)
+    session.essay.approve("G3-Final")
     for section in (1, 2):
-        session.approve("G4-Section", section=section)
-    session.approve("G5")
+        session.essay.approve("G4-Section", section=section)
+    session.essay.approve("G5")
     assert essay.file["status"] == "completed"
 
 
@@ -826,7 +839,7 @@ def test_an_essay_in_the_project_can_be_revisited_too(stay: Forestay, tmp_path: 
     folder = tmp_path / "project" / "essay"
     session = in_the_project(stay, folder)
     (folder / fields.THESIS).write_text(THESIS.replace("argument", "explainer"))
-    session.revisit_apply("stage-1", because="another direction")
+    session.revisit.apply("stage-1", because="another direction")
     assert sorted(path.name for path in folder.iterdir()) == [
         fields.THESIS,
         "stage-1-thesis.v1.md",
@@ -841,7 +854,7 @@ def test_an_essay_in_the_project_can_be_revisited_too(stay: Forestay, tmp_path: 
 def finished(essay: Essay) -> Session:
     session = essay.written()
     essay.write(fields.FINAL, "The end.\n")
-    session.approve("G5")
+    session.essay.approve("G5")
     return session
 
 
@@ -849,14 +862,14 @@ def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the
     essay: Essay,
 ) -> None:
     session = finished(essay)
-    session.revisit_apply("1", impact="minor")
+    session.revisit.apply("1", impact="minor")
     asked, stages = [], []
     while (shown := session.status())["status"] == "active":
         words, _, command = shown["next"].partition("; then: forestay essay ")
         asked.append(words)
         stages.append(shown["phase"]["current"])
         _, gate, *option = command.split()
-        done = session.approve(gate, section=int(option[1]) if option else None)
+        done = session.essay.approve(gate, section=int(option[1]) if option else None)
         assert done.next in (session.status()["next"].rpartition("forestay ")[2], "")
     assert asked == [
         "develop the thesis",
@@ -874,9 +887,9 @@ def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the
 def test_a_finished_essay_whose_revisit_is_taken_back_is_at_its_end_again(essay: Essay) -> None:
     session = finished(essay)
     before = essay.file
-    session.revisit_apply("1", impact="major")
+    session.revisit.apply("1", impact="major")
     assert essay.file["current_stage"] == 1
-    session.revisit_undo()
+    session.revisit.undo()
     after = essay.file
     assert {**after, "last_activity": before["last_activity"]} == before
     assert session.status()["phase"]["current"] == 4
@@ -891,12 +904,12 @@ def test_a_log_line_that_a_dead_process_owed_is_written_by_the_next(
     log = essay.folder / essay_steps.FACTS
     with monkeypatch.context() as dying:
         dying.setattr(essay_steps, "finish", lambda home, session: None)
-        session.claim_defer("It rains", reason="timeout")
+        session.essay.claims.defer("It rains", reason="timeout")
     assert "It rains" not in log.read_text()
     with forestay.open(session.context.settings.home, cwd=str(essay.folder.parent)) as after:
         after.session(session.id).note("somebody goes on")
         after.session(session.id).note("and on")
-        assert not after.store.machine.file_work.pending(session.id)
+        assert not after.context.store.machine.file_work.pending(session.id)
     assert log.read_text().count("claim c1 in section 1 is deferred: timeout – It rains") == 1
 
 
@@ -907,9 +920,9 @@ def test_a_log_that_was_set_aside_is_begun_anew_by_a_line_that_comes_late(
     log = essay.folder / essay_steps.FACTS
     with monkeypatch.context() as dying:
         dying.setattr(essay_steps, "finish", lambda home, session: None)
-        session.claim_defer("It rains", reason="timeout")
+        session.essay.claims.defer("It rains", reason="timeout")
     log.unlink()
-    session.claim_defer("It snows", reason="timeout")
+    session.essay.claims.defer("It snows", reason="timeout")
     title, *lines = log.read_text().splitlines()
     assert title == "# Fact checks"
     assert [line[-8:] for line in lines] == ["It rains", "It snows"]
@@ -918,52 +931,56 @@ def test_a_log_that_was_set_aside_is_begun_anew_by_a_line_that_comes_late(
 def test_a_repeated_verb_owes_no_second_line(essay: Essay) -> None:
     session = essay.at_sections()
     for _ in range(2):
-        session.claim_defer("It rains", reason="timeout", key="once")
+        session.essay.claims.defer("It rains", reason="timeout", key="once")
     assert (essay.folder / essay_steps.FACTS).read_text().count("It rains") == 1
 
 
 def test_before_there_are_sections_the_gate_that_makes_them_is_named(essay: Essay) -> None:
     session = essay.session
-    for act in (lambda: session.paragraph_done(1), lambda: session.section_done(1)):
+    for act in (lambda: session.essay.paragraph_done(1), lambda: session.essay.sections.done(1)):
         assert refused(session, act, "section").legal == ["essay approve G1"]
     session = essay.at_sections()
-    found = refused(session, lambda: session.paragraph_done(1), "no section of stage 4 is current")
-    assert found.legal == model.owed(Moves(essays.state_of(session)), 1)
+    found = refused(
+        session, lambda: session.essay.paragraph_done(1), "no section of stage 4 is current"
+    )
+    assert found.legal == model.owed(Moves(essays.state_of(session._recorder)), 1)
     essay.argued(1)
-    found = refused(session, lambda: session.voice(4), "no section of stage 4 is current")
+    found = refused(session, lambda: session.essay.voice(4), "no section of stage 4 is current")
     assert found.legal == ["essay section start 1 --stage 4"]
 
 
 def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> None:
     session = essay.session
-    assert session.phase_gate(1).judgment.next_steps == ["forestay essay approve G1"]
+    assert session.phases.gate(1).judgment.next_steps == ["forestay essay approve G1"]
     essay.at_sections()
-    assert session.phase_gate(1).judgment.next_steps == ["forestay revisit 1"]
-    owed = model.owed(Moves(essays.state_of(session)), 1)[0]
-    assert session.phase_gate(3).judgment.next_steps == [f"forestay {owed}"]
+    assert session.phases.gate(1).judgment.next_steps == ["forestay revisit 1"]
+    owed = model.owed(Moves(essays.state_of(session._recorder)), 1)[0]
+    assert session.phases.gate(3).judgment.next_steps == [f"forestay {owed}"]
 
 
 def test_an_outline_with_more_sections_than_can_be_is_refused_and_none_is_dropped(
     essay: Essay,
 ) -> None:
     essay.write(fields.THESIS, THESIS)
-    essay.session.approve("G1")
+    essay.session.essay.approve("G1")
     essay.write(fields.OUTLINE, OUTLINE + "\n### Section 1000: One too many (~300 words)\n")
-    refused(essay.session, lambda: essay.session.approve("G2"), "there can be no section 1000")
+    refused(
+        essay.session, lambda: essay.session.essay.approve("G2"), "there can be no section 1000"
+    )
 
 
 def test_work_in_a_section_that_the_outline_lost_can_be_set_aside_as_the_refusal_says(
     essay: Essay,
 ) -> None:
     session = essay.at_sections()
-    session.section_done(2)
-    session.revisit_apply("2", impact="minor")
+    session.essay.sections.done(2)
+    session.revisit.apply("2", impact="minor")
     essay.write(fields.OUTLINE, OUTLINE.partition("### Section 2")[0])
-    lost = refused(session, lambda: session.approve("G2"), "lost section 2")
+    lost = refused(session, lambda: session.essay.approve("G2"), "lost section 2")
     assert "forestay revisit 2 --impact major --apply" in lost.hint
-    session.revisit_apply("2", impact="major")
-    session.approve("G2")
-    assert [one.number for one in session.section_list()] == [1]
+    session.revisit.apply("2", impact="major")
+    session.essay.approve("G2")
+    assert [one.number for one in session.essay.sections.list()] == [1]
 
 
 # -- what others write into the file -----------------------------------------------------------
@@ -993,7 +1010,7 @@ def test_a_section_that_another_program_begins_does_not_move_the_stage(
     essay: Essay, clock: FakeClock
 ) -> None:
     essay.write(fields.THESIS, THESIS)
-    essay.session.approve("G1")
+    essay.session.essay.approve("G1")
     begun = {**fields.blank_section(3, 1), "status": "in_progress"}
     clock.jump(2000)
     edited(essay, clock, lambda doc: doc["stages"]["stage_3"].update(sections=[begun]))
@@ -1043,7 +1060,7 @@ def test_a_file_that_ends_before_a_key_of_the_template_is_damaged_and_comes_back
     path.write_bytes(whole[: whole.index(f"\n{key}:".encode()) + 1])
     clock.jump(2000)
     essay.session.note("going on")
-    assert "it breaks off" in essay.session.layouts_list()[0].suspended
+    assert "it breaks off" in essay.session.files.list()[0].suspended
     stay.doctor(fix=True)
     assert faults(essay) == [] and key in essay.file
 
@@ -1167,24 +1184,24 @@ def test_an_essay_that_another_program_began_is_written_to_its_end(
     stay: Forestay, tmp_path: Path, stage: int
 ) -> None:
     foreign(tmp_path / "essay", stage)
-    (adopted,) = stay.adopt(str(tmp_path / "essay"))
+    (adopted,) = stay.files.adopt(str(tmp_path / "essay"))
     session = stay.use(adopted.session)
     if stage == 3:
         assert session.status()["next"].startswith(
             "argue section 1; then: forestay essay approve G3"
         )
-        session.approve("G3", section=1)
-        session.approve("G3", section=2)
-        session.approve("G3-Final")
+        session.essay.approve("G3", section=1)
+        session.essay.approve("G3", section=2)
+        session.essay.approve("G3-Final")
     assert session.status()["next"].startswith("write paragraph 1 of section 1")
-    assert [one.paragraphs for one in session.section_list()][1] == "pending"
+    assert [one.paragraphs for one in session.essay.sections.list()][1] == "pending"
     for section, paragraphs in ((1, 2), (2, 1)):
         for number in range(1, paragraphs + 1):
             last = number == paragraphs
-            session.approve("G4", section=section, paragraph=number, last=last)
-        session.approve("G4-Section", section=section)
+            session.essay.approve("G4", section=section, paragraph=number, last=last)
+        session.essay.approve("G4-Section", section=section)
     (tmp_path / "essay" / fields.FINAL).write_text(DRAFT)
-    session.approve("G5")
+    session.essay.approve("G5")
     assert faults(Essay(session)) == []
     assert session.status()["status"] == "completed"
 
@@ -1192,7 +1209,7 @@ def test_an_essay_that_another_program_began_is_written_to_its_end(
 @pytest.mark.req("S3-36", "S3-37", "S3-126")
 def test_where_another_program_stands_stays_in_its_file(stay: Forestay, tmp_path: Path) -> None:
     foreign(tmp_path / "essay", 4)
-    (adopted,) = stay.adopt(str(tmp_path / "essay"))
+    (adopted,) = stay.files.adopt(str(tmp_path / "essay"))
     session = stay.use(adopted.session)
     session.note("looked at")
     assert Essay(session).file["stages"]["stage_4"]["current_section"] == 1
@@ -1213,13 +1230,13 @@ def test_a_section_that_another_program_adds_has_to_be_written_too(
             total_sections=3, sections=[*doc["stages"]["stage_3"]["sections"], added]
         ),
     )
-    essay.argued(1, 2, 3).approve("G3-Final")
+    essay.argued(1, 2, 3).essay.approve("G3-Final")
     assert len(essay.file["stages"]["stage_4"]["sections"]) == 3
     essay.write(fields.FINAL, DRAFT)
     for section in (1, 2):
-        session.approve("G4", section=section, last=True)
-        session.approve("G4-Section", section=section)
-    refused(session, lambda: session.approve("G5"), "section 3 is not completed")
+        session.essay.approve("G4", section=section, last=True)
+        session.essay.approve("G4-Section", section=section)
+    refused(session, lambda: session.essay.approve("G5"), "section 3 is not completed")
 
 
 @pytest.mark.req("S3-111")
@@ -1253,12 +1270,12 @@ def test_the_same_words_claimed_in_two_places_are_two_claims(
         for n in (1, 2)
     ]
     edited(essay, clock, lambda doc: doc.update(deferred_verifications=entries))
-    assert [claim.section for claim in session.claim_list()] == [1, 2]
+    assert [claim.section for claim in session.essay.claims.list()] == [1, 2]
     edited(essay, clock, lambda doc: doc["deferred_verifications"][1].update(resolved=True))
-    assert [claim.is_open for claim in session.claim_list()] == [True, False]
+    assert [claim.is_open for claim in session.essay.claims.list()] == [True, False]
     assert [one["resolved"] for one in essay.file["deferred_verifications"]] == [False, True]
     edited(essay, clock, lambda doc: doc["deferred_verifications"].pop(1))
-    assert [claim.is_open for claim in session.claim_list()] == [True, False]
+    assert [claim.is_open for claim in session.essay.claims.list()] == [True, False]
 
 
 def test_of_two_claims_of_ours_with_the_same_words_the_right_one_is_resolved(
@@ -1266,9 +1283,9 @@ def test_of_two_claims_of_ours_with_the_same_words_the_right_one_is_resolved(
 ) -> None:
     session = essay.at_sections()
     for section in (1, 2):
-        session.claim_defer("Nine in ten", reason="timeout", section=section)
+        session.essay.claims.defer("Nine in ten", reason="timeout", section=section)
     edited(essay, clock, lambda doc: doc["deferred_verifications"][0].update(resolved=True))
-    assert [(c.id, c.is_open) for c in session.claim_list()] == [("c1", False), ("c2", True)]
+    assert [(c.id, c.is_open) for c in session.essay.claims.list()] == [("c1", False), ("c2", True)]
     assert [one["resolved"] for one in essay.file["deferred_verifications"]] == [True, False]
 
 
@@ -1282,11 +1299,11 @@ def test_a_section_that_a_file_has_in_stage_4_alone_is_argued_before_it_is_writt
     stage["sections"].append({**stage["sections"][1], "section_index": 3})
     path.write_text(yaml.safe_dump(doc, sort_keys=False))
     session.note("taken up")
-    for act in (lambda: session.section_start(3), lambda: session.section_done(3)):
+    for act in (lambda: session.essay.sections.start(3), lambda: session.essay.sections.done(3)):
         assert refused(session, act, "there is no section 3").legal == ["essay section add 3"]
-    final = refused(session, lambda: session.approve("G3-Final"), "as a whole yet")
+    final = refused(session, lambda: session.essay.approve("G3-Final"), "as a whole yet")
     assert final.legal == ["essay section add 3"]
-    session.section_add(3)
+    session.essay.sections.add(3)
     essay.write(fields.ARGUMENTS.format(3), MAP)
-    essay.argued(3).approve("G3-Final")
+    essay.argued(3).essay.approve("G3-Final")
     assert [s["section_index"] for s in essay.file["stages"]["stage_4"]["sections"]] == [1, 2, 3]

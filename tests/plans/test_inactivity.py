@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -41,15 +42,15 @@ def opened(tmp_path: Path, clock: FakeClock, **settings: Any) -> Forestay:
 
 def later(stay: Forestay, session: Session, ms: int) -> Session:
     """The session as the next command meets it, so much later."""
-    assert isinstance(stay.clock, FakeClock)
-    stay.clock.jump(ms)
+    assert isinstance(stay.context.clock, FakeClock)
+    stay.context.clock.jump(ms)
     stay.context.follower(Inactivity)._check_again.clear()
     return stay.session(session.id)
 
 
 def essay(stay: Forestay) -> Session:
     session = stay.start("an essay")
-    session.layouts_add("essay")
+    session.files.bind("essay")
     return session
 
 
@@ -57,21 +58,21 @@ def planned(stay: Forestay, **hours: float) -> Session:
     data = snapshot(Workflow("w", total=1, expiry=Expiry(**hours)))
     session = stay.start("a plan")
     body = PlanSet(workflow="w", total=1, snapshot=digest_of(data))
-    session.record(body, blobs=[(body.snapshot, data)])
+    session._recorder.record(body, blobs=[(body.snapshot, data)])
     return session
 
 
 @pytest.mark.req("S3-127")
 def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
     session = essay(stay)
-    left = stay.clock.now()
+    left = stay.context.clock.now()
     session = later(stay, session, 30 * HOUR)
     session.note("I am back")
-    core = session.state().core
+    core = session.show().core
     assert (core.status, core.pause_reason) == ("paused", "inactivity")
     assert (core.paused_at, core.pause_context) == (left + DAY, "no activity for 24 hours")
     with pytest.raises(Refused, match="does not allow that now"):
-        session.task_add("more") and session.task_start("t1")
+        session.tasks.add("more") and session.tasks.start("t1")
     session.resume()
     assert session.status()["status"] == "active" and session.status()["paused_ms"] == 6 * HOUR
 
@@ -96,14 +97,14 @@ def test_before_that_nothing_happens(stay: Forestay, ms: int) -> None:
 def test_looking_records_nothing(stay: Forestay) -> None:
     session = later(stay, essay(stay), 8 * DAY)
     seq = session.status()["seq"]
-    assert session.expiry().word == "abandoned" and session.brief()
+    assert session.lifecycle.inactivity().word == "abandoned" and session.brief()
     assert session.status()["seq"] == seq and session.status()["status"] == "active"
 
 
 @pytest.mark.req("S3-128")
 def test_after_a_week_the_choices_are_offered_and_nothing_is_deleted(stay: Forestay) -> None:
     session = later(stay, essay(stay), 8 * DAY)
-    found = session.expiry()
+    found = session.lifecycle.inactivity()
     assert found.word == "abandoned" and found.idle_ms == 8 * DAY
     commands = [one.command for one in found.choices]
     assert commands == [
@@ -112,7 +113,9 @@ def test_after_a_week_the_choices_are_offered_and_nothing_is_deleted(stay: Fores
         "",
     ]
     session.resume()
-    assert session.status()["status"] == "active" and session.expiry().word == "active"
+    assert (
+        session.status()["status"] == "active" and session.lifecycle.inactivity().word == "active"
+    )
 
 
 def test_other_sessions_do_not_expire_unless_a_setting_says_so(
@@ -120,43 +123,43 @@ def test_other_sessions_do_not_expire_unless_a_setting_says_so(
 ) -> None:
     with opened(tmp_path, clock) as stay:
         session = later(stay, stay.start("a plain one"), 99 * DAY)
-        assert session.expiry().word == "active"
+        assert session.lifecycle.inactivity().word == "active"
     with opened(tmp_path, clock, pause_hours=2, abandon_hours=5) as stay:
-        assert stay.session(session.id).expiry().word == "abandoned"
+        assert stay.session(session.id).lifecycle.inactivity().word == "abandoned"
         stay.session(session.id).note("paused by that")
-        assert stay.session(session.id).state().core.pause_context == "no activity for 2 hours"
+        assert stay.session(session.id).show().core.pause_context == "no activity for 2 hours"
 
 
 def test_a_workflow_has_limits_of_its_own(tmp_path: Path, clock: FakeClock) -> None:
     with opened(tmp_path, clock, pause_hours=1) as stay:
         session = later(stay, planned(stay, pause_hours=48.0, abandon_hours=96.0), 40 * HOUR)
-        assert session.expiry().word == "active"
-        assert later(stay, session, 10 * HOUR).expiry().word == "pause"
-        assert later(stay, session, 50 * HOUR).expiry().word == "abandoned"
+        assert session.lifecycle.inactivity().word == "active"
+        assert later(stay, session, 10 * HOUR).lifecycle.inactivity().word == "pause"
+        assert later(stay, session, 50 * HOUR).lifecycle.inactivity().word == "abandoned"
         never = later(stay, planned(stay, pause_hours=0.0), 40 * HOUR)
-        assert never.expiry().word == "active"
+        assert never.lifecycle.inactivity().word == "active"
 
 
 def test_a_session_that_someone_works_on_is_not_idle(stay: Forestay) -> None:
     import os
 
     session = essay(stay)
-    stay.workspace.hold(session.id, "an agent", agent="code-1", pid=os.getpid())
+    stay.context.workspace.hold(session.id, "an agent", agent="code-1", pid=os.getpid())
     session = later(stay, session, 8 * DAY)
-    assert session.expiry().word == "active"
+    assert session.lifecycle.inactivity().word == "active"
 
 
-@pytest.mark.parametrize("verb", ["pause", "complete", "abandon"])
+@pytest.mark.parametrize("verb", ["pause", "complete", "lifecycle.abandon"])
 def test_who_says_what_becomes_of_it_is_not_contradicted(stay: Forestay, verb: str) -> None:
     session = later(stay, essay(stay), 30 * HOUR)
-    getattr(session, verb)()
-    assert "inactivity" not in session.state().core.pause_reason
+    attrgetter(verb)(session)()
+    assert "inactivity" not in session.show().core.pause_reason
 
 
 def test_a_finished_session_does_not_expire(stay: Forestay) -> None:
     session = essay(stay)
     session.complete()
-    assert later(stay, session, 99 * DAY).expiry().word == "active"
+    assert later(stay, session, 99 * DAY).lifecycle.inactivity().word == "active"
 
 
 def test_the_home_is_as_whole_as_before(stay: Forestay) -> None:

@@ -162,7 +162,7 @@ class Phases(RuleBasedStateMachine):
         why = "because" if override else ""
 
         def act() -> None:
-            told = self.session.phase_done(number, {"ok": ok}, override=override, because=why)
+            told = self.session.phases.done(number, {"ok": ok}, override=override, because=why)
             assert told.passed == (ok or override)
 
         if self.attempt(number >= 0 and oracle.may_judge(number), act):
@@ -175,13 +175,13 @@ class Phases(RuleBasedStateMachine):
         if off and number >= 0:
             told = f"Cannot complete phase {number}, current phase is {self.oracle.current}"
             with pytest.raises(Refused, match=told):
-                self.session.phase_done(number, {"ok": True})
+                self.session.phases.done(number, {"ok": True})
 
     @rule(off=NEAR)
     def fail(self, off: int) -> None:
         number, oracle = self.oracle.current + off, self.oracle
         allowed = oracle.may_judge(number)
-        if self.attempt(allowed, lambda: self.session.phase_fail(number, issue="no")):
+        if self.attempt(allowed, lambda: self.session.phases.fail(number, issue="no")):
             oracle.judge(number, "failed")
 
     @rule()
@@ -189,20 +189,20 @@ class Phases(RuleBasedStateMachine):
         oracle = self.oracle
         failed = oracle.verdicts.get(oracle.current) == "failed"
         allowed = failed and oracle.status == "active"
-        if self.attempt(allowed, lambda: self.session.phase_retry()):
+        if self.attempt(allowed, lambda: self.session.phases.retry()):
             oracle.verdicts[oracle.current] = "pending"
 
     @rule(back=st.integers(-1, 3))
     def roll_back(self, back: int) -> None:
         number, oracle = self.oracle.current - back, self.oracle
-        act = lambda: self.session.phase_rollback(number)  # noqa: E731
+        act = lambda: self.session.phases.rollback(number)  # noqa: E731
         if self.attempt(oracle.may_go_back(number), act):
             oracle.go_back(number)
 
     @rule(total=st.integers(0, 5))
     def say_how_many(self, total: int) -> None:
         oracle = self.oracle
-        if self.attempt(oracle.may_have(total), lambda: self.session.phase_total(total)):
+        if self.attempt(oracle.may_have(total), lambda: self.session.phases.total(total)):
             oracle.have(total)
 
     @rule()
@@ -223,7 +223,7 @@ class Phases(RuleBasedStateMachine):
     @precondition(lambda self: self.oracle.status == "completed")
     @rule()
     def reopen(self) -> None:
-        self.session.reopen("there is more to it")
+        self.session.lifecycle.reopen("there is more to it")
         self.oracle.status = "active"
 
     # -- what must hold ------------------------------------------------------------------------

@@ -88,7 +88,7 @@ def through(session: Session, place: Place, *minutes: float) -> None:
     """Pass the first phases, each after so many minutes."""
     for number, spent in enumerate(minutes):
         place.wait(spent)
-        assert session.phase_done(number, {"coverage": 90}).passed
+        assert session.phases.done(number, {"coverage": 90}).passed
 
 
 # -- the beginning -----------------------------------------------------------------------------
@@ -100,11 +100,11 @@ def test_a_start_with_a_workflow_is_one_batch_with_the_plan_and_its_phases(place
     found = kinds(session)
     assert found[:2] == ["session.started", "plan.set"]
     assert found[2:-1] == ["step.added"] * 18 and found[-1] == "step.started"
-    core = session.state().core
+    core = session.show().core
     assert (core.plan_total, core.plan_base, core.phase) == (6, 0, 0)
     assert (core.workflow, core.plan_version) == ("spec_execution_v1", "v1")
     assert core.plan_target == "specs/login.md"
-    steps = {step.id: step for step in session.task_list()}
+    steps = {step.id: step for step in session.tasks.list()}
     assert steps["2.1"].parent == steps["look-2"].parent == "phase-2"
     assert steps["phase-0"].status == "running"
 
@@ -114,26 +114,26 @@ def test_a_definition_that_changes_or_vanishes_changes_no_running_session(place:
     session = place.start()
     place.file.write_bytes(write(Workflow(name="spec_execution_v1", total=1, base=0)))
     through(session, place, 1, 1)
-    assert not place.again(session).phase_done(2, {"coverage": 60}).passed
+    assert not place.again(session).phases.done(2, {"coverage": 60}).passed
     place.file.unlink()
     session = place.again(session)
-    assert session.phase_gate(2).gate.fields[0].min == 80
-    through_rest = [session.phase_done(n, {"coverage": 91}) for n in range(2, 6)]
+    assert session.phases.gate(2).gate.fields[0].min == 80
+    through_rest = [session.phases.done(n, {"coverage": 91}) for n in range(2, 6)]
     assert [one.passed for one in through_rest] == [True] * 4
     assert session.status()["status"] == "completed"
 
 
 def test_the_plan_travels_with_the_session(place: Place, tmp_path: Path) -> None:
     session = place.start()
-    session.phase_done(0, {"log": "x" * 20_000, "short": 1})
+    session.phases.done(0, {"log": "x" * 20_000, "short": 1})
     session.export(str(tmp_path / "it.fspack"))
     other = forestay.open(str(tmp_path / "other"), cwd=str(place.project), trust_env=False)
-    other.import_(str(tmp_path / "it.fspack"))
+    other.backups.import_(str(tmp_path / "it.fspack"))
     taken = other.session(session.id)
-    assert taken.phase_gate(1).name == "Setup"
-    row = taken.state().rows.get("checkpoint", "phase-0")
+    assert taken.phases.gate(1).name == "Setup"
+    row = taken.show().rows.get("checkpoint", "phase-0")
     assert isinstance(row, Checkpoint) and row.evidence == {"short": 1}
-    kept = other.store.blob(row.blob)
+    kept = other.context.store.blob(row.blob)
     assert kept is not None and json.loads(kept)["log"] == "x" * 20_000
     assert taken.verify().ok
     other.close()
@@ -143,15 +143,15 @@ def test_a_plan_whose_content_is_gone_is_told_and_judges_nothing(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session = place.start()
-    monkeypatch.setattr(place.stay.store, "blob", lambda digest: None)
+    monkeypatch.setattr(place.stay.context.store, "blob", lambda digest: None)
     with pytest.raises(Damaged, match="is missing"):
-        session.phase_done(0)
+        session.phases.done(0)
     assert kinds(session)[-1] == "step.started"
 
 
 def test_a_lost_plan_is_found_by_verify_and_doctor(place: Place) -> None:
     session = place.start()
-    store = place.stay.store
+    store = place.stay.context.store
     assert isinstance(store, SqliteStore)
     store.database.write(lambda connection: connection.execute("DELETE FROM blob"))
     assert [finding.code for finding in session.verify().findings] == ["content"]
@@ -163,12 +163,12 @@ def test_the_same_workflow_on_the_same_target_is_resumed(place: Place) -> None:
     first = place.start(target="specs/login.md")
     through(first, place, 5)
     again = place.start(target="./specs/../specs/login.md")
-    assert (again.id, again.taken_up) == (first.id, True)
+    assert (again.id, again.was_open) == (first.id, True)
     assert kinds(again)[-1] == "session.resumed"
     other = place.start(target="specs/other.md")
-    assert other.id != first.id and not other.taken_up
+    assert other.id != first.id and not other.was_open
     assert place.start().id not in (first.id, other.id)
-    first.abandon()
+    first.lifecycle.abandon()
     assert place.start(target="specs/login.md").id != first.id
 
 
@@ -208,7 +208,7 @@ def test_processes_that_start_the_same_at_once_get_one_session(
 def test_a_start_repeated_with_its_key_is_one_session(place: Place) -> None:
     first = place.start(target="specs/login.md", key="k")
     again = place.start(target="specs/login.md", key="k")
-    assert first.id == again.id and again.repeated and not again.taken_up
+    assert first.id == again.id and again.repeated and not again.was_open
     assert kinds(first).count("plan.set") == 1
 
 
@@ -231,17 +231,17 @@ def test_a_target_without_a_workflow_is_refused(place: Place) -> None:
 
 def test_a_passed_phase_and_the_start_of_the_next_are_one_batch(place: Place) -> None:
     session = place.start()
-    outcome = session.phase_done(0, {"files": 3})
+    outcome = session.phases.done(0, {"files": 3})
     assert outcome.passed and not outcome.complete
     assert kinds(session)[-3:] == ["checkpoint.passed", "step.completed", "step.started"]
-    assert session.state().core.phase == 1
+    assert session.show().core.phase == 1
 
 
 @pytest.mark.req("S1-3", "S1-10", "S1-16", "S1-131")
 def test_the_last_phase_completes_the_session_and_stays_the_current_one(place: Place) -> None:
     session = place.start()
     through(session, place, 1, 1, 1, 1, 1)
-    outcome = session.phase_done(5)
+    outcome = session.phases.done(5)
     assert outcome.complete
     shown = session.status()
     assert shown["status"] == "completed"
@@ -255,7 +255,7 @@ def test_the_last_phase_completes_the_session_and_stays_the_current_one(place: P
 def test_a_refusal_by_the_gate_is_recorded_as_an_attempt_and_answered(place: Place) -> None:
     session = place.start()
     through(session, place, 1, 1)
-    outcome = session.phase_done(2, {"coverage": 65})
+    outcome = session.phases.done(2, {"coverage": 65})
     assert not outcome.passed and kinds(session)[-1] == "checkpoint.failed"
     assert outcome.judgment is not None
     told = outcome.judgment.as_values()
@@ -270,7 +270,7 @@ def test_a_refusal_by_the_gate_is_recorded_as_an_attempt_and_answered(place: Pla
     assert told["checkpoint_passed"] is False
     assert told["diagnostics"]["fields_failed"] == ["coverage"]
     assert "forestay phase done 2 --evidence coverage=VALUE" in told["next_steps"]
-    state = session.state()
+    state = session.show()
     assert state.core.phase == 2
     step = state.step("phase-2")
     assert step is not None and step.status == "running"
@@ -281,68 +281,68 @@ def test_an_override_needs_a_reason_and_a_gate_that_allows_it(tmp_path: Path) ->
     place = Place(tmp_path, spec_execution(phase_0=strict, phase_1=COVERED))
     session = place.start()
     with pytest.raises(InvalidInput, match="needs a reason"):
-        session.phase_done(0, override=True)
-    outcome = session.phase_done(0, override=True, because="seen by eye")
+        session.phases.done(0, override=True)
+    outcome = session.phases.done(0, override=True, because="seen by eye")
     assert outcome.passed and outcome.overridden
     with pytest.raises(Refused, match="allows no override"):
-        session.phase_done(1, override=True, because="please")
+        session.phases.done(1, override=True, because="please")
     assert session.status()["phase"]["checkpoints"] == {"0": "overridden", "1": "pending"}
     place.stay.close()
 
 
 def test_an_override_of_what_passes_is_a_pass(place: Place) -> None:
     session = place.start()
-    assert not session.phase_done(0, override=True, because="to be sure").overridden
+    assert not session.phases.done(0, override=True, because="to be sure").overridden
 
 
 @pytest.mark.req("X1-6")
 def test_phases_come_one_after_the_other(place: Place) -> None:
     session = place.start()
     through(session, place, 1)
-    assert session.phase_gate(0).name == "Planning"
-    assert session.phase_gate(1).name == "Setup"
+    assert session.phases.gate(0).name == "Planning"
+    assert session.phases.gate(1).name == "Setup"
     with pytest.raises(Refused, match="You must complete Phase 1 before accessing Phase 4"):
-        session.phase_gate(4)
+        session.phases.gate(4)
     with pytest.raises(Refused, match="You must complete Phase 1 before accessing Phase 3"):
-        session.task_start("phase-3")
+        session.tasks.start("phase-3")
     with pytest.raises(Refused, match="Cannot complete phase 0, current phase is 1"):
-        session.phase_done(0)
+        session.phases.done(0)
     with pytest.raises(Refused, match="Cannot complete phase 9, current phase is 1"):
-        session.phase_done(9)
+        session.phases.done(9)
     with pytest.raises(Refused, match="cannot be left out"):
-        session.task_skip("phase-1", "no time")
+        session.tasks.skip("phase-1", "no time")
     with pytest.raises(Refused, match="completed by passing its checkpoint"):
-        session.task_done("phase-1")
+        session.tasks.done("phase-1")
     with pytest.raises(Refused, match="the plan is at phase 1 of 6"):
         session.complete()
 
 
 def test_a_session_without_a_plan_has_no_phases(place: Place) -> None:
     plain = place.stay.start("no plan")
-    for act in (plain.phase_list, plain.phase_retry, lambda: plain.phase_done(1)):
+    for act in (plain.phases.list, plain.phases.retry, lambda: plain.phases.done(1)):
         with pytest.raises(Refused, match="no plan with phases"):
             act()
     assert plain.status()["phase"] is None
     free = place.stay.start("at will", workflow="free")
     assert free.status()["phase"] is None
     with pytest.raises(Refused, match="no plan with phases"):
-        free.phase_gate(1)
+        free.phases.gate(1)
     free.complete()
 
 
 def test_a_repeated_call_with_its_key_judges_nothing_again(place: Place) -> None:
     session = place.start()
-    first = session.phase_done(0, key="k")
-    again = session.phase_done(0, key="k")
+    first = session.phases.done(0, key="k")
+    again = session.phases.done(0, key="k")
     assert session.repeated and (again.event.id, again.passed) == (first.event.id, True)
-    assert session.state().core.phase == 1
+    assert session.show().core.phase == 1
     with pytest.raises(Refused, match="used for something else"):
-        session.phase_done(1, key="k")
-    failed = session.phase_fail(1, issue="red", key="f")
-    assert session.phase_fail(1, issue="red", key="f").event.id == failed.event.id
-    assert session.phase_retry(key="r").id == session.phase_retry(key="r").id
-    assert session.phase_rollback(0, key="b").id == session.phase_rollback(0, key="b").id
-    assert session.state().core.phase == 0
+        session.phases.done(1, key="k")
+    failed = session.phases.fail(1, issue="red", key="f")
+    assert session.phases.fail(1, issue="red", key="f").event.id == failed.event.id
+    assert session.phases.retry(key="r").id == session.phases.retry(key="r").id
+    assert session.phases.rollback(0, key="b").id == session.phases.rollback(0, key="b").id
+    assert session.show().core.phase == 0
 
 
 def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
@@ -352,9 +352,11 @@ def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
     stale = rival.context.journal  # looked before the other one wrote
     assert stale is not None
     before = ev.CheckpointPassed(step="phase-0")
-    session.phase_done(0)
+    session.phases.done(0)
     with pytest.raises(Refused, match="Cannot complete phase 0, current phase is 1"):
-        rival.record(before, ev.StepCompleted(step="phase-0"), ev.StepStarted(step="phase-1"))
+        rival._recorder.record(
+            before, ev.StepCompleted(step="phase-0"), ev.StepStarted(step="phase-1")
+        )
     assert kinds(session).count("checkpoint.passed") == 1
     other.close()
 
@@ -366,13 +368,13 @@ def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
 def test_attempts_are_kept_when_a_phase_is_tried_again(place: Place) -> None:
     session = place.start()
     through(session, place, 1, 1)
-    session.phase_done(2, {"coverage": 65})
+    session.phases.done(2, {"coverage": 65})
     place.wait(5)
-    session.phase_retry()
+    session.phases.retry()
     assert session.status()["phase"]["checkpoints"]["2"] == "pending"
-    session.phase_fail(2, {"coverage": 70}, issue="still too little")
-    session.phase_done(2, {"coverage": 81})
-    row = session.state().rows.get("checkpoint", "phase-2")
+    session.phases.fail(2, {"coverage": 70}, issue="still too little")
+    session.phases.done(2, {"coverage": 81})
+    row = session.show().rows.get("checkpoint", "phase-2")
     assert isinstance(row, Checkpoint)
     assert [(word, issue) for word, _, issue in row.tries] == [
         ("failed", "coverage is 65, at least 80 is wanted"),
@@ -385,31 +387,31 @@ def test_attempts_are_kept_when_a_phase_is_tried_again(place: Place) -> None:
 def test_what_has_not_failed_is_not_tried_again(place: Place) -> None:
     session = place.start()
     with pytest.raises(Refused, match="phase 0 has not failed"):
-        session.phase_retry()
+        session.phases.retry()
 
 
 def test_a_rollback_takes_back_all_after_it_and_reopens_what_is_over(place: Place) -> None:
     session = place.start()
-    session.task_done("look-3")
+    session.tasks.done("look-3")
     through(session, place, 1, 1, 1, 1, 1, 1)
-    session.phase_rollback(2, because="the specification changed")
+    session.phases.rollback(2, because="the specification changed")
     shown = session.status()
     assert (shown["status"], shown["phase"]["current"]) == ("active", 2)
     assert shown["phase"]["completed"] == [0, 1]
     assert shown["phase"]["checkpoints"]["3"] == "pending"
-    steps = {step.id: step.status for step in session.task_list()}
+    steps = {step.id: step.status for step in session.tasks.list()}
     assert steps["phase-2"] == "running" and steps["phase-4"] == steps["look-3"] == "pending"
-    through_again = [session.phase_done(n, {"coverage": 99}).passed for n in range(2, 6)]
+    through_again = [session.phases.done(n, {"coverage": 99}).passed for n in range(2, 6)]
     assert through_again == [True] * 4 and session.status()["status"] == "completed"
 
 
 def test_undoing_a_pass_brings_the_phase_back(place: Place) -> None:
     session = place.start()
-    session.phase_done(0)
+    session.phases.done(0)
     session.undo()
     shown = session.status()
     assert (shown["phase"]["current"], shown["phase"]["completed"]) == (0, [])
-    assert session.phase_done(0).passed
+    assert session.phases.done(0).passed
 
 
 # -- totals that are not known at first ---------------------------------------------------------
@@ -426,19 +428,19 @@ DYNAMIC = Workflow(
 def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start(formats=["praxis"])
-    session.phase_done(1)
-    session.phase_done(2)
+    session.phases.done(1)
+    session.phases.done(2)
     with pytest.raises(Refused) as refused:
         session.complete()
     assert refused.value.legal[:2] == ["phase done 3", "phase total 2"]
     with pytest.raises(Refused, match="cannot have 1 phases") as refused:
-        session.phase_total(1)
+        session.phases.total(1)
     assert refused.value.legal == ["phase total 2"]
-    session.phase_total(2)
+    session.phases.total(2)
     shown = session.status()
     assert (shown["status"], shown["phase"]["completed"]) == ("completed", [1, 2])
-    assert [one.name for one in session.phase_list()] == ["Look", "Part 2"]
-    (binding,) = session.layouts_list()
+    assert [one.name for one in session.phases.list()] == ["Look", "Part 2"]
+    (binding,) = session.files.list()
     doc = json.loads(Path(binding.place).read_text())
     assert (doc["current_phase"], doc["completed_phases"]) == (2, [1, 2])
     assert doc["checkpoints"] == {"1": "passed", "2": "passed", "3": "skipped"}
@@ -451,37 +453,37 @@ def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
 def test_a_phase_in_which_something_was_done_is_one_of_the_plan(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start()
-    session.phase_done(1)
-    session.task_done("2.1")
+    session.phases.done(1)
+    session.tasks.done("2.1")
     with pytest.raises(Refused, match="cannot have 1 phases"):
-        session.phase_total(1)
+        session.phases.total(1)
     place.stay.close()
 
 
 def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start()
-    session.phase_done(1)
+    session.phases.done(1)
     shown = session.status()
     assert (shown["phase"]["current"], shown["phase"]["total"]) == (2, None)
     assert shown["timing"]["percent_complete"] is None
     assert (shown["progress"], shown["progress_from"]) == (0.0, "none")
-    session.phase_done(2)
+    session.phases.done(2)
     with pytest.raises(Refused, match="the plan is at phase 3"):
         session.complete()
     with pytest.raises(Refused, match="cannot have 1 phases"):
-        session.phase_total(1)
-    session.phase_total(4, names=["The end"])
+        session.phases.total(1)
+    session.phases.total(4, names=["The end"])
     with pytest.raises(Refused, match="said once"):
-        session.phase_total(5)
-    assert [one.name for one in session.phase_list()] == ["Look", "Part 2", "Part 3", "The end"]
-    assert [step.parent for step in session.task_list() if step.parent] == [
+        session.phases.total(5)
+    assert [one.name for one in session.phases.list()] == ["Look", "Part 2", "Part 3", "The end"]
+    assert [step.parent for step in session.tasks.list() if step.parent] == [
         "phase-2",
         "phase-3",
         "phase-4",
     ]
-    session.phase_done(3)
-    assert session.phase_done(4).complete
+    session.phases.done(3)
+    assert session.phases.done(4).complete
     place.stay.close()
 
 
@@ -497,7 +499,7 @@ def test_evidence_that_is_too_large_or_deep_is_refused_and_nothing_recorded(plac
         deep = [deep]
     for bad in ({"x": "y" * (MOST_BYTES + 1)}, {"x": deep}, {"x": float("nan")}, {"": 1}):
         with pytest.raises(InvalidInput):
-            session.phase_done(0, bad)
+            session.phases.done(0, bad)
     assert kinds(session) == before
 
 
@@ -506,13 +508,13 @@ def test_secrets_in_evidence_are_judged_but_not_kept(tmp_path: Path) -> None:
     gate = Gate(fields=[Field(name="key", matches="AKIA.*")])
     place = Place(tmp_path, spec_execution(phase_0=gate, phase_1=gate))
     session = place.start()
-    assert session.phase_done(0, {"key": secret}).passed
-    assert session.phase_done(1, {"key": secret, "log": f"{secret} " * 2000}).passed
+    assert session.phases.done(0, {"key": secret}).passed
+    assert session.phases.done(1, {"key": secret, "log": f"{secret} " * 2000}).passed
     for name in ("phase-0", "phase-1"):
-        row = session.state().rows.get("checkpoint", name)
+        row = session.show().rows.get("checkpoint", name)
         assert isinstance(row, Checkpoint) and secret not in str(row.evidence)
     assert isinstance(row, Checkpoint)
-    kept = place.stay.store.blob(row.blob)
+    kept = place.stay.context.store.blob(row.blob)
     assert kept is not None and secret.encode() not in kept
     place.stay.close()
 
@@ -528,19 +530,19 @@ def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place
     place.wait(1000)
     session.resume()
     place.wait(20)
-    session.phase_done(0)
+    session.phases.done(0)
     place.wait(7)
     session.pause()
     place.wait(500)
     shown = session.status()["timing"]
     assert shown["avg_phase_duration"] == 30 * MINUTE
     assert shown["time_in_phase"] == 7 * MINUTE
-    step = session.state().step("phase-0")
+    step = session.show().step("phase-0")
     assert isinstance(step, Step) and step.paused_ms == 1000 * MINUTE * 1000
     session.resume()
-    session.abandon()
+    session.lifecycle.abandon()
     place.wait(300)
-    session.reopen("on with it")
+    session.lifecycle.reopen("on with it")
     place.wait(3)
     assert session.status()["timing"]["time_in_phase"] == 10 * MINUTE
 
@@ -548,10 +550,10 @@ def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place
 def test_a_retry_does_not_set_the_clock_of_a_phase_back(place: Place) -> None:
     session = place.start()
     place.wait(40)
-    session.phase_fail(0, issue="no")
-    session.phase_retry()
+    session.phases.fail(0, issue="no")
+    session.phases.retry()
     place.wait(5)
-    session.phase_done(0)
+    session.phases.done(0)
     assert session.status()["timing"]["previous"] == [45 * MINUTE]
 
 
@@ -658,7 +660,7 @@ def test_a_failed_phase_stands_under_the_status_with_evidence_and_issue(place: P
     through(session, place, 30, 45)
     place.wait(72)
     evidence = {"tests_passing": "42/45", "coverage": "65%"}
-    session.phase_fail(2, evidence, issue="Coverage requirement is 80%")
+    session.phases.fail(2, evidence, issue="Coverage requirement is 80%")
     place.wait(5)
     assert display(session) == FAILED
     assert not any(line != line.rstrip() for line in FAILED.splitlines())
@@ -695,9 +697,9 @@ def test_the_display_keeps_within_its_budget(place: Place, budget: int) -> None:
 def test_a_new_process_is_told_where_the_work_was(place: Place) -> None:
     session = place.start()
     through(session, place, 10)
-    session.task_start("1.1")
+    session.tasks.start("1.1")
     (place.project / "app.py").write_text("x = 1\n", encoding="utf-8")
-    session.file(str(place.project / "app.py"))
+    session.record.file(str(place.project / "app.py"))
     told = place.again(session).resume(fenced=False).text
     assert "Where: phase 1 of 6: Setup (17%); 1.1 is running" in told
     assert "Next: continue 1.1: Do setup" in told
@@ -706,13 +708,13 @@ def test_a_new_process_is_told_where_the_work_was(place: Place) -> None:
 
 def test_the_briefing_tells_failed_attempts_with_evidence_and_issue(place: Place) -> None:
     session = place.start()
-    session.phase_fail(0, {"tasks": 0}, issue="too vague")
+    session.phases.fail(0, {"tasks": 0}, issue="too vague")
     told = session.brief(fenced=False).text
     assert "Failed checkpoints:\n- phase-0: too vague; evidence: tasks=0" in told
-    session.phase_retry()
+    session.phases.retry()
     told = session.brief(fenced=False).text
     assert "- phase-0: attempt 2 is under way; before: too vague" in told
-    session.phase_done(0)
+    session.phases.done(0)
     told = session.brief(fenced=False).text
     assert "Failed checkpoints" not in told
     assert "phase-0: checkpoint was reported as passed but not observed" in told
@@ -726,31 +728,31 @@ def test_what_is_next_is_decided_by_flags(place: Place) -> None:
         return str(session.status()["next"])
 
     assert following() == "start 0.1: Do planning"
-    session.task_start("0.1")
+    session.tasks.start("0.1")
     assert following() == "continue 0.1: Do planning"
-    session.task_done("0.1")
-    session.task_done("look-0")
+    session.tasks.done("0.1")
+    session.tasks.done("look-0")
     assert following() == "finish phase-0: Planning, then: forestay phase done 0"
-    session.phase_fail(0, issue="too vague")
+    session.phases.fail(0, issue="too vague")
     assert following() == (
         "mend the failed checkpoint of phase-0: too vague; then: forestay phase done 0"
     )
-    session.phase_retry()
+    session.phases.retry()
     assert following() == "finish phase-0: Planning, then: forestay phase done 0"
-    session.task_block("phase-0", "waiting for an answer")
+    session.tasks.block("phase-0", "waiting for an answer")
     assert following() == "unblock phase-0: Planning (waiting for an answer)"
-    session.phase_done(0)
+    session.phases.done(0)
     assert following() == "start 1.1: Do setup"
-    through_all = [session.phase_done(n, {"coverage": 90}).passed for n in range(1, 6)]
+    through_all = [session.phases.done(n, {"coverage": 90}).passed for n in range(1, 6)]
     assert all(through_all) and following().startswith("nothing: it is completed")
-    session.reopen("look again")
+    session.lifecycle.reopen("look again")
     assert following() == "all phases are done: forestay complete, or forestay phase rollback 5"
 
 
 @pytest.mark.req("X1-14")
 def test_what_a_follow_up_design_asks_for_is_in_the_answer(place: Place) -> None:
     session = place.start()
-    session.phase_fail(0, issue="too vague")
+    session.phases.fail(0, issue="too vague")
     shown = session.status()
     assert (shown["phase"]["failed"], shown["phase"]["issue"]) == (0, "too vague")
     assert shown["next"].endswith("then: forestay phase done 0")
@@ -786,8 +788,8 @@ def test_the_file_of_the_document_says_what_the_session_does(place: Place) -> No
     place.wait(60)
     session.resume()
     place.wait(40)
-    session.phase_done(1)
-    session.phase_done(2, {"coverage": 65})
+    session.phases.done(1)
+    session.phases.done(2, {"coverage": 65})
     failed = praxis_file(place)
     assert failed["checkpoints"] == {"0": "passed", "1": "passed", "2": "failed"}
     assert failed["phase_timing"]["1"] == {
@@ -796,16 +798,16 @@ def test_the_file_of_the_document_says_what_the_session_does(place: Place) -> No
         "completed_at": "2025-10-23T09:15:00Z",
         "duration_seconds": 2700.0,
     }
-    session.phase_retry()
-    session.phase_done(2, {"coverage": 85})
+    session.phases.retry()
+    session.phases.done(2, {"coverage": 85})
     tried = praxis_file(place)["phase_attempts"]["2"]
     assert [(one["checkpoint"], one["evidence"]) for one in tried] == [("failed", {"coverage": 65})]
     for number in (3, 4, 5):
-        session.phase_done(number)
+        session.phases.done(number)
     done = praxis_file(place)
     assert done["lifecycle"]["completed"] is True
     assert (done["current_phase"], done["completed_phases"]) == (5, [0, 1, 2, 3, 4, 5])
-    assert place.stay.check(str(place.project / ".praxis-os/.cache/state"), strict=True)[0].ok
+    assert place.stay.files.check(str(place.project / ".praxis-os/.cache/state"), strict=True)[0].ok
     assert "foreign.edited" not in kinds(session)
 
 
@@ -817,7 +819,7 @@ def test_other_layouts_get_the_plan_too(place: Place) -> None:
     assert [phase["name"] for phase in plan["phases"]] == list(NAMES)
     assert [task["task_id"] for task in plan["phases"][1]["tasks"]] == ["1.1", "look-1"]
     for root in (".ai-session", ".craft", ".claude"):
-        assert all(r.ok for r in place.stay.check(str(place.project / root), strict=True))
+        assert all(r.ok for r in place.stay.files.check(str(place.project / root), strict=True))
     assert "foreign.edited" not in kinds(place.again(session))
 
 
@@ -831,14 +833,14 @@ def test_a_session_adopted_from_a_file_has_a_gate_that_lets_everything_pass(
     (source,) = (place.project / ".praxis-os/.cache/state").glob("*.json")
     (other / ".praxis-os/.cache/state" / source.name).write_bytes(source.read_bytes())
     stay = forestay.open(str(tmp_path / "h2"), cwd=str(other), trust_env=False, clock=place.clock)
-    (adopted,) = list(stay.adopt())
+    (adopted,) = list(stay.files.adopt())
     taken = stay.session(adopted.session)
     assert taken.status()["phase"]["current"] == 2
-    assert taken.phase_gate(2).judgment.checkpoint_passed
-    taken.phase_fail(2, issue="red")
-    taken.phase_retry()
+    assert taken.phases.gate(2).judgment.checkpoint_passed
+    taken.phases.fail(2, issue="red")
+    taken.phases.retry()
     for number in range(2, 6):
-        assert taken.phase_done(number).passed
+        assert taken.phases.done(number).passed
     assert taken.status()["status"] == "completed"
     done = json.loads((other / ".praxis-os/.cache/state" / source.name).read_text())
     assert done["lifecycle"]["completed"] is True and done["current_phase"] == 5

@@ -47,7 +47,7 @@ def session(stay: Forestay) -> Session:
 
 
 def ran(session: Session, *argv: str, **how: Any) -> EvidenceObserved:
-    body = session.prove(argv, **how).body
+    body = session.proofs.run(argv, **how).body
     assert isinstance(body, EvidenceObserved)
     return body
 
@@ -57,7 +57,7 @@ def python(session: Session, code: str, **how: Any) -> EvidenceObserved:
 
 
 def word(session: Session) -> str:
-    (one,) = session.prove_list()
+    (one,) = session.proofs.list()
     return one.word
 
 
@@ -72,7 +72,7 @@ def test_what_ran_is_kept_with_how_it_ended(session: Session) -> None:
 
 def test_a_failure_is_recorded_like_a_success(session: Session) -> None:
     assert ran(session, "sh", "-c", "exit 3").exit == 3
-    (one,) = session.prove_list()
+    (one,) = session.proofs.list()
     assert (one.word, one.holds) == ("failed", False)
 
 
@@ -121,46 +121,46 @@ def test_a_change_that_is_taken_back_leaves_it_fresh(session: Session, project: 
 def test_inputs_that_change_while_it_runs_make_it_stale_at_once(session: Session) -> None:
     body = ran(session, "sh", "-c", "echo more >> src/a.py", inputs=["src/**"])
     assert body.changed and body.exit == 0
-    (one,) = session.prove_list()
+    (one,) = session.proofs.list()
     assert one.stale and one.why == [("inputs", "changed while it ran")]
 
 
 def test_again_runs_what_is_stale_and_nothing_else(session: Session, project: Path) -> None:
     ran(session, "sh", "-c", "echo a >> ../ran", name="a", inputs=["src/**"])
     ran(session, "sh", "-c", "echo b >> ../ran", name="b")
-    assert list(session.prove_again()) == []
+    assert list(session.proofs.run_again()) == []
     (project / "src/a.py").write_text("two")
-    ((before, event),) = session.prove_again()
+    ((before, event),) = session.proofs.run_again()
     assert (before.row.proof, before.word) == ("a", "stale")
     assert isinstance(event.body, EvidenceObserved) and event.body.proof == "a"
     assert (project.parent / "ran").read_text() == "a\nb\na\n"
-    assert [one.word for one in session.prove_list()] == ["passed", "fresh"]
-    assert len(list(session.prove_again(all=True))) == 2
+    assert [one.word for one in session.proofs.list()] == ["passed", "fresh"]
+    assert len(list(session.proofs.run_again(all=True))) == 2
 
 
 def test_a_failed_one_is_run_again_whether_its_inputs_changed_or_not(
     session: Session, project: Path
 ) -> None:
     ran(session, "test", "-e", "../there", inputs=["src/**"])
-    ((_, event),) = session.prove_again()
+    ((_, event),) = session.proofs.run_again()
     assert getattr(event.body, "exit", 0) == 1 and word(session) == "failed"
     (project.parent / "there").write_text("nothing that is an input")
-    list(session.prove_again())
+    list(session.proofs.run_again())
     assert word(session) == "fresh"
-    assert list(session.prove_again()) == []
+    assert list(session.proofs.run_again()) == []
 
 
 def test_again_has_a_timeout_of_its_own(session: Session) -> None:
     body = ran(session, "sleep", "30", timeout=0.01)
     assert body.timed_out
-    ((_, event),) = session.prove_again(timeout=0.01)
+    ((_, event),) = session.proofs.run_again(timeout=0.01)
     assert getattr(event.body, "timed_out", False)
 
 
 def test_what_cannot_be_run_again_keeps_nothing_else_from_it(session: Session) -> None:
     ran(session, "false", "--password", "hunter22x9")
     ran(session, "false", name="other")
-    again = session.prove_again()
+    again = session.proofs.run_again()
     assert next(again)[0].row.proof == "other"
     with pytest.raises(Refused, match="cannot be run again"):
         next(again)
@@ -173,7 +173,7 @@ def test_it_is_run_again_in_the_folder_it_was_run_in(tmp_path: Path, project: Pa
         body = ran(stay.current(), "ls", inputs=["src/**"])
         assert (body.folder, body.tail) == ("src", "a.py")
     with forestay.open(str(tmp_path / "home"), cwd=str(project)) as stay:
-        ((_, event),) = stay.current().prove_again(all=True)
+        ((_, event),) = stay.current().proofs.run_again(all=True)
         assert getattr(event.body, "tail", "") == "a.py"
 
 
@@ -192,7 +192,7 @@ def test_a_secret_among_the_words_is_taken_out_and_keeps_it_from_running_again(
     body = ran(session, "echo", "--password", "hunter22x9")
     assert "hunter22x9" not in repr(body) and body.redacted
     with pytest.raises(Refused, match="cannot be run again"):
-        list(session.prove_again(all=True))
+        list(session.proofs.run_again(all=True))
 
 
 def test_binary_output_is_kept_as_text(session: Session) -> None:
@@ -210,57 +210,60 @@ def test_of_a_flood_the_end_is_kept(session: Session, monkeypatch: pytest.Monkey
 
 def test_a_command_that_is_not_there_is_refused_and_nothing_is_recorded(session: Session) -> None:
     with pytest.raises(InvalidInput, match="there is no command"):
-        session.prove(["no-such-command"])
-    assert session.status()["seq"] == 1 and not session.prove_list()
+        session.proofs.run(["no-such-command"])
+    assert session.status()["seq"] == 1 and not session.proofs.list()
 
 
 def test_inputs_that_match_nothing_are_refused_before_anything_runs(
     session: Session, project: Path
 ) -> None:
     with pytest.raises(InvalidInput, match=r"no file matches nothing/\*\*"):
-        session.prove(["touch", "it-ran"], inputs=["src/**", "nothing/**"])
+        session.proofs.run(["touch", "it-ran"], inputs=["src/**", "nothing/**"])
     assert not (project / "it-ran").exists()
 
 
 def test_what_could_not_be_recorded_is_not_run(session: Session, project: Path) -> None:
     with pytest.raises(Refused, match="no task nine"):
-        session.prove(["touch", "it-ran"], phase="nine")
+        session.proofs.run(["touch", "it-ran"], phase="nine")
     with pytest.raises(InvalidInput, match="cannot be used"):
-        session.prove(["touch", "it-ran"], name="a b")
+        session.proofs.run(["touch", "it-ran"], name="a b")
     with pytest.raises(InvalidInput, match="too long"):
-        session.prove(["echo", "x" * 9000])
+        session.proofs.run(["echo", "x" * 9000])
     session.complete()
     with pytest.raises(Refused):
-        session.prove(["touch", "it-ran"])
+        session.proofs.run(["touch", "it-ran"])
     assert not (project / "it-ran").exists()
 
 
 def test_a_proof_is_for_the_phase_at_work_unless_one_is_named(session: Session) -> None:
     for number in (1, 2):
-        session.task_add(f"Phase {number}", id=f"phase-{number}")
-    session.task_start("phase-2")
+        session.tasks.add(f"Phase {number}", id=f"phase-{number}")
+    session.tasks.start("phase-2")
     assert ran(session, "true", name="a").step == "phase-2"
     assert ran(session, "true", name="a", phase="1").step == "phase-1"
     assert ran(session, "false", name="b", phase="phase-1").step == "phase-1"
-    assert len(session.prove_list()) == 3
-    assert prove.observed(session, "phase-1")[0] == {"a": True, "b": False}
+    assert len(session.proofs.list()) == 3
+    assert prove.observed(session._recorder, "phase-1")[0] == {"a": True, "b": False}
 
 
 def test_gates_are_told_how_each_ended_and_which_are_stale(session: Session, project: Path) -> None:
     ran(session, "true", name="lint", inputs=["src/**"])
     ran(session, "false", name="tests")
-    assert prove.observed(session, "phase-1") == ({"lint": True, "tests": False}, frozenset())
+    assert prove.observed(session._recorder, "phase-1") == (
+        {"lint": True, "tests": False},
+        frozenset(),
+    )
     (project / "src/a.py").write_text("two")
-    assert prove.observed(session, "phase-1")[1] == {"lint"}
+    assert prove.observed(session._recorder, "phase-1")[1] == {"lint"}
 
 
 def test_with_the_same_key_nothing_is_run_twice(session: Session, project: Path) -> None:
     argv = ["sh", "-c", "echo ran >> ../ran"]
-    first = session.prove(argv, key="k1")
-    assert session.prove(argv, key="k1") == first and session.repeated
+    first = session.proofs.run(argv, key="k1")
+    assert session.proofs.run(argv, key="k1") == first and session.repeated
     assert (project.parent / "ran").read_text() == "ran\n"
     with pytest.raises(Refused, match="used for something else"):
-        session.prove(["true"], key="k1")
+        session.proofs.run(["true"], key="k1")
 
 
 def test_one_that_runs_out_of_time_is_ended_and_recorded(session: Session) -> None:
@@ -273,28 +276,28 @@ def test_two_at_once_are_both_recorded(session: Session, tmp_path: Path, project
     def other(name: str) -> None:
         with forestay.open(str(tmp_path / "home"), cwd=str(project)) as stay:
             mine = stay.session(session.id)
-            mine.prove(["sh", "-c", "sleep 0.3; echo " + name], name=name, inputs=["src/**"])
+            mine.proofs.run(["sh", "-c", "sleep 0.3; echo " + name], name=name, inputs=["src/**"])
 
     threads = [threading.Thread(target=other, args=(name,)) for name in ("one", "two")]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert {one.row.proof: one.row.tail for one in session.prove_list()} == {
+    assert {one.row.proof: one.row.tail for one in session.proofs.list()} == {
         "one": "one",
         "two": "two",
     }
 
 
 def test_own_layout_files_are_no_inputs(session: Session, project: Path) -> None:
-    session.layouts_add("craft")
+    session.files.bind("craft")
     ran(session, "true", inputs=["**"])
     session.note("which changes the file of the layout")
     assert word(session) == "fresh"
 
 
 def test_layouts_show_it_as_a_command(session: Session, project: Path) -> None:
-    session.layouts_add("ai-session")
+    session.files.bind("ai-session")
     ran(session, "sh", "-c", "exit 2")
     session.note("something else")
     history = "".join(path.read_text() for path in project.rglob("history.jsonl"))
@@ -307,8 +310,8 @@ def test_an_exported_proof_takes_its_inputs_along(session: Session, tmp_path: Pa
     with forestay.open(
         str(tmp_path / "other"), cwd=str(session.context.workspace.tree.root)
     ) as stay:
-        stay.import_(str(tmp_path / "it.fspack"))
-        assert stay.store.blob(body.blob) and word(stay.session(session.id)) == "fresh"
+        stay.backups.import_(str(tmp_path / "it.fspack"))
+        assert stay.context.store.blob(body.blob) and word(stay.session(session.id)) == "fresh"
 
 
 def test_a_briefing_tells_what_holds_and_what_does_not(session: Session, project: Path) -> None:
@@ -342,7 +345,7 @@ def test_a_death_while_it_runs_is_an_unknown_outcome(
     )
     while not (started.exists() and started.read_text()):
         time.sleep(0.01)
-    (held,) = [h for h, w in session.others() if w == "alive"]
+    (held,) = [h for h, w in session.agents.others() if w == "alive"]
     assert held.doing.startswith("proving slow: ")
     process.kill()
     process.wait()
@@ -350,7 +353,7 @@ def test_a_death_while_it_runs_is_an_unknown_outcome(
     brief = session.resume(fenced=False)
     assert "- interrupted: its process died at: proving slow" in brief.text
     assert brief.unknown_outcomes == 1
-    assert not session.prove_list()
+    assert not session.proofs.list()
 
 
 def test_two_at_once_under_one_key_run_their_command_once(
@@ -362,7 +365,7 @@ def test_two_at_once_under_one_key_run_their_command_once(
 
     def other() -> None:
         with forestay.open(str(tmp_path / "home"), cwd=str(project)) as home:
-            told.append(home.session(session.id).prove(argv, name="slow", key="k").id)
+            told.append(home.session(session.id).proofs.run(argv, name="slow", key="k").id)
 
     threads = [threading.Thread(target=other) for _ in range(3)]
     for each in threads:
@@ -382,9 +385,9 @@ def test_who_waits_too_long_for_the_same_key_is_told_that_it_is_under_way(
     folder.mkdir(mode=0o700)
     with files.locked(str(folder / derived_id(session.id, "k")), private=True):
         with pytest.raises(Busy, match="is being proven under this key") as caught:
-            session.prove(["true"], name="quick", key="k")
+            session.proofs.run(["true"], name="quick", key="k")
     assert caught.value.retryable and "same key" in caught.value.hint
-    assert not session.prove_list()
+    assert not session.proofs.list()
     assert ran(session, "true", name="quick", key="k").exit == 0
 
 
@@ -409,24 +412,25 @@ def test_a_gate_that_wants_to_have_seen_it_takes_no_claim_and_no_stale_proof(
 ) -> None:
     (project / "gated.yaml").write_text(GATED)
     session = stay.start("build it", workflow="./gated.yaml")
-    assert not session.phase_done(1, {"tests": True}).passed
+    assert not session.phases.done(1, {"tests": True}).passed
     ran(session, "false", name="tests", inputs=["src/**"])
-    assert not session.phase_done(1).passed
+    assert not session.phases.done(1).passed
     ran(session, "true", name="tests", inputs=["src/**"])
     (project / "src/a.py").write_text("another")
-    judged = session.phase_done(1).judgment
+    judged = session.phases.done(1).judgment
     assert judged is not None and "before its inputs changed" in judged.issue
-    list(session.prove_again())
-    assert session.phase_done(1, {"coverage": 90}).passed
+    list(session.proofs.run_again())
+    assert session.phases.done(1, {"coverage": 90}).passed
     ran(session, "true", name="tests")
-    assert session.phase_done(2, {"notes": "all of it"}).passed
-    seen = [row.observed for row in session._rows("checkpoint")]
+    assert session.phases.done(2, {"notes": "all of it"}).passed
+    rows: list[Any] = list(session.show().rows.select("checkpoint"))
+    seen = [row.observed for row in rows]
     assert seen == [True, False], "proven is what was seen and not said"
 
 
 def test_the_briefing_says_of_a_proof_that_was_ended_that_it_was(session: Session) -> None:
-    session.prove(["sleep", "20"], name="left", stop=lambda: True)
-    session.prove(["sleep", "20"], name="slow", timeout=0.05)
+    session.proofs.run(["sleep", "20"], name="left", stop=lambda: True)
+    session.proofs.run(["sleep", "20"], name="slow", timeout=0.05)
     told = session.brief().text
     assert "proof sleep 20: failed (interrupted)" in told
     assert "proof sleep 20: failed (timed out)" in told

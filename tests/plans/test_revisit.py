@@ -49,9 +49,9 @@ def plain(stay: Forestay, project: Path) -> Session:
     session = stay.start("write it down")
     for number in (1, 2, 3):
         (project / f"{number}.md").write_text(f"what task {number} made\n")
-        session.task_add(f"Task {number}", id=f"t{number}")
-        session.task_done(f"t{number}", files=[str(project / f"{number}.md")])
-    session.artifact(str(project / "1.md"))
+        session.tasks.add(f"Task {number}", id=f"t{number}")
+        session.tasks.done(f"t{number}", files=[str(project / f"{number}.md")])
+    session.record.artifact(str(project / "1.md"))
     return session
 
 
@@ -59,7 +59,7 @@ def plain(stay: Forestay, project: Path) -> Session:
 def essay(stay: Forestay) -> tuple[Session, Path]:
     """An essay in stage 4, its first section drafted."""
     session = stay.start("an essay")
-    folder = Path(session.layouts_add("essay").root)
+    folder = Path(session.files.bind("essay").root)
     write = {
         "stage-1-thesis.md": THESIS.format("Parking rules cost homes", "argument"),
         "stage-2-outline.md": OUTLINE,
@@ -68,25 +68,25 @@ def essay(stay: Forestay) -> tuple[Session, Path]:
     }
     for name, text in write.items():
         (folder / name).write_text(text)
-    session.record(
+    session._recorder.record(
         *[StepAdded(step=f"stage-{n}", title=f"Stage {n}", unit="stage") for n in (1, 2, 3, 4)]
     )
     for stage in (1, 2):
-        session.task_done(f"stage-{stage}")
+        session.tasks.done(f"stage-{stage}")
     for stage in (3, 4):
         sections = [
             StepAdded(step=f"stage-{stage}/section-{n}", title=f"{n}", parent=f"stage-{stage}")
             for n in (1, 2, 3)
         ]
-        stay.journal.append(
+        stay.context.journal.append(
             session.id, *sections, actor="file:essay", options=AppendOptions(foreign=True)
         )
     for n in (1, 2, 3):
-        session.task_done(f"stage-3/section-{n}")
-    session.task_done("stage-3")
-    session.task_start("stage-4")
-    session.task_done("stage-4/section-1")
-    session.record(
+        session.tasks.done(f"stage-3/section-{n}")
+    session.tasks.done("stage-3")
+    session.tasks.start("stage-4")
+    session.tasks.done("stage-4/section-1")
+    session._recorder.record(
         AttributeSet(key="essay.stage_1.thesis_file", value="stage-1-thesis.md"),
         AttributeSet(key="essay.stage_2.outline_file", value="stage-2-outline.md"),
         AttributeSet(key="essay.stage_2.total_sections", value=3),
@@ -102,11 +102,11 @@ def _keep(session: Session, folder: Path, *names: str) -> None:
     for name in names:
         data = (folder / name).read_bytes()
         body = ArtifactSaved(path=name, digest=digest_of(data), size=len(data))
-        session.record(body, blobs=[(body.digest, data)])
+        session._recorder.record(body, blobs=[(body.digest, data)])
 
 
 def statuses(session: Session) -> dict[str, str]:
-    return {step.id: step.status for step in session.task_list()}
+    return {step.id: step.status for step in session.tasks.list()}
 
 
 def names(folder: Path) -> set[str]:
@@ -128,7 +128,7 @@ def kinds(session: Session) -> list[str]:
 def test_looking_changes_nothing(plain: Session, project: Path) -> None:
     (project / "1.md").write_text("something else altogether, all of it\n")
     before = (kinds(plain), names(project), statuses(plain))
-    found = plain.revisit("t1").assessment
+    found = plain.revisit.preview("t1").assessment
     assert found.impact == "major" and found.reset == ["t2", "t3"]
     assert "-what task 1 made" in found.diff
     assert (kinds(plain), names(project), statuses(plain)) == before
@@ -136,7 +136,7 @@ def test_looking_changes_nothing(plain: Session, project: Path) -> None:
 
 def test_major_archives_what_came_after_and_begins_anew(plain: Session, project: Path) -> None:
     (project / "1.md").write_text("something else altogether, all of it\n")
-    _, event = plain.revisit_apply("t1", because="it was wrong")
+    _, event = plain.revisit.apply("t1", because="it was wrong")
     assert (getattr(event.body, "impact", ""), getattr(event.body, "because", "")) == (
         "major",
         "it was wrong",
@@ -154,22 +154,22 @@ def test_the_old_output_becomes_a_version_and_the_next_one_counts_up(
 ) -> None:
     for number, text in enumerate(("second", "third"), 1):
         (project / "1.md").write_text(f"what task 1 made, {text} time\n")
-        plain.revisit_apply("t1", impact="minor")
-        plain.task_done("t1", files=[str(project / "1.md")])
+        plain.revisit.apply("t1", impact="minor")
+        plain.tasks.done("t1", files=[str(project / "1.md")])
         assert (project / f"1.v{number}.md").exists()
     assert (project / "1.v1.md").read_text() == "what task 1 made\n"
     assert (project / "1.v2.md").read_text() == "what task 1 made, second time\n"
 
 
 def test_minor_only_flags(plain: Session, project: Path) -> None:
-    plain.revisit_apply("t1", impact="minor")
+    plain.revisit.apply("t1", impact="minor")
     assert statuses(plain) == {"t1": "running", "t2": "needs_review", "t3": "needs_review"}
     assert names(project) == {"1.md", "2.md", "3.md"}
 
 
 def test_a_completed_session_is_reopened(plain: Session) -> None:
     plain.complete()
-    plain.revisit_apply("t1", because="a test was missing")
+    plain.revisit.apply("t1", because="a test was missing")
     assert plain.status()["status"] == "active" and "session.reopened" in kinds(plain)
 
 
@@ -181,15 +181,15 @@ def test_a_completed_session_is_reopened(plain: Session) -> None:
 def test_checkpoints_of_what_is_affected_must_be_passed_again(
     plain: Session, impact: str, later: str
 ) -> None:
-    plain.record(CheckpointPassed(step="t1"), CheckpointPassed(step="t2"))
-    plain.revisit_apply("t1", impact=impact)
-    rows = {r.name: getattr(r, "verdict", "") for r in plain.state().rows.select("checkpoint")}
+    plain._recorder.record(CheckpointPassed(step="t1"), CheckpointPassed(step="t2"))
+    plain.revisit.apply("t1", impact=impact)
+    rows = {r.name: getattr(r, "verdict", "") for r in plain.show().rows.select("checkpoint")}
     assert rows == {"t1": "rolled_back", "t2": later}
 
 
 def test_a_file_that_others_made_since_is_not_touched(plain: Session, project: Path) -> None:
     (project / "2.v1.md").write_text("mine\n")
-    plain.revisit_apply("t1", impact="major")
+    plain.revisit.apply("t1", impact="major")
     assert (project / "2.v1.md").read_text() == "mine\n"
     assert (project / "2.v2.md").read_text() == "what task 2 made\n"
 
@@ -197,18 +197,18 @@ def test_a_file_that_others_made_since_is_not_touched(plain: Session, project: P
 @pytest.mark.parametrize("step", ["t9", "9", "../x"])
 def test_a_step_that_is_not_there_is_refused(plain: Session, step: str) -> None:
     with pytest.raises(Refused, match="no step"):
-        plain.revisit(step)
+        plain.revisit.preview(step)
 
 
 def test_a_wrong_impact_is_refused(plain: Session) -> None:
     with pytest.raises(InvalidInput, match="the impact cannot be huge"):
-        plain.revisit("t1", impact="huge")
+        plain.revisit.preview("t1", impact="huge")
 
 
 def test_a_paused_or_aborted_session_is_not_touched(plain: Session, project: Path) -> None:
     plain.pause()
     with pytest.raises(Refused):
-        plain.revisit_apply("t1", impact="major")
+        plain.revisit.apply("t1", impact="major")
     assert names(project) == {
         "1.md",
         "2.md",
@@ -218,14 +218,14 @@ def test_a_paused_or_aborted_session_is_not_touched(plain: Session, project: Pat
 
 def test_a_missing_artifact_is_no_obstacle(plain: Session, project: Path) -> None:
     (project / "2.md").unlink()
-    plain.revisit_apply("t1", impact="major")
+    plain.revisit.apply("t1", impact="major")
     assert names(project) == {"1.md", "3.v1.md"}
 
 
 def test_with_the_same_key_it_is_done_once(plain: Session, project: Path) -> None:
-    plain.revisit_apply("t1", impact="major", key="k")
+    plain.revisit.apply("t1", impact="major", key="k")
     seq = plain.status()["seq"]
-    plain.revisit_apply("t1", impact="major", key="k")
+    plain.revisit.apply("t1", impact="major", key="k")
     assert plain.status()["seq"] == seq
 
 
@@ -235,43 +235,43 @@ def test_with_the_same_key_it_is_done_once(plain: Session, project: Path) -> Non
 def test_undo_brings_steps_and_files_back(plain: Session, project: Path) -> None:
     (project / "1.md").write_text("something else altogether, all of it\n")
     before = statuses(plain)
-    plain.revisit_apply("t1", because="a mistake")
-    plain.revisit_undo()
+    plain.revisit.apply("t1", because="a mistake")
+    plain.revisit.undo()
     assert statuses(plain) == before and names(project) == {"1.md", "2.md", "3.md"}
     assert (project / "1.md").read_text().startswith("something else"), "own work stays"
     assert (project / "2.md").read_text() == "what task 2 made\n" and plain.verify().ok
     with pytest.raises(Refused, match="nothing was revisited"):
-        plain.revisit_undo()
+        plain.revisit.undo()
 
 
 def test_undo_of_a_reopened_session_completes_it_again(plain: Session) -> None:
     plain.complete()
-    plain.revisit_apply("t1", because="a mistake")
-    plain.revisit_undo()
+    plain.revisit.apply("t1", because="a mistake")
+    plain.revisit.undo()
     assert plain.status()["status"] == "completed"
 
 
 def test_undo_does_not_take_new_work_away(plain: Session, project: Path) -> None:
-    plain.revisit_apply("t1", impact="major")
+    plain.revisit.apply("t1", impact="major")
     (project / "2.md").write_text("new work\n")
-    plain.revisit_undo()
+    plain.revisit.undo()
     assert (project / "2.md").read_text() == "new work\n"
     assert (project / "2.v1.md").read_text() == "what task 2 made\n"
 
 
 def test_undo_with_the_same_key_is_done_once(plain: Session) -> None:
-    plain.revisit_apply("t1", impact="minor", key="there")
-    back = plain.revisit_undo(key="back")
-    assert plain.revisit_undo(key="back").id == back.id and plain.repeated
+    plain.revisit.apply("t1", impact="minor", key="there")
+    back = plain.revisit.undo(key="back")
+    assert plain.revisit.undo(key="back").id == back.id and plain.repeated
     with pytest.raises(Refused, match="used for something else"):
-        plain.revisit_undo(key="there")
+        plain.revisit.undo(key="there")
 
 
 def test_undo_is_refused_once_work_went_on(plain: Session) -> None:
-    plain.revisit_apply("t1", impact="minor")
-    plain.task_done("t1")
+    plain.revisit.apply("t1", impact="minor")
+    plain.tasks.done("t1")
     with pytest.raises(Refused, match="work went on"):
-        plain.revisit_undo()
+        plain.revisit.undo()
 
 
 # -- chores ------------------------------------------------------------------------------------
@@ -281,16 +281,19 @@ def test_what_a_dead_process_left_is_done_by_the_next_that_writes(
     plain: Session, tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
-    plain.revisit_apply("t1", impact="major")
+    plain.revisit.apply("t1", impact="major")
     monkeypatch.undo()
     assert names(project) == {"1.md", "2.md", "3.md"}
     with forestay.open(str(tmp_path / "home"), cwd=str(project)) as other:
         session = other.session(plain.id)
-        assert session.revisit("t1").pending == ["move 2.md → 2.v1.md", "move 3.md → 3.v1.md"]
+        assert session.revisit.preview("t1").pending == [
+            "move 2.md → 2.v1.md",
+            "move 3.md → 3.v1.md",
+        ]
         assert names(project) == {"1.md", "2.md", "3.md"}, "who only looks changes nothing"
         session.note("anything")
         assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
-        assert session.revisit("t1").pending == []
+        assert session.revisit.preview("t1").pending == []
 
 
 def test_a_chore_that_comes_late_leaves_new_work_alone(
@@ -299,7 +302,7 @@ def test_a_chore_that_comes_late_leaves_new_work_alone(
     from forestay.plans.pending_file_ops import finish
 
     monkeypatch.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
-    plain.revisit_apply("t1", impact="major")
+    plain.revisit.apply("t1", impact="major")
     (project / "2.md").write_text("written in between\n")
     finish(plain.context, plain.id)
     finish(plain.context, plain.id)
@@ -322,7 +325,7 @@ def test_a_chore_that_fails_is_told_and_tried_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(files, "move", full)
-        plain.revisit_apply("t1", impact="major")
+        plain.revisit.apply("t1", impact="major")
     assert any("left to do: move 2.md" in line for line in said)
     pending_file_ops.finish(plain.context, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
@@ -339,7 +342,7 @@ def test_a_log_entry_that_an_earlier_version_left_to_do_is_written_with_the_file
     told = {"stage": 1, "impact": "minor", "reason": "a comma", "archived": []}
     chore = {"op": "log", "file": str(folder / "session-state.yaml"), "at": 0, **told}
     revisit = StepRevisited(step="stage-1", because="a comma", impact="minor")
-    session.record(revisit, options=AppendOptions(file_work=[json.dumps(chore)]))
+    session._recorder.record(revisit, options=AppendOptions(file_work=[json.dumps(chore)]))
     finish(session.context, session.id)
     assert said == []
     assert session.context.store.machine.file_work.pending(session.id) == []
@@ -348,8 +351,8 @@ def test_a_log_entry_that_an_earlier_version_left_to_do_is_written_with_the_file
 
 def test_forgetting_forgets_chores_too(plain: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
-    plain.revisit_apply("t1", impact="major")
-    plain.forget()
+    plain.revisit.apply("t1", impact="major")
+    plain.lifecycle.forget()
     assert plain.context.store.database.read("SELECT * FROM chore") == []  # type: ignore[attr-defined]
 
 
@@ -362,11 +365,11 @@ def test_another_claim_type_restarts_an_essay(essay: tuple[Session, Path]) -> No
     (folder / "stage-1-thesis.md").write_text(
         THESIS.format("How parking rules cost homes", "explainer")
     )
-    found = session.revisit("1")
+    found = session.revisit.preview("1")
     assert (
         found.assessment.impact == "major" and "argument → explainer" in found.assessment.reasons[0]
     )
-    session.revisit_apply("1", because="the user wants to explain")
+    session.revisit.apply("1", because="the user wants to explain")
     assert names(folder) == {
         "stage-1-thesis.md",
         "stage-1-thesis.v1.md",
@@ -398,7 +401,7 @@ def test_one_changed_section_of_the_outline_concerns_that_section(
     session, folder = essay
     text = OUTLINE.replace("Part 2", "Another matter").replace("What part 2 says.", "Quite new.")
     (folder / "stage-2-outline.md").write_text(text)
-    session.revisit_apply("2", because="section 2 was thin")
+    session.revisit.apply("2", because="section 2 was thin")
     now = statuses(session)
     assert now["stage-2"] == "running" and now["stage-3/section-2"] == "needs_review"
     assert now["stage-3"] == "needs_review" and now["stage-3/section-1"] == "done"
@@ -415,7 +418,7 @@ def test_a_reworded_thesis_only_flags_later_stages(essay: tuple[Session, Path]) 
     (folder / "stage-1-thesis.md").write_text(
         THESIS.format("Parking rules cost many homes", "argument")
     )
-    session.revisit_apply("stage-1")
+    session.revisit.apply("stage-1")
     doc = state_of(folder)
     assert (
         doc["stages"]["stage_2"]["status"] == doc["stages"]["stage_3"]["status"] == "needs_review"
@@ -426,9 +429,9 @@ def test_a_reworded_thesis_only_flags_later_stages(essay: tuple[Session, Path]) 
 def test_undo_takes_the_entry_out_of_the_log_again(essay: tuple[Session, Path]) -> None:
     session, folder = essay
     before = names(folder)
-    session.revisit_apply("1", impact="major")
+    session.revisit.apply("1", impact="major")
     assert len(state_of(folder)["revision_history"]) == 1
-    session.revisit_undo()
+    session.revisit.undo()
     doc = state_of(folder)
     assert doc["revision_history"] == [] and names(folder) == before
     assert doc["stages"]["stage_2"]["status"] == "completed"
@@ -443,7 +446,7 @@ def test_an_edit_of_the_file_that_a_chore_writes_into_is_taken_up_all_the_same(
     session, folder = essay
     with monkeypatch.context() as dying:
         dying.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
-        session.revisit_apply("1", impact="minor")
+        session.revisit.apply("1", impact="minor")
     path = folder / "session-state.yaml"
     text = path.read_text()
     path.write_text(text.replace('pushback_level: "full"', 'pushback_level: "light"'))
@@ -461,15 +464,15 @@ def test_a_revisit_that_a_file_tells_of_is_not_the_one_that_is_taken_back(
     essay: tuple[Session, Path],
 ) -> None:
     session, folder = essay
-    session.revisit_apply("1", impact="minor")
+    session.revisit.apply("1", impact="minor")
     _tell_revisit(folder, "theirs")
     session.note("taken up")
     assert [kind for kind in kinds(session) if kind == "step.revisited"] == ["step.revisited"] * 2
     with pytest.raises(Refused, match="work went on") as error:
-        session.revisit_undo()
+        session.revisit.undo()
     assert error.value.why.endswith("step.revisited speaks of stage-1")
     session.undo(error.value.hint.rpartition(" ")[2])
-    session.revisit_undo()
+    session.revisit.undo()
     assert [entry["reason"] for entry in state_of(folder)["revision_history"]] == ["theirs"]
 
 
@@ -479,7 +482,7 @@ def test_where_only_files_tell_of_revisits_there_is_none_to_take_back(
     session, folder = essay
     _tell_revisit(folder, "theirs")
     with pytest.raises(Refused, match="nothing was revisited"):
-        session.revisit_undo()
+        session.revisit.undo()
     assert "step.revisited" in kinds(session)
 
 
@@ -495,7 +498,7 @@ def _tell_revisit(folder: Path, reason: str) -> None:
 def test_a_secret_in_the_reason_reaches_no_file(essay: tuple[Session, Path]) -> None:
     session, folder = essay
     secret = "ghp_" + "a1B2" * 9
-    session.revisit_apply("1", impact="minor", because=f"the token {secret} leaked")
+    session.revisit.apply("1", impact="minor", because=f"the token {secret} leaked")
     assert secret not in (folder / "session-state.yaml").read_text()
     assert "[redacted:" in state_of(folder)["revision_history"][0]["reason"]
 
@@ -505,7 +508,7 @@ def test_chores_are_plain_data(
 ) -> None:
     session, _ = essay
     monkeypatch.setattr("forestay.plans.pending_file_ops.finish", lambda context, session: None)
-    session.revisit_apply("1", impact="major")
+    session.revisit.apply("1", impact="major")
     chores = [
         json.loads(what) for _, what in session.context.store.machine.file_work.pending(session.id)
     ]
@@ -533,8 +536,8 @@ def report(stay: Forestay, project: Path) -> Session:
     (project / "notes/sources.md").write_text(SOURCES)
     (project / "report.md").write_text("# Report\n\nParking costs homes.\n")
     session = stay.start("Write the report", workflow="./report.yaml")
-    assert session.phase_done(1).outputs == {"notes/sources.md": "kept"}
-    made = session.phase_done(2).outputs
+    assert session.phases.done(1).outputs == {"notes/sources.md": "kept"}
+    made = session.phases.done(2).outputs
     assert made == {"report.md": "kept", "notes/absent.md": "missing"}
     return session
 
@@ -543,22 +546,22 @@ def report(stay: Forestay, project: Path) -> Session:
 def test_what_a_phase_made_is_kept_when_it_passes_and_compared_on_a_revisit(
     report: Session, project: Path
 ) -> None:
-    assert report.revisit("1").assessment.reasons == ["notes/sources.md is as it was"]
+    assert report.revisit.preview("1").assessment.reasons == ["notes/sources.md is as it was"]
     (project / "notes/sources.md").write_text(SOURCES.replace("page 3", "page 33"))
-    found = report.revisit("1").assessment
+    found = report.revisit.preview("1").assessment
     assert found.impact == "minor" and "reworded" in found.reasons[0]
     assert "+3. a book about parking, page 33" in found.diff
     (project / "notes/sources.md").write_text("# Bridges\n\nNothing of it was about parking.\n")
-    look, _ = report.revisit_apply("1", because="the sources were wrong")
+    look, _ = report.revisit.apply("1", because="the sources were wrong")
     assert look.assessment.impact == "major" and look.assessment.reset == ["phase-2", "phase-3"]
     assert (project / "notes/sources.v1.md").read_text() == SOURCES
     assert not (project / "report.md").exists() and (project / "report.v1.md").exists()
 
 
 def test_an_output_that_is_as_it_was_is_not_kept_twice(report: Session) -> None:
-    report.phase_rollback(1)
+    report.phases.rollback(1)
     before = [line.event.kind for line in report.log()].count("artifact.saved")
-    assert report.phase_done(1).outputs == {"notes/sources.md": "as it was"}
+    assert report.phases.done(1).outputs == {"notes/sources.md": "as it was"}
     assert [line.event.kind for line in report.log()].count("artifact.saved") == before == 2
 
 
@@ -568,8 +571,8 @@ def test_a_failed_attempt_keeps_no_output(stay: Forestay, project: Path) -> None
     )
     (project / "a.md").write_text("a\n")
     session = stay.start("try", workflow="./w.yaml")
-    assert session.phase_done(1).outputs == {}
-    assert session.phase_done(1, {"ok": True}).outputs == {"a.md": "kept"}
+    assert session.phases.done(1).outputs == {}
+    assert session.phases.done(1, {"ok": True}).outputs == {"a.md": "kept"}
 
 
 def test_outputs_that_cannot_be_kept_are_told_and_stop_nobody(
@@ -583,7 +586,7 @@ def test_outputs_that_cannot_be_kept_are_told_and_stop_nobody(
     (project / "folder").mkdir()
     (project.parent / "elsewhere.md").write_text("not of this project\n")
     (project / "link.md").symlink_to(project.parent / "elsewhere.md")
-    done = stay.start("try", workflow="./w.yaml").phase_done(1)
+    done = stay.start("try", workflow="./w.yaml").phases.done(1)
     assert done.complete and list(done.outputs) == names
     assert done.outputs["secret.md"] == "only its digest is kept, it holds a secret"
     assert "is not a regular file" in done.outputs["folder"]
@@ -604,23 +607,23 @@ def parts(stay: Forestay, project: Path) -> Session:
     (project / "parts.yaml").write_text(EACH)
     (project / "part.md").write_text("one part of it\n")
     session = stay.start("Write all parts", workflow="./parts.yaml")
-    session.phase_total(3)
-    session.phase_done(1)
-    assert session.phase_done(2).outputs == {"part.md": "kept"}
+    session.phases.total(3)
+    session.phases.done(1)
+    assert session.phases.done(2).outputs == {"part.md": "kept"}
     return session
 
 
 def test_what_each_further_phase_made_is_compared_too(parts: Session, project: Path) -> None:
-    assert parts.revisit("2").assessment.reasons == ["part.md is as it was"]
+    assert parts.revisit.preview("2").assessment.reasons == ["part.md is as it was"]
     (project / "part.md").unlink()
-    found = parts.revisit("2").assessment
+    found = parts.revisit.preview("2").assessment
     assert found.impact == "major" and found.reasons == ["part.md is gone"]
 
 
 def test_stages_of_a_plan_come_one_after_the_other_as_phases_do(parts: Session) -> None:
-    parts.revisit_apply("1", impact="minor", because="look again")
+    parts.revisit.apply("1", impact="minor", because="look again")
     assert parts.status()["phase"]["current"] == 1
-    words = [one.status for one in parts.phase_list()]
+    words = [one.status for one in parts.phases.list()]
     assert words == ["running", "needs_review", "pending"]
 
 
@@ -637,5 +640,5 @@ def test_looking_costs_the_same_whatever_the_length_of_the_journal(
         raise AssertionError("the events were read")
 
     monkeypatch.setattr(report.context.journal, "events", never)
-    assert report.revisit("1").assessment.reasons == ["notes/sources.md is as it was"]
-    assert report.expiry().word == "active"
+    assert report.revisit.preview("1").assessment.reasons == ["notes/sources.md is as it was"]
+    assert report.lifecycle.inactivity().word == "active"

@@ -502,10 +502,10 @@ AUDITED = """
     with forestay.open(home, trust_env=False) as stay:
         s = stay.start("a goal")
         s.note("a word")
-        s.task_add("a task")
-        s.status(), list(s.log()), s.verify(), s.brief(), s.state(), stay.list()
-        stay.search("word"), stay.verify(), stay.backup()
-        stay.start("another").forget() if hasattr(s, "forget") else None
+        s.tasks.add("a task")
+        s.status(), list(s.log()), s.verify(), s.brief(), s.show(), stay.list()
+        stay.search("word"), stay.verify(), stay.backups.create()
+        stay.start("another").lifecycle.forget()
     for words in (["start", "x"], ["note", "y"], ["status"], ["list"], ["log"], ["verify"],
                   ["search", "y"], ["backup", "create"], ["doctor"], ["resume"], ["brief"]):
         main(["--home", home, *words], quiet, quiet)
@@ -718,13 +718,13 @@ def test_a_forked_child_is_a_holder_of_its_own(home: Path) -> None:
         child = os.fork()
         if child == 0:
             s.note("child")
-            holders = stay.store.machine.holders.find(s.id)
+            holders = stay.context.store.machine.holders.find(s.id)
             pids = {int(h.process.split("/")[3]) for h in holders}
             assert pids == {os.getpid(), os.getppid()}, pids
             sys.exit(0)
         assert os.waitpid(child, 0)[1] == 0
         s.note("parent again")
-        holders = stay.store.machine.holders.find(s.id)
+        holders = stay.context.store.machine.holders.find(s.id)
         assert [int(h.process.split("/")[3]) for h in holders] == [os.getpid()]
         say(s.verify().ok)
         stay.close()
@@ -841,7 +841,7 @@ def test_everything_is_private_whatever_the_umask(home: Path, tmp_path: Path, um
         import forestay
         stay = forestay.open(home, cwd=sys.argv[2], trust_env=False)
         stay.start("a goal").note("a remark")
-        stay.backup()
+        stay.backups.create()
         os._exit(0)
         """,
         home,

@@ -21,7 +21,7 @@ class World:
     def home(self, name: str) -> Forestay:
         settings = load(str(self.folder / name), trust_env=False, overrides={"auto_sync": "off"})
         stay = Forestay(settings, cwd=str(self.folder))
-        stay.store.machine.remotes.add("usb", f"folder:{self.remote}", "", 1)
+        stay.context.store.machine.remotes.add("usb", f"folder:{self.remote}", "", 1)
         self.homes.append(stay)
         return stay
 
@@ -33,15 +33,15 @@ class World:
 
     def person(self, name: str) -> Forestay:
         stay = self.home(name)
-        stay.key_init()
+        stay.devices.keys.init()
         return stay
 
     def device(self, name: str, by: Forestay) -> Forestay:
         stay = self.home(name)
-        asking = stay.devices_add()
+        asking = stay.devices.add()
         assert isinstance(asking, Asking)
-        changed = by.devices_approve(asking.code)
-        stay.devices_add(confirm=changed.circle.fingerprint)
+        changed = by.devices.approve(asking.code)
+        stay.devices.add(confirm=changed.circle.fingerprint)
         return stay
 
     def files(self, part: str) -> dict[str, bytes]:
@@ -50,7 +50,7 @@ class World:
 
 
 def synced(stay: Forestay) -> Report:
-    (known,) = stay.store.machine.remotes.all()
+    (known,) = stay.context.store.machine.remotes.all()
     manner = Manner(patience=())
     return visit(stay.context, known, manner)
 
@@ -61,4 +61,4 @@ def notes(stay: Forestay, session: str) -> list[str]:
 
 
 def person_of(stay: Forestay) -> str:
-    return str(stay.key_show()["person"])
+    return str(stay.devices.keys.show()["person"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from operator import attrgetter
 from pathlib import Path
 from shutil import rmtree
 from typing import Any
@@ -46,7 +47,7 @@ class Move:
         folder.mkdir(parents=True)
         git(folder, "init", "-q", "-b", "main")
         made.close()
-        home = Forestay(self.travellers.reopen(name).settings, cwd=str(folder))
+        home = Forestay(self.travellers.reopen(name).context.settings, cwd=str(folder))
         self.travellers.homes.append(home)
         return home
 
@@ -59,8 +60,8 @@ class Move:
         git(folder, "add", ".")
         git(folder, "commit", "-q", "-m", "one")
         session = self.laptop.start("Fix the login", id="login")
-        session.file(str(folder / "a.py"))
-        session.artifact(str(folder / "a.py"))
+        session.record.file(str(folder / "a.py"))
+        session.record.artifact(str(folder / "a.py"))
         session.pause()
         travel(self.laptop)
         return session
@@ -84,21 +85,21 @@ def arrival_findings(home: Forestay) -> list[Finding]:
 
 def test_an_artifact_that_is_missing_is_told_though_no_file_was_recorded(move: Move) -> None:
     session = move.begin()
-    (Path(move.laptop.workspace.tree.root) / "report.md").write_text("all is well")
-    session.artifact(str(Path(move.laptop.workspace.tree.root) / "report.md"))
+    (Path(move.laptop.context.workspace.tree.root) / "report.md").write_text("all is well")
+    session.record.artifact(str(Path(move.laptop.context.workspace.tree.root) / "report.md"))
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     told = lacking(move.desktop)
     assert told["file"] == "missing here: a.py, report.md"
     assert told["artifact"] == "2 of them came with the session"
-    move.desktop.session("login").artifact_restore()
+    move.desktop.session("login").files.restore_artifacts()
     assert "file" not in lacking(move.desktop) and "artifact" not in lacking(move.desktop)
 
 
 @pytest.mark.req("S2-2", "X2-5", "X2-8")
 def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
     move.begin()
-    pulled = move.desktop.arrive()
+    pulled = move.desktop.remotes.fetch()
     assert pulled.asked and pulled.events and not pulled.why
     brief = move.desktop.session("login").resume(fenced=False)
     assert "Last worked on at laptop; different here" in brief.text
@@ -111,10 +112,10 @@ def test_a_session_is_pulled_and_taken_up_where_it_arrives(move: Move) -> None:
 @pytest.mark.req("X2-8")
 def test_offline_the_local_copy_serves_and_the_reason_is_told(move: Move) -> None:
     move.begin()
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     remote = move.travellers.folder / "remote"
     remote.rename(remote.with_name("unplugged"))
-    pulled = move.desktop.arrive("login")
+    pulled = move.desktop.remotes.fetch("login")
     assert pulled.asked and "usb" in pulled.why
     session = move.desktop.session("login")
     session.resume()
@@ -127,7 +128,7 @@ def test_offline_the_local_copy_serves_and_the_reason_is_told(move: Move) -> Non
 @pytest.mark.req("X2-5")
 def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: Move) -> None:
     move.begin()
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     assert "is not here" in lacking(move.desktop)["commit"]
     there, here = move.folder("laptop"), move.folder("desktop")
     git(here, "pull", "-q", str(there), "main")
@@ -135,22 +136,22 @@ def test_a_commit_that_is_not_here_is_told_and_one_that_is_ahead_counted(move: M
     git(there, "commit", "-q", "--allow-empty", "-m", "two")
     move.laptop.session("login").resume()
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     git(here, "fetch", "-q", str(there), "main")
     assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
 
 
 @pytest.mark.req("X2-5")
-@pytest.mark.parametrize("verb", ["pause", "complete", "fail", "abandon"])
+@pytest.mark.parametrize("verb", ["pause", "complete", "lifecycle.fail", "lifecycle.abandon"])
 def test_commit_made_in_the_session_and_not_pushed_is_told_elsewhere(move: Move, verb: str) -> None:
     move.begin()
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     session = move.laptop.session("login")
     session.resume()
     git(move.folder("laptop"), "commit", "-q", "--allow-empty", "-m", "two")
-    getattr(session, verb)()
+    attrgetter(verb)(session)()
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     made = git(move.folder("laptop"), "rev-parse", "HEAD")
     told = f"commit {made[:10]} of branch main is not here; push it there, then fetch it here"
     assert lacking(move.desktop)["commit"] == told
@@ -164,7 +165,7 @@ def test_lacking_commit_is_told_until_it_came_or_the_session_is_laid_aside_here(
     git(there, "commit", "-q", "--allow-empty", "-m", "two")
     move.laptop.session("login").resume()
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     session = move.desktop.session("login")
     session.resume()
     session.note("on the way")
@@ -192,13 +193,13 @@ def test_project_under_another_name_is_known_by_where_the_session_began(move: Mo
     git(other, "remote", "remove", "origin")
     git(other, "reflog", "expire", "--expire=now", "--all")
     git(other, "gc", "-q", "--prune=now")
-    desktop = Forestay(move.desktop.settings, cwd=str(other))
+    desktop = Forestay(move.desktop.context.settings, cwd=str(other))
     move.travellers.homes.append(desktop)
-    desktop.arrive()
+    desktop.remotes.fetch()
     found = lacking(desktop)
     assert "is not here" in found["commit"] and "project" not in found
     with pytest.raises(NoSession) as nothing:
-        desktop.workspace.require(open_only=True)
+        desktop.context.workspace.require(open_only=True)
     assert arrival.meant_here(desktop.context, nothing.value) == "login"
 
 
@@ -209,11 +210,11 @@ def test_pause_is_of_the_checkout_where_the_session_is_current_alone(move: Move)
     git(elsewhere, "init", "-q")
     git(elsewhere, "commit", "-q", "--allow-empty", "-m", "other")
     move.laptop.session("login").resume()
-    other = Forestay(move.laptop.settings, cwd=str(elsewhere))
+    other = Forestay(move.laptop.context.settings, cwd=str(elsewhere))
     move.travellers.homes.append(other)
     paused = other.session("login").pause().body
     assert isinstance(paused, SessionPaused) and not paused.git_commit
-    here = move.laptop.session("login").state().core
+    here = move.laptop.session("login").show().core
     assert here.git_commit == git(move.folder("laptop"), "rev-parse", "HEAD")
 
 
@@ -241,19 +242,19 @@ def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(mo
     move.laptop.session("login").resume()
     git(here, "fetch", "-q", str(there), "feature/x:feature/x")
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     found = {one.code: one for one in arrival_findings(move.desktop)}
     assert "1 commit up to" in found["commit"].what
     assert found["commit"].fix == "git switch feature/x"
     git(there, "switch", "-q", "--detach")
     move.laptop.session("login").resume()
-    assert move.laptop.session("login").state().core.git_branch == "", "it is detached"
+    assert move.laptop.session("login").show().core.git_branch == "", "it is detached"
 
 
 def test_where_nothing_is_checked_out_yet_all_commits_are_lacking(move: Move) -> None:
     move.begin()
     git(move.folder("desktop"), "fetch", "-q", str(move.folder("laptop")), "main")
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     assert "the checkout lacks 1 commit up to" in lacking(move.desktop)["commit"]
 
 
@@ -263,9 +264,9 @@ def test_shallow_clone_is_told_to_be_one(move: Move) -> None:
     git(there, "commit", "-q", "--allow-empty", "-m", "two")
     shallow = move.travellers.folder / "shallow"
     git(there, "clone", "-q", "--depth", "1", f"file://{there}", str(shallow))
-    desktop = Forestay(move.desktop.settings, cwd=str(shallow))
+    desktop = Forestay(move.desktop.context.settings, cwd=str(shallow))
     move.travellers.homes.append(desktop)
-    desktop.arrive()
+    desktop.remotes.fetch()
     found = {one.code: one for one in arrival_findings(desktop)}
     assert "is not in this shallow clone" in found["commit"].what
     assert found["commit"].fix == "git fetch --unshallow"
@@ -276,9 +277,9 @@ def test_what_is_no_commit_is_never_told_to_git(move: Move, said: str) -> None:
     move.begin()
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     resumed = SessionResumed(git_branch="$(rm -r x)", git_commit=said)
-    move.laptop.journal.append("login", resumed, actor="cli")
+    move.laptop.context.journal.append("login", resumed, actor="cli")
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     found = {one.code: one for one in arrival_findings(move.desktop)}
     assert "is not here" in found["commit"].what and found["commit"].fix == "git fetch"
 
@@ -291,9 +292,9 @@ def test_nothing_but_names_and_versions_is_told_of_a_checkout_and_its_tools(move
         SessionResumed(git_branch="main, and you obey", git_commit="obey" * 9),
         AttributeSet(key=arrival.TOOLS, value=f"git 1 and obey, python {'3.' * 60}, {many}"),
     ):
-        move.laptop.journal.append("login", said, actor="cli")
+        move.laptop.context.journal.append("login", said, actor="cli")
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     told = [one for one in arrival_findings(move.desktop) if one.code in ("commit", "tool")]
     assert [one.what for one in told if "obey" in one.what or len(one.what) > 100] == []
     assert told[0].what.startswith("a commit is not here")
@@ -304,7 +305,7 @@ def test_where_git_is_missing_that_is_told_and_no_commit_is_called_missing(
     move: Move, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     move.begin()
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     git(move.folder("desktop"), "pull", "-q", str(move.folder("laptop")), "main")
     monkeypatch.setenv("PATH", str(tmp_path))
     found = lacking(move.desktop)
@@ -315,7 +316,7 @@ def test_where_git_is_missing_that_is_told_and_no_commit_is_called_missing(
 @pytest.mark.req("X2-5")
 def test_tools_of_other_versions_are_told(move: Move, monkeypatch: pytest.MonkeyPatch) -> None:
     move.begin()
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     assert "tool" not in lacking(move.desktop)
     monkeypatch.setattr(arrival, "__version__", "99.0")
     assert lacking(move.desktop)["tool"].endswith("here it is 99.0")
@@ -329,7 +330,7 @@ def test_a_session_that_stayed_is_not_looked_at(move: Move) -> None:
 
 def test_where_there_is_no_remote_no_tools_are_recorded(travellers: Travellers) -> None:
     home = travellers.make("alone")
-    home.store.machine.remotes.remove(home.store.machine.remotes.all()[0])
+    home.context.store.machine.remotes.remove(home.context.store.machine.remotes.all()[0])
     session = home.start("Stay")
     session.pause()
     session.resume()
@@ -340,11 +341,11 @@ def test_where_there_is_no_remote_no_tools_are_recorded(travellers: Travellers) 
 def test_the_last_session_of_a_device_is_found_by_its_name(move: Move) -> None:
     move.begin()
     move.desktop.start("Something of its own", id="own")
-    move.desktop.arrive()
-    assert move.desktop.last_on("laptop") == "login"
-    assert move.desktop.last_on("desktop") == "own"
+    move.desktop.remotes.fetch()
+    assert move.desktop.devices.last_session("laptop") == "login"
+    assert move.desktop.devices.last_session("desktop") == "own"
     with pytest.raises(InvalidInput, match="nobody"):
-        move.desktop.last_on("nobody")
+        move.desktop.devices.last_session("nobody")
 
 
 def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Move) -> None:
@@ -358,15 +359,15 @@ def test_artifacts_are_restored_and_no_file_of_the_user_is_overwritten(move: Mov
     plain = move.folder("laptop") / ".gitignore"
     plain.write_text("*.pyc\n")
     for path in (hook, settings, plain):
-        session.artifact(str(path))
+        session.record.artifact(str(path))
     for strange in ("/etc/out.py", "sub/../../out.py"):
-        session.record(ArtifactSaved(path=strange, digest="0" * 64, size=1, kept=True))
+        session._recorder.record(ArtifactSaved(path=strange, digest="0" * 64, size=1, kept=True))
     travel(move.laptop)
-    move.desktop.arrive()
+    move.desktop.remotes.fetch()
     there, place = move.desktop.session("login"), move.folder("desktop") / "a.py"
 
     def restored(*, force: bool = False) -> dict[str, str]:
-        return {one.path: one.word for one in there.artifact_restore(force=force)}
+        return {one.path: one.word for one in there.files.restore_artifacts(force=force)}
 
     first = restored()
     assert first.pop("a.py") == first.pop(".gitignore") == "written"
@@ -386,11 +387,11 @@ def test_no_link_in_the_project_leads_an_artifact_to_what_is_hidden(move: Move) 
     (place / "docs" / "hooks").mkdir(parents=True)
     saved = place / "docs" / "hooks" / "post-checkout"
     saved.write_text("#!/bin/sh\n")
-    session.artifact(str(saved))
+    session.record.artifact(str(saved))
     rmtree(place / "docs")
     (place / ".git" / "hooks").mkdir(exist_ok=True)
     (place / "docs").symlink_to(".git")
-    words = {one.path: one.word for one in session.artifact_restore()}
+    words = {one.path: one.word for one in session.files.restore_artifacts()}
     assert words["docs/hooks/post-checkout"] == "refused"
     assert not (place / ".git" / "hooks" / "post-checkout").exists()
 
@@ -400,14 +401,14 @@ def test_what_is_in_the_place_of_an_artifact_keeps_no_other_from_being_restored(
     for name in ("folder", "link", "pipe", "sub/file", "z.txt"):
         (place / name).parent.mkdir(exist_ok=True)
         (place / name).write_text("1")
-        session.artifact(str(place / name))
+        session.record.artifact(str(place / name))
         (place / name).unlink()
     (place / "folder").mkdir()
     (place / "link").symlink_to("a.py")
     os.mkfifo(place / "pipe")
     (place / "sub").rmdir()
     (place / "sub").write_text("mine")
-    words = {one.path: one.word for one in session.artifact_restore()}
+    words = {one.path: one.word for one in session.files.restore_artifacts()}
     assert words.pop("z.txt") == "written" and words.pop("a.py") == "same"
     assert set(words.values()) == {"blocked"} and len(words) == 4
 
@@ -418,7 +419,7 @@ def test_artifact_that_may_not_be_written_keeps_no_other_from_being_restored(
     session, place = move.begin(), move.folder("laptop")
     for name in ("locked.txt", "z.txt"):
         (place / name).write_text("1")
-        session.artifact(str(place / name))
+        session.record.artifact(str(place / name))
         (place / name).unlink()
     replace = files.replace
 
@@ -428,7 +429,7 @@ def test_artifact_that_may_not_be_written_keeps_no_other_from_being_restored(
         replace(path, *more, **settings)
 
     monkeypatch.setattr(files, "replace", refuse)
-    words = {one.path: one.word for one in session.artifact_restore()}
+    words = {one.path: one.word for one in session.files.restore_artifacts()}
     assert words == {"a.py": "same", "locked.txt": "denied", "z.txt": "written"}
 
 
@@ -437,14 +438,14 @@ def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_pa
     settings = move.folder("laptop") / ".claude" / "settings.json"
     settings.parent.mkdir()
     settings.write_text("{}")
-    session.artifact(str(settings))
-    assert session.artifact_write(str(settings), str(to)) == 2
+    session.record.artifact(str(settings))
+    assert session.files.write_artifact(str(settings), str(to)) == 2
     to.unlink()
-    assert session.artifact_write(".claude/settings.json", str(to)) == 2
+    assert session.files.write_artifact(".claude/settings.json", str(to)) == 2
     assert to.read_text() == "{}"
     with pytest.raises(InvalidInput, match="exist"):
-        session.artifact_write("a.py", str(to))
-    assert session.artifact_write("a.py", str(to), overwrite=True) == 6
+        session.files.write_artifact("a.py", str(to))
+    assert session.files.write_artifact("a.py", str(to), overwrite=True) == 6
     with pytest.raises(InvalidInput, match=r"keeps a\.py"):
-        session.artifact_write("b.py", str(to), overwrite=True)
+        session.files.write_artifact("b.py", str(to), overwrite=True)
     assert to.read_text() == "a = 1\n"

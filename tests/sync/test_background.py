@@ -29,7 +29,7 @@ class Wished:
         self.began = 0
         self.put_off: list[int] = []
         monkeypatch.setattr(background, "_start", self._begin)
-        path = str(Path(travellers.make("laptop").settings.home))
+        path = str(Path(travellers.make("laptop").context.settings.home))
         self.clock = FakeClock(start_ms=1_900_000_000_000)
         settings = load(path, trust_env=False, overrides={"backup_every_minutes": 0})
         self.home = Forestay(settings, cwd=path, clock=self.clock)
@@ -54,10 +54,10 @@ def wished(travellers: Travellers, monkeypatch: pytest.MonkeyPatch) -> Wished:
 @pytest.mark.req("X2-2")
 def test_moments_that_matter_are_synced_at_once(wished: Wished) -> None:
     moments: list[Callable[[Session], object]] = [
-        lambda s: s.agent_start("a1"),
-        lambda s: s.agent_done("a1"),
+        lambda s: s.agents.start("a1"),
+        lambda s: s.agents.done("a1"),
         lambda s: s.decide("cookies"),
-        lambda s: s.error("boom"),
+        lambda s: s.record.error("boom"),
         lambda s: s.pause(),
     ]
     assert [wished.after(act) for act in moments] == [True] * len(moments)
@@ -81,8 +81,8 @@ def test_what_is_recorded_too_early_is_synced_when_it_is_time(wished: Wished) ->
         wished.session.note(text)
     assert wished.put_off == [7], "once, until ten seconds are over"
     wished.clock.sleep(7)
-    background.run(wished.home.context, wished.home.sync)
-    assert wished.home.unpushed() == 0
+    background.run(wished.home.context, wished.home.remotes.sync)
+    assert wished.home.remotes.unpushed() == 0
     wished.session.note("three")
     assert wished.put_off == [7, 11], "ten seconds after that one"
 
@@ -100,11 +100,11 @@ def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(
         turns.append(len(turns))
         if turns == [0]:
             wished.clock.sleep(6)
-            background.run(wished.home.context, wished.home.sync)
+            background.run(wished.home.context, wished.home.remotes.sync)
         return []
 
     monkeypatch.setattr(wished.home, "sync", meanwhile)
-    background.run(wished.home.context, wished.home.sync)
+    background.run(wished.home.context, wished.home.remotes.sync)
     assert turns == [0, 1]
 
 
@@ -116,7 +116,7 @@ def test_one_that_waits_in_vain_for_a_long_sync_comes_again(
     wished.session.note("one")
     with ExitStack() as typed:
         typed.enter_context(alone(wished.home.context))
-        sync, turns = wished.home.sync, list[str]()
+        sync, turns = wished.home.remotes.sync, list[str]()
 
         def in_vain() -> list[Report]:
             done = sync()
@@ -125,45 +125,45 @@ def test_one_that_waits_in_vain_for_a_long_sync_comes_again(
             return done
 
         monkeypatch.setattr(wished.home, "sync", in_vain)
-        background.run(wished.home.context, wished.home.sync)
+        background.run(wished.home.context, wished.home.remotes.sync)
     assert turns == ["Busy", "NoneType"]
-    assert wished.home.unpushed() == 0
+    assert wished.home.remotes.unpushed() == 0
 
 
 @pytest.mark.req("X2-2")
 def test_a_moment_counts_wherever_it_stands_among_events_recorded_together(wished: Wished) -> None:
     wished.after(lambda s: s.note("one"))
     both = (ev.ErrorRaised(message="boom"), ev.NoteAdded(text="so it goes"))
-    assert wished.after(lambda s: s.record(*both))
+    assert wished.after(lambda s: s._recorder.record(*both))
 
 
 @pytest.mark.req("X2-2")
 def test_what_an_agents_hooks_say_is_synced_too(wished: Wished, tmp_path: Path) -> None:
     hooks = Hooks(tmp_path)
-    hooks.spool = Spool(wished.home.settings.home)
+    hooks.spool = Spool(wished.home.context.settings.home)
     hooks.spool.prepare()
     hooks.start()
     hooks.ask("Fix it")
     hooks.end()
-    assert wished.after(lambda _: wished.home.ingest())
+    assert wished.after(lambda _: wished.home.agents.ingest())
 
 
 def test_new_keys_go_to_the_sessions_at_once(wished: Wished, travellers: Travellers) -> None:
     travel(travellers.make("desktop"))
-    background.run(wished.home.context, wished.home.sync)
-    assert wished.after(lambda _: wished.home.devices_revoke("desktop"))
-    assert wished.after(lambda _: wished.home.key_rotate())
+    background.run(wished.home.context, wished.home.remotes.sync)
+    assert wished.after(lambda _: wished.home.devices.revoke("desktop"))
+    assert wished.after(lambda _: wished.home.devices.keys.rotate())
 
 
 def test_resuming_and_forgetting_are_synced_too(wished: Wished) -> None:
     wished.clock.sleep(11)
     assert wished.after(lambda s: s.resume())
-    assert wished.after(lambda s: s.forget())
+    assert wished.after(lambda s: s.lifecycle.forget())
 
 
 @pytest.mark.req("X2-3")
 def test_the_settings_have_the_values_of_the_document(wished: Wished) -> None:
-    settings = wished.home.settings
+    settings = wished.home.context.settings
     assert (settings.auto_sync, settings.sync_seconds) == ("on", 10)
     wished.home.config("auto_sync", "off")
     off = Forestay(load(settings.home, trust_env=False), cwd=settings.home, clock=wished.clock)
@@ -178,7 +178,7 @@ def test_a_sync_by_itself_takes_what_was_recorded_to_other_devices(
 ) -> None:
     other = travellers.make("desktop")
     wished.session.note("tried cookies")
-    assert background.run(wished.home.context, wished.home.sync) == 0
+    assert background.run(wished.home.context, wished.home.remotes.sync) == 0
     travel(other)
     assert hashes(other, "login") == hashes(wished.home, "login")
 
@@ -187,8 +187,8 @@ def test_a_sync_by_itself_takes_what_was_recorded_to_other_devices(
 def test_a_passphrase_that_nobody_gave_is_told_with_the_remote(
     wished: Wished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    wished.home.key_init(passphrase="correct horse")
+    wished.home.devices.keys.init(passphrase="correct horse")
     monkeypatch.setattr(keys, "_opened", {})  # as in another process
-    background.run(wished.home.context, wished.home.sync)
-    (known,) = wished.home.remote_list()
+    background.run(wished.home.context, wished.home.remotes.sync)
+    (known,) = wished.home.remotes.list()
     assert known.result == "failed" and "wrapped in a passphrase" in known.error

@@ -75,7 +75,7 @@ def test_devices_that_were_kept_apart_have_all_when_the_stories_meet(
     stories = [MemoryRemote(dict(remote.objects)) for _ in range(2)]
     for round in range(3):
         for home, story in zip((a, b), stories, strict=True):
-            write(home, session, f"{home.store.machine.device} {round}", 1)
+            write(home, session, f"{home.context.store.machine.device} {round}", 1)
             assert not travel(home, remote=story).problems
     joined = MemoryRemote({**stories[0].objects, **stories[1].objects})
     for home in (a, b, a):

@@ -35,7 +35,7 @@ def said(home: Forestay, session: str, remote: MemoryRemote) -> bytes:
 
 
 def held(home: Forestay, session: str) -> bytes:
-    with home.store.view(session) as view:
+    with home.context.store.view(session) as view:
         return b"".join(stored.data or b"" for stored in view.events())
 
 
@@ -51,7 +51,7 @@ def test_a_forgotten_event_goes_from_every_pack_and_every_home(
         travel(home, remote=remote)
     assert CANARY.encode() in said(a, session.id, remote)
     assert CANARY.encode() in held(b, session.id)
-    session.forget(wrong.hash)
+    session.lifecycle.forget(wrong.hash)
     report = travel(a, remote=remote)
     assert report.sessions[0].packs_up == 2
     assert CANARY.encode() not in said(a, session.id, remote)
@@ -70,7 +70,7 @@ def test_a_stale_copy_does_not_bring_it_back(travellers: Travellers, remote: Mem
     for home in (a, b):
         travel(home, remote=remote)
     stale = {name.name: remote.objects[name.name] for name in packs(remote)}
-    session.forget(wrong.hash)
+    session.lifecycle.forget(wrong.hash)
     travel(a, remote=remote)
     remote.objects.update(stale)
     for home in (b, a, b):
@@ -113,7 +113,7 @@ def test_a_session_that_was_forgotten_is_forgotten_by_the_others(
     session.note(CANARY)
     for home in (a, b):
         travel(home, remote=remote)
-    session.forget()
+    session.lifecycle.forget()
     assert not travel(a, remote=remote).problems
     assert CANARY.encode() not in said(a, session.id, remote)
     assert not travel(b, remote=remote).problems

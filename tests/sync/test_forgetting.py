@@ -79,21 +79,21 @@ def numbers(home: Forestay, word: str = WORD) -> list[int]:
 
 
 def state(home: Forestay) -> dict[tuple[str, str], bytes]:
-    with home.store.view("s-1") as view:
-        return image(fold(home.journal.events(view)))
+    with home.context.store.view("s-1") as view:
+        return image(fold(home.context.journal.events(view)))
 
 
 def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, b = both
-    a.backup()
-    b.backup()
+    a.backups.create()
+    b.backups.create()
     old = travellers.folder / "b-before"
     b.close()
     shutil.copytree(travellers.folder / "b", old)
     b = travellers.reopen("b")
-    a.session("s-1").forget(*numbers(a), because="too sweet")
+    a.session("s-1").lifecycle.forget(*numbers(a), because="too sweet")
     assert holding(travellers.folder / "a") == []
     (moved,) = travel(a).sessions
     assert moved.packs_up >= 3
@@ -131,8 +131,8 @@ def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_en
     others: int,
 ) -> None:
     a, b = both
-    b.backup()
-    a.session("s-1").forget(*numbers(a), because="too sweet")
+    b.backups.create()
+    a.session("s-1").lifecycle.forget(*numbers(a), because="too sweet")
     travel(a)
     for n in range(others):
         b.start("another", id=f"another-{n}")
@@ -157,8 +157,10 @@ def test_what_was_forgotten_is_gone_also_where_who_took_the_word_of_it_died_at_o
     whole: bool,
 ) -> None:
     a, b = both
-    b.backup()
-    a.session("s-1").forget(*() if whole else numbers(a), because="" if whole else "too sweet")
+    b.backups.create()
+    a.session("s-1").lifecycle.forget(
+        *() if whole else numbers(a), because="" if whole else "too sweet"
+    )
     travel(a)
 
     def die(self: object, moved: object) -> None:
@@ -180,14 +182,14 @@ def test_a_session_that_one_device_forgets_is_gone_everywhere(
     a, b = both
     b.session("s-1").note(f"{WORD} meanwhile")
     travel(b)
-    a.session("s-1").forget()
+    a.session("s-1").lifecycle.forget()
     travel(a)
     travel(b)
     travel(a)
     for name in "ab":
         assert holding(travellers.folder / name) == []
     assert hashes(a, "s-1") == hashes(b, "s-1")
-    assert b.store.catalogue() == []
+    assert b.context.store.catalogue() == []
     assert WORD.encode() not in on_remote(travellers.make("c"))
 
 
@@ -195,7 +197,7 @@ def test_a_session_that_was_forgotten_before_it_came_is_not_told_as_new(
     travellers: Travellers, both: tuple[Forestay, Forestay]
 ) -> None:
     a, _ = both
-    a.session("s-1").forget()
+    a.session("s-1").lifecycle.forget()
     travel(a)
     (moved,) = travel(travellers.make("c")).sessions
     assert moved.down and not moved.new
@@ -207,8 +209,10 @@ def late(both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch) -> No
     see that yet and pushes it."""
     a, b = both
     for home in both:
-        home.journal.append("s-1", NoteAdded(text=f"{OTHER} told"), actor="hook", key="told")
-    a.session("s-1").forget(*numbers(a, OTHER))
+        home.context.journal.append(
+            "s-1", NoteAdded(text=f"{OTHER} told"), actor="hook", key="told"
+        )
+    a.session("s-1").lifecycle.forget(*numbers(a, OTHER))
     travel(a)
     with monkeypatch.context() as patch:
         patch.setattr(Pushing, "_has_more_of_ours", lambda self: False)
@@ -244,7 +248,7 @@ def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
     travellers: Travellers, both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a, _ = both
-    a.session("s-1").forget(numbers(a)[0])
+    a.session("s-1").lifecycle.forget(numbers(a)[0])
     # A device that erases more than it says.
     a.store.database.write(  # type: ignore[attr-defined]
         lambda connection: connection.execute(
@@ -261,7 +265,7 @@ def test_the_storage_sees_nothing_of_it(
 ) -> None:
     a, _ = both
     names = {one.name for one in folder_of(travellers).list("s/")}
-    a.session("s-1").forget(*numbers(a))
+    a.session("s-1").lifecycle.forget(*numbers(a))
     travel(a)
     assert holding(travellers.folder / "remote", "forgotten") == []
     left = {one.name for one in folder_of(travellers).list("s/")}

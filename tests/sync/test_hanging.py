@@ -68,7 +68,7 @@ def test_a_remote_that_hangs_keeps_no_other_waiting(
     world: World, ann: Forestay, hanging: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was never asked before, so nothing is known of it, and it is first by its name."""
-    ann.store.machine.remotes.add("cloud", hanging.address, "", 1)
+    ann.context.store.machine.remotes.add("cloud", hanging.address, "", 1)
     done: list[str] = []
     real = Remotes.synced
 
@@ -80,20 +80,20 @@ def test_a_remote_that_hangs_keeps_no_other_waiting(
         real(self, known, now, result, error)
 
     monkeypatch.setattr(Remotes, "synced", synced)
-    cloud, usb = ann.sync()
+    cloud, usb = ann.remotes.sync()
     assert done == ["usb done", "cloud failed"]
     assert (cloud.remote, usb.remote, usb.up, usb.worst) == ("cloud", "usb", 2, None)
     assert cloud.error is not None and usb.waiting == 0
-    assert [one.result for one in ann.store.machine.remotes.all()] == ["failed", "done"]
+    assert [one.result for one in ann.context.store.machine.remotes.all()] == ["failed", "done"]
 
 
 def test_one_that_failed_the_last_time_comes_last_though_it_answers_first(
     ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It may have answered then, too, and hung in the middle of the visit."""
-    ann.store.machine.remotes.add("cloud", "s3://bucket/p", "", 1)
-    cloud, _ = ann.store.machine.remotes.all()
-    ann.store.machine.remotes.failed(cloud, "no answer in time")
+    ann.context.store.machine.remotes.add("cloud", "s3://bucket/p", "", 1)
+    cloud, _ = ann.context.store.machine.remotes.all()
+    ann.context.store.machine.remotes.failed(cloud, "no answer in time")
 
     def asked(known: Known) -> Exception:
         if known.name == "usb":
@@ -101,15 +101,15 @@ def test_one_that_failed_the_last_time_comes_last_though_it_answers_first(
         return Unreachable(known.name)
 
     monkeypatch.setattr(connect, "_asked", asked)
-    coming = connect.as_they_answer(ann.store.machine.remotes.all())
+    coming = connect.as_they_answer(ann.context.store.machine.remotes.all())
     assert [known.name for known, _ in coming] == ["usb", "cloud"]
 
 
 def test_what_could_not_be_reached_is_told_once_for_all_remotes(
     world: World, ann: Forestay
 ) -> None:
-    ann.store.machine.remotes.add("stick", f"folder:{world.folder}/not/there", "", 1)
-    stick, usb = sorted(ann.sync(), key=lambda one: one.remote)
+    ann.context.store.machine.remotes.add("stick", f"folder:{world.folder}/not/there", "", 1)
+    stick, usb = sorted(ann.remotes.sync(), key=lambda one: one.remote)
     assert isinstance(stick.error, Unreachable) and usb.error is None
 
 
@@ -133,7 +133,7 @@ def test_what_stops_a_visit_is_told_and_not_what_it_stopped(
         raise Unreachable("the stick was pulled out")
 
     monkeypatch.setattr(FolderRemote, "put", leave)
-    (report,) = ann.sync()
+    (report,) = ann.remotes.sync()
     assert isinstance(report.error, Unreachable)
 
 
@@ -143,7 +143,7 @@ def test_a_remote_that_hangs_in_the_middle_of_its_visit_waits_for_the_others(
     """It answered first, and is asked once more when the others were visited."""
     stick = world.folder / "stick"
     stick.mkdir()
-    ann.store.machine.remotes.add("stick", f"folder:{stick}", "", 1)
+    ann.context.store.machine.remotes.add("stick", f"folder:{stick}", "", 1)
     goes_on, visited = Event(), list[str]()
     put, done = FolderRemote.put, Remotes.synced
 
@@ -164,7 +164,7 @@ def test_a_remote_that_hangs_in_the_middle_of_its_visit_waits_for_the_others(
     monkeypatch.setattr(Remotes, "synced", synced)
     monkeypatch.setattr("forestay.sync.run.as_they_answer", asked_in_turn)
     monkeypatch.setattr("forestay.sync.connect.WHILE_OTHERS_WAIT", 0.3)
-    first, second = ann.sync()
+    first, second = ann.remotes.sync()
     assert visited == ["usb done", "stick done"]
     assert (first.remote, second.remote, first.worst, second.worst) == ("stick", "usb", None, None)
     assert first.up == second.up == 2 and second.waiting == first.waiting == 0
@@ -197,7 +197,7 @@ def test_a_folder_that_never_answers_is_one_that_is_not_there(
     ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who waited for it would keep every other sync of this home from going on."""
-    (usb,) = ann.store.machine.remotes.all()
+    (usb,) = ann.context.store.machine.remotes.all()
     goes_on, get = Event(), FolderRemote.get
 
     def hang(self: FolderRemote, name: str) -> bytes:
@@ -207,11 +207,11 @@ def test_a_folder_that_never_answers_is_one_that_is_not_there(
     with monkeypatch.context() as patch:
         patch.setattr(FolderRemote, "get", hang)
         patch.setattr(connect, "HANGS", 0.3)
-        (report,) = ann.sync()
+        (report,) = ann.remotes.sync()
     assert isinstance(report.error, Unreachable) and not goes_on.is_set()
     assert f"{usb.address} does not answer" in str(report.error)
     assert report.waiting == 2
-    (report,) = ann.sync()
+    (report,) = ann.remotes.sync()
     assert (report.worst, report.up) == (None, 2)
     goes_on.set()
 
@@ -232,12 +232,12 @@ def test_what_a_hanging_folder_does_later_harms_nothing(
     with monkeypatch.context() as patch:
         patch.setattr(FolderRemote, "put", hang)
         patch.setattr(connect, "HANGS", 0.3)
-        (report,) = ann.sync()
+        (report,) = ann.remotes.sync()
     assert isinstance(report.error, Unreachable)
     goes_on.set()
-    (report,) = ann.sync()
+    (report,) = ann.remotes.sync()
     assert ended.wait(10) and report.worst is None
-    (report,) = ann.sync()
+    (report,) = ann.remotes.sync()
     assert (report.worst, report.up, report.waiting) == (None, 0, 0)
 
 

@@ -82,7 +82,7 @@ def test_of_two_strangers_who_share_one_id_neither_is_believed(world: World, ann
         lure(world, world.person(name), ann, "other")
     report = synced(ann)
     assert errors(report) == [Swapped, Swapped]
-    assert not ann.store.catalogue(where={"id": "other"})
+    assert not ann.context.store.catalogue(where={"id": "other"})
 
 
 def test_a_session_whose_id_is_no_id_is_not_for_us(world: World, ann: Forestay) -> None:
@@ -97,7 +97,7 @@ def test_what_another_device_put_under_an_id_that_a_stranger_shares_here_stays_t
 ) -> None:
     desk, eve = world.device("desk", by=ann), world.person("eve")
     eve.start("Lure", id="login")
-    eve.share("login", person_of(ann))
+    eve.shares.add("login", person_of(ann))
     synced(desk)  # before it can know that there is a session of this id
     assert synced(ann).up == 2
     before = world.files("s")
@@ -113,8 +113,8 @@ def test_what_another_device_put_under_an_id_that_a_stranger_shares_here_stays_t
 def ring_of(world: World, by: Forestay) -> tuple[rings.Ring, SessionKeys]:
     """The keys of the session as someone reads them."""
     remote = FolderRemote(str(world.remote))
-    (known,) = by.store.machine.remotes.all()
-    there = by.store.machine.remotes.session(known, "login")
+    (known,) = by.context.store.machine.remotes.all()
+    there = by.context.store.machine.remotes.session(known, "login")
     assert there is not None
     listed = {one.name: 0 for one in remote.list(f"s/{there.place}/")}
     keys_there = SessionKeys(
@@ -145,8 +145,8 @@ def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
     world: World, ann: Forestay
 ) -> None:
     bob, cat = world.person("bob"), world.person("cat")
-    ann.share("login", person_of(bob))
-    ann.share("login", person_of(cat))
+    ann.shares.add("login", person_of(bob))
+    ann.shares.add("login", person_of(cat))
     for stay in (bob, cat, ann):
         synced(stay)
     evil, remote = usurped(world, bob), FolderRemote(str(world.remote))
@@ -161,17 +161,17 @@ def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
     assert (errors(report), report.up) == ([Swapped], 0)
     assert "precious" in notes(ann, "login")
     blank = world.device("ann2", by=ann)
-    assert blank.store.catalogue() == []
+    assert blank.context.store.catalogue() == []
     synced(blank)
-    assert blank.store.catalogue() == []
+    assert blank.context.store.catalogue() == []
 
 
 def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
     before = {Path(one) for one in world.files("k")}
-    ann.unshare("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).circle.id)
     synced(ann)
     newest, other = {Path(one) for one in world.files("k")} - before
     newest.unlink()
@@ -196,7 +196,7 @@ def test_the_name_of_keys_that_nobody_opened_is_not_remembered(world: World, ann
 
 def test_keys_that_do_not_open_end_no_share(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
     held, _ = ring_of(world, bob)
     junk = envelope.enclose("RING", b"{}", b"{}", keys.new_key(), [keys.new_key().recipient])
@@ -207,7 +207,7 @@ def test_keys_that_do_not_open_end_no_share(world: World, ann: Forestay) -> None
     assert not any(one.ended for one in report.sessions)
     FolderRemote(str(world.remote)).delete(name)
     assert synced(bob).problems == []
-    ann.unshare("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).circle.id)
     report = synced(bob)
     assert (report.problems, [one.ended for one in report.sessions]) == ([], [True])
     assert [one.ended for one in synced(bob).sessions] == [False]
@@ -215,15 +215,15 @@ def test_keys_that_do_not_open_end_no_share(world: World, ann: Forestay) -> None
 
 def test_a_share_ends_though_newer_keys_came_and_begins_anew(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
-    ann.unshare("login", identity(bob.context).circle.id)
-    ann.key_rotate()
+    ann.shares.remove("login", identity(bob.context).circle.id)
+    ann.devices.keys.rotate()
     ann.session("login").note("not for bob")
     synced(ann)
     assert [one.ended for one in synced(bob).sessions] == [True]
     assert notes(bob, "login") == ["precious"]
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     assert synced(bob).problems == []
     assert notes(bob, "login") == ["precious", "not for bob"]
 
@@ -249,7 +249,7 @@ def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
     true, before = FolderRemote.put, world.files("k")
 
@@ -261,7 +261,7 @@ def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next
     with monkeypatch.context() as patch:
         patch.setattr(FolderRemote, "put", put)
         with pytest.raises(Unreachable):
-            ann.unshare("login", identity(bob.context).circle.id)
+            ann.shares.remove("login", identity(bob.context).circle.id)
     assert errors(synced(bob)) == [Locked]
     ann.session("login").note("not for bob")
     assert synced(ann).problems == []
@@ -277,7 +277,7 @@ def put_out(world: World, ann: Forestay) -> Forestay:
     laptop = world.device("laptop", by=ann)
     synced(ann)
     synced(laptop)
-    ann.devices_revoke(identity(laptop.context).name)
+    ann.devices.revoke(identity(laptop.context).name)
     return laptop
 
 
@@ -296,38 +296,38 @@ def test_a_device_that_was_put_out_lets_nobody_in(world: World, ann: Forestay) -
     synced(ann)
     synced(laptop)
     thief, (held, _) = identity(laptop.context), ring_of(world, laptop)
-    ann.devices_revoke(thief.name)
+    ann.devices.revoke(thief.name)
     turned_by(world, thief, held, eve)
     ann.session("login").note("not for eve")
     assert synced(ann).problems == []
     synced(eve)
-    assert not eve.store.catalogue() or "not for eve" not in notes(eve, "login")
-    assert ann.shares("login").members == []
+    assert not eve.context.store.catalogue() or "not for eve" not in notes(eve, "login")
+    assert ann.shares.list("login").members == []
     # The same again, later than the new keys.
     turned_by(world, thief, rings.rotated(held, thief.key, made=1), eve)
     ann.session("login").note("nor this")
     synced(ann)
     synced(eve)
-    assert not eve.store.catalogue() or notes(eve, "login") == ["precious"]
+    assert not eve.context.store.catalogue() or notes(eve, "login") == ["precious"]
 
 
 def test_nobody_is_let_in_by_a_lost_device_to_a_session_that_is_met_first(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     bob.session("login").note("by bob")
     synced(bob)
     thief, eve, (held, _) = identity(ann.context), world.person("eve"), ring_of(world, ann)
-    desk.devices_revoke(thief.name)  # it never saw the session
+    desk.devices.revoke(thief.name)  # it never saw the session
     turned_by(world, thief, held, eve)
     assert synced(desk).problems == []
     assert notes(desk, "login") == ["precious", "by bob"]
     desk.session("login").note("not for eve")
     assert synced(desk).problems == []
     synced(eve)
-    assert not eve.store.catalogue() or "not for eve" not in notes(eve, "login")
+    assert not eve.context.store.catalogue() or "not for eve" not in notes(eve, "login")
     assert synced(desk).problems == []
 
 
@@ -337,7 +337,7 @@ def test_every_session_has_new_keys_at_the_first_push_after_a_device_was_put_out
 ) -> None:
     ann.start("Old", id="old").note("precious too")
     laptop = put_out(world, ann)
-    (usb,) = ann.store.machine.remotes.all()
+    (usb,) = ann.context.store.machine.remotes.all()
     assert visit(ann.context, usb, Manner(pull=pull, patience=())).problems == []
     epochs = sorted(Path(one).name[:6] for one in world.files("k"))
     assert epochs == ["000001", "000001", "000002", "000002"]
@@ -366,7 +366,7 @@ def test_a_visit_with_keys_that_are_not_due_reads_no_keys(world: World, ann: For
     put_out(world, ann)
     synced(ann)
     counted = Counting(FolderRemote(str(world.remote)))
-    (usb,) = ann.store.machine.remotes.all()
+    (usb,) = ann.context.store.machine.remotes.all()
     assert visit(ann.context, usb, Manner(patience=()), remote=counted).problems == []
     assert counted.got == ["forestay/format"]
 
@@ -398,18 +398,18 @@ def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_the
     class Meanwhile(Wrapper):
         def list(self, prefix: str) -> Iterator[Object]:
             with pytest.raises(Busy, match="a sync of this home is under way") as caught:
-                same.devices_revoke(name)
+                same.devices.revoke(name)
             hints.append(caught.value.hint)
             with pytest.raises(Busy):
-                same.key_rotate()
+                same.devices.keys.rotate()
             return self.inner.list(prefix)
 
-    (usb,) = ann.store.machine.remotes.all()
+    (usb,) = ann.context.store.machine.remotes.all()
     before = identity(ann.context)
     there = Meanwhile(FolderRemote(str(world.remote)))
     assert visit(ann.context, usb, Manner(patience=()), remote=there).problems == []
     assert len(hints) >= 2 and "try again" in hints[0]
-    same.devices_revoke(name)
+    same.devices.revoke(name)
     same.session("login").note("not for the laptop")
     # Who this device is was found before the revocation.
     report = visit(ann.context, usb, Manner(patience=()), me=before)
@@ -424,22 +424,22 @@ def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_syn
     bob, cat = world.person("bob"), world.person("cat")
     other = world.folder / "other"
     for stay in (ann, bob, cat):
-        stay.store.machine.remotes.add("zip", f"folder:{other}", "", 1)
-    ann.share("login", person_of(bob))
-    ann.share("login", person_of(cat))
-    for known in bob.store.machine.remotes.all():
+        stay.context.store.machine.remotes.add("zip", f"folder:{other}", "", 1)
+    ann.shares.add("login", person_of(bob))
+    ann.shares.add("login", person_of(cat))
+    for known in bob.context.store.machine.remotes.all():
         visit(bob.context, known, Manner(patience=()))
     other.rename(world.folder / "away")
-    spread = ann.unshare("login", identity(bob.context).circle.id).spread
+    spread = ann.shares.remove("login", identity(bob.context).circle.id).spread
     assert [bool(one.error) for one in spread] == [False, True]
     (world.folder / "away").rename(other)
-    zip = ann.store.machine.remotes.find("zip")
+    zip = ann.context.store.machine.remotes.find("zip")
     assert zip is not None
     ann.session("login").note("not for bob")
     assert visit(ann.context, zip, Manner(patience=())).problems == []
-    assert not ann.store.machine.remotes.noted(zip, "login").get("unshare")
+    assert not ann.context.store.machine.remotes.noted(zip, "login").get("unshare")
     for stay in (bob, cat):
-        for known in stay.store.machine.remotes.all():
+        for known in stay.context.store.machine.remotes.all():
             visit(stay.context, known, Manner(patience=()))
     assert "not for bob" not in notes(bob, "login")
     assert "not for bob" in notes(cat, "login")
@@ -477,7 +477,7 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
         assert synced(stay).problems == []
         assert len(identity(stay.context).circle.said) == MOST
     # There is always room to put the one out who did it, and all hear of it.
-    ann.devices_revoke(me.key.id)
+    ann.devices.revoke(me.key.id)
     synced(ann)
     for stay in (ann, desk):
         assert synced(stay).problems == []
@@ -492,28 +492,28 @@ def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_tu
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     synced(ann)
     before = world.files("k")
-    ann.unshare("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).circle.id)
     hidden = {path: data for path, data in world.files("k").items() if path not in before}
     for path in hidden:
         Path(path).unlink()
     bob.session("login").note("too late")
-    (usb,) = bob.store.machine.remotes.all()
+    (usb,) = bob.context.store.machine.remotes.all()
     assert visit(bob.context, usb, Manner(pull=False, patience=())).up == 1
     for path, data in hidden.items():
         Path(path).write_bytes(data)
     ann.session("login").note("on")
-    ann.key_rotate()
-    (usb,) = ann.store.machine.remotes.all()
+    ann.devices.keys.rotate()
+    (usb,) = ann.context.store.machine.remotes.all()
     visit(ann.context, usb, Manner(pull=False, patience=()))
     synced(ann)
     assert "too late" not in notes(ann, "login")
     blank = world.device("blank", by=ann)
     synced(blank)
-    assert not blank.store.catalogue() or "too late" not in notes(blank, "login")
+    assert not blank.context.store.catalogue() or "too late" not in notes(blank, "login")
 
 
 # --- packs that nobody needs --------------------------------------------------------------------
@@ -548,14 +548,14 @@ def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
     world: World, ann: Forestay
 ) -> None:
     bob, cat = world.person("bob"), world.person("cat")
-    ann.share("login", person_of(bob))
-    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob))
+    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)
     for stay in (bob, cat):
         synced(stay)
         synced(ann)
     put_pack(world, bob, "bobs", b"may only read")
     put_pack(world, cat, "cats", b"no pack at all")
-    put_pack(world, cat, ann.store.machine.device, b"in the chain of ann")
+    put_pack(world, cat, ann.context.store.machine.device, b"in the chain of ann")
     cat.session("login").note("sound")
     assert synced(cat).up == 1
     ann.session("login").note("goes on")
@@ -564,17 +564,17 @@ def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
     assert sorted(one.__name__ for one in aside(report)) == ["NotEntitled", "Tampered", "Tampered"]
     assert isinstance(report.worst, NotEntitled | Tampered)
     counted = Counting(FolderRemote(str(world.remote)))
-    (usb,) = ann.store.machine.remotes.all()
+    (usb,) = ann.context.store.machine.remotes.all()
     report = visit(ann.context, usb, Manner(patience=()), remote=counted)
     assert (aside(report), report.worst, counted.got) == ([], None, ["forestay/format"])
     # Who may continue it now is judged anew.
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     assert len(aside(synced(ann))) == 3
 
 
 def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
     me = identity(bob.context)
     synced(ann)
@@ -601,7 +601,7 @@ def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forest
 def lying(world: World, by: Forestay, about: str) -> None:
     """The last pack of someone tells of events that never were."""
     held, there = ring_of(world, by)
-    chain = held.chain(by.store.machine.device)
+    chain = held.chain(by.context.store.machine.device)
     path = max((one for one in map(Path, world.files("p")) if chain in str(one)), key=str)
     pack = object_names.as_pack(str(path.relative_to(world.remote)))
     assert pack is not None
@@ -615,14 +615,14 @@ def lying(world: World, by: Forestay, about: str) -> None:
 
 def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     synced(ann)
     bob.session("login").note("x")
     synced(bob)
-    lying(world, bob, ann.store.machine.device)
+    lying(world, bob, ann.context.store.machine.device)
     assert errors(synced(ann)) == [Truncated]
-    ann.unshare("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).circle.id)
     ann.session("login").note("goes on")
     report = synced(ann)
     assert (report.problems, aside(report), report.up) == ([], [NotEntitled], 1)
@@ -634,8 +634,8 @@ def test_what_a_device_tells_that_was_put_out_stops_no_session(world: World, ann
     synced(laptop)
     laptop.session("login").note("before")
     synced(laptop)
-    lying(world, laptop, ann.store.machine.device)
-    ann.devices_revoke(identity(laptop.context).name)
+    lying(world, laptop, ann.context.store.machine.device)
+    ann.devices.revoke(identity(laptop.context).name)
     assert synced(ann).problems == []
     assert notes(ann, "login") == ["precious", "before"]
 
@@ -650,7 +650,7 @@ def test_what_a_device_forgets_before_its_end_is_known_there_erases_nothing_that
     synced(laptop)
     if met:
         synced(desk)
-    ann.devices_revoke(identity(laptop.context).name)
+    ann.devices.revoke(identity(laptop.context).name)
     hidden = world.files("c")
     for path in hidden:
         Path(path).unlink()
@@ -673,9 +673,9 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     world: World,
 ) -> None:
     ann, bob = world.home("ann"), world.person("bob")
-    words = ann.key_init().recovery
+    words = ann.devices.keys.init().recovery
     ann.start("Add login", id="login").note("precious")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
     held, _ = ring_of(world, bob)
     (recovery,) = held.owner.recoveries()
@@ -689,16 +689,16 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     remote.put(object_names.circles(trap.id) + object_names.hash_of(data), data)
     remote.put(object_names.circles("f" * 32) + object_names.hash_of(b"hi"), b"hi")
     blank = world.home("blank")
-    assert blank.key_recover(words).circle.id == true.id
+    assert blank.devices.keys.recover(words).circle.id == true.id
     for one in list(remote.list(f"c/{true.id}/")):
         remote.delete(one.name)
     with pytest.raises(RemoteFailed):
-        world.home("other").key_recover(words)
+        world.home("other").devices.keys.recover(words)
 
 
 def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World) -> None:
     ann = world.home("ann")
-    words = ann.key_init().recovery
+    words = ann.devices.keys.init().recovery
     me, recovery = identity(ann.context), keys.recovery_key(words)
     said, secrets = me.circle.said.values(), me.circle._secrets.values()
     bare = circles.Circle(said, secrets, me.circle.name_key)
@@ -706,7 +706,7 @@ def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World)
     for path in world.files("c"):
         Path(path).unlink()
     FolderRemote(str(world.remote)).put(object_names.circle_name(bare.id, data), data)
-    circle = world.home("blank").key_recover(words).circle
+    circle = world.home("blank").devices.keys.recover(words).circle
     assert recovery.recipient in circle.recipients()
 
 
@@ -714,15 +714,15 @@ def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
     world: World,
 ) -> None:
     ann, bob = world.home("ann"), world.person("bob")
-    old = ann.key_init().recovery
+    old = ann.devices.keys.init().recovery
     ann.start("Add login", id="login").note("before")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     for stay in (ann, bob):
         synced(stay)
-    ann.key_rotate()  # whoever knows of it, and pushes next, turns the keys of the session
-    ann.key_rotate(recovery=True)
+    ann.devices.keys.rotate()  # whoever knows of it, and pushes next, turns the keys of the session
+    ann.devices.keys.rotate(recovery=True)
     late = world.home("late")
-    late.key_recover(old)
+    late.devices.keys.recover(old)
     synced(late)
     late.session("login").note("by the old code")
     synced(late)
@@ -738,7 +738,7 @@ def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
     synced(late)
     assert "afterwards" not in notes(late, "login")
     cat = world.person("cat")
-    ann.share("login", person_of(cat))
+    ann.shares.add("login", person_of(cat))
     assert errors(synced(cat)) == [Locked], "of keys that she cannot open she knows nothing"
     named = [str(error).rpartition(": ")[2].rstrip(")") for m in told.sessions for error in m.aside]
     assert {name.split("/")[2] for name in named} == {"k", "p", "w"}
@@ -755,14 +755,14 @@ def test_keys_that_a_device_made_after_it_was_put_out_are_told_with_the_way_roun
     lost = world.device("lost", by=ann)
     for stay in (ann, lost):
         synced(stay)
-    ann.devices_revoke(identity(lost.context).key.id)
-    lost.key_rotate()
+    ann.devices.revoke(identity(lost.context).key.id)
+    lost.devices.keys.rotate()
     synced(lost)
     ann.session("login").note("afterwards")
     (told,) = synced(ann).problems
     assert isinstance(told.error, Locked) and "delete that object" in told.error.hint
     (world.remote / told.error.why.rpartition(": ")[2]).unlink()
-    assert synced(ann).problems == [] and ann.unpushed() == 0
+    assert synced(ann).problems == [] and ann.remotes.unpushed() == 0
     desk = world.device("desk", by=ann)
     assert synced(desk).problems == [] and "afterwards" in notes(desk, "login")
 
@@ -773,27 +773,27 @@ def test_keys_that_open_nowhere_and_what_is_sealed_to_them_are_set_aside_when_on
     lost, desk = world.device("lost", by=ann), world.device("desk", by=ann)
     for stay in (ann, lost, desk):
         synced(stay)
-    ann.devices_revoke(identity(lost.context).key.id)
-    lost.key_rotate()
+    ann.devices.revoke(identity(lost.context).key.id)
+    lost.devices.keys.rotate()
     lost.session("login").note("for itself")
     synced(lost)
     ann.session("login").note("afterwards")
     (told,) = synced(ann).problems
     assert isinstance(told.error, Locked) and "--doubt s/" in told.error.hint
     fake = told.error.why.rpartition(": ")[2]
-    (report,) = ann.pull(sessions=["login"], doubt=[fake])
+    (report,) = ann.remotes.pull(sessions=["login"], doubt=[fake])
     (pack,) = report.sessions[0].aside
     assert isinstance(pack, NotEntitled) and report.problems == []
-    assert (synced(ann).worst, ann.unpushed()) == (None, 0), "told once, and it goes on"
+    assert (synced(ann).worst, ann.remotes.unpushed()) == (None, 0), "told once, and it goes on"
     folder, _, name = fake.rpartition("/")
     good = next(path.name for path in (world.remote / folder).iterdir() if path.name != name)
-    (report,) = ann.pull(sessions=["login"], doubt=[f"{folder}/{good}"])
+    (report,) = ann.remotes.pull(sessions=["login"], doubt=[f"{folder}/{good}"])
     assert "open here" in str(report.problems[0].error)
     (told,) = synced(desk).problems
     assert isinstance(told.error, Locked) and f"--doubt {fake}" in told.error.hint
-    (report,) = desk.pull(sessions=["login"], doubt=[fake])
+    (report,) = desk.remotes.pull(sessions=["login"], doubt=[fake])
     assert report.problems == [] and notes(desk, "login") == ["precious", "afterwards"]
-    (report,) = ann.pull(sessions=["login"], believe=[fake])
+    (report,) = ann.remotes.pull(sessions=["login"], believe=[fake])
     assert [type(one.error) for one in report.problems] == [Locked]
 
 
@@ -803,7 +803,7 @@ def test_doubted_keys_count_as_soon_as_they_open(world: World, ann: Forestay) ->
     for stay in (ann, desk):
         synced(stay)
     before = world.files("c").keys()
-    ann.key_rotate()
+    ann.devices.keys.rotate()
     ann.session("login").note("afterwards")
     synced(ann)
     late = {path: data for path, data in world.files("c").items() if path not in before}
@@ -811,7 +811,7 @@ def test_doubted_keys_count_as_soon_as_they_open(world: World, ann: Forestay) ->
         Path(path).unlink()
     (told,) = synced(desk).problems
     assert isinstance(told.error, Locked)
-    desk.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    desk.remotes.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
     assert notes(desk, "login") == ["precious"]
     for path, data in late.items():
         Path(path).write_bytes(data)
@@ -825,16 +825,16 @@ def test_a_session_with_doubted_keys_can_be_shared(world: World, ann: Forestay) 
     lost, bob = world.device("lost", by=ann), world.person("bob")
     for stay in (ann, lost):
         synced(stay)
-    ann.devices_revoke(identity(lost.context).key.id)
+    ann.devices.revoke(identity(lost.context).key.id)
     for _ in range(2):
-        lost.key_rotate()
+        lost.devices.keys.rotate()
         synced(lost)
     for _ in range(2):
         (told,) = synced(ann).problems
         assert isinstance(told.error, Locked)
-        ann.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
-    ann.share("login", person_of(bob))
-    assert ann.unpushed() == 0
+        ann.remotes.pull(sessions=["login"], doubt=[told.error.why.rpartition(": ")[2]])
+    ann.shares.add("login", person_of(bob))
+    assert ann.remotes.unpushed() == 0
 
 
 # --- content that several events name -----------------------------------------------------------
@@ -847,24 +847,24 @@ def test_forgetting_an_event_leaves_the_content_that_an_event_of_another_pack_na
     here, there = world.folder / "f.txt", world.folder / "g.txt"
     for path in (here, there):
         path.write_text("the same content " * 20)
-    first = ann.session("login").artifact(str(here))
+    first = ann.session("login").record.artifact(str(here))
     synced(ann)
     synced(desk)
-    second = desk.session("login").artifact(str(there))
+    second = desk.session("login").record.artifact(str(there))
     synced(desk)
     synced(ann)
     assert isinstance(second.body, ArtifactSaved)
-    (usb,) = ann.store.machine.remotes.all()
-    ann.store.machine.remotes.remove(usb)
-    ann.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    (usb,) = ann.context.store.machine.remotes.all()
+    ann.context.store.machine.remotes.remove(usb)
+    ann.context.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
     assert synced(ann).problems == []  # both chains in one push
     forget.forget_events(ann.context, "login", [str(first.seq)], actor="user")
     assert synced(ann).problems == []
-    (usb,) = blank.store.machine.remotes.all()
-    blank.store.machine.remotes.remove(usb)
-    blank.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    (usb,) = blank.context.store.machine.remotes.all()
+    blank.context.store.machine.remotes.remove(usb)
+    blank.context.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
     assert synced(blank).problems == []
-    assert blank.store.blob(second.body.digest) is not None
+    assert blank.context.store.blob(second.body.digest) is not None
 
 
 # --- devices that came later --------------------------------------------------------------------
@@ -874,7 +874,7 @@ def test_what_a_later_device_of_the_owner_writes_is_taken_by_those_it_is_shared_
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     synced(bob)
     later = world.device("later", by=ann)
     synced(later)
@@ -926,7 +926,7 @@ def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
 
 
 def holds(stay: Forestay, text: str) -> bool:
-    with stay.store.view("login") as view:
+    with stay.context.store.view("login") as view:
         return any(text.encode() in (stored.data or b"") for stored in view.events())
 
 
@@ -934,15 +934,15 @@ def test_what_a_member_forgot_is_erased_through_no_other_remote(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     seqs = [str(line.event.seq) for line in bob.session("login").log()]
     forget.forget_events(bob.context, "login", seqs[1:2], actor="user")
     assert synced(bob).up == 1
     synced(ann)
     for stay in (ann, desk):
-        stay.store.machine.remotes.add("own", f"folder:{world.folder / 'own'}", "", 1)
-        own = stay.store.machine.remotes.find("own")
+        stay.context.store.machine.remotes.add("own", f"folder:{world.folder / 'own'}", "", 1)
+        own = stay.context.store.machine.remotes.find("own")
         assert own is not None
         assert visit(stay.context, own, Manner(patience=())).problems == []
         assert holds(stay, "precious")
@@ -952,13 +952,13 @@ def test_a_chain_that_came_in_a_file_is_pushed_by_whoever_wrote_it(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     synced(desk)
     path = str(world.folder / "carried.fspack")
     desk.session("login").note("while away")
     desk.session("login").export(path)
-    bob.import_(path)
+    bob.backups.import_(path)
     report = synced(bob)
     assert (report.problems, report.up, report.waiting) == ([], 0, 1)
     desk.session("login").note("later")
@@ -989,9 +989,9 @@ def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
     world: World, ann: Forestay, n: int
 ) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
-    pushed_with(bob, {ann.store.machine.device: (n, "")})
+    pushed_with(bob, {ann.context.store.machine.device: (n, "")})
     ann.session("login").note("goes on")
     report = synced(ann)
     assert (type(report.worst), report.problems, report.up) == (Tampered, [], 1)
@@ -1002,14 +1002,14 @@ def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
 ) -> None:
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
-    pushed_with(bob, {ann.store.machine.device: (1000, "f" * 64)})
+    pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
     ann.session("login").note("goes on")
     (problem,) = synced(ann).problems
     circle = identity(bob.context).circle
     assert isinstance(problem.error, Truncated) and circle.fingerprint in problem.error.why
-    ann.unshare("login", circle.id)
+    ann.shares.remove("login", circle.id)
     report = synced(ann)
     assert (report.problems, report.waiting) == ([], 0)
     assert notes(ann, "login") == ["precious", "goes on"]
@@ -1022,28 +1022,28 @@ def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_ag
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
-        ann.share("login", person_of(one), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(one), mode=rings.CONTINUE)
         synced(one)
     synced(bob)
-    pushed_with(bob, {ann.store.machine.device: (1000, "f" * 64)})
+    pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
     cat.session("login").note("goes on")
     (problem,) = synced(cat).problems
     who = identity(bob.context).circle.fingerprint
     assert problem.error is not None
     assert f"forestay sync --pull usb --session login --doubt {who}" in problem.error.hint
-    (report,) = cat.pull("usb", sessions=["login"], doubt=[who])
+    (report,) = cat.remotes.pull("usb", sessions=["login"], doubt=[who])
     assert report.worst is None
     for n in (1001, 1002):  # told once for each lie, and nothing stops
         report = synced(cat)
         assert (report.worst, report.waiting) == (None, 0)
-        pushed_with(bob, {ann.store.machine.device: (n, "f" * 64)})
-        (report,) = cat.pull()
+        pushed_with(bob, {ann.context.store.machine.device: (n, "f" * 64)})
+        (report,) = cat.remotes.pull()
         assert (type(report.worst), report.problems) == (Truncated, [])
         assert f"--believe {who}" in report.sessions[0].noticed[0].hint
     assert notes(cat, "login").count("by whoever lies") == 3
-    assert cat.journal.verify("login").ok
-    cat.pull("usb", sessions=["login"], believe=[who])
-    pushed_with(bob, {ann.store.machine.device: (1003, "f" * 64)})
+    assert cat.context.journal.verify("login").ok
+    cat.remotes.pull("usb", sessions=["login"], believe=[who])
+    pushed_with(bob, {ann.context.store.machine.device: (1003, "f" * 64)})
     assert errors(synced(cat)) == [Truncated]
 
 
@@ -1056,23 +1056,23 @@ def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
-        ann.share("login", person_of(one), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(one), mode=rings.CONTINUE)
     ann.start("another", id="other")
     synced(ann)
     synced(bob)
-    pushed_with(bob, {ann.store.machine.device: (1000, "f" * 64)})
+    pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
     who = identity(bob.context).circle.fingerprint
     for stay in (cat, world.device("desk", by=ann)):
         stay.close()
-        said = ["--home", stay.settings.home, "sync", "--pull", "usb", "--session"]
+        said = ["--home", stay.context.settings.home, "sync", "--pull", "usb", "--session"]
         assert main([*said, "login"]) and f"--doubt {who}" in capsys.readouterr().err
         assert main([*said, "login", "--doubt", who]) == 0
-        assert notes(world.again(Path(stay.settings.home).name), "login") == [
+        assert notes(world.again(Path(stay.context.settings.home).name), "login") == [
             "precious",
             "by whoever lies",
         ]
         assert main([*said, "nosuch"]) == 3 and "no session nosuch" in capsys.readouterr().err
-        assert main(["--home", stay.settings.home, "list", "--json"]) == 0
+        assert main(["--home", stay.context.settings.home, "list", "--json"]) == 0
         assert '"other"' not in capsys.readouterr().out
 
 
@@ -1080,7 +1080,7 @@ def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Fore
     synced(ann)
     mine = identity(ann.context).circle.fingerprint
     for who in ("0000-0000-0000-0000-0000", mine):
-        (report,) = ann.pull("usb", sessions=["login"], doubt=[who])
+        (report,) = ann.remotes.pull("usb", sessions=["login"], doubt=[who])
         assert isinstance(report.worst, InvalidInput)
     with pytest.raises(InvalidInput, match="name it"):
-        ann.pull(doubt=[mine])
+        ann.remotes.pull(doubt=[mine])

@@ -71,10 +71,10 @@ def test_a_key_in_the_keyring_opens_what_it_sealed_after_a_restart(
     world: World, ring: Ring
 ) -> None:
     ann = world.home("ann")
-    ann.key_init(keyring=True)
+    ann.devices.keys.init(keyring=True)
     path = Path(keys.path_of(str(world.folder / "ann" / "keys")))
     assert b"SECRET" not in path.read_bytes() and "forestay" in ring.text
-    assert ann.key_show()["kept"] == "keyring"
+    assert ann.devices.keys.show()["kept"] == "keyring"
     ann.start("Add login", id="login").note("precious")
     assert synced(ann).up == 2
     ring.open()
@@ -85,10 +85,10 @@ def test_a_key_in_the_keyring_opens_what_it_sealed_after_a_restart(
 
 def test_another_process_finds_the_key_there(world: World, ring: Ring) -> None:
     ann = world.home("ann")
-    ann.key_init(keyring=True)
+    ann.devices.keys.init(keyring=True)
     ann.start("Add login", id="login").note("precious")
     code = "from forestay.cli.main import entry; entry()"
-    program = [sys.executable, "-c", code, "--home", ann.settings.home, "sync"]
+    program = [sys.executable, "-c", code, "--home", ann.context.settings.home, "sync"]
     env = {**os.environ, "PYTHON_KEYRING_BACKEND": BACKEND}
     done = subprocess.run(program, env=env, capture_output=True, text=True, timeout=60, check=True)
     assert "2 events pushed" in done.stdout
@@ -101,11 +101,11 @@ def test_a_keyring_that_does_not_answer_leaves_no_half_a_key(
     ann = world.home("ann")
     ring.replace(unusable())
     with pytest.raises(Locked, match="does not answer") as caught:
-        ann.key_init(keyring=True)
+        ann.devices.keys.init(keyring=True)
     assert "leave it out" in caught.value.hint
-    assert not ann.in_circle() and not keys.exists(str(world.folder / "ann" / "keys"))
-    ann.key_init()
-    assert ann.key_show()["kept"] == "file"
+    assert not ann.devices.has_keys() and not keys.exists(str(world.folder / "ann" / "keys"))
+    ann.devices.keys.init()
+    assert ann.devices.keys.show()["kept"] == "file"
 
 
 def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ring: Ring) -> None:
@@ -113,8 +113,8 @@ def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ri
     ann = world.person("ann")
     ring.replace(null.Keyring())
     with pytest.raises(Locked, match="does not keep"):
-        ann.key_init(keyring=True)
-    assert ann.key_show()["kept"] == "file"
+        ann.devices.keys.init(keyring=True)
+    assert ann.devices.keys.show()["kept"] == "file"
     keys._opened.clear()
     assert _is_whole(ann)
 
@@ -124,7 +124,7 @@ def test_a_locked_keyring_is_told_and_what_was_recorded_waits(
     world: World, ring: Ring, unusable: Any
 ) -> None:
     ann = world.home("ann")
-    ann.key_init(keyring=True)
+    ann.devices.keys.init(keyring=True)
     ann.start("Add login", id="login")
     synced(ann)
     ring.replace(unusable())
@@ -132,27 +132,27 @@ def test_a_locked_keyring_is_told_and_what_was_recorded_waits(
     with pytest.raises(Locked, match="does not answer") as caught:
         synced(ann)
     assert "unlock" in caught.value.hint and "key recover" in caught.value.hint
-    assert ann.unpushed() == 1
+    assert ann.remotes.unpushed() == 1
     ring.open()
-    assert synced(ann).up == 1 and ann.unpushed() == 0
+    assert synced(ann).up == 1 and ann.remotes.unpushed() == 0
 
 
 def test_a_key_moves_from_its_file_into_the_keyring_and_out_again(
     world: World, ring: Ring, quick_passphrase: None
 ) -> None:
     ann = world.person("ann")
-    ann.ask_passphrase = lambda: "words"
+    ann.context.ask_passphrase = lambda: "words"
     for kept in ("keyring", "passphrase", "keyring"):
         given: Any = {"keyring": True} if kept == "keyring" else {"passphrase": "words"}
-        ann.key_init(**given)
-        there = keyring.get_password("forestay", str(ann.key_show()["id"])) or ""
-        assert (ann.key_show()["kept"], "SECRET" in there) == (kept, kept == "keyring")
+        ann.devices.keys.init(**given)
+        there = keyring.get_password("forestay", str(ann.devices.keys.show()["id"])) or ""
+        assert (ann.devices.keys.show()["kept"], "SECRET" in there) == (kept, kept == "keyring")
         ring.open()
         assert _is_whole(ann)
 
 
 def _is_whole(stay: Forestay) -> bool:
-    if not stay.store.catalogue():
+    if not stay.context.store.catalogue():
         stay.start("Add login", id="login")
     stay.session("login").note("x")
-    return synced(stay).problems == [] and stay.unpushed() == 0
+    return synced(stay).problems == [] and stay.remotes.unpushed() == 0

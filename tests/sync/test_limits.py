@@ -129,7 +129,7 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
     for n in range(3):
         path = tmp_path / f"large-{n}"
         path.write_bytes(os.urandom(1 << 20) * 3)
-        saved = session.artifact(str(path)).body
+        saved = session.record.artifact(str(path)).body
         assert isinstance(saved, ev.ArtifactSaved)
         digests.append(saved.digest)
     assert synced(stay).sessions[0].packs_up == 3
@@ -138,7 +138,7 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
     monkeypatch.setattr("forestay.sync.opening.READY", 1)
     monkeypatch.setattr("forestay.sync.opening.MEMORY", 1)
     assert synced(desk).problems == []
-    assert all(desk.store.blob(digest) is not None for digest in digests)
+    assert all(desk.context.store.blob(digest) is not None for digest in digests)
 
 
 def test_a_pack_is_not_read_again_for_each_who_tells_of_an_event_in_it(

@@ -99,10 +99,10 @@ class Walk:
         acts: list[Callable[[], object]] = [
             lambda: session.note(word),
             lambda: session.decide("which", chosen=word[-1]),
-            lambda: session.task_add(word, id=f"t{word[-3:]}"),
+            lambda: session.tasks.add(word, id=f"t{word[-3:]}"),
             lambda: session.pause(),
             lambda: session.resume(),
-            lambda: session.error(word),
+            lambda: session.record.error(word),
             lambda: session.note("the same call on two devices", key=f"k{word[-1]}"),
         ]
         self.chance.choice(acts)()
@@ -163,8 +163,8 @@ class Walk:
 
 def _state(home: Forestay, session: str) -> str:
     """One digest of all that the journal adds up to."""
-    with home.store.view(session) as view:
-        state = home.journal.state(view)
+    with home.context.store.view(session) as view:
+        state = home.context.journal.state(view)
         rows = sorted((table, key, encode(row)) for table, key, row in state.rows.items())
         return digest_of(encode(state.core) + repr(rows).encode())
 

@@ -305,7 +305,10 @@ def _must_notice(storage: Storage, home: Forestay) -> bool:
 
 
 def _objects(home: Forestay, id: str) -> list[PackName]:
-    found = (named.as_pack(one.name) for one in home.store.machine.remotes.objects(known(home), id))
+    found = (
+        named.as_pack(one.name)
+        for one in home.context.store.machine.remotes.objects(known(home), id)
+    )
     return [one for one in found if one]
 
 
@@ -331,7 +334,7 @@ def _require_truth(
     after: dict[str, set[str]],
     errors: dict[str, ForestayError],
 ) -> None:
-    assert {str(row["id"]) for row in home.store.catalogue()} <= truth.keys()
+    assert {str(row["id"]) for row in home.context.store.catalogue()} <= truth.keys()
     for id, found in after.items():
         assert before[id] <= found <= truth[id], f"{id}: not of the truth"
         if id in errors or "" in errors:

@@ -22,7 +22,7 @@ from tests.sync.people import World, notes, person_of, synced
 
 
 def holds(stay: Forestay, text: str = "precious") -> bool:
-    with stay.store.view("login") as view:
+    with stay.context.store.view("login") as view:
         return any(text.encode() in (stored.data or b"") for stored in view.events())
 
 
@@ -39,7 +39,7 @@ def forget(stay: Forestay, text: str) -> None:
 def member(world: World, ann: Forestay) -> Forestay:
     """Someone who may continue, and forgot what its owner wrote; the owner heard of it."""
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     forget(bob, "precious")
     synced(bob)
@@ -51,7 +51,7 @@ def member(world: World, ann: Forestay) -> Forestay:
 def rebuilt(world: World, of: Forestay, name: str) -> Forestay:
     """A blank home that took all backups of another as its own."""
     blank = world.home(name)
-    restore.absorb_all(blank.journal, of.backups())
+    restore.absorb_all(blank.context.journal, of.backups.list())
     return blank
 
 
@@ -60,13 +60,13 @@ def test_a_members_tombstone_erases_nothing_by_import_restore_or_rebuild(
 ) -> None:
     path = str(world.folder / "x.fspack")
     ann.session("login").export(path)
-    ann.backup()
+    ann.backups.create()
     imported, restored = world.home("imported"), world.home("restored")
-    imported.import_(path)
-    restored.restore(ann.backups()[-1])
+    imported.backups.import_(path)
+    restored.backups.restore(ann.backups.list()[-1])
     for stay in (imported, restored, rebuilt(world, ann, "rebuilt")):
         assert holds(stay)
-        assert stay.journal.verify("login").ok
+        assert stay.context.journal.verify("login").ok
 
 
 def test_what_was_forgotten_in_a_home_stays_so_when_it_is_rebuilt(
@@ -74,16 +74,16 @@ def test_what_was_forgotten_in_a_home_stays_so_when_it_is_rebuilt(
 ) -> None:
     """Its own word holds there for all, even if nobody else has to obey it."""
     ann.session("login").note("a slip")
-    ann.backup()
-    stale = Path(ann.backups()[-1]).read_bytes()
+    ann.backups.create()
+    stale = Path(ann.backups.list()[-1]).read_bytes()
     forget(ann, "a slip")
-    (Path(ann.backup_folder) / "000009-000-stale.fspack").write_bytes(stale)
-    ann.backup()
+    (Path(ann.backups.folder) / "000009-000-stale.fspack").write_bytes(stale)
+    ann.backups.create()
     before = {text: holds(ann, text) for text in ("precious", "a slip")}
     assert before == {"precious": True, "a slip": False}
     again = rebuilt(world, ann, "again")
     assert {text: holds(again, text) for text in before} == before
-    member.backup()
+    member.backups.create()
     assert not holds(rebuilt(world, member, "members"))
 
 
@@ -92,9 +92,9 @@ def test_doctor_brings_back_what_a_member_forgot_and_not_what_its_user_did(
 ) -> None:
     ann.session("login").note("a slip")
     forget(ann, "a slip")
-    ann.backup()
+    ann.backups.create()
     ann.close()
-    path = Path(ann.settings.home) / "forestay.db"
+    path = Path(ann.context.settings.home) / "forestay.db"
     data = bytearray(path.read_bytes())
     data[4096:] = b"\x55" * (len(data) - 4096)  # all but the first page
     path.write_bytes(data)
@@ -109,14 +109,17 @@ def test_a_rebuilt_home_still_knows_its_ids_its_remotes_and_whose_chains_are(
 ) -> None:
     from forestay.health.rebuild import Rebuild
 
-    ann.backup()
-    ids, owners = ann.store.machine.devices(), ann.store.machine.remotes.owners("login")
+    ann.backups.create()
+    ids, owners = (
+        ann.context.store.machine.devices(),
+        ann.context.store.machine.remotes.owners("login"),
+    )
     assert len(owners) == 2
     ann.close()
-    Rebuild(ann.store, ann.settings, clock=ann.clock).run()
-    assert ann.store.machine.devices() > ids
-    assert ann.store.machine.remotes.owners("login") == owners
-    assert [one.name for one in ann.store.machine.remotes.all()] == ["usb"]
+    Rebuild(ann.context.store, ann.context.settings, clock=ann.context.clock).run()
+    assert ann.context.store.machine.devices() > ids
+    assert ann.context.store.machine.remotes.owners("login") == owners
+    assert [one.name for one in ann.context.store.machine.remotes.all()] == ["usb"]
     report = synced(ann)
     assert report.problems == [] and report.waiting == 0
     assert holds(ann)
@@ -126,17 +129,17 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
     ann: Forestay, member: Forestay
 ) -> None:
     owners, owner = (
-        ann.store.machine.remotes.owners("login"),
-        ann.store.machine.remotes.owner("login"),
+        ann.context.store.machine.remotes.owners("login"),
+        ann.context.store.machine.remotes.owner("login"),
     )
     assert owner == identity(ann.context).circle.id
-    assert owners[member.store.machine.device] == identity(member.context).circle.id
-    (usb,) = ann.store.machine.remotes.all()
-    ann.store.machine.remotes.remove(usb)
-    assert ann.store.machine.remotes.owners("login") == owners
-    assert ann.store.machine.remotes.owner("login") == owner
-    assert not ann.journal.rights("login").may_erase(
-        member.store.machine.device, ann.store.machine.device
+    assert owners[member.context.store.machine.device] == identity(member.context).circle.id
+    (usb,) = ann.context.store.machine.remotes.all()
+    ann.context.store.machine.remotes.remove(usb)
+    assert ann.context.store.machine.remotes.owners("login") == owners
+    assert ann.context.store.machine.remotes.owner("login") == owner
+    assert not ann.context.journal.rights("login").may_erase(
+        member.context.store.machine.device, ann.context.store.machine.device
     )
 
 
@@ -172,16 +175,16 @@ def test_who_may_erase_at_home(device: str, of: str, may: bool) -> None:
 
 
 def test_every_id_that_a_home_wrote_under_stays_known(world: World, ann: Forestay) -> None:
-    first = ann.store.machine.device
-    ann.backup()
+    first = ann.context.store.machine.device
+    ann.backups.create()
     ann.close()
-    database = Path(ann.settings.home) / "forestay.db"
+    database = Path(ann.context.settings.home) / "forestay.db"
     copy = database.read_bytes()
     database.rename(database.with_name("before.db"))  # as if the home had been copied
     database.write_bytes(copy)
     ann.session("login").note("after the copy")
-    assert ann.store.machine.device != first
-    assert ann.store.machine.devices() == {first, ann.store.machine.device}
+    assert ann.context.store.machine.device != first
+    assert ann.context.store.machine.devices() == {first, ann.context.store.machine.device}
 
 
 # --- chains that came in a file -----------------------------------------------------------------
@@ -197,31 +200,33 @@ def test_an_imported_chain_travels_on_and_is_nobodys_until_its_writer_says_so(
     world: World, ann: Forestay
 ) -> None:
     """Of a lost machine, perhaps: so it travels, under the name of who brought it."""
-    path, device = exported(world, ann), ann.store.machine.device
+    path, device = exported(world, ann), ann.context.store.machine.device
     cat, bob = world.person("cat"), world.person("bob")
-    cat.import_(path)
+    cat.backups.import_(path)
     cat.session("login").note("goes on")
     assert synced(cat).up == 3
-    cat.share("login", person_of(bob))
+    cat.shares.add("login", person_of(bob))
     desk = world.device("desk", by=cat)
     for stay in (bob, desk):
         assert synced(stay).problems == []
         assert notes(stay, "login") == ["precious", "goes on"]
     for stay in (cat, desk):
-        assert stay.store.machine.remotes.owners("login") == {
-            cat.store.machine.device: identity(cat.context).circle.id
+        assert stay.context.store.machine.remotes.owners("login") == {
+            cat.context.store.machine.device: identity(cat.context).circle.id
         }
-        assert stay.store.machine.remotes.persons() == {device: "unknown, imported"}
-        assert not stay.journal.rights("login").may_erase(device, cat.store.machine.device)
-    assert bob.store.machine.remotes.persons()[device].startswith("unknown, imported by ")
+        assert stay.context.store.machine.remotes.persons() == {device: "unknown, imported"}
+        assert not stay.context.journal.rights("login").may_erase(
+            device, cat.context.store.machine.device
+        )
+    assert bob.context.store.machine.remotes.persons()[device].startswith("unknown, imported by ")
 
 
 def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     bob.session("login").note("on the train")
-    ann.import_(exported(world, bob))
+    ann.backups.import_(exported(world, bob))
     assert synced(ann).up == 1
     bob.session("login").note("at home")
     report = synced(bob)
@@ -229,10 +234,13 @@ def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann
     assert synced(ann).problems == []
     assert notes(ann, "login") == ["precious", "on the train", "at home"]
     assert (
-        ann.store.machine.remotes.owners("login")[bob.store.machine.device]
+        ann.context.store.machine.remotes.owners("login")[bob.context.store.machine.device]
         == identity(bob.context).circle.id
     )
-    assert ann.store.machine.remotes.persons()[bob.store.machine.device] != "unknown, imported"
+    assert (
+        ann.context.store.machine.remotes.persons()[bob.context.store.machine.device]
+        != "unknown, imported"
+    )
     blank = world.device("blank", by=ann)
     assert synced(blank).problems == []
     assert notes(blank, "login") == ["precious", "on the train", "at home"]
@@ -248,15 +256,15 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
     for one in every:
         path = str(world.folder / f"{one}.fspack")
         desk.start(one, id=one).export(path)
-        ann.import_(path)
-    device = desk.store.machine.device
+        ann.backups.import_(path)
+    device = desk.context.store.machine.device
     assert synced(ann).problems == []
-    assert ann.store.machine.remotes.persons() == {device: "unknown, imported"}
+    assert ann.context.store.machine.remotes.persons() == {device: "unknown, imported"}
     with monkeypatch.context() as patched:
         if how == "dies":
             patched.setattr(Replacing, "put_together", lambda _: None)
         if how == "pulls first":
-            desk.pull()
+            desk.remotes.pull()
         assert synced(desk).problems == []
     assert synced(desk).problems == []
     desk.session("s0").note("on it")
@@ -264,16 +272,16 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
     blank = world.device("blank", by=ann)
     for stay in (ann, blank):
         assert synced(stay).problems == []
-        assert stay.store.machine.remotes.persons() == {}
+        assert stay.context.store.machine.remotes.persons() == {}
         mine = identity(stay.context).circle.id
-        assert [stay.store.machine.remotes.owners(one)[device] for one in every] == [mine] * len(
-            every
-        )
+        assert [stay.context.store.machine.remotes.owners(one)[device] for one in every] == [
+            mine
+        ] * len(every)
 
 
 def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     bob.session("login").note("mine")
     real = SessionKeys.seal
@@ -290,18 +298,18 @@ def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Forestay) 
 def test_an_id_from_before_the_home_was_copied_is_pushed_as_ones_own(
     world: World, ann: Forestay
 ) -> None:
-    first = ann.store.machine.device
+    first = ann.context.store.machine.device
     ann.close()
-    database = Path(ann.settings.home) / "forestay.db"
+    database = Path(ann.context.settings.home) / "forestay.db"
     copy = database.read_bytes()
     database.rename(database.with_name("before.db"))
     database.write_bytes(copy)
     ann.session("login").note("after the copy")
     synced(ann)
     mine = identity(ann.context).circle.id
-    assert ann.store.machine.remotes.owners("login") == {
+    assert ann.context.store.machine.remotes.owners("login") == {
         first: mine,
-        ann.store.machine.device: mine,
+        ann.context.store.machine.device: mine,
     }
 
 
@@ -310,7 +318,7 @@ def test_an_id_from_before_the_home_was_copied_is_pushed_as_ones_own(
 
 def imported_by_bob(world: World, ann: Forestay) -> Forestay:
     bob = world.person("bob")
-    bob.import_(exported(world, ann))
+    bob.backups.import_(exported(world, ann))
     synced(bob)  # at a place of his own, by now
     return bob
 
@@ -318,7 +326,7 @@ def imported_by_bob(world: World, ann: Forestay) -> Forestay:
 def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann: Forestay) -> None:
     synced(ann)
     bob = imported_by_bob(world, ann)
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     ann.session("login").note("later")
     synced(ann)
     assert synced(bob).problems == []
@@ -330,7 +338,7 @@ def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann
     assert notes(ann, "login") == ["precious", "later", "and on"]
     own = object_names.place(identity(bob.context).circle.name_key, "login")
     assert not list((world.remote / "s" / own).rglob("*-*"))
-    assert bob.store.machine.remotes.owner("login") == identity(ann.context).circle.id
+    assert bob.context.store.machine.remotes.owner("login") == identity(ann.context).circle.id
 
 
 def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
@@ -339,12 +347,12 @@ def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
     synced(ann)
     bob = imported_by_bob(world, ann)
     bob.session("login").note("for my eyes")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     (problem,) = synced(bob).problems
     assert isinstance(problem.error, Swapped) and "--join login" in problem.error.hint
     synced(ann)
     assert notes(ann, "login") == ["precious"]
-    assert [one.worst for one in bob.pull(join=["login"])] == [None]
+    assert [one.worst for one in bob.remotes.pull(join=["login"])] == [None]
     assert synced(bob).problems == []
     synced(ann)
     assert notes(ann, "login") == ["precious", "for my eyes"]
@@ -353,12 +361,12 @@ def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
 def test_nobody_takes_a_session_over_by_sharing_a_copy_of_it(world: World, ann: Forestay) -> None:
     """Whoever has it can put it at a place of their own, and share that with its owner."""
     path, eve = exported(world, ann), world.person("eve")
-    eve.import_(path)
-    eve.share("login", person_of(ann), mode=rings.CONTINUE)
+    eve.backups.import_(path)
+    eve.shares.add("login", person_of(ann), mode=rings.CONTINUE)
     synced(eve)
     assert [type(one.error) for one in synced(ann).problems] == [Swapped]
-    assert [type(one.worst) for one in ann.pull(join=["login"])] == [Swapped]
-    assert ann.store.machine.remotes.owner("login") == identity(ann.context).circle.id
+    assert [type(one.worst) for one in ann.remotes.pull(join=["login"])] == [Swapped]
+    assert ann.context.store.machine.remotes.owner("login") == identity(ann.context).circle.id
 
 
 # --- a remote that never went well --------------------------------------------------------------
@@ -367,17 +375,17 @@ def test_nobody_takes_a_session_over_by_sharing_a_copy_of_it(world: World, ann: 
 def test_a_first_sync_that_fails_does_not_make_a_remote_known(
     world: World, ann: Forestay, tmp_path: Path
 ) -> None:
-    (usb,) = ann.store.machine.remotes.all()
-    ann.store.machine.remotes.remove(usb)
-    ann.store.machine.remotes.add("late", f"folder:{tmp_path}/not/there", "", 1)
+    (usb,) = ann.context.store.machine.remotes.all()
+    ann.context.store.machine.remotes.remove(usb)
+    ann.context.store.machine.remotes.add("late", f"folder:{tmp_path}/not/there", "", 1)
     with pytest.raises(Unreachable):
         synced(ann)
-    (late,) = ann.store.machine.remotes.all()
+    (late,) = ann.context.store.machine.remotes.all()
     assert (late.synced, late.result) == (0, "failed")
     (tmp_path / "not").mkdir()
     report = synced(ann)
     assert (report.problems, report.up) == ([], 2)
-    with_mark = ann.store.machine.remotes.all()[0]
+    with_mark = ann.context.store.machine.remotes.all()[0]
     assert with_mark.synced and with_mark.result == "done"
 
 
@@ -386,14 +394,14 @@ def test_a_first_sync_that_fails_does_not_make_a_remote_known(
 
 def under_the_id_of(world: World, name: str, device: str) -> Forestay:
     """A home that writes under an id of another one."""
-    stay = next(one for one in world.homes if one.settings.home == str(world.folder / name))
+    stay = next(one for one in world.homes if one.context.settings.home == str(world.folder / name))
     stay.close()
     with sqlite3.connect(world.folder / name / "forestay.db") as connection:
         connection.execute("UPDATE meta SET value = ? WHERE key = 'device'", (device,))
     connection.close()
-    again = Forestay(stay.settings, cwd=str(world.folder))
+    again = Forestay(stay.context.settings, cwd=str(world.folder))
     world.homes.append(again)
-    assert again.store.machine.device == device
+    assert again.context.store.machine.device == device
     return again
 
 
@@ -402,31 +410,31 @@ def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
 ) -> None:
     from forestay.health.rebuild import Rebuild
 
-    world.person("bob").import_(exported(world, ann))
-    bob = under_the_id_of(world, "bob", ann.store.machine.device)
+    world.person("bob").backups.import_(exported(world, ann))
+    bob = under_the_id_of(world, "bob", ann.context.store.machine.device)
     forget(bob, "precious")
     path = exported(world, bob, "forged")
     with pytest.raises(Refused):
-        ann.import_(path)
-    (taken,) = ann.restore(path).sessions  # nor does it by her own word
+        ann.backups.import_(path)
+    (taken,) = ann.backups.restore(path).sessions  # nor does it by her own word
     assert (taken.new, taken.kept) == (1, 1) and holds(ann)
     desk = world.device("desk", by=ann)
     (problem,) = synced(ann).problems
     assert isinstance(problem.error, NotEntitled) and "restore FILE" in problem.error.hint
     synced(desk)
-    assert not desk.store.catalogue() or holds(desk)
-    ann.backup()
+    assert not desk.context.store.catalogue() or holds(desk)
+    ann.backups.create()
     ann.close()
-    Rebuild(ann.store, ann.settings, clock=ann.clock).run()
+    Rebuild(ann.context.store, ann.context.settings, clock=ann.context.clock).run()
     assert holds(ann)
 
 
 def test_a_member_who_signs_under_our_id_speaks_for_himself(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     synced(desk)
-    bob = under_the_id_of(world, "bob", desk.store.machine.device)
+    bob = under_the_id_of(world, "bob", desk.context.store.machine.device)
     forget(bob, "precious")
     synced(bob)
     for stay in (desk, ann):
@@ -438,10 +446,10 @@ def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     for stay in (bob, desk):
         synced(stay)
-    bob = under_the_id_of(world, "bob", desk.store.machine.device)
+    bob = under_the_id_of(world, "bob", desk.context.store.machine.device)
     forget(bob, "precious")
     for stay in (bob, desk):
         assert synced(stay).problems == []
@@ -450,31 +458,33 @@ def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
     for stay in (desk, ann):
         assert synced(stay).problems == []
         assert not holds(stay)
-    with desk.store.view("login") as view:
+    with desk.context.store.view("login") as view:
         length, gone = view.seq, [one.seq for one in view.events() if one.data is None]
     health_forget.forget_events(desk.context, "login", [str(seq) for seq in gone], actor="user")
-    with desk.store.view("login") as view:
+    with desk.context.store.view("login") as view:
         assert view.seq == length
 
 
 def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(desk)
     desk.session("login").note("from the desk")
-    bob.import_(exported(world, desk))
+    bob.backups.import_(exported(world, desk))
     forget(bob, "from the desk")
-    ann.import_(exported(world, bob, "without"))
+    ann.backups.import_(exported(world, bob, "without"))
     assert not holds(ann, "from the desk")
-    ann.backup()
-    assert not backup.is_behind(ann.store, ann.backup_folder)
+    ann.backups.create()
+    assert not backup.is_behind(ann.context.store, ann.backups.folder)
     synced(desk)
     assert synced(ann).problems == []
-    assert holds(ann, "from the desk") and ann.journal.verify("login").ok
-    part = backup.backup_if_due(ann.store, ann.backup_folder, clock=ann.clock, keep=3)
+    assert holds(ann, "from the desk") and ann.context.journal.verify("login").ok
+    part = backup.backup_if_due(
+        ann.context.store, ann.backups.folder, clock=ann.context.clock, keep=3
+    )
     assert part is not None and not part.full
     restored = world.home("restored")
-    restored.restore(part.path)
+    restored.backups.restore(part.path)
     assert holds(restored, "from the desk")
     assert ann.search("from the desk")
     cat = world.device("cat", by=ann)
@@ -488,7 +498,7 @@ def test_a_tombstone_that_came_in_a_file_is_obeyed_once_its_writer_sends_it(
     synced(ann)
     synced(desk)
     forget(desk, "precious")
-    (taken,) = ann.import_(exported(world, desk)).sessions
+    (taken,) = ann.backups.import_(exported(world, desk)).sessions
     assert taken.kept == 1 and holds(ann)
     synced(desk)
     assert synced(ann).problems == [] and not holds(ann)
@@ -500,18 +510,18 @@ def test_who_imported_a_chain_cannot_go_on_with_it_once_its_writer_signed(
     """Whoever owns a session is another person to those it is shared with."""
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
-        ann.share("login", person_of(one), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(one), mode=rings.CONTINUE)
     synced(bob)
     bob.session("login").note("on the train")
-    ann.import_(exported(world, bob))
+    ann.backups.import_(exported(world, bob))
     synced(ann)
     bob.session("login").note("at home")
     assert synced(bob).up == 2  # all of it, signed
     world.device("fake", by=ann)
     synced(ann)
-    fake = under_the_id_of(world, "fake", bob.store.machine.device)
+    fake = under_the_id_of(world, "fake", bob.context.store.machine.device)
     synced(fake)
-    fake = under_the_id_of(world, "fake", bob.store.machine.device)
+    fake = under_the_id_of(world, "fake", bob.context.store.machine.device)
     fake.session("login").note("never said")
     real = SessionKeys.seal
 
@@ -532,12 +542,12 @@ def test_a_forged_chain_that_was_imported_leaves_its_writer_all_they_wrote(
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
-    world.person("eve").import_(exported(world, bob))
-    eve = under_the_id_of(world, "eve", bob.store.machine.device)
+    world.person("eve").backups.import_(exported(world, bob))
+    eve = under_the_id_of(world, "eve", bob.context.store.machine.device)
     eve.session("login").note("made up")
-    ann.import_(exported(world, eve, "forged"))
+    ann.backups.import_(exported(world, eve, "forged"))
     synced(ann)
     bob.session("login").note("true")
     for stay in (bob, ann, bob):
@@ -545,7 +555,7 @@ def test_a_forged_chain_that_was_imported_leaves_its_writer_all_they_wrote(
     for stay in (bob, ann, world.device("desk", by=ann)):
         synced(stay)
         assert "true" in notes(stay, "login")
-    assert bob.unpushed() == 0
+    assert bob.remotes.unpushed() == 0
 
 
 def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
@@ -554,12 +564,12 @@ def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
     eve, bob = world.person("eve"), world.person("bob")
     eve.start("Not yours", id="login")
     path = exported(world, eve)
-    eve.session("login").forget()
-    stone = b"".join(backup.export(eve.journal, "login", clock=eve.clock).chunks)
+    eve.session("login").lifecycle.forget()
+    stone = b"".join(backup.export(eve.context.journal, "login", clock=eve.context.clock).chunks)
     Path(path).write_bytes(stone)
-    (taken,) = bob.import_(path).sessions
+    (taken,) = bob.backups.import_(path).sessions
     assert taken.new == 0 and "forgotten" in taken.why
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     assert synced(bob).problems == []
     assert notes(bob, "login") == ["precious"]
 
@@ -570,11 +580,11 @@ def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
 def forestalled(world: World, ann: Forestay, victim: Forestay) -> Forestay:
     """Someone who may continue puts events there under the id of a device that worked apart."""
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
     synced(bob)
     synced(victim)
     victim.session("login").note("worked apart")
-    bob = under_the_id_of(world, "bob", victim.store.machine.device)
+    bob = under_the_id_of(world, "bob", victim.context.store.machine.device)
     bob.session("login").note("made up")
     assert synced(bob).problems == []
     return bob
@@ -588,21 +598,24 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
 ) -> None:
     """What it writes later follows that: nobody could take any of it."""
     desk = world.device("desk", by=ann)
-    bob, taken = forestalled(world, ann, desk), desk.store.machine.device
+    bob, taken = forestalled(world, ann, desk), desk.context.store.machine.device
     report = synced(desk)
     assert (report.problems, report.up, report.waiting) == ([], 1, 0)
     (told,) = report.sessions[0].noticed
     assert isinstance(told, Tampered) and "share remove login" in told.hint
     assert identity(bob.context).circle.fingerprint in told.why
     desk.session("login").note("goes on")
-    assert (synced(desk).worst, desk.store.machine.device != taken) == (None, True)
+    assert (synced(desk).worst, desk.context.store.machine.device != taken) == (None, True)
     for stay in (ann, world.device("blank", by=ann)):
         report = synced(stay)
         assert (report.worst, report.sessions[0].loose) == (None, 0)
         assert sorted(notes(stay, "login")) == ALL
-        assert stay.journal.verify("login").ok
-        assert stay.store.machine.remotes.persons()[taken] == "unknown (id used by two)"
-        assert stay.store.machine.remotes.owners("login")[taken] == identity(bob.context).circle.id
+        assert stay.context.journal.verify("login").ok
+        assert stay.context.store.machine.remotes.persons()[taken] == "unknown (id used by two)"
+        assert (
+            stay.context.store.machine.remotes.owners("login")[taken]
+            == identity(bob.context).circle.id
+        )
     for stay in (ann, desk, ann):
         assert synced(stay).worst is None
 
@@ -634,14 +647,14 @@ def test_nobody_erases_by_an_id_that_two_persons_wrote_under(world: World, ann: 
     bob = forestalled(world, ann, desk)
     for stay in (desk, ann, bob):
         synced(stay)
-    bob.restore(exported(world, ann, "all"))
+    bob.backups.restore(exported(world, ann, "all"))
     forget(bob, "worked apart")
     synced(bob)
     laptop = world.device("laptop", by=ann)
     for stay in (ann, desk, laptop):
         synced(stay)
         assert holds(stay, "worked apart")
-    ann.backup()
+    ann.backups.create()
     assert holds(rebuilt(world, ann, "rebuilt"), "worked apart")
     forget(ann, "made up")  # who owns the session may
     for stay in (ann, desk, laptop, ann):
@@ -653,7 +666,7 @@ def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
     world: World, ann: Forestay
 ) -> None:
     cat = world.person("cat")
-    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)
     forestalled(world, ann, cat)
     (problem,) = synced(cat).problems
     assert isinstance(problem.error, Tampered) and "export FILE" in problem.error.hint
@@ -661,7 +674,7 @@ def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
     assert synced(cat).up == 1  # under another id
     synced(ann)
     assert sorted(notes(ann, "login")) == ["made up", "precious"]  # the rest waits
-    ann.import_(exported(world, cat))
+    ann.backups.import_(exported(world, cat))
     assert synced(ann).problems == []
     assert sorted(notes(ann, "login")) == ALL
 
@@ -671,22 +684,22 @@ def test_what_someone_else_put_under_an_id_of_ours_is_signed_by_us_nowhere(
 ) -> None:
     desk = world.device("desk", by=ann)
     forestalled(world, ann, desk)
-    chain = desk.store.machine.device
+    chain = desk.context.store.machine.device
     synced(desk)
     for folder, stay in (("two", desk), ("two", world.device("laptop", by=ann))):
-        (usb,) = stay.store.machine.remotes.all()
+        (usb,) = stay.context.store.machine.remotes.all()
         if stay is not desk:
-            stay.store.machine.remotes.remove(usb)
-        stay.store.machine.remotes.add(folder, f"folder:{world.folder / folder}", "", 1)
+            stay.context.store.machine.remotes.remove(usb)
+        stay.context.store.machine.remotes.add(folder, f"folder:{world.folder / folder}", "", 1)
     laptop = world.homes[-1]
-    assert [one.worst for one in desk.sync()] == [None, None]
+    assert [one.worst for one in desk.remotes.sync()] == [None, None]
     report = synced(laptop)
     assert (report.worst, report.sessions[0].loose) == (None, 0)
     assert sorted(notes(laptop, "login")) == ["made up", "precious", "worked apart"]
-    assert laptop.store.machine.remotes.persons()[chain] == "unknown (id used by two)"
-    assert not laptop.journal.rights("login").may_erase(chain, chain)
+    assert laptop.context.store.machine.remotes.persons()[chain] == "unknown (id used by two)"
+    assert not laptop.context.journal.rights("login").may_erase(chain, chain)
     desk.session("login").note("goes on")
-    desk.sync()
+    desk.remotes.sync()
     assert synced(laptop).worst is None and "goes on" in notes(laptop, "login")
 
 
@@ -694,15 +707,15 @@ def test_a_member_signs_nothing_that_someone_else_put_under_their_id(
     world: World, ann: Forestay
 ) -> None:
     cat = world.person("cat")
-    ann.share("login", person_of(cat), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)
     forestalled(world, ann, cat)
     synced(cat)
     for stay in (ann, cat):
-        stay.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
-    ann.share("login", person_of(cat), mode=rings.CONTINUE)  # there too
-    (report,) = cat.sync("two")
+        stay.context.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
+    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)  # there too
+    (report,) = cat.remotes.sync("two")
     assert report.up == 1 and report.waiting == 1
-    (there,) = ann.pull("two")
+    (there,) = ann.remotes.pull("two")
     assert (there.worst, sorted(notes(ann, "login"))) == (None, ALL[1:])
     packs = [path for path in (world.folder / "two").rglob("*") if "/p/" in str(path)]
     assert sum(path.is_file() for path in packs) == 2
@@ -713,16 +726,16 @@ def test_what_was_forgotten_before_a_machine_died_stays_so_on_the_one_it_is_rest
 ) -> None:
     """The remote still has it: the tombstone is in the backup alone."""
     lost = world.home("lost")
-    code = lost.key_init().recovery
+    code = lost.devices.keys.init().recovery
     lost.start("Add login", id="login").note("a slip")
     synced(lost)
     forget(lost, "a slip")
     lost.session("login").note("the last word")
-    saved = lost.backup(str(world.folder / "saved")).path
+    saved = lost.backups.create(str(world.folder / "saved")).path
     lost.close()
     blank = world.home("blank")
-    blank.restore(saved)
-    blank.key_recover(code)
+    blank.backups.restore(saved)
+    blank.devices.keys.recover(code)
     assert synced(blank).problems == []
     desk = world.device("desk", by=blank)
     for stay in (desk, blank):
@@ -734,12 +747,12 @@ def test_what_a_file_says_under_an_id_of_ours_is_not_taken_unless_we_vouch_for_i
     world: World, ann: Forestay
 ) -> None:
     synced(ann)
-    world.person("bob").import_(exported(world, ann))
-    bob = under_the_id_of(world, "bob", ann.store.machine.device)
+    world.person("bob").backups.import_(exported(world, ann))
+    bob = under_the_id_of(world, "bob", ann.context.store.machine.device)
     bob.session("login").note("never said by ann")
     path = exported(world, bob, "forged")
     with pytest.raises(Refused, match="under an id of this device") as refused:
-        ann.import_(path)
+        ann.backups.import_(path)
     assert "forestay backup restore FILE" in refused.value.hint
     # What she says next would follow it, and no other device could ever take that.
     ann.session("login").note("goes on")
@@ -747,16 +760,16 @@ def test_what_a_file_says_under_an_id_of_ours_is_not_taken_unless_we_vouch_for_i
     for stay in (ann, desk):
         assert synced(stay).problems == []
     assert notes(desk, "login") == ["precious", "goes on"]
-    ann.restore(path)  # her word that it is hers after all
+    ann.backups.restore(path)  # her word that it is hers after all
     assert synced(ann).problems == []
-    assert ann.unpushed() == 0
+    assert ann.remotes.unpushed() == 0
 
 
 def test_importing_ones_own_export_again_makes_nothing_hearsay(world: World, ann: Forestay) -> None:
     ann.session("login").note("a slip")
     forget(ann, "a slip")
-    ann.import_(exported(world, ann))
-    assert ann.store.machine.remotes.hearsay() == set()
+    ann.backups.import_(exported(world, ann))
+    assert ann.context.store.machine.remotes.hearsay() == set()
     assert synced(ann).problems == []
 
 
@@ -769,17 +782,17 @@ def test_a_device_that_is_called_otherwise_is_so_in_the_log_at_once(
     desk.session("login").note("at the desk")
     for stay in (desk, ann):
         synced(stay)
-    chain = desk.store.machine.device
+    chain = desk.context.store.machine.device
 
     def names(stay: Forestay) -> dict[str, str]:
-        return stay.store.machine.remotes.names()
+        return stay.context.store.machine.remotes.names()
 
     was, mine = identity(desk.context).name, identity(ann.context).name
-    assert (names(ann)[chain], names(desk)[ann.store.machine.device]) == (was, mine)
-    ann.devices_rename(was, "kitchen")
+    assert (names(ann)[chain], names(desk)[ann.context.store.machine.device]) == (was, mine)
+    ann.devices.rename(was, "kitchen")
     assert names(ann)[chain] == "kitchen"
-    ann.devices_rename(mine, was)  # its name is free now
+    ann.devices.rename(mine, was)  # its name is free now
     for stay in (ann, desk):
         synced(stay)
     assert names(ann)[chain] == "kitchen"
-    assert names(desk)[ann.store.machine.device] == was
+    assert names(desk)[ann.context.store.machine.device] == was

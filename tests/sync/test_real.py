@@ -58,7 +58,7 @@ class Pair:
             assert not travel(home, remote=remote).problems
         for home in homes:
             for n in range(6):
-                home.session(self.session).note(f"{home.store.machine.device} {n}")
+                home.session(self.session).note(f"{home.context.store.machine.device} {n}")
         assert not travel(homes[1], remote=remote).problems
         self.events = hashes(homes[0], self.session) | hashes(homes[1], self.session)
         for home in homes:
@@ -113,7 +113,7 @@ def test_two_devices_that_sync_by_turns_have_all_of_each_other(
         for home in (a, b):
             remote = open_remote(there, known=round > 0)
             assert not travel(home, remote=remote).problems
-            home.session(session.id).note(f"{home.store.machine.device} {round}")
+            home.session(session.id).note(f"{home.context.store.machine.device} {round}")
             remote.close()
     for home in (a, b, a):
         assert not travel(home, remote=open_remote(there)).problems

@@ -39,30 +39,30 @@ def ann(homes: Open) -> Forestay:
 
 
 def taken(stay: Forestay, path: str) -> list[str]:
-    return [one.session for one in stay.import_(path).sessions if one.new]
+    return [one.session for one in stay.backups.import_(path).sessions if one.new]
 
 
 def test_file_for_a_person_opens_for_that_person_alone(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, carol = homes("bob"), homes("carol")
-    person = str(bob.key_init().circle.person)
+    person = str(bob.devices.keys.init().circle.person)
     path = str(tmp_path / "login.fspack")
     ann.session("login").export(path, to=[person])
     data = Path(path).read_bytes()
-    circle = bob.key_show()["circle_fingerprint"]
+    circle = bob.devices.keys.show()["circle_fingerprint"]
     first = f"FORESTAY EXPORT 2 circle:{circle.replace('-', '')}\nage-"
     assert data.startswith(first.encode()) and b"canary" not in data
-    bob.key_rotate()  # what was sealed to an earlier epoch still opens
+    bob.devices.keys.rotate()  # what was sealed to an earlier epoch still opens
     assert taken(bob, path) == ["login"]
     with pytest.raises(Locked, match="sealed to other keys") as caught:
-        carol.import_(path)
+        carol.backups.import_(path)
     assert f"it opens for the circle {circle}; this device has no key" in str(caught.value)
     assert "forestay device key init" in caught.value.hint
-    carol.key_init()
+    carol.devices.keys.init()
     with pytest.raises(Locked, match=f"it opens for the circle {circle}") as caught:
-        carol.import_(path)
-    assert str(carol.key_show()["person"]) in caught.value.hint
+        carol.backups.import_(path)
+    assert str(carol.devices.keys.show()["person"]) in caught.value.hint
     assert carol.list(all=True) == []
 
 
@@ -70,7 +70,7 @@ def test_file_for_a_device_and_for_an_age_recipient(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     desk = homes("desk")
-    asking = desk.devices_add()
+    asking = desk.devices.add()
     assert isinstance(asking, Asking)
     other = keys.Secret.new()
     path = str(tmp_path / "login.fspack")
@@ -80,7 +80,7 @@ def test_file_for_a_device_and_for_an_age_recipient(
     assert other.open(age).startswith(b"FORESTAY PACK 1\n")
     assert f"device:{asking.key_id} age:" in first.decode()
     with pytest.raises(Locked, match=f"the device {asking.key_id}, the age key "):
-        homes("bob").import_(path)
+        homes("bob").backups.import_(path)
 
 
 def test_of_very_many_that_a_file_claims_to_be_for_some_are_told(
@@ -89,7 +89,7 @@ def test_of_very_many_that_a_file_claims_to_be_for_some_are_told(
     path = tmp_path / "long.fspack"
     path.write_bytes(b"FORESTAY EXPORT 2 " + b"device:1234 " * 20_000 + b"\nage-")
     with pytest.raises(Locked, match="it opens for the device 1234") as caught:
-        homes("carol").import_(str(path))
+        homes("carol").backups.import_(str(path))
     assert len(str(caught.value)) < 1000
 
 
@@ -97,11 +97,11 @@ def test_file_that_does_not_tell_whom_it_is_for_opens_as_before(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
-    ann.session("login").export(str(path), to=[str(bob.key_init().circle.person)])
+    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().circle.person)])
     _, _, age = path.read_bytes().partition(b"\n")
     path.write_bytes(sealed_export.MAGIC + age)
     with pytest.raises(Locked, match="this device has no key"):
-        homes("carol").import_(str(path))
+        homes("carol").backups.import_(str(path))
     assert taken(bob, str(path)) == ["login"]
 
 
@@ -114,29 +114,29 @@ def test_file_in_a_passphrase(
     path, bob = str(tmp_path / "login.fspack"), homes("bob")
     ann.session("login").export(path, passphrase="open sesame")
     with pytest.raises(Locked, match="wrapped in a passphrase"):
-        bob.import_(path)
-    bob.ask_passphrase = lambda: "wrong"
+        bob.backups.import_(path)
+    bob.context.ask_passphrase = lambda: "wrong"
     with pytest.raises(Locked, match=r"does not open .*login\.fspack") as caught:
-        bob.import_(path)
+        bob.backups.import_(path)
     assert caught.value.hint == "try again"  # a recovery code opens no such file
-    bob.ask_passphrase = lambda: "open sesame"
+    bob.context.ask_passphrase = lambda: "open sesame"
     assert taken(bob, path) == ["login"]
 
 
 def test_damaged_or_newer_files_are_refused(ann: Forestay, homes: Open, tmp_path: Path) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
-    ann.session("login").export(str(path), to=[str(bob.key_init().circle.person)])
+    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().circle.person)])
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(Tampered, match=r"login\.fspack is not as it was sealed") as caught:
-        bob.import_(str(path))
+        bob.backups.import_(str(path))
     assert "get it again" in caught.value.hint
     path.write_bytes(data.replace(b"EXPORT 2", b"EXPORT 3", 1))
     with pytest.raises(Outdated):
-        bob.import_(str(path))
+        bob.backups.import_(str(path))
     path.write_bytes(data.replace(b"EXPORT 2", b"EXPRT 22", 1))
     with pytest.raises(InvalidInput):
-        bob.import_(str(path))
+        bob.backups.import_(str(path))
 
 
 def test_a_damaged_file_is_not_blamed_on_the_passphrase(
@@ -145,9 +145,9 @@ def test_a_damaged_file_is_not_blamed_on_the_passphrase(
     bob, path = homes("bob"), tmp_path / "login.fspack"
     ann.session("login").export(str(path), passphrase="open sesame")
     path.write_bytes(path.read_bytes()[:-1])
-    bob.ask_passphrase = lambda: "open sesame"
+    bob.context.ask_passphrase = lambda: "open sesame"
     with pytest.raises(Tampered, match="is not as it was sealed"):
-        bob.import_(str(path))
+        bob.backups.import_(str(path))
 
 
 @pytest.mark.parametrize("key", ["", "fsp1", "fsd1x", "age1x", "bob@example.org"])

@@ -32,18 +32,18 @@ def test_losing_one_device_loses_nothing_that_was_pushed(world: World, ann: Fore
     synced(ann)
     ann.close()
     # The desk never saw the session before the laptop was lost and put out.
-    desk.devices_revoke(ann.key_show()["id"])
+    desk.devices.revoke(ann.devices.keys.show()["id"])
     synced(desk)
     assert notes(desk, "login") == ["canary one"]
 
 
 def test_losing_all_but_the_recovery_code_loses_nothing_that_was_pushed(world: World) -> None:
     first = world.home("first")
-    code = first.key_init().recovery
+    code = first.devices.keys.init().recovery
     first.start("Add login", id="login").note("canary one")
     synced(first)
     blank = world.home("blank")
-    blank.key_recover(code)
+    blank.devices.keys.recover(code)
     synced(blank)
     assert notes(blank, "login") == ["canary one"]
     blank.session("login").note("and on")
@@ -55,7 +55,7 @@ def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Fore
     synced(ann)
     synced(desk)
     assert notes(desk, "login") == ["canary one"]
-    ann.devices_revoke(desk.key_show()["id"])
+    ann.devices.revoke(desk.devices.keys.show()["id"])
     ann.session("login").note("canary two")
     synced(ann)
     report = synced(desk)
@@ -69,7 +69,7 @@ def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Forestay) 
     desk = world.device("desk", by=ann)
     synced(ann)
     synced(desk)
-    ann.devices_revoke(desk.key_show()["id"])
+    ann.devices.revoke(desk.devices.keys.show()["id"])
     ann.session("login").note("later")
     before = world.files("s")
     synced(ann)
@@ -94,7 +94,7 @@ def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Fores
     (held,) = world.files("k").items()
     key, circle = keychain.own(desk.context)
     ring = rings.decode(held[1], circle)
-    ann.devices_revoke(key.id)
+    ann.devices.revoke(key.id)
     ann.session("login").note("later")
     synced(ann)
     person = keychain.devices(mallory.context)[0].person
@@ -107,7 +107,7 @@ def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Fores
     )
     ann.session("login").note("canary two")
     synced(ann)
-    assert ann.shares("login").members == []
+    assert ann.shares.list("login").members == []
     synced(mallory)
     assert mallory.list(all=True) == []
 
@@ -118,13 +118,13 @@ def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
     others = {name: world.device(name, by=ann) for name in ("desk", "tablet", "phone")}
     synced(ann)
     synced(others["desk"])
-    (known,) = ann.store.machine.remotes.all()
-    ann.store.machine.remotes.remove(known)
-    ann.devices_revoke(others["tablet"].key_show()["id"])
-    others["desk"].devices_revoke(others["phone"].key_show()["id"])
-    ann.store.machine.remotes.add("usb", f"folder:{world.remote}", "", 1)
+    (known,) = ann.context.store.machine.remotes.all()
+    ann.context.store.machine.remotes.remove(known)
+    ann.devices.revoke(others["tablet"].devices.keys.show()["id"])
+    others["desk"].devices.revoke(others["phone"].devices.keys.show()["id"])
+    ann.context.store.machine.remotes.add("usb", f"folder:{world.remote}", "", 1)
     synced(ann)
-    circle, _ = ann.devices_list()
+    circle, _ = ann.devices.list()
     assert not circle.stale and circle.epoch.number == 3
     assert [one.active for one in circle.devices()] == [True, True, False, False]
 
@@ -132,7 +132,7 @@ def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
 def test_rotation_rewrites_no_pack(world: World, ann: Forestay) -> None:
     synced(ann)
     packs = world.files("p")
-    ann.key_rotate()
+    ann.devices.keys.rotate()
     ann.session("login").note("canary two")
     synced(ann)
     after = world.files("p")
@@ -153,7 +153,7 @@ def test_copied_home_reads_until_it_is_put_out(world: World, ann: Forestay) -> N
     assert notes(thief, "login") == ["canary one"]
     desk = world.device("desk", by=ann)
     synced(desk)
-    desk.devices_revoke(ann.key_show()["id"])
+    desk.devices.revoke(ann.devices.keys.show()["id"])
     desk.session("login").note("canary two")
     synced(desk)
     synced(thief)
@@ -168,7 +168,7 @@ def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: For
     synced(bob)
     ann.start("Private", id="private").note("canary private")
     synced(ann)
-    shared = ann.share("login", person_of(bob), email="bob@example.org")
+    shared = ann.shares.add("login", person_of(bob), email="bob@example.org")
     assert [(one.email, one.mode) for one in shared.members] == [("bob@example.org", "read")]
     synced(bob)
     assert notes(bob, "login") == ["canary one"]
@@ -183,7 +183,7 @@ def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: For
 
 def test_person_continues_what_is_shared_and_both_have_it(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    ann.shares.add("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
     bob.session("login").note("from bob")
     synced(bob)
@@ -205,7 +205,7 @@ def test_person_continues_what_is_shared_and_both_have_it(world: World, ann: For
 def pair(world: World, ann: Forestay) -> tuple[Forestay, Forestay]:
     """Ann's session, which Bob continues: each wrote a note that the other has."""
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode="continue")
+    ann.shares.add("login", person_of(bob), mode="continue")
     synced(bob)
     bob.session("login").note("from bob")
     for one in (bob, ann):
@@ -220,8 +220,8 @@ def number(stay: Forestay, text: str) -> int:
 
 def test_persons_forget_their_own_words_for_all(pair: tuple[Forestay, Forestay]) -> None:
     ann, bob = pair
-    bob.session("login").forget(number(bob, "from bob"))
-    ann.session("login").forget(number(ann, "canary one"))
+    bob.session("login").lifecycle.forget(number(bob, "from bob"))
+    ann.session("login").lifecycle.forget(number(ann, "canary one"))
     for one in (bob, ann, bob):
         assert synced(one).problems == []
     assert notes(ann, "login") == notes(bob, "login") == []
@@ -232,11 +232,11 @@ def test_words_of_the_owner_are_not_a_guests_to_erase(
     world: World, pair: tuple[Forestay, Forestay]
 ) -> None:
     ann, bob = pair
-    bob.session("login").forget(number(bob, "canary one"))
+    bob.session("login").lifecycle.forget(number(bob, "canary one"))
     for one in (bob, ann, bob):
         assert synced(one).problems == []
     assert "canary one" in notes(ann, "login") and "canary one" not in notes(bob, "login")
-    ann.session("login").forget(number(ann, "from bob"))
+    ann.session("login").lifecycle.forget(number(ann, "from bob"))
     for one in (ann, bob):
         assert synced(one).problems == []
     assert "from bob" not in notes(bob, "login")
@@ -247,16 +247,16 @@ def test_what_a_guest_forgot_before_the_owner_is_erased_for_all_by_the_owner(
 ) -> None:
     ann, bob = pair
     seq = number(ann, "canary one")
-    bob.session("login").forget(number(bob, "canary one"))
+    bob.session("login").lifecycle.forget(number(bob, "canary one"))
     for one in (bob, ann):
         assert synced(one).problems == []
-    erased = [ann.session("login").forget(seq).events for _ in range(2)]
+    erased = [ann.session("login").lifecycle.forget(seq).events for _ in range(2)]
     assert [len(events) for events in erased] == [1, 0]
     assert synced(ann).problems == []
     desk = world.device("desk", by=ann)
     synced(ann)
     assert synced(desk).problems == []
-    with desk.store.view("login") as view:
+    with desk.context.store.view("login") as view:
         assert [stored.data for stored in view.events() if stored.seq == seq] == [None]
     assert desk.session("login").verify().ok
 
@@ -265,26 +265,26 @@ def test_a_guest_who_forgets_a_session_forgets_it_alone(
     pair: tuple[Forestay, Forestay],
 ) -> None:
     ann, bob = pair
-    bob.session("login").forget()
+    bob.session("login").lifecycle.forget()
     for one in (bob, ann):
         assert synced(one).problems == []
     assert notes(ann, "login") == ["canary one", "from bob"]
     ann.session("login").note("canary two")
     for one in (ann, bob, ann):
         assert synced(one).problems == []
-    assert bob.store.catalogue() == []
-    with bob.store.view("login") as view:
+    assert bob.context.store.catalogue() == []
+    with bob.context.store.view("login") as view:
         assert all(stored.data is None for stored in view.events())
     assert ann.session("login").verify().ok
 
 
 def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    ann.shares.add("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
     bob.session("login").note("from bob")
     synced(bob)
-    assert ann.unshare("login", "BOB@example.org").members == []
+    assert ann.shares.remove("login", "BOB@example.org").members == []
     ann.session("login").note("canary two")
     synced(ann)
     for told in ([True], [False]):
@@ -293,7 +293,7 @@ def test_unshared_person_keeps_what_was_read_and_reads_no_more(world: World, ann
         assert report.problems == [] and [one.ended for one in report.sessions] == told
     assert notes(bob, "login") == ["canary one", "from bob", "alone", "alone"]
     assert notes(ann, "login") == ["canary one", "from bob", "canary two"]
-    ann.share("login", person_of(bob))
+    ann.shares.add("login", person_of(bob))
     assert synced(bob).problems == [] and "canary two" in notes(bob, "login")
     # A third device of ann's, later, still takes what bob wrote while he might.
     desk = world.device("desk", by=ann)
@@ -305,10 +305,12 @@ def test_another_mode_keeps_the_address_and_the_fingerprint_shown_means_the_pers
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), email="bob@example.org")
-    (member,) = ann.share("login", person_of(bob), mode="continue").members
+    ann.shares.add("login", person_of(bob), email="bob@example.org")
+    (member,) = ann.shares.add("login", person_of(bob), mode="continue").members
     assert (member.email, member.mode) == ("bob@example.org", "continue")
-    assert ann.unshare("login", str(bob.key_show()["person_fingerprint"])).members == []
+    assert (
+        ann.shares.remove("login", str(bob.devices.keys.show()["person_fingerprint"])).members == []
+    )
 
 
 def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
@@ -318,26 +320,26 @@ def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
     synced(ann)
     world.remote.rename(world.folder / "unplugged")
     world.remote.mkdir()
-    for changed in (ann.key_rotate(), ann.devices_revoke(desk.key_show()["id"])):
+    for changed in (ann.devices.keys.rotate(), ann.devices.revoke(desk.devices.keys.show()["id"])):
         assert [one.remote for one in changed.spread if "plugged in" in one.error] == ["usb"]
     assert [*world.remote.iterdir()] == []
 
 
 def test_only_the_owner_shares(world: World, ann: Forestay) -> None:
     bob, carol = world.person("bob"), world.person("carol")
-    ann.share("login", person_of(bob), mode="continue")
+    ann.shares.add("login", person_of(bob), mode="continue")
     synced(bob)
     with pytest.raises(NotEntitled, match="another person"):
-        bob.share("login", person_of(carol))
+        bob.shares.add("login", person_of(carol))
     with pytest.raises(Refused, match="owner"):
-        ann.share("login", person_of(ann))
+        ann.shares.add("login", person_of(ann))
     with pytest.raises(InvalidInput, match="not shared with 'carol'"):
-        ann.unshare("login", "carol")
+        ann.shares.remove("login", "carol")
 
 
 def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.share("login", person_of(bob), mode="continue", email="bob@example.org")
+    ann.shares.add("login", person_of(bob), mode="continue", email="bob@example.org")
     synced(bob)
     words = [b"canary", b"login", b"Add login", b"bob@", b"ann's", b"SECRET"]
     for path in world.remote.rglob("*"):
@@ -348,12 +350,12 @@ def test_nothing_readable_and_no_name_is_on_the_remote(world: World, ann: Forest
 
 def test_shares_tell_with_whom(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    assert ann.shares("login").members == []
-    ann.share("login", person_of(bob), email="bob@example.org")
-    assert [one.email for one in ann.shares("login").members] == ["bob@example.org"]
+    assert ann.shares.list("login").members == []
+    ann.shares.add("login", person_of(bob), email="bob@example.org")
+    assert [one.email for one in ann.shares.list("login").members] == ["bob@example.org"]
     known = keychain.devices(bob.context)[0]
-    assert ann.unshare("login", known.fingerprint).members == []
-    assert isinstance(ann.key_rotate(), Changed)
+    assert ann.shares.remove("login", known.fingerprint).members == []
+    assert isinstance(ann.devices.keys.rotate(), Changed)
 
 
 def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
@@ -361,10 +363,10 @@ def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
 ) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     for person in (bob, cat):
-        ann.share("login", person_of(person), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(person), mode=rings.CONTINUE)
     synced(bob)
     with pytest.raises(NotEntitled, match="belongs to another person") as caught:
-        bob.unshare("login", identity(cat.context).circle.fingerprint)
+        bob.shares.remove("login", identity(cat.context).circle.fingerprint)
     assert "next sync" not in caught.value.hint
-    (usb,) = bob.store.machine.remotes.all()
-    assert UNSHARE not in bob.store.machine.remotes.noted(usb, "login")
+    (usb,) = bob.context.store.machine.remotes.all()
+    assert UNSHARE not in bob.context.store.machine.remotes.noted(usb, "login")

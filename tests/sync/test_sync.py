@@ -44,8 +44,8 @@ def packs(remote: MemoryRemote) -> list[str]:
 
 
 def texts(home: Forestay, id: str) -> list[str]:
-    with home.store.view(id) as view:
-        bodies = [event.body for event in home.journal.events(view)]
+    with home.context.store.view(id) as view:
+        bodies = [event.body for event in home.context.journal.events(view)]
     return [body.text for body in bodies if isinstance(body, NoteAdded)]
 
 
@@ -58,7 +58,7 @@ def test_a_session_arrives_whole_and_goes_on_from_there(
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("Fix the login")
     session.note("tried cookies")
-    session.artifact(__file__)
+    session.record.artifact(__file__)
     up = travel(a, remote=remote)
     assert (up.up, up.waiting) == (3, 0)
     down = travel(b, remote=remote)
@@ -161,9 +161,9 @@ def test_a_device_carries_what_others_wrote_to_another_remote(
     travel(b, remote=remote)
     b.session(session.id).note("from b")
     other = MemoryRemote()
-    b.store.machine.remotes.add("other", "memory:", "", 1)
+    b.context.store.machine.remotes.add("other", "memory:", "", 1)
     travel(b, remote=other, name="other")
-    c.store.machine.remotes.add("other", "memory:", "", 1)
+    c.context.store.machine.remotes.add("other", "memory:", "", 1)
     assert travel(c, remote=other, name="other").down == 2
     assert hashes(b, session.id) == hashes(c, session.id)
 
@@ -204,7 +204,7 @@ def test_a_home_put_back_from_an_old_copy_takes_a_new_id_and_loses_nothing(
     for n in range(3):
         a.session(session.id).note(f"later {n}")
     travel(a, remote=remote)
-    device = a.store.machine.device
+    device = a.context.store.machine.device
     a.close()
     shutil.rmtree(tmp_path / "a")
     # In place, as a backup program does it: what is remembered outside the database is old too.
@@ -213,7 +213,7 @@ def test_a_home_put_back_from_an_old_copy_takes_a_new_id_and_loses_nothing(
     again.session(session.id).note("written on the old state")
     travel(again, remote=remote)
     again.session(session.id).note("and after the sync")
-    assert again.store.machine.device != device
+    assert again.context.store.machine.device != device
     travel(again, remote=remote)
     travel(b, remote=remote)
     every = hashes(again, session.id)
@@ -291,7 +291,7 @@ def test_a_push_that_dies_anywhere_goes_on_where_it_was(
     for n in range(10):
         session.note(f"note {n}")
     deaths: list[str] = []
-    while a.store.machine.remotes.waiting():
+    while a.context.store.machine.remotes.waiting():
         try:
             travel(a, remote=Dying(remote.objects, left=1))
         except Unreachable as error:
@@ -545,12 +545,12 @@ def test_another_history_under_a_known_name_is_a_fork(
     session = a.start("x")
     travel(a, remote=remote)
     travel(b, remote=remote)
-    held = b.store.machine.remotes.chains(known(b), session.id)
+    held = b.context.store.machine.remotes.chains(known(b), session.id)
     for one in held:
         one.hash = "0" * 64
-    there = b.store.machine.remotes.session(known(b), session.id)
+    there = b.context.store.machine.remotes.session(known(b), session.id)
     assert there is not None
-    b.store.machine.remotes.saw(known(b), there, chains=held)
+    b.context.store.machine.remotes.saw(known(b), there, chains=held)
     (problem,) = travel(b, remote=remote).problems
     assert type(problem.error) is Forked
 
@@ -559,10 +559,10 @@ def test_older_keys_than_before_are_refused(travellers: Travellers, remote: Memo
     a = travellers.make("a")
     session = a.start("x")
     travel(a, remote=remote)
-    there = a.store.machine.remotes.session(known(a), session.id)
+    there = a.context.store.machine.remotes.session(known(a), session.id)
     assert there is not None
     there.epoch = 2
-    a.store.machine.remotes.saw(known(a), there)
+    a.context.store.machine.remotes.saw(known(a), there)
     (problem,) = travel(a, remote=remote).problems
     assert type(problem.error) is Downgraded
     assert "forestay remote add NEW" in problem.error.hint
@@ -597,7 +597,7 @@ def test_a_mark_that_is_another_one_stops_the_visit(
     remote.objects["forestay/format"] = b"forestay remote 2\n"
     with pytest.raises(ForestayError, match="newer"):
         travel(a, remote=remote)
-    assert a.store.machine.remotes.waiting() == 1
+    assert a.context.store.machine.remotes.waiting() == 1
 
 
 def test_a_remote_that_keeps_something_else_is_noticed(
@@ -611,7 +611,7 @@ def test_a_remote_that_keeps_something_else_is_noticed(
         return plain(name, data[:-1] if named.as_pack(name) else data)
 
     remote.put = put  # type: ignore[method-assign]
-    report = travel(a, remote=Careful(remote, clock=a.clock))
+    report = travel(a, remote=Careful(remote, clock=a.context.clock))
     assert isinstance(report.problems[0].error, RemoteFailed)
     assert report.waiting == 1
 
@@ -635,7 +635,8 @@ def test_someone_elses_sessions_in_the_same_place_are_let_be(
 
 def remembered(home: Forestay, id: str) -> list[tuple[str, int, str]]:
     return [
-        (one.device, one.n, one.hash) for one in home.store.machine.remotes.chains(known(home), id)
+        (one.device, one.n, one.hash)
+        for one in home.context.store.machine.remotes.chains(known(home), id)
     ]
 
 
@@ -663,8 +664,8 @@ def test_only_a_mark_of_a_higher_number_is_newer(mark: bytes, error: type[Forest
 
 def test_a_sync_that_meets_another_says_what_that_means_for_it(travellers: Travellers) -> None:
     laptop = travellers.make("laptop")
-    (known,) = laptop.store.machine.remotes.all()
-    again = Forestay(laptop.settings, cwd=laptop.settings.home)
+    (known,) = laptop.context.store.machine.remotes.all()
+    again = Forestay(laptop.context.settings, cwd=laptop.context.settings.home)
     with alone(again.context), pytest.raises(Busy) as caught:
         visit(laptop.context, known, Manner(wait=0))
     again.close()

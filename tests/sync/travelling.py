@@ -87,7 +87,7 @@ def keep_place(path: Path) -> None:
 def hashes(home: Forestay, id: str) -> set[str]:
     """The hashes of all events that a home holds of a session."""
     try:
-        with home.store.view(id) as view:
+        with home.context.store.view(id) as view:
             return {as_sealed(stored).hash for stored in view.events()}
     except NoSession:
         return set()
@@ -101,11 +101,11 @@ def opened(path: str, *, skew: int = 0) -> Forestay:
 
 
 def add_remote(home: Forestay, path: str, name: str = "usb") -> None:
-    home.store.machine.remotes.add(name, f"folder:{path}", "", home.clock.now())
+    home.context.store.machine.remotes.add(name, f"folder:{path}", "", home.context.clock.now())
 
 
 def known(home: Forestay, name: str = "usb") -> Known:
-    found = home.store.machine.remotes.find(name)
+    found = home.context.store.machine.remotes.find(name)
     assert found is not None
     return found
 

@@ -116,7 +116,7 @@ class World:
 
     def _keep(self, name: str, home: Forestay) -> None:
         home.close()
-        shutil.copytree(home.store.home, self.folder / name)
+        shutil.copytree(home.context.store.home, self.folder / name)
 
     @property
     def truth(self) -> dict[str, bytes]:
@@ -138,4 +138,4 @@ class World:
 def _busy(session: Session, count: int) -> None:
     for n in range(count):
         session.note(f"canary note {n}")
-    session.command("cat /canary/path/canary.py")
+    session.record.command("cat /canary/path/canary.py")

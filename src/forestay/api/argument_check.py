@@ -90,8 +90,19 @@ def _fits(value: object, kind: str) -> bool:
 
 def guard_public_classes() -> None:
     """Make the methods of the public classes check the types of their arguments."""
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import AgentRun, Session
+    from forestay.api import agents, backups, devices, files, forestay, remotes, session, workflows
+    from forestay.api import session_agents as agents_of_session
+    from forestay.api import session_disputes as disputes
+    from forestay.api import session_essay as essay
+    from forestay.api import session_files as bound_files
+    from forestay.api import session_lifecycle as lifecycle
+    from forestay.api import session_plan as plan
+    from forestay.api import session_record as record
+    from forestay.api import session_tasks as tasks
 
-    for owner in (Forestay, Session, AgentRun):
-        guard(owner)
+    home = (forestay, agents, backups, devices, files, remotes, workflows)
+    topics = (agents_of_session, disputes, essay, bound_files, lifecycle, plan, record, tasks)
+    for module in (*home, session, *topics):
+        for owner in vars(module).values():
+            if isinstance(owner, type) and owner.__module__ == module.__name__:
+                guard(owner)

@@ -1,8 +1,8 @@
-"""Looking around before a briefing: what changed under the session since someone last worked.
+"""Briefings and resuming: what changed around a session since the last work, and its text.
 
-Everything here is true of this machine at this moment: who is alive, which branch is checked
-out, which touched files are no longer as they were left. None of it is recorded, except that
-whoever resumes records the deaths it found.
+The surroundings are true of this machine at this moment: which processes are alive, which branch
+is checked out, which files differ from what the session recorded. None of it is recorded, except
+that `resume` records the deaths it found.
 """
 
 from __future__ import annotations
@@ -11,28 +11,118 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from forestay.base.text import prompt
-from forestay.briefing.brief import Surroundings
+from msgspec.structs import replace
+
+from forestay.api.followers import Inactivity
+from forestay.api.status import find_damage
+from forestay.base.text import DEAREST_FENCE, prompt
+from forestay.briefing.brief import Briefing, Surroundings, brief, check_request, estimate
+from forestay.briefing.sections import AMPLE
+from forestay.briefing.token_estimate import cost
 from forestay.journal.deaths import describe_work, event_of_deaths, interrupted_work
+from forestay.journal.history import recent_lines
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import Recorder
+from forestay.mirror.session_files import absorb_file_edits, read_state, write_files
 from forestay.model.event import Body, SessionResumed
 from forestay.model.rules import end_is_disputed
 from forestay.model.state import File, State
 from forestay.store.machine.holders import Holder
+from forestay.store.port import View
 from forestay.sync.device_names import names, persons
 from forestay.workspace import tree
 
 
-def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
-    """Who died first, if anyone, then the resume itself, unless it would settle a dispute."""
+def resume(
+    session: Recorder, *, budget: int | None, style: str, fmt: str, fenced: bool, key: str
+) -> Briefing:
+    """Record that work continues, and return the briefing; see `Session.resume`."""
+    context = session.context
+    check_request(_budget(session, budget), style, fmt)
+    absorb_file_edits(context, session.id)
+    context.follower(Inactivity).check(session.id, session.actor)
+    # Before the resume is recorded, so that what changed since the last work still shows.
+    around = look_around(session, fenced=fenced)
+    if not (around.damage and _has_damaged_events(session)):
+        died = _find_dead(session)
+        if moves := _resume_events(session, died):
+            recorded = context.journal.append(session.id, *moves, actor=session.actor, key=key)
+            session.repeated = recorded.repeated
+        if not session.repeated:  # else these deaths are not recorded yet
+            context.best_effort(lambda: context.workspace.release(died))
+        context.best_effort(lambda: context.workspace.choose(session.id))
+        context.best_effort(lambda: Presence.of(context).register_process(session.id))
+        write_files(context, session.id)
+        context.run_due_jobs()
+    return write_brief(session, around, budget=budget, style=style, fmt=fmt)
+
+
+def look_around(session: Recorder, *, fenced: bool = True) -> Surroundings:
+    """Return what is around the session now: live and dead processes, and what changed."""
+    damage = find_damage(session.context, session.id)
+    with session.context.store.view(session.id) as view:
+        state = read_state(session.context, session.id, view)
+        return _survey(session, state, died=_find_dead(session), damage=damage, fenced=fenced)
+
+
+def write_brief(
+    session: Recorder,
+    around: Surroundings,
+    *,
+    budget: int | None = None,
+    style: str = "forestay",
+    fmt: str = "text",
+) -> Briefing:
+    """Return the briefing of a session in its surroundings, within a budget of tokens."""
+    budget = _budget(session, budget)
+    with session.context.store.view(session.id) as view:
+        around.seq = view.seq
+        state = read_state(session.context, session.id, view)
+        if budget >= AMPLE:
+            _add_recent_lines(session, around, state, view, budget)
+        fence = around.fence if fmt != "json" else None
+        reserve = cost(DEAREST_FENCE) if fence else 0
+        found = brief(state, around, budget=budget, style=style, fmt=fmt, reserve=reserve)
+    if fence is None:
+        return found
+    # The whole briefing is data for a model, not only what it quotes.
+    text = fence(found.text.rstrip("\n"), "", "", True)
+    return replace(found, text=text, tokens=estimate(text), budget=budget)
+
+
+def _add_recent_lines(
+    session: Recorder, around: Surroundings, state: State, view: View, budget: int
+) -> None:
+    """Read more notes and commands from the journal than the state holds."""
+    counted = ("notes", "command.success", "command.failure", "command.unknown")
+    if any(map(state.count, counted)):
+        # No token holds more than three plain characters by the estimate.
+        journal = session.context.journal
+        around.notes, around.commands = recent_lines(journal, view, 3 * budget)
+
+
+def _budget(session: Recorder, asked: int | None) -> int:
+    return session.context.settings.brief_budget if asked is None else asked
+
+
+def _find_dead(session: Recorder) -> list[Holder]:
+    return [h for h, word in session.context.workspace.holders(session.id) if word == "dead"]
+
+
+def _has_damaged_events(session: Recorder) -> bool:
+    with session.context.store.view(session.id) as view:
+        return bool(session.context.journal.check_chain(view))
+
+
+def _resume_events(session: Recorder, died: Sequence[Holder]) -> list[Body]:
+    """Return the deaths first, if any, then the resume itself, unless it would settle a dispute."""
     branch, commit = session.context.checkout()
     with session.context.store.view(session.id) as view:
         state = session.context.journal.state(view)
         disputed = end_is_disputed(state)
     moves: list[Body] = [] if disputed else [SessionResumed(git_branch=branch, git_commit=commit)]
     if session.context.store.machine.remotes.all():
-        from forestay.sync.arrival import record_tools
+        from forestay.sync.arrival import record_tools  # start-up
 
         moves = [*record_tools(session), *moves]
     if disputed and not interrupted_work(died):
@@ -41,7 +131,7 @@ def moves_of_resume(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     return [found, *moves] if found else moves
 
 
-def survey(
+def _survey(
     session: Recorder,
     state: State,
     *,
@@ -83,10 +173,10 @@ def survey(
 
 
 def _arrival(session: Recorder, state: State, drift: list[tuple[str, str]]) -> dict[str, Any]:
-    """Where the session was last worked on, if not here, and what is not here as it was there."""
+    """Return where the session was last worked on, if elsewhere, and what differs here."""
     if state.core.chains.keys() <= {session.context.store.machine.device}:
         return {}
-    from forestay.sync.arrival import findings, origin
+    from forestay.sync.arrival import findings, origin  # start-up
 
     found = [(one.code, one.what, one.fix) for one in findings(session, state, drift)]
     return {"came_from": origin(session.context, state), "lacking": found}
@@ -95,7 +185,7 @@ def _arrival(session: Recorder, state: State, drift: list[tuple[str, str]]) -> d
 def _proofs(session: Recorder, state: State) -> dict[str, str]:
     if not state.count("proof"):
         return {}
-    from forestay.plans.prove import glance
+    from forestay.plans.prove import glance  # start-up
 
     return glance(session, state)
 

@@ -106,7 +106,7 @@ class Inactivity(Follower):
 
 
 def is_idle(context: Context, session: str) -> bool:
-    """Whether nothing was recorded for so long that it may matter; `Session.expiry` decides.
+    """Whether nothing was recorded for so long that inactivity may matter.
 
     Most sessions are written to now and then: for those this is all it costs.
     """

@@ -1,19 +1,35 @@
-"""Verbs for an essay on its way through the pipeline: gates, sections, claims, voice, output."""
+"""The essay of a session: approvals, sections, claims, voice, output."""
 
 from __future__ import annotations
 
-from forestay.api.session_base import SessionBase
+from forestay.api.topic import Topic
+from forestay.plans import essay_steps
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Sequence
 
     from forestay.model.state import Claim
     from forestay.plans.essay_steps import Done, SectionListed
 
 
-class EssayVerbs(SessionBase):
-    """What happens to an essay; in a session that is none they are refused."""
+class Essay(Topic):
+    """An essay; in a session that is none, every method is refused."""
+
+    @property
+    def sections(self) -> Sections:
+        """The sections of the essay."""
+        return Sections(self._recorder)
+
+    @property
+    def claims(self) -> Claims:
+        """The claims that could not be checked at once."""
+        return Claims(self._recorder)
+
+    def show(self) -> tuple[str, str]:
+        """Return the essay so far: the file that holds most of it, and its text."""
+        return essay_steps.so_far(self._recorder)
 
     def approve(
         self,
@@ -25,97 +41,26 @@ class EssayVerbs(SessionBase):
         confirm: bool = False,
         key: str = "",
     ) -> Done:
-        """The user approves what waits at a gate of an essay: G1, G2, G3, G3-Final, G4, …
+        """Record that the user approves what waits at a gate: G1, G2, G3, G3-Final, G4, …
 
-        G3 and the G4s are for a section, the current one unless named. `last` says that no
-        paragraph follows. `confirm` confirms the user's overrides, which G5 asks for.
+        G3 and the G4s are for a section, the current one unless named. `last` means that no
+        paragraph follows. `confirm` confirms the user's overrides, which G5 requires.
         """
-        from forestay.plans import essay_steps
-
         return essay_steps.approve(
-            self, gate, section=section, paragraph=paragraph, last=last, confirm=confirm, key=key
-        )
-
-    def section_list(self) -> list[SectionListed]:
-        """The sections of an essay, with how each stands in its arguments and its paragraphs."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.sections(self)
-
-    def section_add(self, number: int, *, title: str = "", key: str = "") -> Done:
-        """Add a section to an essay by hand; the outline's come with its approval."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.section_add(self, number, title=title, key=key)
-
-    def section_start(self, number: int, *, stage: int | None = None, key: str = "") -> Done:
-        """Work on a section: on its arguments, or, when they are completed, its paragraphs."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.section_start(self, number, stage=stage, key=key)
-
-    def section_done(
-        self,
-        number: int,
-        *,
-        map: str = "",
-        verified: int | None = None,
-        deferred: int | None = None,
-        key: str = "",
-    ) -> Done:
-        """The argument map of a section is there; with G3 approved that completes its arguments.
-
-        How many claims are verified and deferred is counted in the map unless it is told.
-        """
-        from forestay.plans import essay_steps
-
-        return essay_steps.section_done(
-            self, number, map=map, verified=verified, deferred=deferred, key=key
+            self._recorder,
+            gate,
+            section=section,
+            paragraph=paragraph,
+            last=last,
+            confirm=confirm,
+            key=key,
         )
 
     def paragraph_done(
         self, number: int, *, section: int | None = None, last: bool = False, key: str = ""
     ) -> Done:
-        """The user approves a paragraph: the same as G4."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.approve(
-            self, "G4", section=section, paragraph=number, last=last, key=key
-        )
-
-    def claim_list(self) -> list[Claim]:
-        """Every claim that was deferred, with what became of it."""
-        return self._rows("claim")
-
-    def claim_defer(
-        self,
-        text: str,
-        *,
-        reason: str,
-        section: int | None = None,
-        paragraph: int | None = None,
-        key: str = "",
-    ) -> Done:
-        """A claim could not be checked now, for one of three reasons; it must be before G5."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.claim_defer(
-            self, text, reason=reason, section=section, paragraph=paragraph, key=key
-        )
-
-    def claim_resolve(
-        self, id: str, *, result: str = "verified", sources: Sequence[str] = (), key: str = ""
-    ) -> Done:
-        """A deferred claim is checked, with what came out and the sources that were used."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.claim_resolve(self, id, result=result, sources=sources, key=key)
-
-    def claim_override(self, id: str, *, result: str, because: str, key: str = "") -> Done:
-        """The user lets a claim stand although the check says otherwise, for a reason."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.claim_override(self, id, result=result, because=because, key=key)
+        """Record that the user approves a paragraph: the same as approving G4."""
+        return self.approve("G4", section=section, paragraph=number, last=last, key=key)
 
     def calibrate(
         self,
@@ -126,11 +71,9 @@ class EssayVerbs(SessionBase):
         again: bool = False,
         key: str = "",
     ) -> Done:
-        """How close the first voice result sounds to the user, 1 to 5; asked once."""
-        from forestay.plans import essay_steps
-
+        """Record how close the first voice result sounds to the user, 1 to 5; asked once."""
         return essay_steps.calibrate(
-            self, rating, notes=notes, reference=reference, again=again, key=key
+            self._recorder, rating, notes=notes, reference=reference, again=again, key=key
         )
 
     def voice(
@@ -141,10 +84,8 @@ class EssayVerbs(SessionBase):
         because: str = "",
         key: str = "",
     ) -> Done:
-        """The voice check of a section, 1 to 5; None when it was skipped, with the reason."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.voice(self, score, section=section, because=because, key=key)
+        """Record the voice check of a section, 1 to 5; None if it was skipped, with the reason."""
+        return essay_steps.voice(self._recorder, score, section=section, because=because, key=key)
 
     def output(
         self,
@@ -155,19 +96,80 @@ class EssayVerbs(SessionBase):
         voice: float | None = None,
         key: str = "",
     ) -> Done:
-        """The final essay is in a file; words are counted unless they are told."""
-        from forestay.plans import essay_steps
-
-        return essay_steps.output(self, file, words=words, sources=sources, voice=voice, key=key)
+        """Record the file of the final essay; its words are counted unless given."""
+        return essay_steps.output(
+            self._recorder, file, words=words, sources=sources, voice=voice, key=key
+        )
 
     def pushback(self, level: str, *, key: str = "") -> Done:
-        """How hard the essay's author wants to be questioned: full, light or minimal."""
-        from forestay.plans import essay_steps
+        """Set how hard the essay's author wants to be questioned: full, light or minimal."""
+        return essay_steps.pushback(self._recorder, level, key=key)
 
-        return essay_steps.pushback(self, level, key=key)
 
-    def essay_show(self) -> tuple[str, str]:
-        """The essay so far: the file that holds the most of it, and its text."""
-        from forestay.plans import essay_steps
+class Sections(Topic):
+    """Sections of an essay."""
 
-        return essay_steps.so_far(self)
+    def list(self) -> builtins.list[SectionListed]:
+        """Return the sections, each with the status of its arguments and its paragraphs."""
+        return essay_steps.sections(self._recorder)
+
+    def add(self, number: int, *, title: str = "", key: str = "") -> Done:
+        """Add a section; those of the outline are added when it is approved."""
+        return essay_steps.section_add(self._recorder, number, title=title, key=key)
+
+    def start(self, number: int, *, stage: int | None = None, key: str = "") -> Done:
+        """Start work on a section: on its arguments or, once they are complete, its paragraphs."""
+        return essay_steps.section_start(self._recorder, number, stage=stage, key=key)
+
+    def done(
+        self,
+        number: int,
+        *,
+        map: str = "",
+        verified: int | None = None,
+        deferred: int | None = None,
+        key: str = "",
+    ) -> Done:
+        """Record the argument map of a section; with G3 approved that completes its arguments.
+
+        The numbers of verified and deferred claims are counted in the map unless given.
+        """
+        return essay_steps.section_done(
+            self._recorder, number, map=map, verified=verified, deferred=deferred, key=key
+        )
+
+
+class Claims(Topic):
+    """Claims of an essay that have to be checked before G5."""
+
+    def list(self) -> builtins.list[Claim]:
+        """Return every claim that was deferred, with its result."""
+        return self._rows("claim")
+
+    def defer(
+        self,
+        text: str,
+        *,
+        reason: str,
+        section: int | None = None,
+        paragraph: int | None = None,
+        key: str = "",
+    ) -> Done:
+        """Record that a claim could not be checked now, and for which of three reasons."""
+        return essay_steps.claim_defer(
+            self._recorder, text, reason=reason, section=section, paragraph=paragraph, key=key
+        )
+
+    def resolve(
+        self, id: str, *, result: str = "verified", sources: Sequence[str] = (), key: str = ""
+    ) -> Done:
+        """Record that a deferred claim was checked, with the result and the sources used."""
+        return essay_steps.claim_resolve(
+            self._recorder, id, result=result, sources=sources, key=key
+        )
+
+    def override(self, id: str, *, result: str, because: str, key: str = "") -> Done:
+        """Record that the user accepts a claim although the check disagrees, and why."""
+        return essay_steps.claim_override(
+            self._recorder, id, result=result, because=because, key=key
+        )

@@ -10,6 +10,7 @@ from __future__ import annotations
 from forestay.agents import ingest
 from forestay.agents.hook_event import HookEvent
 from forestay.agents.spool import Spool
+from forestay.api.briefing_context import look_around, write_brief
 from forestay.api.session import Session
 from forestay.api.status import list_sessions
 from forestay.base.text import one_line, plural, prompt, shorten
@@ -64,13 +65,12 @@ def greet(context: Context, agent: str, payload: str) -> str:
     spool = Spool(context.store.home)
     spooled = spool.read(payload)
     heard = ingest.parse_spooled(spooled)
-    seen: list[tuple[Session, Surroundings]] = []
-    answered: list[Session] = []
+    seen: list[tuple[Recorder, Surroundings]] = []
+    answered: list[Recorder] = []
 
-    def on_start(recorder: Recorder, _: HookEvent) -> None:
-        session = Session(recorder.context, recorder.id)
+    def on_start(session: Recorder, _: HookEvent) -> None:
         if spooled is None or spool.answers(spooled, context.clock.now()):
-            seen.append((session, session.look()))
+            seen.append((session, look_around(session)))
         else:
             answered.append(session)
 
@@ -81,33 +81,33 @@ def greet(context: Context, agent: str, payload: str) -> str:
     session = seen[0][0] if seen else _session(context, run)
     if session is None:
         return "\n".join([*_beside(context, heard), *_unadopted(context, heard)])
-    text = _briefing(session, seen[0][1] if seen else session.look())
+    text = _briefing(session, seen[0][1] if seen else look_around(session))
     said = "\n".join([_BEFORE, text, *_since(session, run), *_waiting(done), _AFTER])
     if run is not None:
         _remember(context, run, session)
     return said
 
 
-def _session(context: Context, run: Run | None) -> Session | None:
+def _session(context: Context, run: Run | None) -> Recorder | None:
     if run is None or not run.session:
         return None
-    return Session(context.seen_from(run.folder, f"hook:{run.agent}"), run.session)
+    return Recorder(context.seen_from(run.folder, f"hook:{run.agent}"), run.session)
 
 
-def _briefing(session: Session, around: Surroundings) -> str:
+def _briefing(session: Recorder, around: Surroundings) -> str:
     budget = min(session.context.settings.hook_budget, _MOST_TOKENS)
     while True:
-        text = session.brief(budget=budget, around=around).text
+        text = write_brief(session, around, budget=budget).text
         if len(text) < CHARACTERS - _AROUND or budget <= _LEAST_TOKENS:
             return text[: CHARACTERS - _AROUND].rstrip("\n")
         budget = max(_LEAST_TOKENS, budget * 3 // 4)
 
 
-def _since(session: Session, run: Run | None) -> list[str]:
+def _since(session: Recorder, run: Run | None) -> list[str]:
     """What happened since this conversation was told last, in figures."""
     if run is None or not run.seen:
         return []
-    kinds = [line.event.kind for line in session.log(after=run.seen)]
+    kinds = [line.event.kind for line in Session(session.context, session.id).log(after=run.seen)]
     found = {name: kinds.count(kind) for kind, name in _FAMILIES.items()}
     told = [plural(count, name) for name, count in found.items() if count]
     if rest := len(kinds) - sum(found.values()):
@@ -157,7 +157,7 @@ def _unadopted(context: Context, heard: HookEvent | None) -> list[str]:
     return [f"There are {files}; a user may do so with: forestay adopt"] if found else []
 
 
-def _remember(context: Context, run: Run, session: Session) -> None:
+def _remember(context: Context, run: Run, session: Recorder) -> None:
     with context.store.view(session.id) as view:
         seq = view.seq
     context.best_effort(lambda: context.store.machine.agent_runs.tell(run, seq))

@@ -71,7 +71,7 @@ def begin(context: Context, wanted: Wanted) -> Session:
     try:
         look()
         with _places(context, session, wanted.formats) as chores:
-            begun.record(
+            begun._recorder.record(
                 body,
                 *plan,
                 key=wanted.key,
@@ -253,13 +253,13 @@ def _take_up_again(context: Context, session: str, formats: Sequence[str]) -> Se
     found = Session(context, session)
     _add(found, formats)
     found.resume()
-    found.taken_up = True
+    found.was_open = True
     return found
 
 
 def _add(session: Session, formats: Sequence[str]) -> None:
     """Keep the files of a session that was begun before in these formats too."""
-    bound = {binding.layout for binding in session.layouts_list()}
+    bound = {binding.layout for binding in session.files.list()}
     for chosen in formats:
         if chosen.partition(":")[0] not in bound:
-            session.layouts_add(chosen)
+            session.files.bind(chosen)

@@ -12,6 +12,7 @@ from forestay.base import files
 from forestay.base.clock import iso
 from forestay.base.vocabulary import what_next
 from forestay.errors import Damaged, NoSession
+from forestay.workspace.current_session import find_session
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
     from forestay.model.event import Event
     from forestay.store.machine.bindings import Binding
     from forestay.store.machine.holders import Holder
+
+
+_QUICKLY_CHECKED = 1000
+"""So many events are checked in a millisecond or two."""
 
 
 def look(context: Context, session: str) -> dict[str, Any]:
@@ -51,6 +56,45 @@ def look(context: Context, session: str) -> dict[str, Any]:
         rows[0] | _in_files(context, session, session_files), name, held, context.clock.now()
     )
     return shown | _left_alone(session_files.standing(session))
+
+
+def current_session(context: Context, *, open_only: bool = False) -> str:
+    """Return the id of the session meant here; see `Forestay.current`."""
+    if context.settings.session:
+        return find_session(context.store, context.settings.session)
+    try:
+        return context.workspace.require(open_only=open_only)
+    except NoSession:
+        # An edit of its files may have opened it again, as `status` shows it.
+        finished = context.workspace.current()
+        if not finished or not context.store.machine.is_bound(finished):
+            raise
+    from forestay.mirror.session_files import absorb_file_edits  # start-up
+
+    absorb_file_edits(context, finished)
+    return context.workspace.require(open_only=open_only)
+
+
+def may_expire(context: Context, session: str) -> bool:
+    """Whether inactivity may matter for a session without a workflow: because of the settings,
+    or because it has files, which may be those of an essay."""
+    limits = context.settings.pause_hours, context.settings.abandon_hours
+    return any(limits) or context.store.machine.is_bound(session)
+
+
+def find_damage(context: Context, session: str) -> list[str]:
+    """Return what is wrong with the session's events, or else with the content stored for them."""
+    with context.store.view(session) as view:
+        found = context.journal.check_chain(view) or context.journal.check_content(view)
+    return [finding.what for finding in found]
+
+
+def looks_damaged(context: Context, session: str) -> bool:
+    """Whether damage is found quickly; of a long session only missing events are noticed."""
+    with context.store.view(session) as view:
+        if view.seq > _QUICKLY_CHECKED:
+            return bool(view.lost())
+        return bool(context.journal.check_chain(view))
 
 
 def list_sessions(

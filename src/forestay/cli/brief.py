@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from forestay.api.followers import is_idle
 from forestay.base.text import plural, shorten
 from forestay.base.vocabulary import FORMATS, LEAST, MOST, STYLES
 from forestay.cli.arguments import Command, Parser, count
@@ -62,12 +63,12 @@ def brief_arguments(parser: Parser) -> None:
 
 
 def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    stay.catch_up()
+    stay.agents.catch_up()
     pulled = _pull(options, stay, screen)
     session = _to_resume(options, pulled, stay, screen)
     others = at_work(session)
     idle = _idle(session, stay)
-    restored = session.artifact_restore(force=options.force) if options.restore else []
+    restored = session.files.restore_artifacts(force=options.force) if options.restore else []
     brief, is_taken_up = _taken_up(session, options, screen)
     summary = essay_summary(stay, session)
     wrong = [] if getattr(options, "anyway", False) else _discrepancies(stay, session)
@@ -96,7 +97,7 @@ def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
 def _to_resume(
     options: Namespace, pulled: Pulled | None, stay: Forestay, screen: Screen
 ) -> Session:
-    named = options.chosen or (stay.last_on(options.device) if options.device else "")
+    named = options.chosen or (stay.devices.last_session(options.device) if options.device else "")
     try:
         return _meant(named, stay, open_only=True)
     except NoSession as error:
@@ -119,13 +120,13 @@ def _taken_up(session: Session, options: Namespace, screen: Screen) -> tuple[Bri
 
 def _pull(options: Namespace, stay: Forestay, screen: Screen) -> Pulled | None:
     """Ask other devices first, if there is a remote and nobody said not to."""
-    remotes = stay.store.machine.remotes.all()
+    remotes = stay.context.store.machine.remotes.all()
     if options.no_sync or options.sync == "false" or not remotes:
         return None
-    found = stay.store.resolve(options.chosen) if options.chosen else []
+    found = stay.context.store.resolve(options.chosen) if options.chosen else []
     screen.progress(f"asking {', '.join(one.name for one in remotes)} …")
     try:
-        pulled = stay.arrive(found[0] if len(found) == 1 else "")
+        pulled = stay.remotes.fetch(found[0] if len(found) == 1 else "")
     finally:
         screen.progress()
     return pulled if pulled.asked else None
@@ -133,7 +134,7 @@ def _pull(options: Namespace, stay: Forestay, screen: Screen) -> Pulled | None:
 
 def _not_found(error: NoSession, named: str, pulled: Pulled | None, stay: Forestay) -> NoSession:
     """A session that is not here may be elsewhere: why it did not come, and how it would."""
-    remotes = stay.store.machine.remotes.all()
+    remotes = stay.context.store.machine.remotes.all()
     if not remotes or (error.choices and not named):
         return error
     why, hint = _why_not_here(named, pulled, ", ".join(one.name for one in remotes))
@@ -174,7 +175,7 @@ def _arrival(
     if not (brief.came_from or brief.lacking or pulled or restored):
         return {}
     told = {
-        "from": stay.device(brief.came_from) if brief.came_from else None,
+        "from": stay.devices.name_of(brief.came_from) if brief.came_from else None,
         "synced": pulled is not None and not (pulled.why or pulled.late),
         "new": pulled.new if pulled else [],
         "events": pulled.events if pulled else 0,
@@ -267,7 +268,7 @@ def _tell_discrepancies(wrong: list[str], screen: Screen) -> int:
 def _idle(session: Session, stay: Forestay) -> dict[str, Any]:
     """What inactivity meant until now: what the resume itself takes away."""
     try:
-        if not stay.is_idle(session.id):
+        if not is_idle(stay.context, session.id):
             return {}
         from forestay.cli.status import idle_values
 
@@ -286,9 +287,9 @@ def essay_summary(stay: Forestay, session: Session) -> str:
 
 
 def _tell_unadopted(stay: Forestay, screen: Screen) -> None:
-    others = stay.unadopted()
+    others = stay.files.unadopted()
     if others:
-        here = [os.path.relpath(path, stay.workspace.tree.root) for path in others]
+        here = [os.path.relpath(path, stay.context.workspace.tree.root) for path in others]
         screen.aside(
             ("also here: ", "yellow"),
             f"session files of other programs in {', '.join(here)}",
@@ -300,7 +301,7 @@ def _tell_unadopted(stay: Forestay, screen: Screen) -> None:
 def run_brief(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = _meant(options.chosen, stay, open_only=False)
     brief = session.brief(**_manner(options, screen))
-    count = stay.waiting()
+    count = stay.agents.waiting()
     tell_brief(brief, session, options, screen, more={"waiting": count} if count else {})
     if count:
         from forestay.cli.status import tell_waiting
@@ -343,17 +344,17 @@ def has_changed(brief: Briefing) -> bool:
 
 def _meant(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
     try:
-        return stay.to_pick_up(chosen, open_only=open_only)
+        return stay.to_resume(chosen, open_only=open_only)
     except NoSession as error:
         raise error if chosen else _with_files(stay, error) from None
 
 
 def _with_files(stay: Forestay, error: NoSession) -> NoSession:
     """The error, which also names session files of other programs that are here."""
-    others = [] if stay.settings.session else stay.unadopted()
+    others = [] if stay.context.settings.session else stay.files.unadopted()
     if not others:
         return error
-    root = stay.workspace.tree.root
+    root = stay.context.workspace.tree.root
     here = ", ".join(os.path.relpath(path, root) for path in others)
     why = f"{error.why}; session files of other programs are in {here}".removeprefix("; ")
     hint = "make them sessions of yours: forestay adopt"

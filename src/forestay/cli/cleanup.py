@@ -35,14 +35,14 @@ def _update_arguments(parser: Parser) -> None:
 
 def run_update(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = _session_of(options.feature, stay)
-    event = session.layouts_update(task=options.task, model=options.model, status=options.status)
+    event = session.files.update(task=options.task, model=options.model, status=options.status)
     confirm(session, event, screen, ("updated ", "green"), session.id)
 
 
 def _session_of(feature: str, stay: Forestay) -> Session:
     if not feature:
         return meant(stay)
-    for binding in stay.store.machine.bindings.bindings():
+    for binding in stay.context.store.machine.bindings.bindings():
         if binding.layout == "ai-session" and binding.native == feature:
             return stay.session(binding.session)
     raise NoSession(
@@ -67,7 +67,7 @@ def _report_arguments(parser: Parser) -> None:
 def run_report(options: Namespace, stay: Forestay, screen: Screen) -> None:
     from forestay.formats.ai_session.format import display
 
-    reports = stay.layouts_report(options.feature, options.root)
+    reports = stay.files.report(options.feature, options.root)
     screen.answer({"reports": [_report_values(report) for report in reports]})
     for number, report in enumerate(reports):
         screen.block(("\n" if number else "") + display(report))
@@ -99,7 +99,7 @@ def _live_arguments(parser: Parser) -> None:
 
 
 def run_live(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.layouts_live(options.folder, prune=options.prune)
+    found = stay.files.live(options.folder, prune=options.prune)
     screen.answer({"live": [_live_values(one) for one in found]})
     for one in found:
         _tell_live(one, screen)
@@ -182,7 +182,7 @@ def _clean(options: Namespace, stay: Forestay, *, dry_run: bool) -> list[Put]:
         pattern=options.pattern or "*",
         keep_artifacts=options.preserve_artifacts,
     )
-    return stay.cleanup(options.path, wanted, dry_run=dry_run)
+    return stay.files.cleanup(options.path, wanted, dry_run=dry_run)
 
 
 def _names_nothing(options: Namespace) -> bool:

@@ -6,8 +6,9 @@ may hold a secret that was taken out.
 
 from __future__ import annotations
 
-from forestay.api.status import recorded
+from forestay.api.status import looks_damaged, recorded
 from forestay.base.vocabulary import FINISHED
+from forestay.errors import ForestayError
 
 __all__ = [
     "at_work",
@@ -37,15 +38,18 @@ def meant(stay: Forestay, *, finished: bool = False) -> Session:
 
     What hooks said before is recorded first, as far as that is quick.
     """
-    stay.catch_up()
+    stay.agents.catch_up()
     return stay.current(open_only=not finished)
 
 
 def is_essay(session: Session) -> bool:
     """Whether a session has an essay's files, or its workflow."""
-    if any(binding.layout == "essay" for binding in session.layouts_list()):
+    if any(binding.layout == "essay" for binding in session.files.list()):
         return True
-    return session._workflow() == "essay"
+    try:
+        return bool(session.status()["workflow"] == "essay")
+    except ForestayError:
+        return False
 
 
 def confirm(
@@ -60,7 +64,7 @@ def confirm(
 
     `more` are further fields of the JSON answer.
     """
-    others, damaged = at_work(session), session.looks_damaged()
+    others, damaged = at_work(session), looks_damaged(session.context, session.id)
     if screen.json:
         known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
         screen.answer({**session.status(), "event": recorded(event), **known})
@@ -124,5 +128,5 @@ def at_work(session: Session) -> list[dict[str, Any]]:
     """Others who work on the session, as far as can be known."""
     from forestay.api.status import holder_view
 
-    held = session.others()
+    held = session.agents.others()
     return [holder_view(holder, word) for holder, word in held if word != "dead"]

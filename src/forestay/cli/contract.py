@@ -46,7 +46,7 @@ def _ack_arguments(parser: Parser) -> None:
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    contract = stay.contract_show(options.root, options.spec)
+    contract = stay.files.contract.show(options.root, options.spec)
     verdicts = contract.verify_all()
     agents = [
         {
@@ -76,16 +76,16 @@ def _values(contract: Contract) -> dict[str, Any]:
 
 
 def run_ack(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    path = stay.contract_ack(options.agent, options.root, options.spec)
-    contract = stay.contract_show(options.root, options.spec)
+    path = stay.files.contract.ack(options.agent, options.root, options.spec)
+    contract = stay.files.contract.show(options.root, options.spec)
     screen.answer({**_values(contract), "agent": options.agent.strip()})
     what = f"contract {contract.version}, sha256 {contract.checksum}"
     screen.done(("Acknowledged ", "green"), what, " in ", shown_path(path))
 
 
 def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    contract = stay.contract_show(options.root, options.spec)
-    verdicts = stay.contract_verify(options.agent, options.root, options.spec)
+    contract = stay.files.contract.show(options.root, options.spec)
+    verdicts = stay.files.contract.verify(options.agent, options.root, options.spec)
     ok = all(verdict.ok for verdict in verdicts.values())
     told = [_verdict_values(name, verdict) for name, verdict in verdicts.items()]
     screen.answer({"ok": ok, **_values(contract), "agents": told})

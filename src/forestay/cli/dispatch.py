@@ -191,7 +191,7 @@ def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -
         on_notice=screen.notice,
         before_mirror=pack_msgspec if leaving else None,
     )
-    stay.ask_passphrase = lambda: _passphrase(screen)
+    stay.context.ask_passphrase = lambda: _passphrase(screen)
     return stay
 
 

@@ -41,7 +41,7 @@ def run_continue(options: Namespace, stay: Forestay, screen: Screen) -> int:
         screen.hint("begin one: ", 'forestay files orchestrator new "GOAL"')
         return NoSession.exit_code
     try:
-        options.chosen = stay.orchestrator_continue().id
+        options.chosen = stay.files.orchestrator.current().id
     except Unusable as error:
         return _tell_unusable(error, screen)
     return run_resume(options, stay, screen)
@@ -63,7 +63,7 @@ def _history_arguments(parser: Parser) -> None:
 
 
 def run_history(options: Namespace, stay: Forestay, screen: Screen) -> int | None:
-    rows = stay.orchestrator_history(options.which, limit=options.limit)
+    rows = stay.files.orchestrator.history(options.which, limit=options.limit)
     if options.which:
         return _tell_archived(rows[0], stay, screen)
     screen.answer({"history": rows})
@@ -91,7 +91,7 @@ def _doctor_of(row: dict[str, str]) -> str:
 
 def _tell_archived(row: dict[str, str], stay: Forestay, screen: Screen) -> int:
     """One archived session as it is in its file."""
-    (report,) = stay.check(row["path"])
+    (report,) = stay.files.check(row["path"])
     screen.answer({**row, "complete": report.reading.complete, "progress": report.reading.progress})
     told = [(key, row[key]) for key in ("id", "goal", "status", "created")]
     screen.fields([*told, ("file", shown_path(row["path"]))])
@@ -99,7 +99,7 @@ def _tell_archived(row: dict[str, str], stay: Forestay, screen: Screen) -> int:
         screen.line(("damaged   ", "red"), report.findings[0].what)
         screen.offer("→ what can be made of it: ", _doctor_of(row))
         return DAMAGED
-    if owner := stay.store.machine.bindings.owner(os.path.realpath(row["path"])):
+    if owner := stay.context.store.machine.bindings.owner(os.path.realpath(row["path"])):
         screen.hint("it is a session of yours: ", f"forestay brief {owner.session}")
     else:
         screen.hint("make it a session of yours: ", f"forestay adopt {typed_path(row['path'])}")
@@ -118,7 +118,7 @@ def run_new(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
     goal = spoken(options.goal, screen)
     try:
-        session, archived = stay.orchestrator_new(goal, mode=options.mode)
+        session, archived = stay.files.orchestrator.new(goal, mode=options.mode)
     except Unusable as error:
         return _tell_unusable(error, screen)
     screen.answer({**session.status(), "archive": archived or None})
@@ -135,18 +135,18 @@ def run_abort(options: Namespace, stay: Forestay, screen: Screen) -> int:
     from forestay.mirror.recover import Unusable
 
     try:
-        event = stay.orchestrator_abort(because=options.because, key=options.key)
+        event = stay.files.orchestrator.abort(because=options.because, key=options.key)
     except Unusable as error:
         return _tell_unusable(error, screen)
     session = stay.session(event.head.session)
-    left = any(b.suspended for b in session.layouts_list() if b.layout == "orchestrator")
+    left = any(b.suspended for b in session.files.list() if b.layout == "orchestrator")
     how = "aborted" if left else "aborted and archived"
     confirm(session, event, screen, f"{how}; its state is preserved")
     return 0
 
 
 def run_save(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    bindings = stay.orchestrator_save()
+    bindings = stay.files.orchestrator.save()
     left = [b.suspended for b in bindings if b.suspended]
     session = bindings[0].session
     screen.answer({"session": session, "files": [b.place for b in bindings], "left": left})
@@ -162,7 +162,7 @@ def run_save(options: Namespace, stay: Forestay, screen: Screen) -> int:
 def run_essays(options: Namespace, stay: Forestay, screen: Screen) -> None:
     from forestay.plans import essay_sessions
 
-    essays = stay.essay_list()
+    essays = stay.essays.list()
     text = essay_sessions.list_text(stay.context, essays)
     days = [essay_sessions.abandoned_for(stay.context, one) for one in essays]
     rows = [
@@ -199,7 +199,7 @@ def run_essay_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     from forestay.plans.essay_sessions import Faulty
 
     try:
-        options.chosen = stay.essay_resume(options.which, anyway=options.anyway).id
+        options.chosen = stay.essays.resume(options.which, anyway=options.anyway).id
     except Unusable as error:
         return _tell_unusable(error, screen)
     except Faulty as error:

@@ -88,7 +88,7 @@ def _error_arguments(parser: Parser) -> None:
 
 def run_error(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.error(
+    event = session.record.error(
         spoken(options.message, screen),
         category=options.category,
         agent=options.agent,
@@ -112,7 +112,7 @@ def _command_arguments(parser: Parser) -> None:
 
 def run_command(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.command(
+    event = session.record.command(
         options.name,
         arguments=options.arguments,
         status=options.status,
@@ -142,7 +142,7 @@ def _file_arguments(parser: Parser) -> None:
 
 def run_file(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.file(
+    event = session.record.file(
         options.path,
         action=options.action,
         agent=options.agent,
@@ -180,7 +180,7 @@ def run_artifact(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.to:
         _write_artifact(options, session, screen)
         return
-    event = session.artifact(options.path, key=options.key)
+    event = session.record.artifact(options.path, key=options.key)
     body: Any = event.body
     if body.kept:
         said = f"kept {body.path} ({body.size:,} bytes)"
@@ -193,7 +193,7 @@ def _write_artifact(options: Namespace, session: Session, screen: Screen) -> Non
     import os
 
     to = os.path.abspath(options.to)
-    size = session.artifact_write(options.path, to, overwrite=options.force)
+    size = session.files.write_artifact(options.path, to, overwrite=options.force)
     screen.answer({"session": session.id, "path": options.path, "file": to, "size": size})
     screen.done(("Wrote ", "green"), f"{options.path} to {to} ({size:,} bytes)")
 
@@ -206,7 +206,7 @@ def _tokens_arguments(parser: Parser) -> None:
 
 def run_tokens(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.tokens(options.count, agent=options.agent, key=options.key)
+    event = session.record.tokens(options.count, agent=options.agent, key=options.key)
     confirm(session, event, screen, f"{options.count:,} tokens")
 
 
@@ -217,7 +217,7 @@ def _compressed_arguments(parser: Parser) -> None:
 
 def run_compressed(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.compressed(spoken(options.summary, screen), key=options.key)
+    event = session.record.compaction(spoken(options.summary, screen), key=options.key)
     confirm(session, event, screen, "compression kept", then="forestay brief")
 
 

@@ -48,7 +48,7 @@ def _workflows_argument(parser: Parser) -> None:
 
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     done = count(1)
-    reports = stay.check(
+    reports = stay.files.check(
         options.path,
         strict=options.strict,
         workflows=options.workflows,
@@ -201,7 +201,7 @@ def run_adopt(options: Namespace, stay: Forestay, screen: Screen) -> int:
             screen.progress()
             _tell_adopted(one, screen, dry_run=options.dry_run)
 
-    adopted = stay.adopt(
+    adopted = stay.files.adopt(
         options.path,
         dry_run=options.dry_run,
         templates=options.templates,
@@ -337,7 +337,7 @@ def _convert_arguments(parser: Parser) -> None:
 
 
 def run_convert(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    made, written = stay.convert(
+    made, written = stay.files.convert(
         options.path,
         options.to,
         options.output,
@@ -393,7 +393,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def run_files(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    bindings = session.layouts_list()
+    bindings = session.files.list()
     screen.answer({"session": session.id, "layouts": [binding_values(b) for b in bindings]})
     for binding in bindings:
         _tell_binding(binding, screen)
@@ -423,14 +423,14 @@ def _tell_binding(binding: Binding, screen: Screen) -> None:
 
 
 def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    binding = stay.current().layouts_add(options.format_id, root=options.root)
+    binding = stay.current().files.bind(options.format_id, root=options.root)
     screen.answer({"session": binding.session, **binding_values(binding)})
     when = ", once it can be written" if binding.suspended else ""
     screen.done(("Kept in ", "green"), shown_path(binding.place), when)
 
 
 def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    gone = stay.current().layouts_remove(options.format_id)
+    gone = stay.current().files.unbind(options.format_id)
     screen.answer({"removed": [binding_values(b) for b in gone]})
     for binding in gone:
         screen.done("No longer written: ", shown_path(binding.place))
@@ -452,8 +452,8 @@ def run_restore(options: Namespace, stay: Forestay, screen: Screen) -> int:
     from forestay.formats.port import spelled
 
     session = stay.current()
-    kept = [binding.layout for binding in session.layouts_list()]
-    done = session.layouts_restore(options.format_id)
+    kept = [binding.layout for binding in session.files.list()]
+    done = session.files.restore(options.format_id)
     screen.answer({"session": session.id, "restored": [case_values(case) for case in done]})
     if options.format_id and spelled(options.format_id) not in kept:
         return _tell_none(options.format_id, screen)

@@ -74,7 +74,7 @@ def _session(stay: Forestay, text: str) -> Session:
     try:
         return stay.session(text)
     except NoSession:
-        gone = stay.store.catalogue(where={"id": text, "forgotten": 1})
+        gone = stay.context.store.catalogue(where={"id": text, "forgotten": 1})
         if not gone:
             raise
         from forestay.api.session import Session
@@ -84,7 +84,7 @@ def _session(stay: Forestay, text: str) -> Session:
 
 def _has_event(stay: Forestay, text: str) -> bool:
     try:
-        stay.current().forgettable(text)
+        stay.current().lifecycle.forgettable(text)
     except (InvalidInput, NoSession):
         return False
     return True
@@ -94,7 +94,7 @@ def _has_event(stay: Forestay, text: str) -> bool:
 
 
 def _forget_session(session: Session, options: Namespace, screen: Screen) -> int:
-    if session.state().core.forgotten:
+    if session.show().core.forgotten:
         return _forget_again(session, options, screen)
     shown, going = session.status(), what_goes(session)
     if options.dry_run:
@@ -103,7 +103,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
     if not options.yes and not _agreed(session, shown, going, screen):
         screen.line("nothing was erased")
         return 1
-    done = session.forget(force=options.force)
+    done = session.lifecycle.forget(force=options.force)
     told = {"status": "forgotten", "forgotten": going, "left": done.left}
     places = {"removed": done.removed, "cleaned": done.cleaned, **_elsewhere(_still_on(session))}
     screen.answer({**shown, **told, **places})
@@ -117,7 +117,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
 
 def _forget_again(session: Session, options: Namespace, screen: Screen) -> int:
     """What could not be looked into when it was forgotten may have become readable since."""
-    done = session.forget(force=options.force)
+    done = session.lifecycle.forget(force=options.force)
     places = {"removed": done.removed, "cleaned": done.cleaned, "left": done.left}
     screen.answer(
         {"session": session.id, "status": "forgotten", **places, **_elsewhere(_still_on(session))}
@@ -187,7 +187,7 @@ def _of_others(session: Session, events: Sequence[Event]) -> Sequence[Event | Se
 
 def what_goes(session: Session) -> dict[str, int]:
     """How much forgetting erases."""
-    state = session.state()
+    state = session.show()
     counts = state.core.counts
     kept = {_digest(row) for row in state.rows.select("artifact")} - {""}
     long_notes = sum(1 for line in session.log() if getattr(line.event.body, "blob", ""))
@@ -213,7 +213,7 @@ def _in_words(going: dict[str, int]) -> str:
 def _tell_reach(
     session: Session, going: dict[str, int], options: Namespace, screen: Screen
 ) -> None:
-    found = session.reach(force=options.force)
+    found = session.lifecycle.reach(force=options.force)
     screen.answer(
         {
             "session": session.id,
@@ -272,14 +272,14 @@ def _agreed(session: Session, shown: dict[str, Any], going: dict[str, int], scre
 
 
 def _forget_events(session: Session, names: list[str], options: Namespace, screen: Screen) -> int:
-    found = session.forgettable(*names)
+    found = session.lifecycle.forgettable(*names)
     if options.dry_run:
         _tell_events(session, found, screen)
         return 0
     if not options.yes and not _agreed_to_events(session, found, screen):
         screen.line("nothing was erased")
         return 1
-    done = session.forget(*[event.hash for event in found], because=options.because)
+    done = session.lifecycle.forget(*[event.hash for event in found], because=options.because)
     screen.answer(
         {
             **session.status(),
@@ -320,7 +320,7 @@ def _line(event: Event) -> str:
 
 
 def _tell_events(session: Session, found: list[Event], screen: Screen) -> None:
-    reach = session.reach()
+    reach = session.lifecycle.reach()
     screen.answer(
         {
             "session": session.id,

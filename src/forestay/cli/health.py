@@ -151,7 +151,7 @@ def _backup_arguments(parser: Parser) -> None:
 
 
 def run_backup(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    saved = stay.backup(options.folder)
+    saved = stay.backups.create(options.folder)
     left_out = [{"session": session, "why": why} for session, why in saved.left_out]
     screen.answer(
         {
@@ -173,11 +173,11 @@ def _pack_arguments(parser: Parser) -> None:
 
 
 def run_restore(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    _tell_outcome(stay.restore(options.file), "restored", screen)
+    _tell_outcome(stay.backups.restore(options.file), "restored", screen)
 
 
 def run_import(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    outcome = stay.import_(options.file)
+    outcome = stay.backups.import_(options.file)
     _tell_outcome(outcome, "imported", screen)
     if len(outcome.sessions) == 1 and not outcome.sessions[0].why:
         screen.hint("next: ", f"forestay resume {outcome.sessions[0].session}")
@@ -271,7 +271,9 @@ def run_move(options: Namespace, stay: Forestay, screen: Screen) -> None:
     def part(what: str, done: int, of: int) -> None:
         screen.progress(f"{done * 100 // max(of, 1)}% {what}")
 
-    moved = stay.move(options.to, dry_run=options.dry_run, unseal=options.unseal, on_part=part)
+    moved = stay.backups.move(
+        options.to, dry_run=options.dry_run, unseal=options.unseal, on_part=part
+    )
     screen.progress()
     screen.answer({**moved._asdict(), "dry_run": options.dry_run})
     _tell_moved(moved, screen)

@@ -32,7 +32,7 @@ def _hook_arguments(parser: Parser) -> None:
 
 def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.set_up:
-        stay.hook_set_up()
+        stay.agents.write_script()
         return
     if not (options.agent and options.payload):
         raise InvalidInput(
@@ -40,7 +40,7 @@ def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
             why="this is run by the script that hooks of agents run",
             hint="to let an agent record its sessions: forestay install AGENT",
         )
-    text = stay.hook(options.agent, options.payload)
+    text = stay.agents.hook(options.agent, options.payload)
     if not text:
         return
     if options.agent in _PLAIN:
@@ -61,11 +61,11 @@ def _ingest_arguments(parser: Parser) -> None:
 
 def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.discard:
-        count, size = stay.ingest_discard()
+        count, size = stay.agents.discard()
         screen.answer({"discarded": count, "bytes": size})
         screen.done(f"{plural(count, 'payload')} of hooks deleted, {size:,} bytes.")
         return
-    done = stay.ingest()
+    done = stay.agents.ingest()
     screen.answer(
         {
             "taken": done.taken,

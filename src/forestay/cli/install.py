@@ -40,7 +40,7 @@ def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.agent:
         _tell_agents(stay, screen)
         return
-    plan = stay.install(
+    plan = stay.agents.install(
         options.agent, options.scope, tools=not options.no_tools, dry_run=options.dry_run
     )
     screen.answer(_values(plan, options.dry_run))
@@ -61,7 +61,7 @@ def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.agent:
         _tell_agents(stay, screen)
         return
-    plan = stay.uninstall(options.agent, options.scope, dry_run=options.dry_run)
+    plan = stay.agents.uninstall(options.agent, options.scope, dry_run=options.dry_run)
     screen.answer(_values(plan, options.dry_run))
     if options.dry_run:
         _show(plan, screen)
@@ -77,7 +77,7 @@ def _tell_agents(stay: Forestay, screen: Screen) -> None:
     """What can be installed, and what is."""
     from forestay.agents.registry import AGENTS
 
-    there = {(plan.agent, plan.scope) for plan in stay.installed()}
+    there = {(plan.agent, plan.scope) for plan in stay.agents.installed()}
     rows = [
         {
             "agent": name,

@@ -78,7 +78,7 @@ def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.passphrase and options.keyring:
         raise InvalidInput("a key is kept in a passphrase or in the keyring, not in both")
     words = new_passphrase(screen) if options.passphrase else ""
-    changed = stay.key_init(passphrase=words, keyring=options.keyring)
+    changed = stay.devices.keys.init(passphrase=words, keyring=options.keyring)
     kept = "keyring" if options.keyring else "passphrase" if words else "file"
     screen.answer({**_values(changed), "kept": kept})
     if not changed.recovery:
@@ -101,7 +101,7 @@ def _tell_recovery(changed: Changed, screen: Screen) -> None:
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.key_show()
+    found = stay.devices.keys.show()
     screen.answer(found)
     screen.fields(
         [
@@ -131,14 +131,14 @@ def _file_arguments(parser: Parser) -> None:
 
 
 def run_export(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    id = stay.key_export(options.file, new_passphrase(screen))
+    id = stay.devices.keys.export(options.file, new_passphrase(screen))
     screen.answer({"key": id, "file": options.file})
     screen.done(("wrote ", "green"), options.file, ", the key of this device in the passphrase")
     screen.hint("elsewhere: ", f"forestay device key import {options.file}")
 
 
 def run_import(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    changed = stay.key_import(options.file)
+    changed = stay.devices.keys.import_(options.file)
     screen.answer(_values(changed))
     screen.done(("took over ", "green"), f"the key {changed.device.key_id}, {changed.device.name}")
     screen.done("It stays in its passphrase. If the other device is still in use, let this one")
@@ -159,7 +159,9 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
         hint = "in a terminal it is asked for; from a pipe: forestay device key recover -"
         raise InvalidInput("no code was given", hint=hint)
     try:
-        changed = stay.key_recover(typed, agree=lambda circle: _agree(circle, options, screen))
+        changed = stay.devices.keys.recover(
+            typed, agree=lambda circle: _agree(circle, options, screen)
+        )
     except _Declined:
         screen.line("nothing was changed")
         return 1
@@ -196,7 +198,7 @@ def _rotate_arguments(parser: Parser) -> None:
 
 
 def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    changed = stay.key_rotate(recovery=options.recovery)
+    changed = stay.devices.keys.rotate(recovery=options.recovery)
     screen.answer(_values(changed))
     number = changed.circle.epoch.number
     screen.done(("new keys: ", "green"), f"epoch {number}; what was sealed before stays as it is")
@@ -210,10 +212,10 @@ def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    circle, own = stay.devices_list()
+    circle, own = stay.devices.list()
     devices = [_device_values(each, own) for each in circle.devices()]
     screen.answer({"circle": circle.id, "fingerprint": circle.fingerprint, "devices": devices})
-    rows = [_row(each, own, stay.clock.now()) for each in circle.devices()]
+    rows = [_row(each, own, stay.context.clock.now()) for each in circle.devices()]
     screen.table(rows)
     screen.line(("circle ", "dim"), circle.fingerprint)
 
@@ -234,7 +236,7 @@ def _add_arguments(parser: Parser) -> None:
 
 
 def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.devices_add(confirm=options.confirm, new_key=options.new_key)
+    found = stay.devices.add(confirm=options.confirm, new_key=options.new_key)
     if isinstance(found, Changed):
         screen.answer(_values(found))
         joined = f"{found.circle.fingerprint} as {found.device.name}"
@@ -269,7 +271,7 @@ def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if not options.yes and not agreed(asked, same, screen, fingerprint=device.fingerprint):
         screen.line("nobody was let in")
         return 1
-    changed = stay.devices_approve(options.code)
+    changed = stay.devices.approve(options.code)
     confirm = f"forestay device add --confirm {changed.circle.fingerprint}"
     screen.answer({**_values(changed), "confirm": confirm})
     screen.done(("let in ", "green"), f"{changed.device.name} ({changed.device.key_id})")
@@ -286,7 +288,7 @@ def _revoke_arguments(parser: Parser) -> None:
 
 
 def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    circle, own = stay.devices_list()
+    circle, own = stay.devices.list()
     device = meant(circle, options.device, active=True)
     if device.key_id == own:
         raise Refused(f"{device.name} is this device", hint=_ELSEWHERE)
@@ -294,7 +296,7 @@ def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if not options.yes and not agreed(asked, "it shall be put out", screen):
         screen.line("nobody was put out")
         return 1
-    changed = stay.devices_revoke(options.device)
+    changed = stay.devices.revoke(options.device)
     screen.answer(_values(changed))
     screen.done(("put out ", "green"), f"{changed.device.name} ({changed.device.key_id})")
     screen.done("It reads nothing that is written from now on; what it has read it still has.")
@@ -309,7 +311,7 @@ def _rename_arguments(parser: Parser) -> None:
 
 
 def run_rename(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    changed = stay.devices_rename(options.device, options.name)
+    changed = stay.devices.rename(options.device, options.name)
     screen.answer(_values(changed))
     screen.done("now called ", changed.device.name)
     _tell_spread(changed, screen)

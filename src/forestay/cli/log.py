@@ -55,7 +55,7 @@ def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _follow(session: Session, told: _Told, screen: Screen) -> NoReturn:
     def look() -> None:
-        if session.follow(told.last, _POLL_SECONDS):
+        if session.wait(told.last, _POLL_SECONDS):
             told.tell(session.log(after=told.last, full=told.full))
         screen.flush()
 
@@ -76,7 +76,7 @@ def for_ever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoRetur
             if not waits:
                 screen.complain(f"{error.what}: waiting for it; Ctrl-C ends this")
             waits = True
-            stay.clock.sleep(_PAUSE_SECONDS)
+            stay.context.clock.sleep(_PAUSE_SECONDS)
 
 
 class _Told:
@@ -87,7 +87,7 @@ class _Told:
         self._screen = screen
 
     def tell(self, lines: Iterable[LogLine]) -> None:
-        now, room = self.stay.clock.now(), _room_for_devices(self.stay, self._screen)
+        now, room = self.stay.context.clock.now(), _room_for_devices(self.stay, self._screen)
         for line in lines:
             self._tell_one(line, now, room)
             self.last = line.event.seq
@@ -105,8 +105,8 @@ class _Told:
 
 def _room_for_devices(stay: Forestay, screen: Screen) -> int:
     """Columns for devices and persons: names of people are longer, and are not to be cut."""
-    others = stay.store.machine.remotes.persons()
-    titles = [person_title(one, stay.device(device)) for device, one in others.items()]
+    others = stay.context.store.machine.remotes.persons()
+    titles = [person_title(one, stay.devices.name_of(device)) for device, one in others.items()]
     most = _PERSON if not screen.columns or screen.columns >= _ROOMY else _NARROW
     return min(max([_DEVICE, *map(width, titles)]), most)
 
@@ -116,7 +116,7 @@ def _head(line: LogLine, now: int, stay: Forestay, room: int) -> list[str]:
     event = line.event
     who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
     named = person_title(line.person, line.name) or line.name
-    device = "here" if line.device == stay.store.machine.device else named
+    device = "here" if line.device == stay.context.store.machine.device else named
     where = [f"{fit(device, room)} "] if line.device and device else []
     return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
 

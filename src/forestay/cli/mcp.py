@@ -38,7 +38,7 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     _require_sdk()
     desk = _desk(options, stay)
     if options.desktop:
-        desk.home.reached_from_desktop()
+        desk.home.agents.note_desktop()
     server = _server(desk)
     _when_told_to_end(desk)
     try:
@@ -80,7 +80,9 @@ def _desk(options: Namespace, stay: Forestay) -> Desk:
     folder = _project(options.project)
     # Over standard streams it works for the agent that started it; over HTTP for nobody.
     hand = not options.http
-    home = Forestay(stay.settings, cwd=folder, actor="mcp", on_notice=notices.append, hand=hand)
+    home = Forestay(
+        stay.context.settings, cwd=folder, actor="mcp", on_notice=notices.append, hand=hand
+    )
     left_out = ("prove",) if options.no_prove else ()
     tools = {name: tool for name, tool in TOOLS.items() if name not in left_out}
     return Desk(home, notices, tools=tools)
@@ -136,7 +138,9 @@ def _serve_http(server: Server[Any], desk: Desk, options: Namespace, screen: Scr
 
     home = desk.home
     listening = http.listen(http.PORT if options.port is None else options.port)
-    secret, path = http.token(home.settings.home, home.clock, anew=options.new_token)
+    secret, path = http.token(
+        home.context.settings.home, home.context.clock, anew=options.new_token
+    )
     url = f"http://{http.ADDRESS}:{listening.getsockname()[1]}{http.PATH}"
     screen.answer({"url": url, "token_file": path})
     screen.line("Serving ", (url, "cyan"), "; every request must carry the token in ", path)

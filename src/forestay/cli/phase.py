@@ -61,7 +61,7 @@ def _done_arguments(parser: Parser) -> None:
 
 def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = meant(stay)
-    outcome = session.phase_done(
+    outcome = session.phases.done(
         options.number,
         _evidence(options),
         override=options.override,
@@ -94,7 +94,7 @@ def _left_open(session: Session, outcome: Outcome) -> list[str]:
     if not outcome.passed:
         return []
     inside = f"{session.status()['phase']['unit']}-{outcome.phase}"
-    return [task.id for task in session.task_list() if task.is_open and task.parent == inside]
+    return [task.id for task in session.tasks.list() if task.is_open and task.parent == inside]
 
 
 def _still(left: list[str]) -> Part:
@@ -147,7 +147,7 @@ def _fail_arguments(parser: Parser) -> None:
 def run_fail(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
     evidence = _evidence(options)
-    outcome = session.phase_fail(options.number, evidence, issue=options.issue, key=options.key)
+    outcome = session.phases.fail(options.number, evidence, issue=options.issue, key=options.key)
     said = f"phase {outcome.phase}: a failed attempt"
     confirm(session, outcome.event, screen, said, then="forestay phase retry")
 
@@ -157,7 +157,7 @@ def run_fail(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_retry(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.phase_retry(key=options.key)
+    event = session.phases.retry(key=options.key)
     number = session.status()["phase"]["current"]
     then = f"forestay phase gate {number}"
     confirm(session, event, screen, f"phase {number}: another attempt", then=then)
@@ -171,7 +171,7 @@ def _rollback_arguments(parser: Parser) -> None:
 
 def run_rollback(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay, finished=True)
-    event = session.phase_rollback(options.number, because=options.because, key=options.key)
+    event = session.phases.rollback(options.number, because=options.because, key=options.key)
     said = f"back at phase {options.number}; it and all after it are to be done anew"
     confirm(session, event, screen, said, then=f"forestay phase gate {options.number}")
 
@@ -191,7 +191,7 @@ def _total_arguments(parser: Parser) -> None:
 
 def run_total(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.phase_total(options.number, names=options.names, key=options.key)
+    event = session.phases.total(options.number, names=options.names, key=options.key)
     confirm(session, event, screen, f"the plan has {options.number} phases")
 
 
@@ -210,7 +210,7 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if number is None:
         # A session without phases is refused below, whatever the number.
         number = (session.status()["phase"] or {"current": 0})["current"]
-    asked = session.phase_gate(number, _evidence(options))
+    asked = session.phases.gate(number, _evidence(options))
     if screen.json:
         screen.answer({**session.status(), **json_values.gate(asked)})
         return
@@ -251,7 +251,7 @@ def _tell_fields(asked: Asked, screen: Screen) -> None:
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    phases = session.phase_list()
+    phases = session.phases.list()
     if screen.json:
         screen.answer({**session.status(), "phases": [json_values.phase(one) for one in phases]})
         return

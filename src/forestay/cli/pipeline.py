@@ -106,7 +106,7 @@ def _approve_arguments(parser: Parser) -> None:
 
 def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.approve(
+    done = session.essay.approve(
         options.gate,
         section=options.section,
         paragraph=options.paragraph,
@@ -126,7 +126,7 @@ def _paragraph_arguments(parser: Parser) -> None:
 
 def run_paragraph(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.paragraph_done(
+    done = session.essay.paragraph_done(
         options.number, section=options.section, last=options.last, key=options.key
     )
     _tell(session, done, screen)
@@ -147,7 +147,7 @@ def _add_arguments(parser: Parser) -> None:
 
 def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.section_add(options.number, title=options.title, key=options.key)
+    done = session.essay.sections.add(options.number, title=options.title, key=options.key)
     _tell(session, done, screen)
 
 
@@ -165,7 +165,7 @@ def _start_arguments(parser: Parser) -> None:
 
 def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.section_start(options.number, stage=options.stage, key=options.key)
+    done = session.essay.sections.start(options.number, stage=options.stage, key=options.key)
     _tell(session, done, screen)
 
 
@@ -188,7 +188,7 @@ def _done_arguments(parser: Parser) -> None:
 
 def run_done(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.section_done(
+    done = session.essay.sections.done(
         options.number,
         map=options.map,
         verified=options.verified,
@@ -200,7 +200,7 @@ def run_done(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    found = session.section_list()
+    found = session.essay.sections.list()
     if screen.json:
         rows = [{n: getattr(one, n) for n in one.__struct_fields__} for one in found]
         screen.answer({**session.status(), "sections": rows})
@@ -251,7 +251,7 @@ def _defer_arguments(parser: Parser) -> None:
 
 def run_defer(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.claim_defer(
+    done = session.essay.claims.defer(
         spoken(options.text, screen),
         reason=options.reason,
         section=options.section,
@@ -283,7 +283,7 @@ def _resolve_arguments(parser: Parser) -> None:
 
 def run_resolve(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.claim_resolve(
+    done = session.essay.claims.resolve(
         options.id, result=options.result, sources=options.sources, key=options.key
     )
     _tell(session, done, screen)
@@ -304,7 +304,7 @@ def _override_arguments(parser: Parser) -> None:
 
 def run_override(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.claim_override(
+    done = session.essay.claims.override(
         options.id, result=options.result, because=options.because, key=options.key
     )
     _tell(session, done, screen)
@@ -312,7 +312,7 @@ def run_override(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    found = session.claim_list()
+    found = session.essay.claims.list()
     if screen.json:
         screen.answer({**session.status(), "claims": [_claim(one) for one in found]})
         return
@@ -355,7 +355,7 @@ def _calibrate_arguments(parser: Parser) -> None:
 
 def run_calibrate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.calibrate(
+    done = session.essay.calibrate(
         options.rating,
         notes=spoken(options.notes, screen),
         reference=options.reference,
@@ -384,7 +384,7 @@ def _voice_arguments(parser: Parser) -> None:
 
 def run_voice(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.voice(
+    done = session.essay.voice(
         options.score, section=options.section, because=options.because, key=options.key
     )
     _tell(session, done, screen)
@@ -400,7 +400,7 @@ def _output_arguments(parser: Parser) -> None:
 
 def run_output(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    done = session.output(
+    done = session.essay.output(
         options.file,
         words=options.words,
         sources=options.sources,
@@ -417,11 +417,11 @@ def _pushback_arguments(parser: Parser) -> None:
 
 def run_pushback(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    _tell(session, session.pushback(options.level, key=options.key), screen)
+    _tell(session, session.essay.pushback(options.level, key=options.key), screen)
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    path, text = stay.current().essay_show()
+    path, text = stay.current().essay.show()
     screen.answer({"path": path, "text": text, "words": len(text.split())})
     screen.long()
     screen.line((shown_path(path), "dim"))

@@ -77,7 +77,7 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def _once(session: Session, options: Namespace, screen: Screen) -> int:
-    event = session.prove(
+    event = session.proofs.run(
         options.argv,
         phase=options.phase,
         name=options.name,
@@ -103,7 +103,7 @@ def _answer(session: Session, events: list[Event], screen: Screen) -> None:
 
 def _again(session: Session, options: Namespace, screen: Screen) -> int:
     done: list[Event] = []
-    again = session.prove_again(all=options.all, timeout=options.timeout, sink=_sink(screen))
+    again = session.proofs.run_again(all=options.all, timeout=options.timeout, sink=_sink(screen))
     for one, event in again:
         done.append(event)
         screen.done((f"#{event.seq} ", "dim"), *_said(event.body), *left_out(event))
@@ -122,7 +122,7 @@ def _again(session: Session, options: Namespace, screen: Screen) -> int:
 
 
 def _list(session: Session, screen: Screen) -> int:
-    found = session.prove_list()
+    found = session.proofs.list()
     if screen.json:
         from forestay.api import json_values
 

@@ -28,7 +28,9 @@ _RUNGS = {
 
 
 def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    case = stay.recover(options.path, out=options.output, fix=options.fix, choose=options.choose)
+    case = stay.files.recover(
+        options.path, out=options.output, fix=options.fix, choose=options.choose
+    )
     if case is None:
         screen.answer({"ok": True, "case": None})
         screen.line(("readable ", "green"), shown_path(options.path))

@@ -44,7 +44,7 @@ def _name_argument(parser: Parser) -> None:
 
 
 def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.remote_add(options.name, options.address)
+    found = stay.remotes.add(options.name, options.address)
     screen.answer(_checked_values(found))
     screen.done(("Added ", "green"), f"{found.name}, {found.address}")
     _tell_checked(found, screen)
@@ -53,7 +53,7 @@ def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _tell_next(found: Checked, stay: Forestay, screen: Screen) -> None:
     """Sync, if this device has keys; if not, whether it is the first one decides."""
-    if stay.in_circle():
+    if stay.devices.has_keys():
         screen.hint("next: ", f"forestay sync {found.name}")
     elif found.sessions:
         screen.hint("next, to be let in by your other device: ", "forestay device add")
@@ -62,7 +62,7 @@ def _tell_next(found: Checked, stay: Forestay, screen: Screen) -> None:
 
 
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.remote_check(options.name)
+    found = stay.remotes.check(options.name)
     screen.answer(_checked_values(found))
     screen.line(f"{found.name}, {found.address}")
     _tell_checked(found, screen)
@@ -95,14 +95,14 @@ def _checked_values(found: Checked) -> dict[str, Any]:
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.remote_list()
-    waiting = stay.unpushed()
+    found = stay.remotes.list()
+    waiting = stay.remotes.unpushed()
     screen.answer({"remotes": [_known_values(one) for one in found], "waiting": waiting})
     if not found:
         screen.line("There is no remote yet.")
         screen.hint("add one: ", "forestay remote add usb folder:/media/usb/forestay")
         return
-    screen.table([[one.name, _last(one, stay.clock.now()), one.address] for one in found])
+    screen.table([[one.name, _last(one, stay.context.clock.now()), one.address] for one in found])
     for one in (each for each in found if each.error):
         lead = "" if len(found) == 1 else f"{one.name}: "
         for line in screen.wrapped(f"  {lead}{one.error}"):
@@ -131,7 +131,7 @@ def _known_values(one: Known) -> dict[str, Any]:
 
 
 def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    gone = stay.remote_remove(options.name)
+    gone = stay.remotes.remove(options.name)
     screen.answer({"name": gone.name, "address": gone.address})
     screen.done(("Removed ", "green"), f"{gone.name}; nothing at {gone.address} was changed")
 
@@ -173,17 +173,19 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
         from forestay.sync import background
 
         stay.context.is_unattended = True
-        return background.run(stay.context, stay.sync)
+        return background.run(stay.context, stay.remotes.sync)
     if options.pull and not options.watch:
         return _pull(options, stay, screen)
 
     def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
         sessions = _sessions(stay)
         if options.push:
-            return stay.push(remote, sessions=sessions, again=options.again, on_bytes=on_bytes)
+            return stay.remotes.push(
+                remote, sessions=sessions, again=options.again, on_bytes=on_bytes
+            )
         if options.pull:
-            return stay.pull(remote, sessions=sessions, on_bytes=on_bytes)
-        return stay.sync(remote, sessions=sessions, on_bytes=on_bytes)
+            return stay.remotes.pull(remote, sessions=sessions, on_bytes=on_bytes)
+        return stay.remotes.sync(remote, sessions=sessions, on_bytes=on_bytes)
 
     if options.watch:
         _watch(travel, options, stay, screen)
@@ -193,7 +195,9 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
 def _pull(options: Namespace, stay: Forestay, screen: Screen) -> int:
     def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
         said = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
-        return stay.pull(remote, sessions=_sessions(stay, or_there=True), **said, on_bytes=on_bytes)
+        return stay.remotes.pull(
+            remote, sessions=_sessions(stay, or_there=True), **said, on_bytes=on_bytes
+        )
 
     code = _travel(travel, options, stay, screen)
     for session in _sessions(stay) if code == DONE else ():  # it is here now, or nowhere
@@ -292,7 +296,7 @@ def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -
     """Sync again and again, and say what is new: what moved, and what went wrong since."""
     from forestay.cli.log import for_ever, when
 
-    every = options.every or stay.settings.sync_seconds or 10
+    every = options.every or stay.context.settings.sync_seconds or 10
     screen.hint(f"every {plural(every, 'second')}; to end it: ", "Ctrl-C")
     before = ""
 
@@ -300,7 +304,10 @@ def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -
         nonlocal before
         reports = _moved(travel, options, screen)
         screen.answer({"remotes": [_report_values(one) for one in reports]})
-        now, wrong = when(stay.clock.now(), stay.clock.now()), str([one.worst for one in reports])
+        now, wrong = (
+            when(stay.context.clock.now(), stay.context.clock.now()),
+            str([one.worst for one in reports]),
+        )
         if wrong != before or any(one.up or one.down for one in reports):
             screen.done((now, "dim"))
             for one in reports:
@@ -308,7 +315,7 @@ def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -
         before = wrong
         screen.flush()
         screen.progress(f"{now} looked; next in {plural(every, 'second')}")
-        stay.clock.sleep(every)
+        stay.context.clock.sleep(every)
 
     for_ever(look, stay, screen)
 
@@ -318,14 +325,14 @@ def _sessions(stay: Forestay, *, or_there: bool = False) -> list[str]:
 
     It is here, or, by its whole id, only there: the first pull of it may have stopped.
     """
-    if stay.settings.origin("session") != "argument":
+    if stay.context.settings.origin("session") != "argument":
         return []
     try:
         return [stay.current().id]
     except NoSession as error:
         if error.choices or not or_there:
             raise
-        return [stay.settings.session]
+        return [stay.context.settings.session]
 
 
 def _tell_report(report: Report, stay: Forestay, screen: Screen) -> None:

@@ -46,7 +46,7 @@ def run_revisit(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def _assess(session: Session, options: Namespace, screen: Screen) -> int:
-    look = session.revisit(options.step, impact=options.impact)
+    look = session.revisit.preview(options.step, impact=options.impact)
     if screen.json:
         screen.answer({**session.status(), **look_values(look), "applied": False})
         return DONE
@@ -92,7 +92,7 @@ def _versions(look: Look) -> list[tuple[str, str]]:
 
 
 def _apply(session: Session, options: Namespace, screen: Screen) -> int:
-    look, event = session.revisit_apply(
+    look, event = session.revisit.apply(
         options.step, impact=options.impact, because=options.because, key=options.key
     )
     found = look.assessment
@@ -110,7 +110,7 @@ def _apply(session: Session, options: Namespace, screen: Screen) -> int:
 
 
 def _undo(session: Session, options: Namespace, screen: Screen) -> int:
-    event = session.revisit_undo(because=options.because, key=options.key)
+    event = session.revisit.undo(because=options.because, key=options.key)
     confirm(
         session, event, screen, "the last revisit is taken back; its files have their names again"
     )

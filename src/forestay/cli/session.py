@@ -87,12 +87,12 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
     shown = session.status()
     if screen.json:
         known = {"repeated": session.repeated, "before": before or None}
-        known |= {"taken_up": session.taken_up}
+        known |= {"taken_up": session.was_open}
         files = {"layouts": _files(session, options)}
         screen.answer({**shown, "event": recorded(_first_event(session)), **known, **files})
         return
     lead = "Already started: session " if session.repeated else "Started session "
-    if session.taken_up:
+    if session.was_open:
         screen.done("There is an open session of this workflow on this target; nothing was begun.")
         lead = "Resumed session "
     what = (session.id, " – ", shorten(shown["goal"], _GOAL))
@@ -111,13 +111,13 @@ def _files(session: Session, options: Namespace) -> list[dict[str, Any]]:
         return []
     from forestay.cli.files import binding_values
 
-    return [binding_values(binding) for binding in session.layouts_list()]
+    return [binding_values(binding) for binding in session.files.list()]
 
 
 def _tell_files(session: Session, screen: Screen) -> None:
     from forestay.cli.suggestions import shown_path
 
-    for binding in session.layouts_list():
+    for binding in session.files.list():
         when = ", once they can be written" if binding.suspended else " too"
         screen.done((f"  its files{when}: ", "dim"), shown_path(binding.place))
 
@@ -134,7 +134,7 @@ def _first_steps(shown: dict[str, Any]) -> str:
 def _open_before(stay: Forestay) -> str:
     """The open session that was current here, if any."""
     try:
-        return stay.workspace.require(open_only=True)
+        return stay.context.workspace.require(open_only=True)
     except ForestayError:
         return ""
 
@@ -169,7 +169,7 @@ def _rename_arguments(parser: Parser) -> None:
 def run_rename(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
     goal = spoken(options.goal, screen)
-    event = session.rename(goal, key=options.key)
+    event = session.record.rename(goal, key=options.key)
     body: Any = event.body
     confirm(session, event, screen, "the goal is now: ", shorten(body.goal, _GOAL))
     tell_finished(session, screen)
@@ -182,7 +182,7 @@ def _model_arguments(parser: Parser) -> None:
 
 def run_model(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.model(options.name, key=options.key)
+    event = session.record.model(options.name, key=options.key)
     body: Any = event.body
     confirm(session, event, screen, "model: ", shorten(str(body.value), _GOAL))
     tell_finished(session, screen)
@@ -198,7 +198,7 @@ def _attr_arguments(parser: Parser) -> None:
 def run_attr(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
     value = options.value if options.text else scalar(options.value)
-    event = session.attr(options.name, value, key=options.key)
+    event = session.record.attribute(options.name, value, key=options.key)
     body: Any = event.body
     shown = body.value if isinstance(body.value, str) else json_text(body.value)
     confirm(session, event, screen, f"{body.key} = ", shorten(shown, _GOAL))
@@ -283,7 +283,8 @@ def _because_arguments(parser: Parser) -> None:
 def _ending(verb: str, said: str, then: str) -> Run:
     def run(options: Namespace, stay: Forestay, screen: Screen) -> None:
         session = meant(stay)
-        event = getattr(session, verb)(because=options.because, key=options.key)
+        act = session.complete if verb == "complete" else getattr(session.lifecycle, verb)
+        event = act(because=options.because, key=options.key)
         confirm(session, event, screen, said, then=then)
 
     return run
@@ -299,7 +300,7 @@ def run_complete(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def left_open(session: Session) -> dict[str, list[str]]:
     """Tasks and agents that are neither done nor left out, by their ids."""
-    units: dict[str, list[Any]] = {"tasks": session.task_list(), "agents": session.agent_list()}
+    units: dict[str, list[Any]] = {"tasks": session.tasks.list(), "agents": session.agents.list()}
     return {word: [unit.id for unit in found if unit.is_open] for word, found in units.items()}
 
 
@@ -321,13 +322,13 @@ def _reopen_arguments(parser: Parser) -> None:
 
 def run_reopen(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay, finished=True)
-    event = session.reopen(options.because, key=options.key)
+    event = session.lifecycle.reopen(options.because, key=options.key)
     confirm(session, event, screen, "reopened", then="forestay brief")
 
 
 def run_archive(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay, finished=True)
-    event = session.archive(key=options.key)
+    event = session.lifecycle.archive(key=options.key)
     confirm(
         session, event, screen, "archived; nothing was deleted", then="forestay list --archived"
     )
@@ -335,7 +336,7 @@ def run_archive(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_unarchive(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay, finished=True)
-    event = session.unarchive(key=options.key)
+    event = session.lifecycle.unarchive(key=options.key)
     confirm(session, event, screen, "back in the list")
 
 

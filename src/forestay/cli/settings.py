@@ -64,7 +64,7 @@ def _set(key: str, value: str, stay: Forestay, screen: Screen) -> None:
 
 
 def _unset(key: str, stay: Forestay, screen: Screen) -> None:
-    found = unset(stay.settings.home, key)
+    found = unset(stay.context.settings.home, key)
     screen.answer({"key": key, "found": found, "file": _file(stay)})
     screen.done(f"{key} is not set any more" if found else f"{key} was not set in {_file(stay)}")
 
@@ -72,7 +72,7 @@ def _unset(key: str, stay: Forestay, screen: Screen) -> None:
 def _tell_settings(key: str, stay: Forestay, screen: Screen) -> None:
     found = stay.config(key)
     values = {name: {"value": _safe(v), "origin": origin} for name, (v, origin) in found.items()}
-    unknown = list(stay.settings.unknown)
+    unknown = list(stay.context.settings.unknown)
     screen.answer({"values": values, "unknown": unknown, "file": _file(stay)})
     if key:
         screen.line(_shown(found[key][0]))
@@ -86,7 +86,7 @@ def _tell_settings(key: str, stay: Forestay, screen: Screen) -> None:
 
 
 def _file(stay: Forestay) -> str:
-    return os.path.join(stay.settings.home, FILE_NAME)
+    return os.path.join(stay.context.settings.home, FILE_NAME)
 
 
 def _safe(value: object) -> object:

@@ -40,8 +40,8 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not (options.prefer or options.merge or options.keep_both):
         _tell(session, options.dispute, stay, screen)
         return
-    open_before = {case.subject: case.about for case in session.disputes()}
-    event = session.settle(
+    open_before = {case.subject: case.about for case in session.disputes.list()}
+    event = session.disputes.settle(
         options.dispute,
         prefer=options.prefer,
         merge=options.merge,
@@ -49,7 +49,7 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
         because=options.because,
         key=options.key,
     )
-    left = {case.subject: case.about for case in session.disputes()}
+    left = {case.subject: case.about for case in session.disputes.list()}
     over = [about for subject, about in open_before.items() if subject not in left]
     then = "forestay settle" if left else "forestay brief"
     said = f"settled: {', '.join(over)}; both sides stay in the log"
@@ -62,7 +62,7 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
     """What whoever settles has to know, as data: devices, disputes with their sides, the ways."""
     context = session.context
-    found = session._cases(dispute) if dispute else session.disputes()
+    found = session.disputes.list(dispute)
     devices = [
         {
             "device": seat.device,
@@ -74,7 +74,7 @@ def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
             "active_agents": seat.active_agents,
             "events": seat.events,
         }
-        for seat in session.devices()
+        for seat in session.disputes.devices()
     ]
     return {
         "devices": devices,
@@ -90,7 +90,7 @@ _TITLES = {"step": "title", "decision": "what", "agent": "task"}
 def _title(session: Session, case: Any) -> str:
     """What people know it by, besides its id."""
     kind, _, id = case.subject.partition(":")
-    row = session.state().rows.get(kind, id) if kind in _TITLES else None
+    row = session.show().rows.get(kind, id) if kind in _TITLES else None
     return str(getattr(row, _TITLES[kind], "")) if row else ""
 
 
@@ -118,7 +118,8 @@ def _case(case: Any, context: Context) -> dict[str, Any]:
 
 
 def _settled(session: Session) -> list[dict[str, Any]]:
-    rows = [row for row in session._rows("dispute") if not row.is_open]
+    rows: list[Any] = list(session.show().rows.select("dispute"))
+    rows = [row for row in rows if not row.is_open]
     return [
         {"subject": row.subject, "outcomes": sorted({side[3] for side in row.sides})}
         for row in rows
@@ -153,9 +154,9 @@ def _tell(session: Session, dispute: str, stay: Forestay, screen: Screen) -> Non
     else:
         screen.line((f"{plural(len(shown['disputes']), 'dispute')} to settle", "bold"))
         screen.line()
-        _tell_devices(shown["devices"], stay.clock.now(), screen)
+        _tell_devices(shown["devices"], stay.context.clock.now(), screen)
         for case in shown["disputes"]:
-            _tell_case(case, stay.clock.now(), screen)
+            _tell_case(case, stay.context.clock.now(), screen)
         screen.line()
         for one in shown["choices"]:
             screen.line("→ ", f"{one['what']:<44}", (screen.as_typed(one["command"]), "cyan"))

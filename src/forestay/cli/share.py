@@ -48,7 +48,7 @@ def run_add(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if not options.yes and not agreed(asked, same, screen, fingerprint=person.fingerprint):
         screen.line("it was not shared")
         return 1
-    shared = stay.share(session, options.person, mode=mode, email=options.email)
+    shared = stay.shares.add(session, options.person, mode=mode, email=options.email)
     screen.answer(_values(shared))
     screen.done(("shared ", "green"), session, f": {options.email or person.fingerprint}")
     _tell_members(shared, screen)
@@ -62,9 +62,9 @@ def _session(options: Namespace, stay: Forestay) -> str:
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    shared = stay.shares(_session(options, stay))
+    shared = stay.shares.list(_session(options, stay))
     screen.answer(_values(shared))
-    if owner := stay.owner(shared.owner):
+    if owner := stay.shares.owner(shared.owner):
         screen.line("  it is shared with you by ", owner)
     _tell_members(shared, screen)
     if not shared.members:
@@ -113,7 +113,7 @@ def _remove_arguments(parser: Parser) -> None:
 
 def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.session(options.which).id
-    shared = stay.unshare(session, options.who)
+    shared = stay.shares.remove(session, options.who)
     screen.answer(_values(shared))
     screen.done(("not shared any more ", "green"), f"with {options.who}: {session}")
     screen.done("They read nothing that is written from now on. What they have read they")

@@ -74,7 +74,7 @@ def _tell_newest(core: dict[str, Any], screen: Screen) -> None:
 
 
 def _tell_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
-    core, now = shown["core"], stay.clock.now()
+    core, now = shown["core"], stay.context.clock.now()
     point = (f"   as it was at {at}", "yellow") if at else ""
     screen.line((shown["goal"], "bold"), point)
     times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}

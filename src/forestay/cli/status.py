@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from forestay.api.status import may_expire
 from forestay.base.clock import ago
 from forestay.base.text import plural
 from forestay.base.vocabulary import FINISHED, STATUSES
@@ -39,7 +40,7 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
     try:
         shown = stay.status()
     except NoSession as error:
-        if stay.waiting():
+        if stay.agents.waiting():
             error.hint = "record what hooks said first: forestay ingest"
         raise
     idle = idle_values(shown, stay)
@@ -64,11 +65,11 @@ def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     except (ValueError, OverflowError):
         return {}
     # Only then is the session's plan worth loading.
-    if stay.clock.now() - then < _HOUR:
+    if stay.context.clock.now() - then < _HOUR:
         return {}
-    if not (shown["workflow"] or stay.may_expire(shown["session"])):
+    if not (shown["workflow"] or may_expire(stay.context, shown["session"])):
         return {}
-    idle = stay.session(shown["session"]).expiry()
+    idle = stay.session(shown["session"]).lifecycle.inactivity()
     if idle.word == "active":
         return {}
     return {
@@ -99,18 +100,18 @@ def tell_idle(idle: dict[str, Any], screen: Screen) -> None:
 
 def waiting_values(stay: Forestay) -> dict[str, Any]:
     """How many payloads of hooks were not taken up yet, if any."""
-    count = stay.waiting()
+    count = stay.agents.waiting()
     return {"waiting": count} if count else {}
 
 
 def unpushed_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     """How many events of a session are on no remote yet; nothing where there is no remote."""
-    count = stay.unpushed(shown["session"])
+    count = stay.remotes.unpushed(shown["session"])
     return {} if count is None else {"unpushed": count}
 
 
 def tell_waiting(stay: Forestay, screen: Screen) -> None:
-    if count := stay.waiting():
+    if count := stay.agents.waiting():
         said = f"{count} of what hooks said"
         line = (screen.as_typed("forestay ingest"), "cyan")
         screen.aside(("not recorded yet: ", "yellow"), said, ("; to record it: ", "dim"), line)
@@ -118,7 +119,7 @@ def tell_waiting(stay: Forestay, screen: Screen) -> None:
 
 def tell_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
     """One session for people: goal, then names and values."""
-    now = stay.clock.now()
+    now = stay.context.clock.now()
     screen.line((shown["goal"], "bold"))
     project = f" in {shown['project']}" if shown["project"] else ""
     screen.fields(
@@ -143,10 +144,10 @@ def tell_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
 
 
 def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
-    count = stay.unpushed(shown["session"])
+    count = stay.remotes.unpushed(shown["session"])
     if not count:
         return ""
-    failed = [one.name for one in stay.remote_list() if one.result == "failed"]
+    failed = [one.name for one in stay.remotes.list() if one.result == "failed"]
     why = f"; the last sync with {', '.join(failed)} failed: forestay remote list" if failed else ""
     return f"{plural(count, 'event')} not pushed{why}"
 
@@ -309,7 +310,7 @@ def _bytes(count: float) -> str:
 
 def _current(stay: Forestay) -> str:
     try:
-        return stay.workspace.current()
+        return stay.context.workspace.current()
     except InvalidInput:
         return ""  # the folder is gone, and what was current in it with it
 
@@ -317,7 +318,7 @@ def _current(stay: Forestay) -> str:
 def _rows(
     sessions: list[dict[str, Any]], current: str, stay: Forestay, *, with_project: bool
 ) -> Iterator[list[Part]]:
-    now = stay.clock.now()
+    now = stay.context.clock.now()
     sized = ["SIZE"] * any("size" in one for one in sessions)
     project = ["PROJECT"] * with_project
     head = ["", "SESSION", "STATUS", "DONE", *sized, "LAST EVENT", *project, "GOAL"]
@@ -366,7 +367,7 @@ def run_alone(options: Namespace, stay: Forestay, screen: Screen) -> None:
     try:
         shown = stay.status()
     except NoSession as error:
-        if stay.settings.session:
+        if stay.context.settings.session:
             raise
         _tell_choices(error, stay, screen)
         return
@@ -414,7 +415,7 @@ def _welcome(stay: Forestay, screen: Screen) -> None:
     for line, meaning in _FIRST_STEPS:
         screen.line("  ", (f"{line:<38}", "cyan"), meaning)
     screen.line()
-    if stay.unadopted():
+    if stay.files.unadopted():
         screen.line("Session files of other programs are here; to take them up: forestay adopt")
     if stay.list(all=True, limit=1):
         screen.line("Sessions of other folders: forestay list --all")

@@ -61,7 +61,7 @@ def _task_add_arguments(parser: Parser) -> None:
 def run_task_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
     title = spoken(options.title, screen)
-    event = session.task_add(
+    event = session.tasks.add(
         title, id=options.id, phase=options.phase, agent=options.agent, key=options.key
     )
     body: Any = event.body
@@ -81,7 +81,7 @@ def _task_start_arguments(parser: Parser) -> None:
 
 def run_task_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.task_start(options.id, agent=options.agent, key=options.key)
+    event = session.tasks.start(options.id, agent=options.agent, key=options.key)
     _confirm(session, event, screen, "is running", then="forestay task done")
 
 
@@ -95,7 +95,7 @@ def _task_done_arguments(parser: Parser) -> None:
 
 def run_task_done(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.task_done(
+    event = session.tasks.done(
         options.id, outcome=options.outcome, files=options.files, key=options.key
     )
     _confirm(session, event, screen, "is done")
@@ -108,25 +108,25 @@ def _task_because_arguments(parser: Parser) -> None:
 
 def run_task_block(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.task_block(options.id, options.because, key=options.key)
+    event = session.tasks.block(options.id, options.because, key=options.key)
     _confirm(session, event, screen, "is blocked", then="forestay task unblock")
 
 
 def run_task_skip(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.task_skip(options.id, options.because, key=options.key)
+    event = session.tasks.skip(options.id, options.because, key=options.key)
     _confirm(session, event, screen, "is left out")
 
 
 def run_task_unblock(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.task_unblock(options.id, key=options.key)
+    event = session.tasks.unblock(options.id, key=options.key)
     _confirm(session, event, screen, "can be taken up again", then="forestay task start")
 
 
 def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    tasks = session.task_list()
+    tasks = session.tasks.list()
     if screen.json:
         found = [task_values(task) for task in tasks]
         screen.answer({**_of_session(session.status()), "tasks": found})
@@ -180,7 +180,7 @@ def _agent_start_arguments(parser: Parser) -> None:
 
 def run_agent_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.agent_start(
+    event = session.agents.start(
         options.id,
         type=options.type,
         task=options.task,
@@ -198,7 +198,7 @@ def _agent_progress_arguments(parser: Parser) -> None:
 
 def run_agent_progress(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.agent_progress(options.id, options.part, key=options.key)
+    event = session.agents.progress(options.id, options.part, key=options.key)
     _confirm(session, event, screen, f"is at {options.part:.0%}")
 
 
@@ -213,7 +213,7 @@ def _agent_done_arguments(parser: Parser) -> None:
 
 def run_agent_done(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.agent_done(
+    event = session.agents.done(
         options.id,
         result=spoken(options.result, screen),
         created=options.created,
@@ -232,7 +232,7 @@ def _agent_fail_arguments(parser: Parser) -> None:
 
 def run_agent_fail(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.agent_fail(
+    event = session.agents.fail(
         options.id, options.error, category=options.category, key=options.key
     )
     _confirm(session, event, screen, "failed", then="forestay agent retry")
@@ -245,26 +245,26 @@ def _agent_timeout_arguments(parser: Parser) -> None:
 
 def run_agent_timeout(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.agent_timeout(options.id, error=options.error, key=options.key)
+    event = session.agents.timeout(options.id, error=options.error, key=options.key)
     _confirm(session, event, screen, "took too long", then="forestay agent retry")
 
 
 def run_agent_retry(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = meant(stay)
-    event = session.agent_retry(options.id, key=options.key)
+    event = session.agents.retry(options.id, key=options.key)
     _confirm(session, event, screen, "runs again")
 
 
 def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    agents, status = session.agent_list(), session.status()
+    agents, status = session.agents.list(), session.status()
     life = {one["agent"]: one["state"] for one in status["holders"] if one["agent"]}
     if screen.json:
         values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]
         screen.answer({**_of_session(status), "agents": values})
         return
     screen.long()
-    now = stay.clock.now()
+    now = stay.context.clock.now()
     rows: list[list[Part]] = [
         [(word, "dim") for word in ("AGENT", "STATUS", "STARTED", "PROCESS", "WHAT")]
     ]

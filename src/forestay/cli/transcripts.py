@@ -48,7 +48,7 @@ def run_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> int:
             screen.progress()
             _tell(one, screen, dry_run=options.dry_run)
 
-    stay.adopt_transcripts(
+    stay.agents.adopt_transcripts(
         options.transcripts,
         options.path,
         since=options.since,

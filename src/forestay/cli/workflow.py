@@ -25,7 +25,7 @@ _FAULTY = "faulty"
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.workflow_list()
+    found = stay.workflows.list()
     if screen.json:
         from forestay.api import json_values
 
@@ -68,14 +68,14 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
         raise InvalidInput("NAME is missing", hint="forestay workflow list")
     from forestay.model.plan import as_values
 
-    found = stay.workflow_show(options.name)
+    found = stay.workflows.show(options.name)
     screen.answer(as_values(found))
     screen.long()
     _tell_workflow(found, screen)
 
 
 def _tell_schema(stay: Forestay, screen: Screen) -> None:
-    text = stay.workflow_schema()
+    text = stay.workflows.schema()
     screen.answer({"schema": text})
     screen.block(text)
 
@@ -147,7 +147,7 @@ def _check_arguments(parser: Parser) -> None:
 
 
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    checked = stay.workflow_check(options.file)
+    checked = stay.workflows.check(options.file)
     screen.answer(_checked_values(checked))
     for finding in checked.findings:
         _tell_finding(finding, screen)
@@ -194,7 +194,7 @@ def _new_arguments(parser: Parser) -> None:
 
 
 def run_new(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    path = stay.workflow_new(options.name, origin=options.origin)
+    path = stay.workflows.new(options.name, origin=options.origin)
     screen.answer({"name": options.name, "path": path})
     screen.done(("Wrote ", "green"), path)
     screen.hint("change it, then: ", f"forestay workflow check {options.name}")

@@ -42,7 +42,7 @@ def read(home: Forestay, uri: str) -> tuple[str, str]:
     """The type and the text at an address."""
     parts = uri.removeprefix(_SCHEME).split("/") if uri.startswith(_SCHEME) else [""]
     if uri in CURRENT:
-        session = home.to_pick_up(open_only=False)
+        session = home.to_resume(open_only=False)
         return _briefing(session) if parts[1] == "briefing" else _state(session)
     if parts[0] == "session" and 2 <= len(parts) <= 4 and parts[1]:
         return _of_session(home.session(parts[1]), parts[2:], uri)
@@ -85,7 +85,7 @@ def _page(session: Session, after: int) -> tuple[str, str]:
 def prompt(home: Forestay, asked: Prompt, session: str) -> str:
     """What is asked of a model, with the briefing of the session it is about."""
     try:
-        meant = home.to_pick_up(session)
+        meant = home.to_resume(session)
     except NoSession as error:
         told = responses.failed(asked.name, error, home, reads=True)
         return (

@@ -52,12 +52,12 @@ def done(tool: str, values: Values, home: Forestay, notices: list[str]) -> Answe
 
 def failed(tool: str, error: ForestayError, home: Forestay, *, reads: bool) -> Answer:
     """A question where there is something to choose from, else the error with the next step."""
-    error_values.take_secrets_out(error, home.settings.redact_patterns)
+    error_values.take_secrets_out(error, home.context.settings.redact_patterns)
     if isinstance(error, NoSession) and error.choices:
         told = _question(error)
     else:
         operation = "read" if reads else "create" if tool == "start" else "update"
-        whole = error_values.values(error, operation, iso(home.clock.now()))
+        whole = error_values.values(error, operation, iso(home.context.clock.now()))
         # A model pays for every word: what is empty is left out.
         told = {"error": {n: v for n, v in whole.items() if v not in ("", [])}}
         told["error"]["next"] = _next(error)
@@ -138,7 +138,7 @@ def _tool(command: str, word: str, number: str | None) -> str:
 
 def quoted(values: Values, label: str, home: Forestay) -> str:
     """Values as one line of JSON, fenced as data."""
-    return home.quoted(as_json(values), f"forestay {label}")
+    return home.quote(as_json(values), f"forestay {label}")
 
 
 def as_json(values: Any) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from itertools import islice
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
@@ -54,7 +55,7 @@ class Desk:
         tool = self.tools[name]
         try:
             require_shape(tool, arguments)
-            self.home.catch_up()
+            self.home.agents.catch_up()
             act = _ACTS.get(name) or self._prove(stop)
             values = act(self.home, arguments)
             return responses.done(name, values, self.home, self._taken())
@@ -100,8 +101,8 @@ class Desk:
         Files that do not show their last event yet are written too.
         """
         self.home.context.finish()
-        if self.home.waiting():
-            self.home.best_effort(lambda: self.home.ingest(seconds=_AT_ONCE))
+        if self.home.agents.waiting():
+            self.home.context.best_effort(lambda: self.home.agents.ingest(seconds=_AT_ONCE))
 
 
 def require_shape(tool: Tool, arguments: Arguments) -> None:
@@ -125,7 +126,7 @@ def _start(home: Forestay, given: Arguments) -> Values:
     return {
         "session": session.id,
         "repeated": session.repeated,
-        "taken_up": session.taken_up,
+        "taken_up": session.was_open,
         **_if_any("before", before if before != session.id else ""),
         **_standing(session),
     }
@@ -148,9 +149,9 @@ def _open_before(home: Forestay) -> str:
 
 def _resume(home: Forestay, given: Arguments) -> Values:
     arrival = _pulled(home, given.get("session", ""))
-    session = home.to_pick_up(given.get("session", ""))
+    session = home.to_resume(given.get("session", ""))
     if "reopen" in given:
-        session.reopen(given["reopen"], key=_part(given, "reopen"))
+        session.lifecycle.reopen(given["reopen"], key=_part(given, "reopen"))
     others = _others(session)
     told = session.resume(budget=given.get("budget"), key=given.get("key", ""))
     return {"session": session.id, **_briefed(session, told), "others": others, **arrival}
@@ -158,8 +159,8 @@ def _resume(home: Forestay, given: Arguments) -> Values:
 
 def _pulled(home: Forestay, named: str) -> Values:
     """Take what other devices did first; nothing to tell where there is no remote."""
-    found = home.store.resolve(named) if named else []
-    pulled = home.arrive(found[0] if len(found) == 1 else "")
+    found = home.context.store.resolve(named) if named else []
+    pulled = home.remotes.fetch(found[0] if len(found) == 1 else "")
     problem = pulled.why or pulled.late
     told = {"synced": not problem, "events": pulled.events, "problem": problem}
     return {"arrival": told} if pulled.asked else {}
@@ -210,7 +211,7 @@ def _require_verb(event: Values, number: int) -> None:
 
 def _kept(session: Session, event: Values, key: str) -> Values:
     arguments = {name: value for name, value in event.items() if name != "do"}
-    made = getattr(session, event["do"])(**arguments, key=key)
+    made = attrgetter(VERBS[event["do"]][1])(session)(**arguments, key=key)
     return {"do": event["do"], **_event(made), "repeated": session.repeated}
 
 
@@ -238,19 +239,19 @@ def _checkpoint(home: Forestay, given: Arguments) -> Values:
 
 def _moved(session: Session, given: Arguments, key: str) -> Event:
     if given["action"] == "retry":
-        return session.phase_retry(key=key)
+        return session.phases.retry(key=key)
     if given["action"] == "total":
-        return session.phase_total(_phase(given), names=given.get("names", []), key=key)
-    return session.phase_rollback(_phase(given), because=given.get("because", ""), key=key)
+        return session.phases.total(_phase(given), names=given.get("names", []), key=key)
+    return session.phases.rollback(_phase(given), because=given.get("because", ""), key=key)
 
 
 def _handed_in(session: Session, given: Arguments, key: str) -> Values:
     number, evidence = _phase(given), given.get("evidence", {})
     if given["action"] == "fail":
-        came = session.phase_fail(number, evidence, issue=given.get("issue", ""), key=key)
+        came = session.phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
     else:
         manner = _only(given, ("override", "because"))
-        came = session.phase_done(number, evidence, **manner, key=key)
+        came = session.phases.done(number, evidence, **manner, key=key)
     return {
         "passed": came.passed,
         "complete": came.complete,
@@ -273,7 +274,7 @@ def _phase(given: Arguments) -> int:
 
 def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
     session = _meant(home, given)
-    made = session.prove(
+    made = session.proofs.run(
         given["command"],
         phase=str(given.get("phase", "")),
         name=given.get("as", ""),
@@ -290,16 +291,17 @@ def _finish(home: Forestay, given: Arguments) -> Values:
     how = given["how"]
     if how == "archive":
         session = _named_or_current(home, given)
-        event = session.archive(**_only(given, ("key",)))
+        event = session.lifecycle.archive(**_only(given, ("key",)))
     elif how == "pause":
         session = _meant(home, given)
         event = session.pause(**_only(given, ("reason", "context", "key")))
     else:
         session = _meant(home, given)
-        event = getattr(session, how)(**_only(given, ("because", "key")))
+        act = session.complete if how == "complete" else getattr(session.lifecycle, how)
+        event = act(**_only(given, ("because", "key")))
     open_ones = {
-        "tasks": [task.id for task in session.task_list() if task.is_open],
-        "agents": [agent.id for agent in session.agent_list() if agent.is_open],
+        "tasks": [task.id for task in session.tasks.list() if task.is_open],
+        "agents": [agent.id for agent in session.agents.list() if agent.is_open],
     }
     known = {"session": session.id, "status": session.status()["status"]}
     left = _if_any("left_open", {name: ids for name, ids in open_ones.items() if ids})
@@ -313,7 +315,7 @@ def _find(home: Forestay, given: Arguments) -> Values:
     what = given["what"]
     if what in _OF_A_HOME:
         return _OF_A_HOME[what](home, given)
-    session = home.to_pick_up(given.get("session", ""), open_only=False)
+    session = home.to_resume(given.get("session", ""), open_only=False)
     return {"session": session.id, **_OF_A_SESSION[what](session, given)}
 
 
@@ -336,7 +338,7 @@ def _search(home: Forestay, given: Arguments) -> Values:
 
 def _workflows(home: Forestay, given: Arguments) -> Values:
     return responses.page(
-        [json_values.workflow(each) for each in home.workflow_list()], _limit(given)
+        [json_values.workflow(each) for each in home.workflows.list()], _limit(given)
     )
 
 
@@ -398,7 +400,7 @@ def _diff(session: Session, given: Arguments) -> Values:
 
 
 def _phases(session: Session, given: Arguments) -> Values:
-    return responses.page([json_values.phase(one) for one in session.phase_list()], 100)
+    return responses.page([json_values.phase(one) for one in session.phases.list()], 100)
 
 
 def _gate(session: Session, given: Arguments) -> Values:
@@ -406,12 +408,12 @@ def _gate(session: Session, given: Arguments) -> Values:
     if number is None:
         # A session without phases is refused below, whatever the number.
         number = (session.status()["phase"] or {"current": 0})["current"]
-    told = json_values.gate(session.phase_gate(number, given.get("evidence", {})))
+    told = json_values.gate(session.phases.gate(number, given.get("evidence", {})))
     return responses.thing(told | {"result": _judged(told["result"])})
 
 
 def _proofs(session: Session, given: Arguments) -> Values:
-    return responses.page([json_values.proof(one) for one in session.prove_list()], _limit(given))
+    return responses.page([json_values.proof(one) for one in session.proofs.list()], _limit(given))
 
 
 def _rows(table: str) -> Callable[[Session, Arguments], Values]:
@@ -471,7 +473,7 @@ def _named_or_current(home: Forestay, given: Arguments) -> Session:
 
 
 def _others(session: Session) -> list[Values]:
-    held = session.others()
+    held = session.agents.others()
     return [holder_view(holder, word) for holder, word in held if word != "dead"]
 
 

@@ -1,13 +1,15 @@
-"""Verbs for what devices contradict each other about: laying it before the user, settling it."""
+"""What devices of the user contradict each other about, and how the user settles it."""
 
 from __future__ import annotations
 
-from forestay.api.session_base import SessionBase
+from forestay.api.topic import Topic
 from forestay.errors import InvalidInput, Refused
+from forestay.journal.journal import AppendOptions
 from forestay.mirror.session_files import absorb_file_edits
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Sequence
     from typing import Any
 
@@ -16,20 +18,25 @@ if TYPE_CHECKING:
     from forestay.model.state import State
 
 
-class SettleVerbs(SessionBase):
-    """Disputes of a session, and how they end."""
+class Disputes(Topic):
+    """Disputes of a session: fields to which two devices gave different values."""
 
-    def disputes(self) -> list[Case]:
-        """What is disputed now: the sides, and which of them is newer; oldest first."""
+    def list(self, dispute: str = "") -> builtins.list[Case]:
+        """Return what is disputed now, oldest first: the sides, and which of them is newer.
+
+        With `dispute`, return only the one it names; see `settle`.
+        """
         from forestay.model.disputes import cases
 
-        return cases(*self._heard())
+        found = cases(*self._read())
+        return self._named(found, dispute) if dispute else found
 
-    def devices(self) -> list[Seat]:
-        """Every device that wrote, with what it knew of the session; who wrote last is first."""
+    def devices(self) -> builtins.list[Seat]:
+        """Return every device that recorded something, with what it knew of the session; the
+        last one first."""
         from forestay.model.disputes import seats
 
-        return seats(self._heard()[0])
+        return seats(self._read()[0])
 
     def settle(
         self,
@@ -41,43 +48,50 @@ class SettleVerbs(SessionBase):
         because: str = "",
         key: str = "",
     ) -> Event:
-        """Settle a dispute, or all of them: what stands is stated again, both sides are kept.
+        """Settle a dispute, or all of them: the value that holds is recorded again, and both
+        sides stay in the log.
 
         `dispute` is its number, its subject (`step:t1`) or what it is about (`t1`). `prefer` is
         the number of a side or its device, by name or id.
         """
-        from forestay.journal.journal import AppendOptions  # start-up
-
         way = _way(prefer, merge, keep_both)
-        if before := self.called_before(key, lambda body: True):
+        if before := self._recorder.called_before(key, lambda body: True):
             return before[-1]
-        events, state = self._heard()
-        chosen = [(case, self._side(case, prefer)) for case in self._cases(dispute)]
+        events, state = self._read()
+        chosen = [(case, self._side(case, prefer)) for case in self._chosen(dispute)]
         bodies = [
             body
             for case, number in chosen
             for body in self._settling(case, way, number, because, state, events)
         ]
-        return self.record(key=key, options=AppendOptions(make=_unless_changed(chosen, bodies)))
+        return self._recorder.record(
+            key=key, options=AppendOptions(make=_unless_changed(chosen, bodies))
+        )
 
-    def _heard(self) -> tuple[list[Event], State]:
+    def _read(self) -> tuple[builtins.list[Event], State]:
         from forestay.model.fold import fold
 
-        absorb_file_edits(self.context, self.id)
-        with self.context.store.view(self.id) as view:
-            events = list(self.context.journal.events(view))
+        absorb_file_edits(self._context, self._recorder.id)
+        with self._context.store.view(self._recorder.id) as view:
+            events = [*self._context.journal.events(view)]
         return events, fold(events)
 
-    def _cases(self, dispute: str) -> list[Case]:
-        found = self.disputes()
+    def _chosen(self, dispute: str) -> builtins.list[Case]:
+        """Return the disputes to settle; none is an error."""
+        found = self.list()
+        return self._named(found, dispute) if dispute or not found else found
+
+    def _named(self, found: builtins.list[Case], dispute: str) -> builtins.list[Case]:
         if not found:
-            raise Refused(f"nothing is disputed in session {self.id}", hint="forestay status")
-        meant = [case for case in found if _is_meant(case, dispute)] if dispute else found
+            raise Refused(
+                f"nothing is disputed in session {self._recorder.id}", hint="forestay status"
+            )
+        meant = [case for case in found if _is_meant(case, dispute)]
         meant = meant or [case for case in found if _begins(case, dispute)]
-        if not meant or (dispute and len(meant) > 1):
-            told = ", ".join(f"{case.number} ({case.about})" for case in found)
+        if len(meant) != 1:
+            names = ", ".join(f"{case.number} ({case.about})" for case in found)
             what = "several disputes match" if meant else "there is no dispute"
-            raise InvalidInput(f"{what} {dispute}", why=f"they are {told}", hint="forestay settle")
+            raise InvalidInput(f"{what} {dispute}", why=f"they are {names}", hint="forestay settle")
         return meant
 
     def _side(self, case: Case, prefer: str | int) -> int:
@@ -89,39 +103,45 @@ class SettleVerbs(SessionBase):
         found = [s.number for s in case.sides if self._is_of(wanted, s.device, s.outcome)]
         if len(found) == 1:
             return found[0]
-        told = ", ".join(
+        sides = ", ".join(
             f"{s.number} ({s.outcome}, {self._device_name(s.device)})" for s in case.sides
         )
         hint = f"forestay settle {case.number} --prefer {case.newer}"
-        raise InvalidInput(f"{wanted} is no one side of {case.about}", why=told, hint=hint)
+        raise InvalidInput(f"{wanted} is no one side of {case.about}", why=sides, hint=hint)
 
     def _device_name(self, device: str) -> str:
         from forestay.sync.device_names import name_of  # start-up
 
-        return name_of(self.context, device)
+        return name_of(self._context, device)
 
     def _is_of(self, wanted: str, device: str, outcome: str) -> bool:
         names = (device, self._device_name(device), outcome.removeprefix("the "))
         return wanted.casefold() in (name.casefold() for name in names)
 
     def _settling(
-        self, case: Case, way: str, number: int, because: str, state: State, events: list[Event]
+        self,
+        case: Case,
+        way: str,
+        number: int,
+        because: str,
+        state: State,
+        events: builtins.list[Event],
     ) -> Sequence[Body]:
         from forestay.model.disputes import note_of, settling
 
         known, named = {event.id: event for event in events}, self._device_name
         bodies = settling(case, way, number, state, known, named)
         if way == "merge" and case.kind == "file":
-            bodies = [self._as_it_is(body) for body in bodies]
+            bodies = [self._with_file_now(body) for body in bodies]
         return [*bodies, note_of(case, way, number, because, named)]
 
-    def _as_it_is(self, body: Any) -> Body:
-        """A file that was merged by hand is what it is now."""
+    def _with_file_now(self, body: Any) -> Body:
+        """Return the change with the file as the user merged it by hand."""
         from msgspec.structs import replace
 
         from forestay.workspace.file_changes import complete_change
 
-        tree, now = self.context.workspace.tree, self.context.clock.now()
+        tree, now = self._context.workspace.tree, self._context.clock.now()
         return complete_change(replace(body, action=""), tree, None, now)[0]
 
 
@@ -141,12 +161,12 @@ def _is_meant(case: Case, dispute: str) -> bool:
 
 
 def _begins(case: Case, dispute: str) -> bool:
-    """Ids of decisions end in digits that nobody remembers."""
+    """Whether a dispute is named by the start of its id: ids of decisions end in digits."""
     return not dispute.isdigit() and case.subject.partition(":")[2].startswith(dispute)
 
 
 def _unless_changed(chosen: list[tuple[Case, int]], bodies: list[Body]) -> Any:
-    """The moves, if what they settle is still what the user was shown."""
+    """Return the events, if what they settle is still what the user was shown."""
 
     def made(state: State) -> list[Body]:
         for case, _ in chosen:
@@ -159,5 +179,5 @@ def _unless_changed(chosen: list[tuple[Case, int]], bodies: list[Body]) -> Any:
 
 
 def _count(case: Case) -> int:
-    """How many sides the journal has: the other one of a file is the journal itself."""
+    """Return how many sides the journal has: the other side of a file is the journal itself."""
     return 1 if case.kind == "edit" else len(case.sides)

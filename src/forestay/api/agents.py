@@ -1,0 +1,117 @@
+"""Agents that record here: their installation, and what their hooks and transcripts report."""
+
+from __future__ import annotations
+
+from forestay.api.status import count_waiting
+from forestay.api.topic import HomeTopic, collect
+from forestay.mirror.session_files import SessionFiles
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.agents.import_transcripts import OnPart, TranscriptImport
+    from forestay.agents.ingest import Ingested
+    from forestay.agents.install import Places, Plan
+    from forestay.api.topic import OnEach
+
+_QUICK = 0.05
+"""How long a command that records something may first ingest reports of hooks, in seconds."""
+
+
+class AgentSetup(HomeTopic):
+    """Agents such as Claude Code or Codex that record their sessions in this home."""
+
+    def waiting(self) -> int:
+        """How many payloads of hooks wait to be taken up."""
+        return count_waiting(self._context)
+
+    def ingest(
+        self, *, limit: int | None = None, seconds: float | None = None, wait: float = 0.0
+    ) -> Ingested:
+        """Record what hooks of agents said: at most so many payloads, for about so long.
+
+        Where another process is at it, wait for it no longer than `wait` seconds.
+        """
+        from forestay.agents.ingest import ingest
+
+        return ingest(self._context, limit=limit, seconds=seconds, wait=wait)
+
+    def discard(self) -> tuple[int, int]:
+        """Delete, for good, what hooks said and nobody understood: how many, and bytes."""
+        from forestay.agents.spool import Spool
+
+        return Spool(self._context.store.home).erase_aside()
+
+    def catch_up(self) -> None:
+        """Before something is recorded: what was said earlier, as far as that is quick."""
+        if self.waiting():
+            self._context.best_effort(lambda: self.ingest(seconds=_QUICK))
+
+    def hook(self, agent: str, payload: str) -> str:
+        """What an agent is told when a conversation begins, by the payload of that hook."""
+        from forestay.api.session_start import greet
+
+        return greet(self._context, agent, payload)
+
+    def write_script(self) -> None:
+        """Write the script that hooks run into the home; `install` does it too."""
+        from forestay.agents import install
+
+        install.write_script(self._places())
+
+    def install(
+        self, agent: str, scope: str = "user", *, tools: bool = True, dry_run: bool = False
+    ) -> Plan:
+        """Make an agent record its sessions here; `dry_run` only says what would change.
+
+        `scope` is "user" (all projects) or "project" (this one); `tools` adds the MCP server.
+        """
+        from forestay.agents import install
+
+        return install.install(agent, scope, self._places(), tools=tools, dry_run=dry_run)
+
+    def uninstall(self, agent: str, scope: str = "user", *, dry_run: bool = False) -> Plan:
+        """Take out of an agent what `install` put there; what was recorded stays."""
+        from forestay.agents import install
+
+        return install.uninstall(agent, scope, self._places(), dry_run=dry_run)
+
+    def installed(self) -> list[Plan]:
+        """Where we are installed, each as the plan that would take us out."""
+        from forestay.agents import install
+
+        return install.installed(self._places())
+
+    def _places(self) -> Places:
+        from forestay.agents.install import places_here
+
+        return places_here(self._context.settings.home, self._context.workspace.tree.root)
+
+    def adopt_transcripts(
+        self,
+        agent: str,
+        path: str = "",
+        *,
+        since: str = "",
+        dry_run: bool = False,
+        on_part: OnPart | None = None,
+        on_adopted: OnEach[TranscriptImport] = None,
+    ) -> list[TranscriptImport]:
+        """Make sessions of the conversations that an agent wrote down; twice is once.
+
+        Without a path these are all that `claude-code`, `codex` or `gemini` keeps. `since` is a
+        span (`36h`, `30d`, `3w`) or a day (`2026-01-31`); `on_part` is told now and then how much
+        of a long one was heard, `on_adopted` what became of each.
+        """
+        from forestay.agents import import_transcripts
+
+        after = import_transcripts.parse_since(since, self._context.clock.now())
+        made = import_transcripts.import_transcripts(
+            self._context, agent, path, since=after, dry_run=dry_run, on_part=on_part
+        )
+        return collect(made, on_adopted)
+
+    def note_desktop(self) -> None:
+        """Remember that Claude Desktop reaches this home: files of sessions tell it."""
+        if not self._context.store.machine.remotes.in_desktop():
+            self._context.store.machine.remotes.is_in_desktop()
+            SessionFiles.of(self._context).write_sync_state()

@@ -1,0 +1,97 @@
+"""Backups of a home, packs from elsewhere, and moving to another store."""
+
+from __future__ import annotations
+
+import os
+
+from forestay.api.topic import HomeTopic
+from forestay.base import files
+from forestay.journal import backup, move, pack, restore
+from forestay.mirror.session_files import write_files
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import builtins
+
+    from forestay.journal.backup import BackupResult
+    from forestay.journal.move import MoveResult, OnPart
+    from forestay.journal.restore import ImportResult
+
+
+class Backups(HomeTopic):
+    """Copies of everything in this home, each in one file."""
+
+    def list(self) -> builtins.list[str]:
+        """The files of this home's own backups."""
+        return backup.own_backups(self._context.store.home)
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self._context.store.home, files.BACKUPS)
+
+    def create(self, folder: str = "") -> BackupResult:
+        """Write everything into one pack, in the home's own backups or in a folder of yours."""
+        target = os.path.abspath(folder) if folder else self.folder
+        keep = None if folder else self._context.settings.backup_keep
+        return backup.save(self._context.store, target, clock=self._context.clock, keep=keep)
+
+    def restore(self, path: str) -> ImportResult:
+        """Merge a backup into this home; nothing that is here is replaced.
+
+        A folder of backups means its newest one. What cannot be taken is left out and told.
+        A session that is new here belongs to no project until it is resumed or chosen in one.
+        """
+        outcome = restore.combine_results(
+            restore.absorb(self._context.journal, part, limits=pack.OWN, partial=True)
+            for part in backup.newest_packs(path)
+        )
+        self._write_merged(outcome)
+        return outcome
+
+    def import_(self, path: str) -> ImportResult:
+        """Merge a pack of someone else into this home: all of it, or nothing.
+
+        Sessions that are new here belong to the project of this folder. A sealed one is opened
+        by the keys of this device and its circle, or by its passphrase.
+        """
+        from forestay.sync import sealed_export
+
+        outcome = restore.absorb(
+            self._context.journal, sealed_export.opened(self._context, path), foreign=True
+        )
+        taken = [one.session for one in outcome.sessions if one.new]
+        if taken:
+            self._context.best_effort(lambda: self._context.workspace.claim(taken))
+        self._write_merged(outcome)
+        return outcome
+
+    def _write_merged(self, outcome: ImportResult) -> None:
+        """Write the files of sessions that gained events."""
+        for merged in outcome.sessions:
+            if merged.new:
+                write_files(self._context, merged.session)
+
+    def move(
+        self,
+        to: str = "",
+        *,
+        dry_run: bool = False,
+        unseal: bool = False,
+        on_part: OnPart | None = None,
+    ) -> MoveResult:
+        """Copy this store into another, compare them, and seal this one with a pointer to it.
+
+        `to` is a URL: `postgresql://…`, `sqlite:PATH`, or `sqlite:` for the database of the home.
+        A move that was interrupted is finished by the same call; `unseal` takes it back.
+        `on_part` is told what is being done, how much of it is done, and of how much.
+        """
+        self._context.close()
+        source = self._context.open_store(self._context.settings.store, sealed=True)
+        target = self._context.open_store(to, sealed=True) if to else source
+        try:
+            if unseal:
+                return move.break_seal(source)
+            return move.move(source, target, dry_run=dry_run, on_part=on_part)
+        finally:
+            source.close()
+            target.close()

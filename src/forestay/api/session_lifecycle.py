@@ -1,0 +1,93 @@
+"""How a session ends, comes back, is archived and is erased."""
+
+from __future__ import annotations
+
+from forestay.api.status import count_waiting
+from forestay.api.topic import Topic
+from forestay.health import forget
+from forestay.journal.recorder import reason
+from forestay.mirror.session_files import absorb_file_edits
+from forestay.model.event import (
+    SessionAbandoned,
+    SessionAborted,
+    SessionArchived,
+    SessionFailed,
+    SessionReopened,
+)
+from forestay.plans import inactivity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.health.forget import Forgotten, Reach
+    from forestay.model.event import Event
+    from forestay.plans.inactivity import Idle
+
+_WAIT_FOR_INGEST = 2.0
+"""Seconds that another process may need to ingest what hooks reported."""
+
+
+class Lifecycle(Topic):
+    """Ends of a session, and ways back. Every recording method takes a `key`; see `Session`."""
+
+    def fail(self, *, because: str = "", key: str = "") -> Event:
+        """Record that the session failed; it may be resumed."""
+        return self._record(SessionFailed(because=because), key)
+
+    def abort(self, *, because: str = "", key: str = "") -> Event:
+        """Stop permanently: it cannot be resumed or reopened, and stays readable."""
+        return self._record(SessionAborted(because=because), key)
+
+    def abandon(self, *, because: str = "", key: str = "") -> Event:
+        """Give up on it; it may be reopened."""
+        return self._record(SessionAbandoned(because=because), key)
+
+    def reopen(self, because: str, *, key: str = "") -> Event:
+        """Continue a completed or abandoned session, for a reason."""
+        return self._record(SessionReopened(because=reason(because)), key)
+
+    def archive(self, *, key: str = "") -> Event:
+        """Leave a finished session out of lists; nothing is deleted."""
+        return self._record(SessionArchived(), key)
+
+    def unarchive(self, *, key: str = "") -> Event:
+        """Show an archived session in lists again."""
+        return self._record(SessionArchived(archived=False), key)
+
+    def inactivity(self) -> Idle:
+        """Return how long nothing was recorded and what follows from it, with the choices once
+        it matters."""
+        return inactivity.look(self._recorder)
+
+    def forget(self, *events: str | int, because: str = "", force: bool = False) -> Forgotten:
+        """Erase the contents of the session, or of some of its events, permanently.
+
+        What remains is that it existed: ids, kinds and times, so that no old copy brings it back.
+        It is erased from the store, this home's backups, the session's files and from whatever
+        was set aside; `left` of the result are files that may still hold some of it. Files that
+        other programs wrote into stay, unless `force` is given. A session that loses only some
+        events continues.
+        """
+        context, session, actor = self._context, self._recorder.id, self._recorder.actor
+        if count_waiting(context):
+            # What its agent reported before this is erased too, and starts no other session.
+            from forestay.agents.ingest import ingest  # start-up
+
+            context.best_effort(lambda: ingest(context, wait=_WAIT_FOR_INGEST))
+        if not events:
+            done = forget.forget(context, session, actor=actor, force=force)
+        else:
+            names = [str(event) for event in events]
+            forget.require_names(names)
+            absorb_file_edits(context, session)
+            done = forget.forget_events(context, session, names, actor=actor, because=because)
+        # Copies on remotes are erased only by a push.
+        context.run_due_jobs("session.forgotten")
+        return done
+
+    def forgettable(self, *events: str | int) -> list[Event]:
+        """Return the events that `forget` would erase; refuses as it would."""
+        return forget.chosen(self._context, self._recorder.id, [str(event) for event in events])
+
+    def reach(self, *, force: bool = False) -> Reach:
+        """Return where copies of the session are, besides the store: what `forget` searches."""
+        return forget.reach(self._context, self._recorder.id, force=force)

@@ -1,0 +1,59 @@
+"""What the topics of a session share: recording an event, and reading rows of its state."""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import Any, TypeVar
+
+    from forestay.journal.context import Context
+    from forestay.journal.recorder import Recorder
+    from forestay.model.event import Body, Event
+
+    One = TypeVar("One")
+    OnEach = Callable[[One], None] | None
+
+
+class Topic:
+    """A group of methods of one session, such as `session.tasks`."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    @property
+    def _context(self) -> Context:
+        return self._recorder.context
+
+    def _record(self, body: Body, key: str) -> Event:
+        return self._recorder.record(body, key=key)
+
+    def _rows(self, table: str) -> list[Any]:
+        """Return the rows of a table of the state, edits in the session's files included."""
+        from forestay.mirror.session_files import read_state  # start-up
+
+        with self._context.store.view(self._recorder.id) as view:
+            return list(read_state(self._context, self._recorder.id, view).rows.select(table))
+
+    def _inside(self, path: str) -> str:
+        """Return a path relative to the project; one outside it is refused."""
+        from forestay.workspace.tree import relative  # start-up
+
+        return relative(path, self._context.workspace.tree.root)
+
+
+class HomeTopic:
+    """A group of methods of a home, such as `forestay.remotes`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+
+def collect(values: Iterable[One], on_each: OnEach[One]) -> list[One]:
+    """Return all values; `on_each` is called with each of them as soon as it is made."""
+    found = []
+    for value in values:
+        found.append(value)
+        if on_each is not None:
+            on_each(value)
+    return found

@@ -1,0 +1,55 @@
+"""Workflows that sessions can follow, and the user's essays."""
+
+from __future__ import annotations
+
+from forestay.api.session import Session
+from forestay.api.topic import HomeTopic
+from forestay.plans import essay_sessions, workflows
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import builtins
+
+    from forestay.model.plan import Workflow
+    from forestay.plans.essay_sessions import Listed as ListedEssay
+    from forestay.plans.workflows import Checked, Listed
+
+
+class Workflows(HomeTopic):
+    """Definitions of workflows: the project's own, and those built in."""
+
+    def list(self) -> builtins.list[Listed]:
+        """The workflows that can be used here: the project's own, then those built in."""
+        return workflows.available(self._context.workspace.tree.root)
+
+    def show(self, which: str) -> Workflow:
+        """The workflow of a name, or in a file or folder; one with errors is refused."""
+        return workflows.find(which, self._context.workspace.tree.root)
+
+    def check(self, which: str) -> Checked:
+        """What is wrong with a definition, by line; one with errors is no workflow."""
+        return workflows.look(which, self._context.workspace.tree.root)
+
+    def new(self, name: str, *, origin: str = "") -> str:
+        """Write a definition to begin with, or a copy of another workflow; returns the file."""
+        return workflows.new(name, self._context.workspace.tree.root, origin=origin)
+
+    def schema(self) -> str:
+        """The JSON Schema of definitions."""
+        return workflows.schema().decode()
+
+
+class Essays(HomeTopic):
+    """The essays of the user, in every project."""
+
+    def list(self) -> builtins.list[ListedEssay]:
+        """The essays of this user, newest first; one that cannot be read has no state."""
+        return essay_sessions.listed(self._context)
+
+    def resume(self, which: str, *, anyway: bool = False) -> Session:
+        """The session of an essay, by its number in the list or its name, made one of ours.
+
+        A state that contradicts its files is refused, unless it is to be used `anyway`.
+        """
+        session = essay_sessions.adopt_essay(self._context, which, anyway=anyway)
+        return Session(self._context, session)

@@ -1,9 +1,9 @@
-"""Cleanup: sessions of the `ai-session` layout that are over are put away, never deleted.
+"""Archive finished sessions of the `ai-session` format; nothing is deleted.
 
-What is put away is moved, whole, into `.ai-session-archive/` beside the folder, after its entry in
-the index says `completed`; moving it back undoes it. A session is *wanted* by what the caller asked
-for and *kept* for a reason that nothing overrides: a file says that it is active, it belongs to a
-session of this home that is still open, someone holds its lock, or its files cannot be read.
+A session's folder is moved into `.ai-session-archive/` next to `.ai-session/`, after its entry in
+the index was set to `completed`; moving it back undoes that. The caller chooses which sessions are
+*wanted*. A wanted session is *kept* for reasons that nothing overrides: a file contains that it is
+active, it belongs to an open session of this home, its lock is held, or its files are unreadable.
 """
 
 from __future__ import annotations
@@ -35,15 +35,16 @@ from forestay.mirror import discover
 from forestay.mirror.discover import ARCHIVE, ARTIFACTS, Find
 from forestay.mirror.edit_shared_file import amend
 from forestay.mirror.session_files import mirror_of, read_state
+from forestay.store.machine.bindings import Binding
 
 _DAY = 86_400_000
 _MOST_ARTIFACTS = 10_000
 _OVER = FINISHED | {"paused"}
-"""How a session stands that may be put away."""
+"""Statuses of a session that may be archived."""
 
 
 class Wanted(Struct, frozen=True):
-    """Which sessions are to be put away: any of these kinds, and of those the matching ones."""
+    """Which sessions to archive: those of any of these kinds whose name matches the pattern."""
 
     completed: bool = False
     stale: bool = False
@@ -58,7 +59,7 @@ class Wanted(Struct, frozen=True):
 
 
 class Put(Struct):
-    """What became of one wanted session: where it is now, or why it stays."""
+    """The result for one wanted session: where it is now, or why it is kept."""
 
     feature: str
     path: str
@@ -69,106 +70,83 @@ class Put(Struct):
 
 
 def require_folder(given: str) -> None:
-    """Refuse a path that somebody gave and that is no folder."""
+    """Refuse a given path that is not a folder."""
     if given and not os.path.isdir(given):
         raise InvalidInput(f"{given[:200]} is not a folder", hint="check the path", file=given)
 
 
 def reports(context: Context, root: str, feature: str = "") -> list[form.Report]:
-    """The status report of one session below a root, or of all that can be read."""
+    """Return the status report of one session below a root, or of all that are readable."""
     finds = [one for one in _finds(root) if one.native and feature in ("", one.native)]
     if feature and not finds:
-        there = f"what is there: forestay files report --root {shlex.quote(root)}"
-        hint = there if os.path.isdir(root) else ""
+        command = f"list all: forestay files report --root {shlex.quote(root)}"
+        hint = command if os.path.isdir(root) else ""
         raise NoSession(f"no session {feature} is in {root}", hint=hint)
-    clean = context.journal.redact
-    return [
-        form.report(one.tree, _with_artifacts(context, one), clean)
-        for one in finds
-        if one.documents
-    ]
-
-
-def _with_artifacts(context: Context, one: Find) -> Where:
-    """The surroundings of a session's files, with what is in its own folder by name."""
-    folder = os.path.join(one.root, _folder_name(one))
-    walked = walk.walk(os.path.join(folder, ARTIFACTS)) if _folder_name(one) else ()
-    paths = (os.path.join(here, name) for here, _, names in walked for name in names)
-    names = (os.path.relpath(path, folder) for path in paths)
-    return replace(_where(context, one), names=frozenset(islice(names, _MOST_ARTIFACTS)))
+    made = []
+    for one in filter(lambda find: find.documents, finds):
+        folder = os.path.join(one.root, _folder_name(one))
+        walked = walk.walk(os.path.join(folder, ARTIFACTS)) if _folder_name(one) else ()
+        paths = (os.path.join(here, name) for here, _, names in walked for name in names)
+        names = (os.path.relpath(path, folder) for path in islice(paths, _MOST_ARTIFACTS))
+        where = replace(_where(context, one), names=frozenset(names))
+        made.append(form.report(one.tree, where, context.journal.redact))
+    return made
 
 
 def cleanup(context: Context, path: str, wanted: Wanted, *, dry_run: bool = False) -> list[Put]:
-    """Put the wanted sessions at a path away; one that is kept does not stop the others."""
-    finds = _finds(path)
-    there = [one for one in finds if one.native]
-    put = [_put(context, one, why, wanted, dry_run) for one, why in _wanted(context, there, wanted)]
-    return [*put, *(_closed(one) for one in finds if _is_closed(one, wanted))]
+    """Archive the wanted sessions at a path; one that is kept does not stop the others."""
+    made, finds = [], _finds(path)
+    for one in (find for find in finds if find.native):
+        if because := _why_wanted(context, one, wanted):
+            made.append(_put(context, one, because, wanted, dry_run))
+    for one in (find for find in finds if not find.native):
+        # Whether a folder without access is finished is unknown, which is reported.
+        is_closed = any(fault.code == discover.NO_ACCESS for fault in one.faults)
+        if is_closed and fnmatchcase(os.path.basename(one.path), wanted.pattern):
+            why = f"{one.faults[0].what}: ls -ld {shlex.quote(one.path)}"
+            made.append(Put(os.path.basename(one.path), one.path, kept=why))
+    return made
 
 
 def _finds(path: str) -> list[Find]:
-    """The sessions at a path, and folders there that may not be looked into."""
+    """Return the sessions at a path, and folders there without access."""
     if not os.path.isdir(path) or not files.list_paths(path):
         return []
     return [one for one in discover.find(path) if one.layout == form.FORMAT.id]
-
-
-def _is_closed(one: Find, wanted: Wanted) -> bool:
-    is_it = any(fault.code == discover.NO_ACCESS for fault in one.faults) and not one.native
-    return is_it and fnmatchcase(os.path.basename(one.path), wanted.pattern)
-
-
-def _closed(one: Find) -> Put:
-    """Nobody knows how it stands: whoever asks for those that are over is told."""
-    why = f"{one.faults[0].what}: ls -ld {shlex.quote(one.path)}"
-    return Put(os.path.basename(one.path), one.path, kept=why)
 
 
 def _where(context: Context, one: Find) -> Where:
     return mirror_of(context).where(one.root, names=False)
 
 
-# -- which -------------------------------------------------------------------------------------
-
-
-def _wanted(context: Context, there: list[Find], wanted: Wanted) -> Iterator[tuple[Find, str]]:
-    for one in there:
-        name = _folder_name(one)
-        where = _where(context, one)
-        facts = one.facts(where)
-        if name and fnmatchcase(name, wanted.pattern):
-            whys = _whys(facts, wanted, where.now, _has_artifacts(one, name))
-            if whys or wanted.any_kind or _is_index_unread(one):
-                yield one, ", ".join(whys) or f"matches {wanted.pattern}"
-
-
 def _folder_name(one: Find) -> str:
-    """The folder of the session below its root; empty for a lone index."""
+    """Return the name of the session's folder; an empty string for a lone index."""
     names = (name.split("/") for name in one.paths)
     return next((parts[0] for parts in names if len(parts) == 2), "")
 
 
-def _is_index_unread(one: Find) -> bool:
-    """Whether nobody knows how a session stands: whoever asks for those that are over is told."""
-    return INDEX in one.paths and not isinstance(one.tree.get(INDEX), dict)
-
-
-def _whys(facts: Facts, wanted: Wanted, now: int, artifacts: bool) -> list[str]:
-    idle = (now - facts.updated_at) // _DAY if facts.updated_at is not None else None
-    bare = not facts.commands and not facts.steps and not artifacts
+def _why_wanted(context: Context, one: Find, wanted: Wanted) -> str:
+    """Return why a session is wanted; an empty string if it is not."""
+    name, where = _folder_name(one), _where(context, one)
+    if not name or not fnmatchcase(name, wanted.pattern):
+        return ""
+    facts, artifacts = one.facts(where), os.path.join(one.root, name, ARTIFACTS)
+    idle = (where.now - facts.updated_at) // _DAY if facts.updated_at is not None else None
+    is_empty = not (facts.commands or facts.steps or files.list_paths(artifacts))
     kinds = (
         (wanted.completed and facts.status == "completed", "completed"),
         (wanted.stale and idle is not None and idle >= wanted.days, f"idle for {idle} days"),
-        (wanted.empty and bare, "empty"),
+        (wanted.empty and is_empty, "empty"),
     )
-    return [why for holds, why in kinds if holds]
+    if whys := [why for holds, why in kinds if holds]:
+        return ", ".join(whys)
+    # An unreadable index is reported: whether the session is finished is unknown.
+    is_wanted = wanted.any_kind or _is_index_unread(one)
+    return f"matches {wanted.pattern}" if is_wanted else ""
 
 
-def _has_artifacts(one: Find, name: str) -> bool:
-    return bool(files.list_paths(os.path.join(one.root, name, ARTIFACTS)))
-
-
-# -- what keeps it -----------------------------------------------------------------------------
+def _is_index_unread(one: Find) -> bool:
+    return INDEX in one.paths and not isinstance(one.tree.get(INDEX), dict)
 
 
 def _reason_to_keep(context: Context, one: Find, facts: Facts) -> str:
@@ -181,62 +159,67 @@ def _reason_to_keep(context: Context, one: Find, facts: Facts) -> str:
     if INDEX not in one.documents:
         return f"{INDEX} is missing: {check}"
     if not one.format.reading(one.tree, _where(context, one)).writable:
-        return "its version is not known"
+        return "its version is unknown"
     if len([e for e in entries_of(one.tree) if e.get("feature_id") == one.native]) > 1:
         return f"{INDEX} lists it several times: {check}"
-    if said := next((each for each in _statuses(one, facts) if each not in _OVER), ""):
-        return f"it is {said}: complete or pause it first"
-    return _open_here(context, one)
-
-
-def _statuses(one: Find, facts: Facts) -> list[str]:
-    """How the session stands, and what files say that are not believed first: one that is said to
-    be active is not over."""
+    # A status in any file counts, even in one that is trusted less: an active session is open.
     words = status_words(one.tree, one.native)
-    return [facts.status, *filter(None, (session_status(one.layout, word) for word in words))]
-
-
-def _open_here(context: Context, one: Find) -> str:
-    for path in one.paths.values():
-        owner = context.store.machine.bindings.owner(os.path.realpath(path))
-        if owner is not None:
-            with context.store.view(owner.session) as view:
-                status = read_state(context, owner.session, view).core.status
-            if status not in FINISHED:
-                end = f"forestay complete --session {owner.session}"
-                return f"session {owner.session} is {status}: {end}"
+    statuses = [facts.status, *(session_status(one.layout, word) for word in words)]
+    if status := next((each for each in statuses if each and each not in _OVER), ""):
+        return f"it is {status}: complete or pause it first"
+    for owner in _owners(context, one):
+        with context.store.view(owner.session) as view:
+            status = read_state(context, owner.session, view).core.status
+        if status not in FINISHED:
+            end = f"forestay complete --session {owner.session}"
+            return f"session {owner.session} is {status}: {end}"
     return ""
 
 
-# -- putting away ------------------------------------------------------------------------------
+def _owners(context: Context, one: Find) -> Iterator[Binding]:
+    """Yield the bindings of the session's files."""
+    for path in one.paths.values():
+        owner = context.store.machine.bindings.owner(os.path.realpath(path))
+        if owner is not None:
+            yield owner
+
+
+# -- archiving --------------------------------------------------------------------------------
 
 
 def _put(context: Context, one: Find, because: str, wanted: Wanted, dry_run: bool) -> Put:
     name, facts = _folder_name(one), one.facts(_where(context, one))
-    told = Put(name, os.path.join(one.root, name), facts.status, because)
-    told.kept = _reason_to_keep(context, one, facts)
-    if told.kept or dry_run:
-        return told
+    made = Put(name, os.path.join(one.root, name), facts.status, because)
+    made.kept = _reason_to_keep(context, one, facts)
+    if made.kept or dry_run:
+        return made
     try:
-        told.archived = _archive(context, one, name, wanted)
+        made.archived = _archive(context, one, name, wanted)
     except ForestayError as error:
-        told.kept = str(error)
-    return told
+        made.kept = str(error)
+    return made
 
 
 def _archive(context: Context, one: Find, name: str, wanted: Wanted) -> str:
-    """Move a session away: first its entry says it is over, then nobody of ours writes it."""
-    _require_movable(one.root, name)
+    """Move a session into the archive, after its entry is completed and its bindings are gone."""
+    folder = os.path.join(one.root, name)
+    for why in (
+        *map(files.why_not_writable, (one.root, folder)),
+        files.why_not_replaceable(folder),
+    ):
+        if why:
+            raise ReadOnly(f"{name} cannot be moved", why=why, file=folder)
     with _locked(context, one.root, name):
         files.require_no_link(os.path.join(os.path.dirname(one.root), ARCHIVE))
         _require_unchanged(one)
         archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
         mirror_of(context).keep_private(archive, one.paths.values())
-        # Before anything says that it is over: what cannot be put away stays as it is.
+        # Before the entry changes: a session that cannot be archived stays unchanged.
         files.make_folder(archive)
         swap_file.clear_up(os.path.join(one.root, INDEX))
         _mark_completed(os.path.join(one.root, INDEX), name)
-        _let_go(context, one)
+        for owner in _owners(context, one):
+            mirror_of(context).unbind(owner)
         return _move(one.root, name, keep_artifacts=wanted.keep_artifacts)
 
 
@@ -250,54 +233,40 @@ def _locked(context: Context, root: str, name: str) -> Iterator[None]:
         yield
 
 
-def _require_movable(root: str, name: str) -> None:
-    """Before anything says that it is over: what may not be changed cannot be moved."""
-    folder = os.path.join(root, name)
-    for why in (*map(files.why_not_writable, (root, folder)), files.why_not_replaceable(folder)):
-        if why:
-            raise ReadOnly(f"{name} cannot be moved", why=why, file=folder)
-
-
 def _require_unchanged(one: Find) -> None:
-    """The decision was made on what was read; what is there now must be that."""
+    """Refuse to archive files that changed since the decision was made."""
     for name, path in one.paths.items():
         data = files.read_optional(path, discover.MAX_BYTES, follow=False)
         if name == INDEX and data is not None:
-            # Others' entries may change; ours, on which the decision stands, may not.
+            # Entries of other sessions may change; the one that was decided on may not.
             now = entry_of({INDEX: Document.parse(data, "yaml").value}, one.native)
             same = now == entry_of(one.tree, one.native)
         else:
             same = data == one.bundle[name]
         if not same:
-            raise Refused(f"{path} was changed meanwhile", hint="look again", file=path)
+            raise Refused(f"{path} was changed meanwhile", hint="try again", file=path)
 
 
 def _mark_completed(path: str, feature: str) -> None:
-    """Say in the index that a session is over; what others write there meanwhile stays."""
-    amend(path, lambda data: _marked(data, feature))
+    """Set a session's status in the index; entries that other programs add meanwhile stay."""
 
+    def mark(data: bytes) -> bytes:
+        document = Document.parse(data, "yaml")
+        value = copied(document.value)
+        entry = entry_of({INDEX: value}, feature)
+        if not entry or entry.get("status") == "completed":
+            return data
+        entry["status"] = "completed"
+        return document.rewrite(value)
 
-def _marked(data: bytes, feature: str) -> bytes:
-    document = Document.parse(data, "yaml")
-    value = copied(document.value)
-    entry = entry_of({INDEX: value}, feature)
-    if not entry or entry.get("status") == "completed":
-        return data
-    entry["status"] = "completed"
-    return document.rewrite(value)
-
-
-def _let_go(context: Context, one: Find) -> None:
-    """A session of ours that is over does not write these files again."""
-    for path in one.paths.values():
-        owner = context.store.machine.bindings.owner(os.path.realpath(path))
-        if owner is not None:
-            mirror_of(context).unbind(owner)
+    amend(path, mark)
 
 
 def _move(root: str, name: str, *, keep_artifacts: bool) -> str:
     archive = os.path.join(os.path.dirname(root), ARCHIVE)
-    source, target = os.path.join(root, name), _free(os.path.join(archive, name))
+    names = (name if n == 1 else f"{name}-{n}" for n in range(1, 10_000))
+    targets = (os.path.join(archive, each) for each in names)
+    source, target = os.path.join(root, name), next(t for t in targets if not os.path.lexists(t))
     files.move(source, target)
     files.remove(os.path.join(target, os.path.basename(custom(form.FORMAT.id).lock)))
     kept = os.path.join(target, ARTIFACTS)
@@ -305,8 +274,3 @@ def _move(root: str, name: str, *, keep_artifacts: bool) -> str:
         files.make_folder(source)
         files.move(kept, os.path.join(source, ARTIFACTS))
     return target
-
-
-def _free(path: str) -> str:
-    names = (path if n == 1 else f"{path}-{n}" for n in range(1, 10_000))
-    return next(name for name in names if not os.path.lexists(name))

@@ -1,13 +1,13 @@
-"""Live sessions of aiterm: one small file per running agent, below `~/.claude/sessions/`.
+"""List the live sessions of aiterm: one small file per running agent in `~/.claude/sessions/`.
 
     active/{id}.json                  session_id, project, path, git_branch, git_dirty, started,
                                       pid, task
     history/YYYY-MM-DD/{id}.json      the same, with `ended` and `status`
 
-They say who is at work now and nothing of the work itself, so they are shown, not adopted: two
-on one path are a *conflict*. A file whose process is gone may be *pruned*: it is moved into the
-history. Only its own program ever ends a session that lives; a process number that someone else
-has by now counts as alive.
+The files contain which agents run now and nothing of their work, so they are shown, not adopted.
+Two agents on one path are a *conflict*. The file of a process that no longer runs can be *pruned*:
+it is moved into the history. A live session is ended only by its own program; a process number
+that another process has by now counts as alive.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ ACTIVE, HISTORY = "active", "history"
 _MAX_BYTES = 64 * 1024
 _MOST = 1000
 _NEEDED = ("session_id", "path", "started")
-_SAID = (*_NEEDED, "project", "task", "git_branch", "problem")
+_TEXTS = (*_NEEDED, "project", "task", "git_branch", "problem")
 
 
 class Live(Struct):
-    """One file of a session that runs, or ran until its process died."""
+    """The file of a session that runs, or ran until its process died."""
 
     file: str
     session_id: str
@@ -52,24 +52,27 @@ class Live(Struct):
 
 
 def recognise(value: Any) -> bool:
-    """Whether a parsed file is one of these."""
+    """Return whether a parsed file is a live session."""
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in _NEEDED)
 
 
 def live(folder: str, clean: Callable[[str], str] = str) -> list[Live]:
-    """The sessions in a folder of aiterm, by file name; an unreadable one has a `problem`.
+    """Return the sessions in a folder of aiterm, by file name; an unreadable one has a `problem`.
 
-    What they say is told as `clean` leaves it, without secrets.
+    `clean` removes secrets from their texts.
     """
     paths = [p for p in files.list_paths(os.path.join(folder, ACTIVE)) if p.endswith(".json")]
     found = [_read(path) for path in paths[:_MOST]]
     for one in found:
-        one.conflicts = [clean(o.session_id) for o in found if o is not one and _clash(one, o)]
-    return [replace(one, **{name: clean(getattr(one, name)) for name in _SAID}) for one in found]
+        alive = [other for other in found if other is not one and other.alive and one.alive]
+        here = os.path.realpath(one.path)
+        same = [other for other in alive if os.path.realpath(other.path) == here]
+        one.conflicts = [clean(other.session_id) for other in same]
+    return [replace(one, **{name: clean(getattr(one, name)) for name in _TEXTS}) for one in found]
 
 
 def prune(folder: str, clock: Clock, clean: Callable[[str], str] = str) -> list[Live]:
-    """Move the files of dead processes into the history; returns all that were there."""
+    """Move the files of dead processes into the history; return all sessions."""
     found = live(folder, clean)
     for one in found:
         if not one.alive and not one.problem:
@@ -77,14 +80,10 @@ def prune(folder: str, clock: Clock, clean: Callable[[str], str] = str) -> list[
     return found
 
 
-def _clash(one: Live, other: Live) -> bool:
-    return one.alive and other.alive and os.path.realpath(one.path) == os.path.realpath(other.path)
-
-
 def _read(path: str) -> Live:
     name = os.path.basename(path).removesuffix(".json")
     try:
-        value = _value(path)
+        value = _parse(path).value
     except ForestayError as error:
         return Live(path, name, "", problem=str(error))
     if not recognise(value):
@@ -104,16 +103,15 @@ def _read(path: str) -> Live:
     )
 
 
-def _value(path: str) -> Any:
-    return Document.parse(files.read_bounded(path, _MAX_BYTES, follow=False), "json").value
+def _parse(path: str) -> Document:
+    return Document.parse(files.read_bounded(path, _MAX_BYTES, follow=False), "json")
 
 
 def _archive(folder: str, one: Live, clock: Clock) -> str:
-    """Move a file into the history of today, with when and how it ended."""
+    """Move a file into the history of today, with the time and the status of its end."""
     now = timestamps.write(clock.now())
     target = os.path.join(folder, HISTORY, now[:10], os.path.basename(one.file))
-    data = files.read_bounded(one.file, _MAX_BYTES, follow=False)
-    document = Document.parse(data, "json")
+    document = _parse(one.file)
     if os.path.lexists(target):
         return ""
     files.make_folder(os.path.dirname(target))

@@ -1,8 +1,8 @@
-"""The contract file of a folder: who has acknowledged the session-state contract, and is it valid.
+"""Read and write the contract file of a folder: acknowledgments of the session-state contract.
 
 What is acknowledged is the project's own specification if one is given, else the contract that is
-shipped with Forestay. All agents stand in one file; acknowledging changes an agent's own block
-and not one byte of the others.
+shipped with Forestay. The file has a block for every agent; acknowledging changes one agent's
+block and not one byte of the others.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from forestay.mirror.edit_shared_file import amend
 
 _LONGEST_SPEC = 1024 * 1024
 _MAX_BYTES = 256 * 1024
-"""Of the acknowledgments, each of some 300 bytes: what is longer would take seconds to look at."""
+"""Of the acknowledgments, each of about 300 bytes; a longer file would take seconds to parse."""
 
 
 class Contract:
-    """The specification and the acknowledgments in one folder, read when they are asked for."""
+    """The specification and the acknowledgments of one folder, read on demand."""
 
     def __init__(self, folder: str, spec: str = "", clock: Clock | None = None) -> None:
         self.path = os.path.join(folder, form.FILE)
@@ -38,23 +38,23 @@ class Contract:
         return form.checksum(self.specification)
 
     def acknowledgments(self) -> list[Acknowledgment]:
-        """Every agent's block, in the order of the file."""
+        """Return every agent's block, in the order of the file."""
         return form.parse(self._text() or "")
 
     def verify(self, agent: str) -> Verdict:
-        """Whether an agent has acknowledged the contract as it is now."""
+        """Return whether an agent has acknowledged the contract in its current form."""
         return form.verify(self._text(), agent, self.specification)
 
     def verify_all(self) -> dict[str, Verdict]:
-        """The same for every agent that has acknowledged anything; "" where there is none."""
+        """Return the verdict for every agent in the file; under "" where there is none."""
         return form.verify_all(self._text(), self.specification)
 
     def summary(self) -> str:
         return form.summary(self._text(), self.specification)
 
     def acknowledge(self, agent: str) -> str:
-        """Write the agent's block, durably; returns the file."""
-        # A name that cannot be written, or recorded afterwards, makes no folder and no file.
+        """Write the agent's block durably; return the path of the file."""
+        # A name that cannot be written, or recorded afterwards, creates no folder and no file.
         form.block(agent, 0, self.specification)
         clean_input(agent, "agent", limit=ID_LIMIT, lines=False)
         folder = os.path.dirname(self.path)
@@ -69,7 +69,7 @@ class Contract:
             if self._text() is None:
                 files.create(self.path, acknowledged(b""), mode=0o644)
             else:
-                # Agents that are none of ours write their blocks without any lock.
+                # Other programs write their blocks without any lock.
                 amend(self.path, acknowledged, _joined)
         return self.path
 

@@ -65,7 +65,8 @@ class AiSession(Format):
     def recognise(self, name: str, value: Any) -> float:
         """Recognise a file by its shape; its name does not count, as files get renamed."""
         if isinstance(value, list):
-            return _score_log(value)
+            lines = [mapping(line) for line in value[:20]]
+            return 0.8 * sum(map(_is_line, lines)) / len(lines) if lines else 0.0
         node = mapping(value)
         current = mapping(node.get("current_state"))
         if "active_features" in node:
@@ -74,7 +75,10 @@ class AiSession(Format):
             return 1.0 if "feature_id" in node or "model_in_use" in current else 0.3
         if "feature_id" in node and ("version" in node or "current_state" in node):
             return 0.5  # a state that breaks off
-        return _score_plan(node)
+        feature, phases = mapping(node.get("feature")), sequence(node.get("phases"))
+        by_feature = feature and ("phases" in node or {"id", "created_at"} <= feature.keys())
+        is_plan = by_feature or any("phase_id" in mapping(phase) for phase in phases)
+        return 0.9 if is_plan else 0.0
 
     def files(self, native_id: str) -> list[str]:
         return list_files(native_id)
@@ -104,7 +108,13 @@ class AiSession(Format):
         """Restore required keys, but change no line of the log and no entry of another session."""
         tree, notes = _restore_entry(_spread_status(tree, before), before)
         mine = {f"active_features[{at}]" for at, _ in _own_entries(tree, read.identity(before))}
-        made, more = whole(self, tree, before, where, lambda lack: _is_of_session(lack, mine))
+
+        def is_of_session(lack: Finding) -> bool:
+            file = lack.file.rpartition("/")[2]
+            in_entry = file == INDEX and lack.where.rpartition(".")[0] in mine
+            return file in (STATE, PLAN) or in_entry
+
+        made, more = whole(self, tree, before, where, is_of_session)
         return made, notes + more
 
     def torn(self, data: bytes, value: Any) -> str:
@@ -159,25 +169,6 @@ def _spread_status(tree: Tree, before: Tree) -> Tree:
     for place in filter(lambda place: "status" in place, read.status_places(tree, id)):
         place["status"] = new[0]
     return tree
-
-
-def _is_of_session(lack: Finding, entries: set[str]) -> bool:
-    file = lack.file.rpartition("/")[2]
-    return file in (STATE, PLAN) or (file == INDEX and lack.where.rpartition(".")[0] in entries)
-
-
-def _score_plan(node: dict[Any, Any]) -> float:
-    """Recognise a plan, even half of one: `check` reports what is missing."""
-    feature, phases = mapping(node.get("feature")), sequence(node.get("phases"))
-    by_feature = feature and ("phases" in node or {"id", "created_at"} <= feature.keys())
-    by_phases = any("phase_id" in mapping(phase) for phase in phases)
-    return 0.9 if by_feature or by_phases else 0.0
-
-
-def _score_log(lines: list[Any]) -> float:
-    nodes = [mapping(line) for line in lines[:20]]
-    fits = [node for node in nodes if _is_line(node)]
-    return 0.8 * len(fits) / len(nodes) if nodes else 0.0
 
 
 def _is_line(node: dict[Any, Any]) -> bool:

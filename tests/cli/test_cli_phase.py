@@ -87,7 +87,7 @@ def test_evidence_comes_from_files_too(planned: Cli, name: str, text: str) -> No
 @pytest.mark.parametrize(
     ("data", "told"),
     [
-        (b"[1, 2]", "is no evidence"),
+        (b"[1, 2]", "is not evidence"),
         (b'{"a": 1, "a"', "cannot be read"),
         (b"a: &a [*a]\n", "cannot be read"),
         (b'{"x": ' + b"[" * 90 + b"]" * 90 + b"}", ""),

@@ -162,7 +162,7 @@ def test_an_unreadable_file_is_named(root: Path) -> None:
 
 def test_too_many_files_are_refused(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(input_digests, "MAX_FILES", 2)
-    with pytest.raises(InvalidInput, match=r"names 3 files \(at most 2"):
+    with pytest.raises(InvalidInput, match=r"matches 3 files \(at most 2"):
         manifest(root, "src/**")
 
 

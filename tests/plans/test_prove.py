@@ -384,7 +384,7 @@ def test_who_waits_too_long_for_the_same_key_is_told_that_it_is_under_way(
     folder = tmp_path / "home/proving"
     folder.mkdir(mode=0o700)
     with files.locked(str(folder / derived_id(session.id, "k")), private=True):
-        with pytest.raises(Busy, match="is being proven under this key") as caught:
+        with pytest.raises(Busy, match="under this key") as caught:
             session.proofs.run(["true"], name="quick", key="k")
     assert caught.value.retryable and "same key" in caught.value.hint
     assert not session.proofs.list()

@@ -270,7 +270,7 @@ def test_undo_with_the_same_key_is_done_once(plain: Session) -> None:
 def test_undo_is_refused_once_work_went_on(plain: Session) -> None:
     plain.revisit.apply("t1", impact="minor")
     plain.tasks.done("t1")
-    with pytest.raises(Refused, match="work went on"):
+    with pytest.raises(Refused, match="work continued"):
         plain.revisit.undo()
 
 
@@ -326,7 +326,7 @@ def test_a_chore_that_fails_is_told_and_tried_again(
     with monkeypatch.context() as patch:
         patch.setattr(files, "move", full)
         plain.revisit.apply("t1", impact="major")
-    assert any("left to do: move 2.md" in line for line in said)
+    assert any("not done yet: move 2.md" in line for line in said)
     pending_file_ops.finish(plain.context, plain.id)
     assert names(project) == {"1.md", "2.v1.md", "3.v1.md"}
 
@@ -468,9 +468,9 @@ def test_a_revisit_that_a_file_tells_of_is_not_the_one_that_is_taken_back(
     _tell_revisit(folder, "theirs")
     session.note("taken up")
     assert [kind for kind in kinds(session) if kind == "step.revisited"] == ["step.revisited"] * 2
-    with pytest.raises(Refused, match="work went on") as error:
+    with pytest.raises(Refused, match="work continued") as error:
         session.revisit.undo()
-    assert error.value.why.endswith("step.revisited speaks of stage-1")
+    assert error.value.why.endswith("step.revisited is about stage-1")
     session.undo(error.value.hint.rpartition(" ")[2])
     session.revisit.undo()
     assert [entry["reason"] for entry in state_of(folder)["revision_history"]] == ["theirs"]

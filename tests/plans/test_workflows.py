@@ -71,7 +71,7 @@ def test_a_faulty_workflow_is_not_begun_with(root: Path) -> None:
 
 def test_a_file_must_be_called_what_it_says_it_is(root: Path) -> None:
     put(root, "a.yaml", "workflow: b")
-    with pytest.raises(Damaged, match="it is called b, but its file a"):
+    with pytest.raises(Damaged, match="its name is b, but its file is called a"):
         workflows.find("a", str(root))
 
 

@@ -1,7 +1,7 @@
-"""Evidence on its way in: from words and files to values, and from values to what is kept.
+"""Parse evidence from arguments and files, and prepare it for storing.
 
-A gate judges what was handed in, as it is. What is kept goes through the redactor first, and when
-it is too much for one event, the event keeps the short values and names the rest by its digest.
+A gate judges the evidence as given. Before it is stored it is redacted; if it is too large for one
+event, the event contains the short values and the digest of a blob with all of them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HOW = "--evidence tests_pass=true, or --evidence-file FILE"
 
 
 class Kept(msgspec.Struct, frozen=True):
-    """Evidence as its event holds it; `data` is the whole of it when that is more."""
+    """Evidence as stored in an event; `data` is the whole if the event has only a part."""
 
     values: dict[str, object]
     blob: str = ""
@@ -39,18 +39,18 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 def read(pairs: Sequence[str], path: str = "") -> dict[str, Any]:
-    """The values of `k=v` words, over those of a file of JSON or YAML."""
+    """Return the values of a JSON or YAML file, overridden by `k=v` arguments."""
     values = _from_file(path) if path else {}
     for pair in pairs:
         name, equals, text = pair.partition("=")
         if not equals or not name.strip():
-            raise InvalidInput(f"--evidence {pair[:60]} is no name with a value", hint=_HOW)
+            raise InvalidInput(f"--evidence {pair[:60]} is not NAME=VALUE", hint=_HOW)
         values[name.strip()] = value_of(text)
     return values
 
 
 def value_of(text: str) -> Any:
-    """What a word stands for: JSON if it is some, else the text itself."""
+    """Parse a value as JSON; return the text itself if it is not JSON."""
     if text[:1] not in '0123456789-"[{tfn':
         return text
     try:
@@ -68,12 +68,12 @@ def _from_file(path: str) -> dict[str, Any]:
         raise InvalidInput(f"{path} cannot be read", why=str(error), file=path) from None
     if not isinstance(found, dict):
         why = "it is not an object of names and values"
-        raise InvalidInput(f"{path} is no evidence", why=why, file=path)
+        raise InvalidInput(f"{path} is not evidence", why=why, file=path)
     return found
 
 
 def kept(evidence: Mapping[str, object], journal: Journal) -> Kept:
-    """Evidence as it may be kept: without secrets, and small."""
+    """Return evidence without secrets, small enough for an event."""
     admit(evidence)
     clean, names = journal.redact_value(dict(evidence))
     values: dict[str, object] = clean if isinstance(clean, dict) else {}

@@ -1,10 +1,10 @@
-"""Expiry: what becomes of a session that nobody works on. It is looked up, and deletes nothing.
+"""Inactivity of a session: when it counts as paused or abandoned. Nothing is deleted.
 
-After `pause_hours` without an event, and with no live process on it, a session counts as paused
-from that moment on; whoever next records something, or resumes, records that first. After
-`abandon_hours` it counts as abandoned: who looks is told so and offered the choices, and nothing
-happens by itself. The limits are those of the session's workflow, else the settings of the same
-names, else, for an essay, a day and a week; else there are none.
+After `pause_hours` without an event or a live process, a session counts as paused from that moment;
+the next command that records or resumes records the pause first. After `abandon_hours` it counts
+as abandoned: readers see that and the choices, and nothing happens automatically. The limits come
+from the session's workflow, else from the settings of the same names, else, for an essay, they are
+a day and a week; otherwise there are none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ESSAY = Expiry(PAUSE_AFTER / HOUR, ABANDONED_AFTER / HOUR)
 
 
 class Idle(Struct, frozen=True):
-    """How long nobody worked on a session, and what that means: `active`, `pause`, `abandoned`."""
+    """How long a session was inactive, and the result: `active`, `pause` or `abandoned`."""
 
     word: str
     idle_ms: int
@@ -36,7 +36,7 @@ class Idle(Struct, frozen=True):
 
 
 def look(session: Recorder) -> Idle:
-    """What inactivity means for a session now. Changes nothing."""
+    """Return the inactivity of a session now. Changes nothing."""
     context = session.context
     with context.store.view(session.id) as view:
         state = context.journal.state(view)
@@ -56,7 +56,7 @@ def _judged(idle: int, limits: Expiry) -> str:
 
 
 def _is_held(session: Recorder) -> bool:
-    """Whether some process works on it: then silence is no inactivity."""
+    """Whether a live process works on it: then it is not inactive."""
     held = session.context.workspace.holders(session.id)
     mine = Presence.of(session.context).own_processes()
     return any(word == "alive" and holder.process not in mine for holder, word in held)
@@ -67,10 +67,10 @@ def _choices(session: str) -> list[Choice]:
         Choice("resume", "resume it", command=f"forestay resume {session}"),
         Choice(
             "abandon",
-            "give it up; it stays readable",
+            "abandon it; it stays readable",
             command=f"forestay session abandon --session {session}",
         ),
-        Choice("stop", "leave it as it is"),
+        Choice("stop", "do nothing"),
     ]
 
 
@@ -87,7 +87,7 @@ def _limits(session: Recorder, state: State) -> Expiry:
 
 
 def _first(own: float | None, setting: float, usual: float | None) -> float | None:
-    """The workflow says first, and may say 0 for never."""
+    """Return the first limit that is set; 0 in a workflow means never."""
     return own if own is not None else setting or usual
 
 
@@ -95,12 +95,12 @@ def _of_workflow(session: Recorder, state: State) -> Expiry:
     try:
         plan = session.context.journal.plan(state)
     except ForestayError:
-        return Expiry()  # it is damaged, which others tell
+        return Expiry()  # it is damaged, which other checks report
     return plan.expiry if plan else Expiry()
 
 
 def enforce(session: Recorder) -> None:
-    """Record that a session was paused by inactivity, as of the moment it was."""
+    """Record that a session was paused by inactivity, with the time when that happened."""
     found = look(session)
     hours = found.limits.pause_hours
     if found.word == "active" or not hours:

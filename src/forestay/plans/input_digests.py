@@ -1,13 +1,13 @@
-"""What a command could see: the files of a project that some patterns name, and their digests.
+"""Digest the input files of a command, named by patterns.
 
-A *pattern* is relative to the root of the project: `src/**` is everything below `src`, `*.py` the
-Python files in the root, `a?.[ch]` what a shell would take it for, a plain name the file or the
-whole folder. A *manifest* is path → SHA-256 of all that the patterns name, in JSON, sorted; two
-of them are equal exactly when nothing was changed, added, deleted or renamed.
+A *pattern* is relative to the project root: `src/**` is everything below `src`, `*.py` the Python
+files in the root, `a?.[ch]` as in a shell, a plain name the file or the whole folder. A *manifest*
+maps the paths to SHA-256 digests, as sorted JSON; two manifests are equal exactly if nothing was
+changed, added, deleted or renamed.
 
-Nothing outside of the project is looked at. Git's own folder, what git ignores, caches and the
-files that Forestay itself writes are left out. A symbolic link counts by where it points to, and
-by what is there if that is a file of the project; links to folders are not followed.
+Nothing outside the project is read. The `.git` folder, files ignored by git, caches and files
+written by Forestay are left out. A symbolic link counts by its target, and by the content if the
+target is a file of the project; links to folders are not followed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _WILD = re.compile(r"[*?\[]")
 
 
 class Manifest(Struct, frozen=True):
-    """What there was: path → digest, and path → stamp and digest for the next look."""
+    """Digests by path, and stamps with digests by path for the next check."""
 
     files: dict[str, str]
     seen: dict[str, tuple[str, str]]
@@ -54,7 +54,7 @@ class Manifest(Struct, frozen=True):
 
 
 def parse(data: bytes) -> dict[str, str]:
-    """The files of a manifest that was kept; empty for what is none."""
+    """Parse a stored manifest; return an empty one if it is invalid."""
     try:
         found = json.loads(data)
     except ValueError:
@@ -63,7 +63,7 @@ def parse(data: bytes) -> dict[str, str]:
 
 
 def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[str, str]]:
-    """(path, "changed" | "missing" | "new") of what is not as it was, by path."""
+    """Return (path, "changed" | "missing" | "new") for each difference, by path."""
     gone = [(path, "missing") for path in then.keys() - now.keys()]
     new = [(path, "new") for path in now.keys() - then.keys()]
     both = [(p, "changed") for p in then.keys() & now.keys() if then[p] != now[p]]
@@ -74,7 +74,7 @@ def differences(then: Mapping[str, str], now: Mapping[str, str]) -> list[tuple[s
 
 
 def checked(globs: Sequence[str]) -> list[str]:
-    """The patterns as they are kept; refused where they lead out of the project."""
+    """Normalise patterns; refuse one that leads out of the project."""
     if len(globs) > MAX_GLOBS:
         raise InvalidInput(f"{len(globs)} patterns are too many", why=f"at most {MAX_GLOBS}")
     return [_checked(glob) for glob in globs]
@@ -88,7 +88,7 @@ def _checked(glob: str) -> str:
     if not clean or not clean.isprintable() or len(clean) > _MAX_GLOB:
         bad = f"a pattern is one line of 1 to {_MAX_GLOB} characters"
     elif clean.startswith("/") or ".." in clean.split("/"):
-        bad = "inputs are named relative to the root of the project, and lie in it"
+        bad = "inputs are relative to the project root and inside the project"
     if bad:
         raise InvalidInput(
             f"the inputs cannot be {glob[:100]!r}", why=bad, hint="--inputs 'src/**'"
@@ -100,11 +100,11 @@ def matcher(globs: Sequence[str]) -> Callable[[str], object]:
     try:
         return re.compile("|".join(f"(?:{_regex(glob)})" for glob in globs), re.DOTALL).fullmatch
     except re.error as error:
-        raise InvalidInput(f"{', '.join(globs)} cannot be understood", why=str(error)) from error
+        raise InvalidInput(f"{', '.join(globs)} is not a valid pattern", why=str(error)) from error
 
 
 def _regex(glob: str) -> str:
-    """`**` spans folders, everything else stays within one; a folder means all below it."""
+    """Translate a pattern: `**` spans folders, other wildcards do not."""
     blocks: list[str] = [""]
     for part in glob.split("/"):
         if part != "**":
@@ -112,14 +112,14 @@ def _regex(glob: str) -> str:
         elif blocks[-1] or len(blocks) == 1:
             blocks.append("")
     first, *middle, last = blocks if len(blocks) > 1 else ["", *blocks]
-    # The first place where a part fits is as good as any: it is never given back.
+    # Atomic: the first match of a part is final, so matching stays linear.
     whole = first + "".join(f"(?>{_SPAN}?{block})" for block in middle)
     whole += (_SPAN if len(blocks) > 1 else "") + last
     return f"{whole.removesuffix('/')}(?:/.*)?" if last else f"{whole}[^/]+"
 
 
 def _segment(part: str) -> str:
-    """One name of a pattern. What a star takes is never given back, so matching stays linear."""
+    """Translate one path segment, with atomic groups so that matching stays linear."""
     fixed = [_fixed(piece) for piece in re.split(r"\*+", part)]
     if len(fixed) == 1:
         return fixed[0]
@@ -141,7 +141,7 @@ def _fixed(piece: str) -> str:
 
 
 def _beginnings(globs: Sequence[str]) -> list[str]:
-    """Folders (or files) that hold everything the patterns can name; empty for the whole tree."""
+    """Return folders or files that contain all possible matches; empty for the whole tree."""
     found = []
     for glob in globs:
         plain: list[str] = []
@@ -168,14 +168,14 @@ def manifest(
     ours: Iterable[str] = (),
     name: Callable[[str], str] = str,
 ) -> Manifest:
-    """What the patterns name now. A file that still has its stamp in `seen` is not read again.
+    """Digest the files that the patterns match; one with the stamp in `seen` is not read.
 
-    `ours` are files that Forestay writes, `name` is how a path may be kept.
+    `ours` are files that Forestay writes; `name` returns how a path may be stored.
     """
     paths = found(globs, tree, environ, ours)
     if len(paths) > MAX_FILES:
         raise InvalidInput(
-            f"{', '.join(globs)} names {len(paths):,} files",
+            f"{', '.join(globs)} matches {len(paths):,} files",
             why=f"at most {MAX_FILES:,} can be inputs of a proof",
             hint="name fewer: --inputs 'src/**/*.py'",
         )
@@ -198,7 +198,7 @@ def manifest(
 
 def _too_much(globs: Sequence[str]) -> InvalidInput:
     return InvalidInput(
-        f"what {', '.join(globs)} names is too large",
+        f"the files matching {', '.join(globs)} are too large",
         why=f"over {MAX_BYTES >> 30} GB in all would have to be read",
         hint="name fewer: --inputs 'src/**/*.py'",
     )
@@ -207,7 +207,7 @@ def _too_much(globs: Sequence[str]) -> InvalidInput:
 def found(
     globs: Sequence[str], tree: Tree, environ: Mapping[str, str], ours: Iterable[str] = ()
 ) -> list[str]:
-    """The files that the patterns name, by name, relative to the root."""
+    """Return the files that the patterns match, sorted, relative to the root."""
     if not globs:
         return []
     matches, written = matcher(globs), set(ours)
@@ -224,7 +224,7 @@ def _is_left_out(name: str) -> bool:
 def _listed_by_git(
     globs: Sequence[str], tree: Tree, environ: Mapping[str, str]
 ) -> list[str] | None:
-    """Every file that git keeps or would keep; None where it cannot be asked."""
+    """Return tracked and untracked files that git does not ignore; None without git."""
     paths = [f":(literal){start}" for start in _beginnings(globs)]
     options = ("ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *paths)
     answer = git.run_git(tree, environ, *options, timeout=_GIT_SECONDS)
@@ -234,7 +234,7 @@ def _listed_by_git(
 
 
 def _walked(starts: Sequence[str], root: str) -> Iterator[str]:
-    """Files below some folders, or the files themselves; links are not followed."""
+    """Yield files below folders, or the files themselves; links are not followed."""
     stack = [start for start in starts if _within(start, root)]
     while stack:
         inside = stack.pop()
@@ -253,7 +253,7 @@ def _walked(starts: Sequence[str], root: str) -> Iterator[str]:
 
 
 def _within(start: str, root: str) -> bool:
-    """Whether the way there leads through no link that leads out."""
+    """Whether a path contains no link that leads out of the project."""
     try:
         workspace_tree.absolute(os.path.dirname(start) or ".", root)
     except ForestayError:
@@ -271,7 +271,7 @@ def _names(folder: str) -> list[str]:
 
 
 def _facts(path: str, root: str, known: Seen, now: int) -> tuple[int, str, str] | None:
-    """Size, stamp and digest of a file; None for what is gone or no file."""
+    """Return size, stamp and digest of a file; None if it is gone or not a file."""
     full = os.path.join(root, path)
     try:
         facts = os.lstat(full)
@@ -296,7 +296,7 @@ def _facts(path: str, root: str, known: Seen, now: int) -> tuple[int, str, str] 
 def _link(path: str, root: str, now: int) -> tuple[int, str, str] | None:
     full = os.path.join(root, path)
     try:
-        told = b"link " + os.fsencode(os.readlink(full))
+        content = b"link " + os.fsencode(os.readlink(full))
     except OSError:
         return None
     try:
@@ -304,5 +304,5 @@ def _link(path: str, root: str, now: int) -> tuple[int, str, str] | None:
     except ForestayError:
         inside = False
     if inside:
-        told += b"\0" + workspace_tree.digest_of(full, ("", ""), now)[1].encode()
-    return 0, "", sha256(told).hexdigest()
+        content += b"\0" + workspace_tree.digest_of(full, ("", ""), now)[1].encode()
+    return 0, "", sha256(content).hexdigest()

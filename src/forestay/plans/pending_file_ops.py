@@ -1,15 +1,15 @@
-"""Chores: what recorded events ask to be done to files, done once and for certain.
+"""File operations that follow from recorded events, done exactly once in effect.
 
-A chore is recorded in the transaction of the events it belongs to, as plain data, and done right
-after. If the process dies before, the next command that writes to the session does it. So it may
-be done twice and changes nothing the second time; and it never touches a file that is not what it
-was when the chore was decided.
+An operation is stored as plain data in the transaction of its events, and done right after. If the
+process dies before that, the next command that writes to the session does it. An operation may run
+twice; the second time it changes nothing. It never touches a file that has changed since it was
+decided.
 
-    keep                   the files of a session that begins get their place in a layout
-    move, write, remove    a file becomes a version, or gets its name back
-    unlog                  an entry goes from the revision history of an essay
-    line                   a line of one of an essay's logs
-    log                    by an earlier version; the mirror writes that entry by now
+    keep                   bind a new session to formats, so that its files are written
+    move, write, remove    make a file a version, or restore its name
+    unlog                  remove an entry from the revision history of an essay
+    line                   append a line to a log of an essay
+    log                    from an earlier version; the mirror writes that entry now
 """
 
 from __future__ import annotations
@@ -34,25 +34,27 @@ MAX_FILE = 64 * 1024 * 1024
 
 
 def finish(context: Context, session: str) -> None:
-    """Do what is left to be done to files. What fails is told, and tried again next time."""
+    """Do the pending operations. A failure is reported, and tried again next time."""
     for number, what in context.store.machine.file_work.pending(session):
         try:
             chore = json.loads(what)
             _DO[chore["op"]](context, chore)
         except (ForestayError, OSError, ValueError, KeyError) as error:
-            context.notify(f"recorded, but left to do: {in_words(what)}: {error}")
+            context.notify(f"recorded, but not done yet: {in_words(what)}: {error}")
             continue
         context.store.machine.file_work.finish(number)
 
 
 def keep(context: Context, session: str, formats: Sequence[str]) -> str:
-    """That a session is to have its files in layouts of this project, whoever sees to it."""
+    """Return the operation that binds a session to formats of this project."""
     roots = {chosen: _root(context, chosen.partition(":")[0]) for chosen in formats}
     return json.dumps({"op": "keep", "session": session, "layouts": roots})
 
 
 def _root(context: Context, kind: str) -> str:
-    return "" if kind == "essay" else mirror_of(context).root_of(kind)  # an essay's is made for it
+    return (
+        "" if kind == "essay" else mirror_of(context).root_of(kind)
+    )  # an essay gets its own folder
 
 
 def in_words(what: str) -> str:
@@ -71,13 +73,13 @@ def _do_keep(context: Context, chore: dict[str, Any]) -> None:
             except Refused as error:
                 if error.retryable:
                     raise
-                # Whoever came there since is not to go because of us, today or later.
-                context.notify(f"recorded, but without files of {chosen}: {error}")
+                # Another session has the place by now; it is not displaced, now or later.
+                context.notify(f"recorded, but without {chosen} files: {error}")
         write_files(context, session, force=True)
 
 
 def give_place(context: Context, session: str, chosen: str, root: str) -> Binding:
-    """Bind a session to a layout, perhaps with an id; its files come with the next write."""
+    """Bind a session to a format, perhaps with an id; the next write creates its files."""
     kind, _, native = chosen.partition(":")
     if kind != "essay":
         return mirror_of(context).bind(session, kind, native, root, tell=context.notify)
@@ -90,11 +92,11 @@ def _do_move(context: Context, chore: dict[str, Any]) -> None:
         _remove(source, digest)
         return
     if os.path.lexists(target):
-        context.notify(f"{target} is there already and stays as it is; {source} keeps its name")
+        context.notify(f"{target} already exists and is not changed; {source} keeps its name")
     elif _digest(source) == digest:
         files.move(source, target)
     else:
-        # Somebody wrote something else there since: that is theirs, the version is ours.
+        # Another program has changed the file since: leave it, and write only the version.
         _do_write(context, chore)
 
 
@@ -105,7 +107,7 @@ def _do_write(context: Context, chore: dict[str, Any]) -> None:
     if os.path.lexists(target):
         return
     if data is None:
-        context.notify(f"{target} cannot be written: what it held is not kept")
+        context.notify(f"{target} cannot be written: its content is not stored")
         return
     files.create(target, data, mode=0o644)
     for torn in files.list_unfinished(target):
@@ -117,7 +119,7 @@ def _do_remove(context: Context, chore: dict[str, Any]) -> None:
 
 
 def _remove(path: str, digest: str) -> None:
-    """Remove a file that is what we know it to be, for good: its chore is not done again."""
+    """Remove a file if it still has this digest, durably: the operation is not repeated."""
     if _digest(path) == digest:
         os.unlink(path)
     files.sync_folder(os.path.dirname(path))
@@ -148,7 +150,7 @@ def _entries(doc: dict[str, Any], chore: dict[str, Any]) -> list[Any]:
 def _edit(context: Context, path: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> None:
     binding = context.store.machine.bindings.owner(path)
     if binding:
-        # What somebody wrote there is taken up first: then all that is new in it is ours.
+        # Edits by others are absorbed first, so that every later change is ours.
         SessionFiles.of(context).absorb(binding.session, finish=False)
     data = files.read_optional(path, LONGEST, follow=False)
     if data is None:
@@ -164,7 +166,7 @@ def _edit(context: Context, path: str, change: Callable[[dict[str, Any]], dict[s
 
 
 def _remember(context: Context, binding: Binding, name: str, data: bytes, made: bytes) -> None:
-    """Nobody is to take our own writing for an edit; what is an edit even now remains one."""
+    """Store our own change as a rendering, so that it is not absorbed as an edit."""
     bound = context.store.machine.bindings
     known = [rendering.digest for rendering in bound.renderings(binding).get(name, [])]
     if digest_of(data) in known:
@@ -179,7 +181,7 @@ def _do_line(context: Context, chore: dict[str, Any]) -> None:
 
 
 def _do_nothing(context: Context, chore: dict[str, Any]) -> None:
-    """What was left by an earlier version, and is done otherwise by now."""
+    """Ignore an operation of an earlier version that is done elsewhere now."""
 
 
 _DO: dict[str, Callable[[Context, dict[str, Any]], None]] = {

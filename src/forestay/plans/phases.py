@@ -1,11 +1,10 @@
-"""A session's way through the phases of its plan: judged by the gate it started with.
+"""Move a session through the phases of its plan, judged by the gates it started with.
 
-The definition is read from the snapshot that the session keeps, never from a file: later edits of
-a workflow change no running session. The gate looks at the evidence as it was handed in; what is
-recorded is what may be kept of it. A refusal by a gate is recorded too: it is an attempt.
+Gates come from the snapshot in the session, never from a file: later edits of a workflow do not
+change a running session. A gate judges the evidence as it was given; what is recorded is redacted.
+A refusal by a gate is recorded too: it is an attempt.
 
-Everything is decided again under the writer lock when it is recorded, so that two processes
-cannot both pass a phase.
+Every move is decided again under the writer lock, so that two processes cannot both pass a phase.
 """
 
 from __future__ import annotations
@@ -39,10 +38,10 @@ _ISSUE = 1_000
 
 
 class Outcome(Struct, frozen=True):
-    """What came of a phase: the event, the phase, and what its gate said of the evidence.
+    """The result of a phase: the event, the phase, and the judgment of its gate.
 
-    `judgment` is None when a call was repeated with its key, or nobody asked the gate. `outputs`
-    says of each file that a passed phase should make whether it was kept.
+    `judgment` is None if the call repeated a key, or no gate was asked. `outputs` lists the
+    expected files of a passed phase and whether each was stored.
     """
 
     event: Event
@@ -55,9 +54,9 @@ class Outcome(Struct, frozen=True):
 
 
 class Asked(Struct, frozen=True):
-    """What the gate of a phase asks, what there is, and whether that would be enough.
+    """What a gate requires, the evidence there is, and whether that would pass.
 
-    `done` is a phase that passed; `handed_in` is false where `phase done` is not the way.
+    `done` is set for a phase that passed; `handed_in` is False where `phase done` does not apply.
     """
 
     phase: int
@@ -72,7 +71,7 @@ class Asked(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """One phase as it stands; `spent_ms` is active time, None when nobody knows."""
+    """One phase and its status; `spent_ms` is active time, None if unknown."""
 
     number: int
     name: str
@@ -97,7 +96,7 @@ def done(
     because: str = "",
     key: str = "",
 ) -> Outcome:
-    """Hand in the evidence for the current phase; what the gate says of it is recorded."""
+    """Submit the evidence for the current phase, and record the judgment of its gate."""
     if override and not because.strip():
         raise InvalidInput("an override needs a reason", hint='--override --because "…"')
     if earlier := _judged_before(session, number, key):
@@ -125,7 +124,7 @@ def fail(
     issue: str = "",
     key: str = "",
 ) -> Outcome:
-    """Record a failed attempt at the current phase, whatever its gate would say."""
+    """Record a failed attempt at the current phase without asking its gate."""
     if earlier := _judged_before(session, number, key):
         return earlier
     state, workflow = _look(session)
@@ -134,14 +133,14 @@ def fail(
 
 
 def retry(session: Recorder, *, key: str = "") -> Event:
-    """Begin another attempt at the current phase."""
+    """Start another attempt at the current phase."""
     if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
         return earlier[-1]
     return session.record(*moves.again(_look(session)[0]), key=key)
 
 
 def rollback(session: Recorder, number: int, *, because: str = "", key: str = "") -> Event:
-    """Go back to a phase: it and all after it are to be done anew."""
+    """Go back to a phase: it and all later phases have to be done again."""
 
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.StepStarted) and number_of(body.step) == number
@@ -154,18 +153,18 @@ def rollback(session: Recorder, number: int, *, because: str = "", key: str = ""
 
 
 def _require_phases(state: State) -> None:
-    """Refuse to move an essay by its stages: it has gates of its own."""
+    """Refuse for an essay: its stages have their own gates."""
     moves.require_plan(state)
     if is_essay(state):
         raise Refused(
-            "the stages of an essay are approved by its user",
+            "the stages of an essay are approved by the user",
             legal=[f"essay approve {gate}" for gate in ("G1", "G2", "G3-Final", "G5")],
             session=state.core.session,
         )
 
 
 def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
-    """Say how many phases there are; that is said once."""
+    """Record how many phases there are; possible once."""
 
     def is_same(body: Body) -> bool:
         return isinstance(body, ev.PlanResolved) and body.total == count
@@ -177,7 +176,7 @@ def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str 
 
 
 def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Asked:
-    """What the gate of a phase asks, and whether what there is would be enough. Changes nothing."""
+    """Return what the gate of a phase requires and whether it would pass. Changes nothing."""
     state, workflow = _seen(session)
     moves.require_plan(state)
     check_reach(state.core, number)
@@ -201,14 +200,14 @@ def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Aske
 
 
 def _other_way(state: State, number: int, *, done: bool) -> str:
-    """What is typed where a phase is not handed in: it has passed, or is a stage of an essay."""
+    """Return the command to use instead of `phase done`, "" if there is none."""
     if is_essay(state):
         return f"revisit {number}" if done else next_command(state)
     return f"phase rollback {number} --because REASON" if done else ""
 
 
 def listed(session: Recorder) -> list[Listed]:
-    """Every phase in its order, with how it stands."""
+    """Return every phase in order, with its status."""
     with session.context.store.view(session.id) as view:
         state = read_state(session.context, session.id, view)
         moves.require_plan(state)
@@ -233,7 +232,7 @@ def _listed(state: State, number: int, step: Step) -> Listed:
     )
 
 
-# -- one phase, judged -------------------------------------------------------------------------
+# -- judging one phase -------------------------------------------------------------------------
 
 
 def _case(
@@ -243,7 +242,7 @@ def _case(
     number: int,
     evidence: Mapping[str, object],
 ) -> _Case:
-    """The case of the current phase. Who asks for another is told so, whatever a gate would say."""
+    """Return the case of the current phase; refuse another phase before its gate is asked."""
     _require_phases(state)
     check_current(state.core, number)
     decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
@@ -251,7 +250,7 @@ def _case(
 
 
 class _Case:
-    """The evidence for a phase beside its gate."""
+    """The evidence for a phase, and its gate."""
 
     def __init__(
         self,
@@ -319,7 +318,7 @@ class _Case:
         return _outcome(event, self.number, kind, self.judgment, made.statuses)
 
     def _made(self) -> OutputFiles:
-        """What the phase made, to be kept: a later change of it can then be compared."""
+        """Return the output files of the phase, stored so that later changes can be compared."""
         context = self.session.context
         with context.store.view(self.session.id) as view:
             rows = context.journal.state(view).rows
@@ -331,7 +330,7 @@ class _Case:
             )
 
     def _is_proven(self) -> bool:
-        """Whether all that the gate requires was observed, and nothing of it claimed."""
+        """Whether all required evidence was observed and none of it claimed."""
         required = [f.name for f in self.gate.fields if f.required] if self.gate else []
         fresh = {name for name, held in self.observed.items() if held and name not in self.stale}
         return bool(required) and fresh.issuperset(required)
@@ -342,7 +341,7 @@ def _outcome(
     number: int,
     kind: type[Body],
     judgment: Judgment | None = None,
-    told: dict[str, str] | None = None,
+    outputs: dict[str, str] | None = None,
 ) -> Outcome:
     return Outcome(
         event=event,
@@ -351,28 +350,28 @@ def _outcome(
         overridden=kind is ev.CheckpointOverridden,
         complete=event.kind == "session.completed",
         judgment=judgment,
-        outputs=told or {},
+        outputs=outputs or {},
     )
 
 
-# -- what is there -----------------------------------------------------------------------------
+# -- reading ----------------------------------------------------------------------------------
 
 
 def _look(session: Recorder) -> tuple[State, Workflow | None]:
-    """The state before something is recorded: what others wrote into its files is taken up."""
+    """Return state and workflow before recording, after absorbing file edits."""
     absorb_file_edits(session.context, session.id)
     return _seen(session)
 
 
 def _seen(session: Recorder) -> tuple[State, Workflow | None]:
-    """The state, with what others wrote into its files, and the workflow it keeps."""
+    """Return the state with pending file edits, and the workflow snapshot."""
     with session.context.store.view(session.id) as view:
         state = _at_hand(read_state(session.context, session.id, view))
     return state, session.context.journal.plan(state)
 
 
 def _at_hand(state: State) -> State:
-    """A state whose steps and verdicts can be looked at when its session no longer is."""
+    """Load steps and verdicts, so that the state can be read after its view is closed."""
     rows = Rows()
     for table in ("step", "checkpoint", *(("attribute", "claim") if is_essay(state) else ())):
         for row in state.rows.select(table):

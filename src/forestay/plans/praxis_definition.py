@@ -1,10 +1,10 @@
-"""The workflow definitions of praxis: a folder with `metadata.json` and a gate file per phase.
+"""Read praxis workflow definitions: a folder with `metadata.json` and a gate file per phase.
 
     metadata.json                        the phases and their tasks; `total_phases` may be "dynamic"
-    phases/N/gate-definition.yaml        what is asked for before phase N is passed; may be missing
+    phases/N/gate-definition.yaml        the evidence required for phase N; optional
 
-Their validators and rules are Python. They are kept as words for people (`Gate.opaque`), never
-evaluated. Nothing outside the folder is read, whatever links say.
+Their validators and rules are Python. They are shown to users (`Gate.opaque`) and never evaluated.
+Nothing outside the folder is read: links that lead out are refused.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ _LINE, _TEXT = 200, 4_000
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder holds a definition of praxis."""
+    """Whether a folder contains a praxis definition."""
     return os.path.isfile(os.path.join(path, METADATA))
 
 
 def starting_phase(
     metadata: Mapping[str, Any], workflow_dir: str | os.PathLike[str] | None = None
 ) -> int:
-    """0 or 1: as the folder of the workflow shows, else as its definition says."""
+    """Return 0 or 1: from the phase folders if there are any, else from the definition."""
     if workflow_dir is not None:
         return 0 if os.path.isdir(os.path.join(workflow_dir, "phases", "0")) else 1
     return first_of(metadata)
 
 
 def first_of(metadata: Mapping[str, Any]) -> int:
-    """0 or 1, as a definition says."""
+    """Return 0 or 1, from the metadata."""
     listed = metadata.get("phases")
     entries = listed[:MOST_PHASES] if isinstance(listed, list) else []
     numbers = [each.get("phase_number") for each in entries if isinstance(each, dict)]
-    said = [metadata.get("starting_phase"), metadata.get("start_phase")]
-    known = [number for number in (*said, *numbers) if is_phase(number)]
+    values = [metadata.get("starting_phase"), metadata.get("start_phase")]
+    known = [number for number in (*values, *numbers) if is_phase(number)]
     return 0 if 0 in known else 1
 
 
 def read(folder: str, source: str) -> tuple[Workflow | None, list[Finding]]:
-    """The workflow that a folder defines, and what is wrong with it; None if that is an error."""
+    """Parse a folder; return the workflow (None if there are errors) and the findings."""
     reader = _Reader(folder, source)
     made = reader.workflow()
     return (None if reader.has_errors else made), reader.findings
@@ -99,7 +99,7 @@ class _Reader:
     # -- files ---------------------------------------------------------------------------------
 
     def document(self, name: str, kind: str) -> Document | None:
-        """One file of the folder that holds a map; None where there is none or it is faulty."""
+        """Return a file of the folder that contains a map; None if missing or faulty."""
         path = os.path.join(self.folder, name)
         if not os.path.lexists(path):
             return None
@@ -118,7 +118,7 @@ class _Reader:
         self.room -= len(data)
         found = Document.parse(data, kind)
         if not isinstance(found.value, dict):
-            raise Unreadable("wrong-type", "it holds no map")
+            raise Unreadable("wrong-type", "it is not a map")
         return found
 
     # -- metadata ------------------------------------------------------------------------------
@@ -150,7 +150,7 @@ class _Reader:
         )
 
     def name(self, values: Mapping[str, Any]) -> str:
-        # Its folder is what a workflow is found by; the type inside is not always the same.
+        # A workflow is found by its folder name; the type inside may differ.
         for given in (os.path.basename(os.path.abspath(self.folder)), values.get("workflow_type")):
             try:
                 return clean_id(given or "", "workflow_type")
@@ -160,7 +160,7 @@ class _Reader:
         return ""
 
     def base(self, values: Mapping[str, Any]) -> int:
-        # A folder without any phases tells nothing of which is the first.
+        # A folder without phase folders does not show which is the first.
         has_phases = os.path.isdir(os.path.join(self.folder, "phases"))
         return starting_phase(values, self.folder if has_phases else None)
 
@@ -186,11 +186,13 @@ class _Reader:
             str(p.number) for p in named if last is not None and not base <= p.number <= last
         ]
         if outside:
-            message = f"no phase of {base} to {last}, and never reached: {', '.join(outside[:10])}"
+            message = (
+                f"phases outside {base} to {last} are never reached: {', '.join(outside[:10])}"
+            )
             self.note("out-of-range", message, METADATA, severity=WARNING)
 
     def phases(self, values: Mapping[str, Any], found: Document) -> list[tuple[Phase, bool]]:
-        """Each phase, and whether it stands for several that are not known yet."""
+        """Return each phase, and whether it is a pattern for phases that are not known yet."""
         listed = values.get("phases")
         if not isinstance(listed, list) or len(listed) > MOST_PHASES:
             self.note("wrong-type", "phases is a list of phases", METADATA)
@@ -202,7 +204,7 @@ class _Reader:
             if number is None:
                 self.note("bad-number", "a phase has a phase_number", METADATA, line)
             elif any(number == phase.number for phase, _ in made):
-                self.note("duplicate-number", f"phase {number} stands twice", METADATA, line)
+                self.note("duplicate-number", f"phase {number} is listed twice", METADATA, line)
             else:
                 made.append((self.phase(each, number), is_pattern))
         return made
@@ -220,7 +222,7 @@ class _Reader:
         )
 
     def further(self, pattern: Phase | None, named: list[Phase], base: int) -> list[Phase]:
-        """Phases that only their gate file names, where the definition tells what they are."""
+        """Return phases that have only a gate file, made from the pattern of the definition."""
         if pattern is None:
             return []
         known = {phase.number for phase in named}
@@ -262,25 +264,25 @@ class _Reader:
     def part(
         self, values: Mapping[str, Any], path: tuple[str, ...], file: str, found: Document
     ) -> Mapping[str, Any]:
-        """A map in a gate. Anything else asks for nothing, which whoever wrote it has to know."""
+        """Return a map in a gate; report any other value, because it has no effect."""
         value = values.get(path[-1])
         if value is not None and not isinstance(value, dict):
-            message = f"{_word(path[-1], 40)} is no map, and asks for nothing"
+            message = f"{_word(path[-1], 40)} is not a map and has no effect"
             self.note("wrong-type", message, file, found.line(path), WARNING)
         return mapping(value)
 
-    def field(self, key: str, said: Mapping[str, Any], file: str, found: Document) -> Field:
-        given = said.get("type", "any")
+    def field(self, key: str, values: Mapping[str, Any], file: str, found: Document) -> Field:
+        given = values.get("type", "any")
         kind = _TYPES.get(given if isinstance(given, str) else "")
         if kind is None:
             line = found.line(("evidence_schema", key))
-            message = f"there is no type {_word(str(given), 40)}; any value passes"
+            message = f"unknown type {_word(str(given), 40)}; any value passes"
             self.note("bad-type", message, file, line, WARNING)
         return Field(
             name=_word(key),
             type=kind or "any",
-            required=said.get("required", True) is not False,
-            description=_word(said.get("description"), _TEXT),
+            required=values.get("required", True) is not False,
+            description=_word(values.get("description"), _TEXT),
         )
 
     def opaque(
@@ -291,18 +293,18 @@ class _Reader:
         file: str,
         found: Document,
     ) -> list[str]:
-        told = [_validator(key, mapping(said), validators) for key, said in schema.items()]
+        texts = [_validator(key, mapping(values), validators) for key, values in schema.items()]
         rules = values.get("cross_field_validation")
         if rules is not None and not isinstance(rules, list):
             line = found.line(("cross_field_validation",))
-            self.note("wrong-type", "cross_field_validation is no list", file, line, WARNING)
-        told += [_rule(each) for each in sequence(rules)]
-        told = [each for each in told if each]
-        for each in told:
+            self.note("wrong-type", "cross_field_validation is not a list", file, line, WARNING)
+        texts += [_rule(each) for each in sequence(rules)]
+        texts = [each for each in texts if each]
+        for each in texts:
             key = "evidence_schema" if rules is None else "cross_field_validation"
-            message = f"not evaluated, only told: {_word(each)}"
+            message = f"shown, but not evaluated: {_word(each)}"
             self.note("opaque-rule", message, file, found.line((key,)), WARNING)
-        return told
+        return texts
 
 
 def _is_below(path: str, folder: str) -> bool:
@@ -311,7 +313,7 @@ def _is_below(path: str, folder: str) -> bool:
 
 
 def _word(value: Any, limit: int = _LINE) -> str:
-    """A text of theirs as one of ours; nothing for what is none."""
+    """Return a value as clean text; empty if it is not a text."""
     return coerce_input(value, limit=limit, lines=limit > _LINE) if isinstance(value, str) else ""
 
 
@@ -329,12 +331,12 @@ def _task(value: Any) -> Task | None:
     return Task(name, purpose=_word(values.get("purpose"), _TEXT)) if name else None
 
 
-def _validator(key: str, said: Mapping[str, Any], validators: Mapping[str, Any]) -> str:
-    name = said.get("validator")
+def _validator(key: str, values: Mapping[str, Any], validators: Mapping[str, Any]) -> str:
+    name = values.get("validator")
     if not isinstance(name, str):
         return ""
     meant = validators.get(name, name)
-    given = said.get("validator_params")
+    given = values.get("validator_params")
     more = f" with {json.dumps(given)}" if given else ""
     return _word(f"{key}: {meant}{more}", 1_000)
 
@@ -342,5 +344,5 @@ def _validator(key: str, said: Mapping[str, Any], validators: Mapping[str, Any])
 def _rule(value: Any) -> str:
     values = mapping(value)
     rule, message = values.get("rule"), values.get("error_message")
-    told = f"{rule} ({message})" if message else f"{rule}"
-    return "" if rule is None else _word(told, 1_000)
+    text = f"{rule} ({message})" if message else f"{rule}"
+    return "" if rule is None else _word(text, 1_000)

@@ -1,13 +1,12 @@
-"""Proof: a command that was run and watched, and whether what it showed still holds.
+"""Proofs: run a command, record its result, and check whether the result still holds.
 
-A *proof* has a name (the field of a gate, or what it is about) and may belong to a step; run
-again under the same name it takes the place of the one before. Its *inputs* are the files that
-some patterns name (see `inputs`). It is *stale* when they are not what they were when the command
-began, which is looked up whenever someone asks and never kept. One without inputs cannot go
-stale: nobody said what it depends on.
+A *proof* has a name (a field of a gate, or its topic) and may belong to a step; a new proof of the
+same name replaces the old one. Its *inputs* are files named by patterns (see `input_digests`). It
+is *stale* if they have changed since the command started, which is computed when needed and never
+stored. A proof without inputs cannot become stale.
 
-While the command runs this process is a holder of the session, so that whoever comes after its
-death is told what was going on and that nobody knows how it ended.
+While the command runs this process is a holder of the session: if it dies, the next reader sees
+what was running and that the outcome is unknown.
 """
 
 from __future__ import annotations
@@ -40,12 +39,12 @@ MAX_TIMEOUT = 7 * 24 * 3600
 _TAIL = 2000
 _DOING = 200
 _LOCKS = "proving"
-"""A folder of the home: a file for each key under which a command runs now."""
+"""A folder of the home with a lock file for each key under which a command is running."""
 _PATIENCE = 10.0
 
 
 class Wanted(Struct, frozen=True):
-    """A command to be run, what it shall show, and what it depends on."""
+    """A command to run, the name of its proof, and its inputs."""
 
     proof: str
     argv: list[str]
@@ -56,9 +55,9 @@ class Wanted(Struct, frozen=True):
 
 
 class Standing(Struct, frozen=True):
-    """A proof and whether it holds now: `stale` is None where nobody could say.
+    """A proof and whether it holds now; `stale` is None if that is unknown.
 
-    `why` names what is not as it was: (path, "changed" | "missing" | "new"), or in words.
+    `why` lists what differs: (path, "changed" | "missing" | "new"), or a reason in words.
     """
 
     row: Proof
@@ -92,13 +91,13 @@ def wanted(
     globs: Sequence[str] = (),
     timeout: float | None = None,
 ) -> Wanted:
-    """What was asked for, checked before anything is run."""
+    """Check the arguments before anything is run."""
     if not argv or not argv[0]:
         raise InvalidInput("no command is named", hint="forestay prove -- make lint")
     _require_timeout(timeout)
     if sum(len(word.encode()) + 3 for word in (*argv, *globs)) > MAX_COMMAND:
         raise InvalidInput(
-            "the command is too long to be kept",
+            "the command is too long to be stored",
             why=f"with its inputs at most {MAX_COMMAND:,} bytes",
             hint="put it into a script, and make that one of the inputs",
         )
@@ -122,7 +121,7 @@ def _require_timeout(timeout: float | None) -> None:
 
 
 def _step(state: State, phase: str) -> str:
-    """The step a proof is for: that of a phase, a task, or the phase at work if none is named."""
+    """Return the step of a proof: a named phase or task, else the current phase."""
     if not phase:
         rows = state.rows.select("step", open_only=True, newest=True)
         at_work = [r for r in rows if isinstance(r, Step) and number_of(r.id) is not None]
@@ -132,7 +131,7 @@ def _step(state: State, phase: str) -> str:
 
 
 def _named(argv: Sequence[str]) -> str:
-    """A name for a proof that was given none: the words of its command, `make-lint`."""
+    """Return a name for a proof, made from its command: `make-lint`."""
     words = [os.path.basename(argv[0]), *(w for w in argv[1:3] if not w.startswith("-"))]
     plain = "-".join(re.sub(r"[^A-Za-z0-9]+", "-", word).strip("-") for word in words)
     return plain[:ID_LIMIT].strip("-") or "proof"
@@ -146,10 +145,10 @@ def prove(
     stop: run_command.Stop | None = None,
     key: str = "",
 ) -> Event:
-    """Run a command and keep how it ended, whatever that was.
+    """Run a command and record how it ended.
 
-    With a `key` that was used before nothing is run; while another process runs it under that
-    key, it is waited for a while, and then that is said.
+    With a `key` that was used before nothing is run. While another process runs it under the same
+    key, wait for it for a while, then raise `Busy`.
     """
     if not key or _is_used(session, key):
         return _proved(session, what, sink, stop, key)
@@ -159,7 +158,7 @@ def prove(
 
 @contextmanager
 def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
-    """While nobody else proves something under the same key."""
+    """Hold the lock of a key while its command runs."""
     context = session.context
     path = os.path.join(context.store.home, _LOCKS, derived_id(session.id.lower(), key))
     files.make_private_dir(os.path.dirname(path))
@@ -170,7 +169,7 @@ def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
         raise _under_way(what) from None
     try:
         yield
-        # Not if it failed: who waits for it would be alone with a file that nobody else sees.
+        # Not after a failure: a waiting process would hold a lock that no other process sees.
         files.remove(path)
     finally:
         lock.__exit__()
@@ -178,9 +177,9 @@ def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
 
 def _under_way(what: Wanted) -> Busy:
     return Busy(
-        f"{what.proof} is being proven under this key by another process",
+        f"another process is running {what.proof} under this key",
         why="nothing was run",
-        hint="ask again with the same key: it answers when that one has ended",
+        hint="repeat the call with the same key: it returns when that process has ended",
     )
 
 
@@ -209,7 +208,7 @@ def _proved(
 
 
 def _asked(session: Recorder, what: Wanted) -> EvidenceObserved:
-    """The event as far as it is known before the command runs; secrets are out already."""
+    """Return the event as far as it is known before the command runs, redacted."""
     names = session.context.journal.find_secrets(shlex.join(what.argv))
     return EvidenceObserved(
         proof=what.proof,
@@ -223,7 +222,7 @@ def _asked(session: Recorder, what: Wanted) -> EvidenceObserved:
 
 
 def _kept(session: Recorder, argv: Sequence[str]) -> list[str]:
-    """The words of a command without secrets; `--password x` is one only together."""
+    """Redact a command as a whole: `--password x` is a secret only in combination."""
     line = shlex.join(argv)
     clean = session.context.journal.redact(line)
     try:
@@ -242,8 +241,8 @@ def _require_some(globs: Sequence[str], files: Mapping[str, str]) -> None:
     if match:
         raise InvalidInput(
             f"no file matches {match[0]}",
-            why="nothing was run; what git ignores does not count",
-            hint="inputs are named from the root of the project: --inputs 'src/**'",
+            why="nothing was run; files ignored by git do not count",
+            hint="inputs are relative to the project root: --inputs 'src/**'",
         )
 
 
@@ -305,7 +304,7 @@ def _observed(
 
 
 def _clean(context: Context, data: bytes) -> tuple[str, list[str]]:
-    """What was printed as text, without what moves a cursor, and without secrets."""
+    """Return the output as text without control characters, and redacted."""
     text = terminal(data.decode("utf-8", "replace"), newlines=True)
     return context.journal.redact(text), context.journal.find_secrets(text)
 
@@ -322,9 +321,9 @@ def again(
     timeout: float | None = None,
     sink: run_command.Sink | None = None,
 ) -> Iterator[tuple[Standing, Event]]:
-    """Run what does not hold (or everything) once more, the oldest first; each as it ends.
+    """Run stale proofs (or all) again, oldest first; yield each as it ends.
 
-    What cannot be run again is refused when all else has been run.
+    Proofs that cannot be run again are refused after all others have run.
     """
     _require_timeout(timeout)
     due = [one for one in standings(session) if everything or not one.holds]
@@ -338,16 +337,16 @@ def again(
     for one in (one for one in due if not one.row.again):
         raise Refused(
             f"{one.row.proof} cannot be run again",
-            why="a secret was taken out of its command before it was kept",
+            why="a secret was removed from its command before it was stored",
             hint=f"run it as before: forestay prove --as {one.row.proof} -- …",
         )
 
 
-# -- whether it still holds --------------------------------------------------------------------
+# -- checking ---------------------------------------------------------------------------------
 
 
 def standings(session: Recorder, step: str | None = None) -> list[Standing]:
-    """Every proof, or those of a step and of none, looked at in full; the oldest first."""
+    """Check every proof, or those of a step and of no step, oldest first."""
     with session.context.store.view(session.id) as view:
         rows = session.context.journal.state(view).rows.select("proof")
         found = [row for row in rows if isinstance(row, Proof)]
@@ -356,9 +355,9 @@ def standings(session: Recorder, step: str | None = None) -> list[Standing]:
 
 
 def observed(session: Recorder, step: str) -> tuple[dict[str, bool], frozenset[str]]:
-    """Evidence for a step that commands showed: how each ended, and which are stale.
+    """Return the observed evidence for a step: how each command ended, and which are stale.
 
-    Its own proofs come before those of no step.
+    Proofs of the step take precedence over those of no step.
     """
     found = sorted(standings(session, step), key=lambda one: bool(one.row.step))
     named = {one.row.proof: one for one in found}
@@ -377,16 +376,15 @@ def _standing(session: Recorder, row: Proof) -> Standing:
     except ForestayError as error:
         return Standing(row, True, [("inputs", str(error))])
     if kept is None:
-        return Standing(row, True, [("inputs", "what they were is not kept any more")])
+        return Standing(row, True, [("inputs", "their digests are no longer stored")])
     why = input_digests.differences(input_digests.parse(kept), now.files)
     return Standing(row, bool(why), why)
 
 
 def glance(session: Recorder, state: State) -> dict[str, str]:
-    """Proofs by id with their word, from a look that takes no longer than drift may.
+    """Return the status of proofs by id, from a check that is bounded in time.
 
-    The newest are looked at first, and only the files that there were: one that is new is
-    noticed by `standings`.
+    The newest are checked first, and only files that existed; `standings` finds new ones.
     """
     context = session.context
     files, deadline = context.settings.drift_files, context.settings.drift_ms
@@ -453,7 +451,7 @@ def _seen(session: Recorder, paths: Sequence[str]) -> dict[str, workspace_tree.S
 
 
 def _ours(context: Context) -> Iterator[str]:
-    """Files that are written whenever something is recorded: they are no inputs of anything."""
+    """Yield files that Forestay writes at every event: they do not count as inputs."""
     bound = context.store.machine.bindings
     for binding in bound.bindings():
         names = {os.path.join(binding.root, name) for name in bound.renderings(binding)}
@@ -462,7 +460,7 @@ def _ours(context: Context) -> Iterator[str]:
 
 
 def _remember(session: Recorder, now: input_digests.Manifest) -> None:
-    """Keep the stamps, so that the next look need not read every file."""
+    """Store the stamps, so that the next check need not read every file."""
     root, redacted = session.context.workspace.tree.root, session.context.journal.redact
     kept = {os.path.join(root, p): seen for p, seen in now.seen.items() if redacted(p) == p}
     session.context.store.machine.seen_files.record_all(session.id, kept)

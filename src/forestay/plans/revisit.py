@@ -1,10 +1,10 @@
-"""Revisit: going back to an earlier step, with its files, all of it or nothing.
+"""Revisit: go back to an earlier step, with its files, completely or not at all.
 
-`look` says what it would do and touches nothing. `apply` records the events in one append, and
-in the same transaction what has to be done to files because of them (see `chore`). `undo`
-withdraws the events of a revisit and puts the files back, in the same way.
+`look` returns what would happen and changes nothing. `apply` records the events in one append and,
+in the same transaction, the file operations that follow from them (see `pending_file_ops`). `undo`
+withdraws the events and restores the files in the same way.
 
-A *version* is a file set aside as `NAME.vN.md`; only the name without a number is current.
+A *version* is a file that was renamed to `NAME.vN.md`; only the name without a number is current.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _OVER_ALL = (fields.FINAL, "fact-check-log.md", "voice-check-log.md")
 
 
 class Look(Struct, frozen=True):
-    """What a revisit would do, what it would set aside as what, and what is left of the last."""
+    """The preview of a revisit: its assessment, the versions it makes, unfinished file work."""
 
     assessment: Assessment
     versions: dict[str, str]
@@ -61,7 +61,7 @@ class Look(Struct, frozen=True):
 
 
 class Kept(Struct, frozen=True):
-    """A file that becomes a version: where it is, what it is called then, and its content."""
+    """A file that becomes a version: its path, its new name, and its content."""
 
     path: str
     full: str
@@ -74,11 +74,11 @@ class Kept(Struct, frozen=True):
         return digest_of(self.data)
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- preview -----------------------------------------------------------------------------------
 
 
 def look(session: Recorder, step: str, impact: str = "") -> Look:
-    """What going back to a step would mean. Nothing is changed."""
+    """Return what going back to a step would do. Changes nothing."""
     if impact and impact not in IMPACTS:
         raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
     with session.context.store.view(session.id) as view:
@@ -94,7 +94,7 @@ def look(session: Recorder, step: str, impact: str = "") -> Look:
 
 
 class _Known:
-    """A session's steps and files, as far as a revisit needs them."""
+    """The steps and files of a session that a revisit needs."""
 
     def __init__(self, session: Recorder, state: State) -> None:
         self._session, self._state = session, state
@@ -111,7 +111,7 @@ class _Known:
         return self._essay
 
     def step(self, name: str) -> Step:
-        """The step that a number, or an id, means."""
+        """Return a step by its number or id."""
         tries = [f"{unit}-{name}" for unit in ("phase", "stage")] if name.isdigit() else []
         for id in (*tries, name):
             if row := self._state.step(id):
@@ -147,13 +147,13 @@ class _Known:
         return Later(row.id, row.status, own, self._begun(stage))
 
     def _begun(self, stage: int) -> list[int]:
-        """The sections of a stage that somebody has worked on."""
+        """Return the sections of a stage in which work was done."""
         found = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
         places = [(fields.place_of(row.id), row.status) for row in found]
         return [at[1] for at, s in places if at and at[0] == stage and at[1] and s != "pending"]
 
     def _outputs(self, step: str) -> list[str]:
-        """What a step made, as far as anybody said so."""
+        """Return the recorded outputs of a step."""
         at = fields.place_of(step) if self._is_essay else None
         if at is None:
             rows = [row for row in self._state.rows.select("step") if isinstance(row, Step)]
@@ -190,10 +190,10 @@ class _Known:
             return None
         return self._session.context.store.blob(row.digest)
 
-    # -- what becomes a version ----------------------------------------------------------------
+    # -- versions ------------------------------------------------------------------------------
 
     def changed(self, found: Assessment) -> list[Kept]:
-        """Outputs of the step as they were: the old content, not the file, becomes a version."""
+        """Return the changed outputs of the step; their old content becomes a version."""
         pairs = [(path, self._kept(path)) for path in found.changed]
         return [self._version(path, data) for path, data in pairs if data is not None]
 
@@ -202,7 +202,7 @@ class _Known:
         return [self._version(path, data) for path, data in pairs if data is not None]
 
     def fresh(self, found: Assessment) -> list[tuple[str, bytes]]:
-        """Outputs as they are now, where that is not kept yet."""
+        """Return current outputs whose content is not stored yet."""
         pairs = [(path, self._now(path), self._kept(path)) for path in self._outputs(found.step)]
         return [(path, now) for path, now, old in pairs if now is not None and now != old]
 
@@ -241,7 +241,7 @@ class _Known:
         return verdicts_of(self._state, steps)
 
     def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
-        """Attributes of the layout that would name what is not there any more."""
+        """Return changes that clear attributes of files that no longer exist."""
         if not self._is_essay:
             return []
         at = fields.place_of(found.step)
@@ -257,7 +257,7 @@ class _Known:
 
 
 def _stage_of(attribute: str) -> int:
-    """The stage that an attribute of an essay is about; 0 for one of no stage."""
+    """Return the stage in the name of an essay attribute, else 0."""
     if attribute.startswith(f"{fields.ID}.output."):
         return 5
     return next((n for n in fields.STAGES if attribute.startswith(f"{fields.ID}.stage_{n}.")), 0)
@@ -277,13 +277,13 @@ def _text(data: bytes | None) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
-# -- doing -------------------------------------------------------------------------------------
+# -- applying ----------------------------------------------------------------------------------
 
 
 def apply(
     session: Recorder, step: str, *, impact: str = "", because: str = "", key: str = ""
 ) -> tuple[Look, Event]:
-    """Go back to a step: events and chores in one append, then the files."""
+    """Go back to a step: append events and file operations together, then do the latter."""
     context = session.context
     absorb_file_edits(context, session.id)
     found = look(session, step, impact)
@@ -353,7 +353,7 @@ def _move(path: str, target: str, digest: str) -> dict[str, Any]:
 
 
 def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
-    """Take the last revisit back: its events are withdrawn, its files get their names again."""
+    """Undo the last revisit: withdraw its events and restore the names of its files."""
     context = session.context
     absorb_file_edits(context, session.id)
     if earlier := session.called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
@@ -367,7 +367,7 @@ def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
     if known.essay and (where := fields.place_of(getattr(event.body, "step", ""))):
         entry = {"op": "unlog", "file": known.essay.place, "stage": where[0], "at": event.head.at}
         chores.append(entry)
-    reason = because or "the revisit is taken back"
+    reason = because or "the revisit was undone"
     done = session.record(
         *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
         key=key,
@@ -382,18 +382,18 @@ def _put_back(known: _Known, body: ev.ArtifactVersioned, *, copied: bool) -> dic
     stem, dot = os.path.splitext(full)
     version = f"{stem}.v{body.version}{dot}"
     if copied:
-        # Only a copy of what is kept: the file itself was never moved.
+        # The version is a copy of stored content: the file was never moved.
         return {"op": "remove", "path": version, "digest": body.digest}
     return _move(version, full, body.digest)
 
 
 def _last(session: Recorder) -> tuple[Event, list[Event]]:
-    """The last revisit that stands, and every event that was recorded with it."""
+    """Return the last revisit that was not undone, and all events recorded with it."""
     with session.context.store.view(session.id) as view:
         events = in_order(session.context.journal.events(view))
     gone = retracted(events)
     standing = [event for event in events if event.id not in gone]
-    # Whoever told one in a file moved the files too.
+    # A revisit that was absorbed from a file moved no files of ours.
     found = [event for event in standing if _is_revisit(event.body) and not event.is_read]
     if not found:
         raise Refused("nothing was revisited", hint="forestay revisit STEP")
@@ -409,7 +409,7 @@ def _require_idle_since(standing: Sequence[Event], batch: Sequence[Event]) -> No
     work = [event for event in after if getattr(event.body, "step", "") in steps]
     if work:
         raise Refused(
-            "work went on since the revisit",
-            why=f"#{work[0].seq} {work[0].kind} speaks of {getattr(work[0].body, 'step', '')}",
-            hint=f"take that back first: forestay undo {work[-1].seq}",
+            "work continued after the revisit",
+            why=f"#{work[0].seq} {work[0].kind} is about {getattr(work[0].body, 'step', '')}",
+            hint=f"undo that first: forestay undo {work[-1].seq}",
         )

@@ -1,15 +1,14 @@
-"""Running someone's command: started, watched, ended with all it started, and what it printed.
+"""Run a command with a time limit, end everything it started, and capture its output.
 
-The command runs without a shell, in a process group of its own, with nothing to read. What it
-prints, on both streams, is passed on as it comes; of that the beginning (`HEAD`) and the end
-(`TAIL`) are held, so that gigabytes cost no more memory than a page. What runs out of time is
-asked to end (TERM) and, after a grace, made to (KILL): the whole group, which is what we started
-and nothing else. Ctrl-C and an order to end are passed on in the same way, so that what came of
-the command is known even then.
+The command runs without a shell, in its own process group, without standard input. Its output, on
+both streams, is passed on as it arrives; only the beginning (`HEAD`) and the end (`TAIL`) are held
+in memory. At its time limit the whole group gets TERM and, after a grace period, KILL; no other
+process is touched. Ctrl-C and TERM are passed on in the same way, so that the outcome of the
+command is recorded even then.
 
-A process that the command left behind keeps nobody waiting: what it prints later is not heard.
-Should this process be killed itself, a *guard* ends the group: a shell that waits for a pipe of
-ours to close.
+A background process that the command leaves running is not waited for, and its later output is not
+read. If this process itself is killed, a *guard* ends the group: a shell that waits for one of our
+pipes to close.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ GRACE = 5.0
 _CHUNK = 1 << 16
 _LINGER = 0.2
 _HEARD = 1.0
-"""How long a process that the command left behind is listened to at most, in seconds."""
+"""How long the output of a process left running is read, in seconds."""
 _LOOK = 0.25
 _GLANCE = 0.01
 
@@ -42,7 +41,7 @@ Stop = Callable[[], bool]
 
 
 class Ended(Struct, frozen=True):
-    """How a command ended. `exit` is what a shell would say: 128 + N for one that died of N."""
+    """How a command ended. `exit` is the code a shell would report: 128 + N for signal N."""
 
     exit: int
     duration_ms: int
@@ -64,21 +63,21 @@ def run(
     grace: float = GRACE,
     stop: Stop | None = None,
 ) -> Ended:
-    """Run a command to its end, whichever that is; `InvalidInput` if it cannot be started.
+    """Run a command until it ends; raise `InvalidInput` if it cannot be started.
 
-    `stop` is asked now and then whether it is to end early, as by an order to this process.
+    `stop` is called regularly; when it returns True the command is ended early.
     """
     began = clock.monotonic()
-    # Before it is started: an order to end that comes in between must not leave it behind.
-    with _Orders(stop) as orders:
-        child = _start(argv, folder, environ)
+    # Installed before the start, so that a signal in between cannot leave the command running.
+    with _Signals(stop) as orders:
+        child = _start_process(argv, folder, environ)
         watch = _Watch(child, clock, orders, sink, began, timeout, grace)
         guard = _guard(child.pid, grace)
         try:
-            watch.hear()
+            watch.read_output()
         finally:
             watch.close()
-            _dismiss(guard)
+            _end_guard(guard)
     code = child.returncode
     return Ended(
         exit=128 - code if code < 0 else code,
@@ -91,7 +90,9 @@ def run(
     )
 
 
-def _start(argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start_process(
+    argv: Sequence[str], folder: str, environ: Mapping[str, str]
+) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             list(argv),
@@ -101,7 +102,7 @@ def _start(argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> subp
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             bufsize=0,
-            # Also without a terminal: who cannot ask a person fails, instead of waiting for ever.
+            # Also without a terminal: a program that would ask a question fails instead of waiting.
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
@@ -112,7 +113,7 @@ _GUARD = 'read -r _; kill -s TERM -- "-$1" || exit; sleep "$2"; kill -s KILL -- 
 
 
 def _guard(group: int, grace: float) -> subprocess.Popen[bytes] | None:
-    """Someone who outlives this process; where nobody can, the command is run all the same."""
+    """Start a shell that outlives this process; without one the command runs unguarded."""
     try:
         return subprocess.Popen(
             ["/bin/sh", "-c", _GUARD, "sh", str(group), str(max(1, round(grace)))],
@@ -126,9 +127,9 @@ def _guard(group: int, grace: float) -> subprocess.Popen[bytes] | None:
         return None
 
 
-def _dismiss(guard: subprocess.Popen[bytes] | None) -> None:
+def _end_guard(guard: subprocess.Popen[bytes] | None) -> None:
     if guard is not None and guard.stdin is not None:
-        # Before the pipe closes: it must not take this for our death.
+        # Killed before the pipe closes, which it would take for the death of this process.
         guard.kill()
         guard.wait()
         guard.stdin.close()
@@ -140,16 +141,15 @@ def _not_started(argv: Sequence[str], folder: str, error: OSError | ValueError) 
     what = f"{argv[0]} cannot be run"
     if isinstance(error, FileNotFoundError):
         what = f"there is no command {argv[0]}"
-    said = (getattr(error, "strerror", "") or str(error)).lower()
+    reason = (getattr(error, "strerror", "") or str(error)).lower()
     hint = "it is run without a shell; for pipes and the like: forestay prove -- sh -c '…'"
-    return InvalidInput(what, why=f"{said}; nothing was run or recorded", hint=hint)
+    return InvalidInput(what, why=f"{reason}; nothing was run or recorded", hint=hint)
 
 
-class _Orders:
-    """Signals that ask this process to end, held back until the command has ended.
+class _Signals:
+    """Holds back signals that ask this process to end until the command has ended.
 
-    Only the main thread can hear them; elsewhere they do what they always do, and `stop` is asked
-    instead.
+    Only the main thread can do so; in other threads `stop` is called instead.
     """
 
     def __init__(self, stop: Stop | None) -> None:
@@ -157,35 +157,35 @@ class _Orders:
         self.heard: list[int] = []
         self._before: dict[int, object] = {}
 
-    def __enter__(self) -> _Orders:
+    def __enter__(self) -> _Signals:
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                # What is ignored (nohup, a background job) stays so.
+                # Ignored signals (nohup, a background job) stay ignored.
                 if signal.getsignal(number) is not signal.SIG_IGN:
-                    self._before[number] = signal.signal(number, self._hear)
+                    self._before[number] = signal.signal(number, self._handle)
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)  # type: ignore[arg-type]
 
-    def _hear(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         self.heard.append(number)
 
-    def look(self) -> None:
-        """Whether there is an order that comes without a signal."""
+    def check_stop(self) -> None:
+        """Check whether `stop` asks to end the command."""
         if self._stop is not None and not self.heard and self._stop():
             self.heard.append(signal.SIGTERM)
 
 
 class _Watch:
-    """A command that runs: what it prints, and when it must end."""
+    """A running command: its output, and when it must end."""
 
     def __init__(
         self,
         child: subprocess.Popen[bytes],
         clock: Clock,
-        orders: _Orders,
+        orders: _Signals,
         sink: Sink | None,
         began: float,
         timeout: float | None,
@@ -201,8 +201,8 @@ class _Watch:
         self.head = bytearray()
         self.tail = bytearray()
 
-    def hear(self) -> None:
-        """Until it has ended and what it printed is read."""
+    def read_output(self) -> None:
+        """Read its output until it has ended."""
         assert self._child.stdout is not None
         fd = self._child.stdout.fileno()
         os.set_blocking(fd, False)
@@ -210,32 +210,32 @@ class _Watch:
             selector.register(fd, selectors.EVENT_READ)
             silent = False
             while self._child.poll() is None:
-                self._obey()
-                if selector.select(self._patience(silent)) and not self._read(fd):
-                    # Nothing will be printed any more; it may run on all the same.
+                self._handle_signals()
+                if selector.select(self._wait_time(silent)) and not self._read(fd):
+                    # Its output is closed; it may still be running.
                     selector.unregister(fd)
                     silent = True
             ends = self._clock.monotonic() + _HEARD
             while not silent and selector.select(_LINGER) and self._clock.monotonic() < ends:
                 silent = not self._read(fd)
         if self.timed_out or self._orders.heard:
-            self._end_the_rest()
+            self._kill_the_rest()
 
-    def _end_the_rest(self) -> None:
-        """See to it that nobody of a group that had to end is left."""
+    def _kill_the_rest(self) -> None:
+        """Kill what is left of a group that had to end."""
         ends = self._clock.monotonic() + self._grace
         while self._signal(0) and self._clock.monotonic() < ends:
             self._clock.sleep(_GLANCE)
         self._signal(signal.SIGKILL)
 
-    def _patience(self, silent: bool) -> float:
-        """How long to wait before looking at the time and the orders again."""
+    def _wait_time(self, silent: bool) -> float:
+        """Return how long to wait before time and signals are checked again."""
         marks = [mark for mark in (self._ends, self._kills) if mark is not None]
         left = min((mark - self._clock.monotonic() for mark in marks), default=_LOOK)
         return min(_GLANCE if silent else _LOOK, max(0.0, left))
 
     def _read(self, fd: int) -> bool:
-        """Take what is there; False at the end."""
+        """Read what is available; return False at the end."""
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
@@ -249,14 +249,14 @@ class _Watch:
             self._sink(data)
         return bool(data)
 
-    def _obey(self) -> None:
-        self._orders.look()
+    def _handle_signals(self) -> None:
+        self._orders.check_stop()
         now = self._clock.monotonic()
         if self._ends is not None and now >= self._ends:
             self._ends, self.timed_out, self._kills = None, True, now + self._grace
             self._signal(signal.SIGTERM)
         while self._obeyed < len(self._orders.heard):
-            # Whoever asks twice does not want to wait.
+            # A second signal means that the user does not want to wait.
             number = signal.SIGKILL if self._obeyed else self._orders.heard[0]
             self._obeyed += 1
             self._kills = now + self._grace
@@ -266,16 +266,16 @@ class _Watch:
             self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> bool:
-        """Tell the whole group; False if nobody is left of it."""
+        """Signal the whole group; return False if no process is left in it."""
         try:
-            # The number of a group is not given away while anyone is in it.
+            # A group id is not reused while a process is in the group.
             os.killpg(self._child.pid, number)
         except (ProcessLookupError, PermissionError):
             return False
         return True
 
     def close(self) -> None:
-        """Leave nothing behind of a command that did not come to its end."""
+        """Kill a command that has not ended."""
         if self._child.poll() is None:
             self._signal(signal.SIGKILL)
             self._child.wait()

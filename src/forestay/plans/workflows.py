@@ -1,9 +1,9 @@
-"""Workflows by name: where definitions are, which one is meant, and what is wrong with one.
+"""Find, check and create workflow definitions.
 
-A name is looked for in the project (`.forestay/workflows/NAME.yaml`, then praxis's own
-`.praxis-os/workflows/NAME/`), then among those that come with Forestay. What has a slash or ends
-in .yaml is a path: a file in our form, or a folder in that of praxis. Nothing in a project is
-read through a link that leads out of it.
+A name is searched in the project (`.forestay/workflows/NAME.yaml`, then `NAME/` in
+`.praxis-os/workflows`), then among the built-in ones. A text with a slash, or ending in .yaml, is a
+path: a YAML file in our form, or a praxis folder. Links that lead out of the project are not
+followed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _MOST_LISTED = 500
 
 
 class Checked(Struct, frozen=True):
-    """A definition as it was found: the workflow unless it has errors, and what is wrong."""
+    """A definition that was read: its findings, and the workflow unless there are errors."""
 
     path: str
     workflow: Workflow | None
@@ -45,7 +45,7 @@ class Checked(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """One that can be named. `error` tells why it cannot be used, `phases` is None if dynamic."""
+    """An available workflow. `error` says why it cannot be used; `phases` is None if dynamic."""
 
     name: str
     source: str
@@ -62,7 +62,7 @@ class Listed(Struct, frozen=True):
 
 
 def find(name_or_path: str, project_root: str) -> Workflow:
-    """The workflow that is meant; InvalidInput if there is none, Damaged if it has errors."""
+    """Return a workflow; raise `InvalidInput` if there is none, `Damaged` if it has errors."""
     checked = look(name_or_path, project_root)
     if checked.workflow is None:
         raise _faulty(name_or_path, checked)
@@ -70,7 +70,7 @@ def find(name_or_path: str, project_root: str) -> Workflow:
 
 
 def look(name_or_path: str, project_root: str) -> Checked:
-    """The same with all that is wrong with it."""
+    """Return a workflow with all findings about it."""
     if is_path(name_or_path):
         return check(name_or_path, project_root)
     name = clean_id(name_or_path, "the name of a workflow")
@@ -81,17 +81,17 @@ def look(name_or_path: str, project_root: str) -> Checked:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text names a file or folder, and not a workflow."""
+    """Whether a text is a path rather than the name of a workflow."""
     return "/" in text or os.sep in text or text.endswith(ENDINGS) or text in (".", "..")
 
 
 def check(path: str, project_root: str = "") -> Checked:
-    """What is wrong with the definition in a file, or in a folder of praxis."""
+    """Check the definition in a YAML file or a praxis folder."""
     return _checked(os.path.expanduser(path), project_root, "")
 
 
 def available(project_root: str) -> list[Listed]:
-    """Every workflow that can be named in a project; one that hides another stands for both."""
+    """List the workflows of a project; of two with the same name, the one that is used."""
     found: dict[str, Listed] = {}
     for name, path in _all(project_root):
         if name not in found:
@@ -100,7 +100,7 @@ def available(project_root: str) -> list[Listed]:
 
 
 def schema() -> bytes:
-    """The JSON Schema of our form."""
+    """Return the JSON Schema of our definitions."""
     return files.read_bounded(os.path.join(_SHIPPED, _SCHEMA), yaml_definition.MOST_BYTES)
 
 
@@ -110,7 +110,7 @@ def _places(name: str, root: str) -> list[str]:
 
 
 def _all(root: str) -> list[tuple[str, str]]:
-    """Names with their paths, in the order in which they are looked for."""
+    """Return names and paths in the order in which they are searched."""
     found = []
     for folder in (os.path.join(root, OURS), _SHIPPED):
         for path in files.list_paths(folder)[:_MOST_LISTED]:
@@ -159,7 +159,7 @@ def _checked(path: str, root: str, name: str) -> Checked:
     if os.path.isdir(path):
         if not praxis_definition.is_folder(path):
             why = f"it has no {praxis_definition.METADATA}"
-            raise InvalidInput(f"{path} is no workflow", why=why, hint=_SEE, file=path)
+            raise InvalidInput(f"{path} is not a workflow", why=why, hint=_SEE, file=path)
         return Checked(path, *praxis_definition.read(path, source))
     data = files.read_bounded(path, yaml_definition.MOST_BYTES)
     if os.path.basename(path) == praxis_definition.METADATA:
@@ -168,7 +168,7 @@ def _checked(path: str, root: str, name: str) -> Checked:
 
 
 def _source(path: str, root: str) -> str:
-    """What people know a definition by: relative to the project where it is in it."""
+    """Return how a definition is shown: its path, relative to the project if inside."""
     if _is_shipped(path):
         return f"{os.path.splitext(os.path.basename(path))[0]} ({BUILT_IN})"
     whole = os.path.abspath(path)
@@ -220,13 +220,13 @@ def _unknown(name: str, root: str) -> ForestayError:
     return InvalidInput(f"there is no workflow {name}", hint=hint)
 
 
-# -- new ones ----------------------------------------------------------------------------------
+# -- creating ----------------------------------------------------------------------------------
 
 
 def new(name: str, project_root: str, *, origin: str = "") -> str:
-    """Write a definition to begin with, never over one that is there; returns its path.
+    """Write a new definition and return its path; refuse to overwrite one.
 
-    `origin` is a workflow that the new one is a copy of; else it is a small example.
+    It is a copy of the workflow `origin`, or a small example.
     """
     clean_id(name, "the name of a workflow")
     folder = os.path.join(project_root, OURS)
@@ -248,7 +248,7 @@ def _copied(name: str, origin: str, root: str) -> bytes:
         raise _faulty(origin, checked)
     if os.path.isdir(checked.path):
         return yaml_definition.write(replace(checked.workflow, name=name))
-    # A file keeps its comments; only its name changes.
+    # The text is copied with its comments; only the name changes.
     data = files.read_bounded(checked.path, yaml_definition.MOST_BYTES)
     document = Document.parse(data, "yaml", limit=yaml_definition.MOST_BYTES)
     return document.rewrite({**document.value, "workflow": name})

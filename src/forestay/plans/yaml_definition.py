@@ -1,10 +1,10 @@
-"""Our own form of a workflow definition: one YAML file, read with its lines, and written.
+"""Read and write our workflow definitions: one YAML file each.
 
     workflow: release
     phases:
       - name: Build
         evidence:
-          tests: observed            # only a command that we ran counts
+          tests: observed            # only a command that Forestay ran counts
           coverage: {min: 80}        # a number
           reviewed: true             # exactly this value
           notes: string              # any value of a type
@@ -13,9 +13,9 @@
             message: some tests fail
       - Ship it                      # a phase without a gate
 
-Short forms are spelled out here and nowhere else. What is wrong is a `Finding` with the line it
-stands on, and a definition with an error is none: nothing is guessed. `workflows/workflow-v1.json`
-says the same as a JSON Schema, as far as a schema can.
+Only this module knows the short forms. Problems are `Finding`s with line numbers; a definition
+with an error is not used. `workflows/workflow-v1.json` is the same as a JSON Schema, as far as a
+schema can express it.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ KEYS: dict[str, tuple[str, ...]] = {
 
 
 def read(data: bytes, source: str, *, name: str = "") -> tuple[Workflow | None, list[Finding]]:
-    """The workflow that some bytes define, and what is wrong with them; None if that is an error.
+    """Parse a definition; return the workflow (None if there are errors) and the findings.
 
-    `source` is what people know the file by; `name`, if given, is the name it must have.
+    `source` is how the file is shown to users; `name`, if given, is the name it must have.
     """
     try:
         document = Document.parse(data, "yaml", limit=MOST_BYTES)
@@ -89,7 +89,7 @@ def read(data: bytes, source: str, *, name: str = "") -> tuple[Workflow | None, 
 
 
 class _Reader:
-    """Reads one document; what is wrong is noted, and something harmless is put in its place."""
+    """Parses one document; a faulty value is reported and replaced by a harmless one."""
 
     def __init__(self, document: Document, source: str) -> None:
         self.document, self.source = document, source
@@ -97,12 +97,12 @@ class _Reader:
         self.is_faulty = False
         self.tasks: set[str] = set()
 
-    # -- notes ---------------------------------------------------------------------------------
+    # -- findings ------------------------------------------------------------------------------
 
     def note(self, code: str, message: str, path: Path, severity: str = ERROR) -> None:
         self.is_faulty |= severity == ERROR
         if len(self.findings) >= MOST_FINDINGS:
-            return  # to find a line takes time, and nobody reads this many
+            return  # finding a line takes time, and enough findings are listed
         where = ".".join(str(part + 1) if isinstance(part, int) else part for part in path)
         line = self.document.line(path)
         self.findings.append(
@@ -112,7 +112,7 @@ class _Reader:
     def line(self, path: Path) -> int:
         return self.document.line(path)
 
-    # -- kinds of values -----------------------------------------------------------------------
+    # -- types of values -----------------------------------------------------------------------
 
     def keyed(self, value: Any, path: Path, kind: str) -> dict[str, Any]:
         if not isinstance(value, dict):
@@ -134,7 +134,7 @@ class _Reader:
         return value[: MOST[what]]
 
     def text(self, value: Any, path: Path, what: str, *, limit: int = LINE) -> str:
-        """One line, or several where there is room for more."""
+        """Return a text; one line unless the limit allows more."""
         if not isinstance(value, str):
             self.note("wrong-type", f"{what} is a text, not {_kind(value)}; put quotes", path)
             return ""
@@ -158,7 +158,7 @@ class _Reader:
             return default
         return value
 
-    # -- the whole -----------------------------------------------------------------------------
+    # -- workflow ------------------------------------------------------------------------------
 
     def workflow(self, wanted: str) -> Workflow:
         values = self.keyed(self.document.value, (), "workflow")
@@ -169,7 +169,7 @@ class _Reader:
         phases = self.several(values.get("phases"), ("phases",), "phases")
         each = values.get("each")
         made = [self.phase(p, ("phases", at), base + at) for at, p in enumerate(phases)]
-        self.note_namesakes(made)
+        self.note_equal_names(made)
         return Workflow(
             name=self.name(values, wanted),
             version=self.version(values),
@@ -184,22 +184,22 @@ class _Reader:
             source=self.source,
         )
 
-    def note_namesakes(self, phases: list[Phase]) -> None:
+    def note_equal_names(self, phases: list[Phase]) -> None:
         for at, phase in enumerate(phases):
             if phase.name and phase.name in [each.name for each in phases[:at]]:
-                message = f"two phases are called {phase.name}: people cannot tell them apart"
+                message = f"two phases are called {phase.name}"
                 self.note("same-name", message, ("phases", at), WARNING)
 
     def name(self, values: dict[str, Any], wanted: str) -> str:
         if not same(values.get("format", FORMAT), FORMAT):
-            self.note("newer-format", f"only format {FORMAT} is known here", ("format",))
+            self.note("newer-format", f"only format {FORMAT} is supported", ("format",))
         if "workflow" not in values:
             self.note("missing-key", "workflow: NAME is missing", ())
             return ""
         given = values["workflow"]
         name = self.clean(lambda: clean_id(given, "the name of a workflow"), ("workflow",))
         if wanted and name and name != wanted:
-            message = f"it is called {name}, but its file {wanted}"
+            message = f"its name is {name}, but its file is called {wanted}"
             self.note("other-name", message, ("workflow",))
         return name
 
@@ -237,7 +237,7 @@ class _Reader:
         if same(value, 0):
             return 0.0
         if not is_number or value[-1] not in _HOURS:
-            message = "a time is a number with m, h or d, such as 24h or 7d; 0 is never"
+            message = "a time is a number with m, h or d, such as 24h or 7d; 0 means never"
             self.note("bad-time", message, path)
             return None
         return int(number) * _HOURS[value[-1]]
@@ -279,7 +279,7 @@ class _Reader:
     def task_id(self, value: Any, path: Path) -> str:
         id = self.clean(lambda: clean_id(value, "the id of a task"), path)
         if _RESERVED.fullmatch(id):
-            self.note("bad-id", f"{id} is what phases and tasks without an id are called", path)
+            self.note("bad-id", f"{id} is reserved for phases and tasks without an id", path)
         if id and id in self.tasks:
             self.note("duplicate-id", f"the id {id} is taken already", path)
         self.tasks.add(id)
@@ -304,7 +304,7 @@ class _Reader:
         if not asked:
             for key in ("strict", "override"):
                 if key in values:
-                    message = f"{key} says nothing without evidence or rules"
+                    message = f"{key} has no effect without evidence or rules"
                     self.note("no-gate", message, (*path, key), WARNING)
             return None
         source = f"{self.source}, line {self.line((*path, asked[0]))}"
@@ -318,14 +318,14 @@ class _Reader:
             return
         if len(value) > MOST["evidence"]:
             self.note("too-many", f"more than {MOST['evidence']} fields", path)
-        for name, said in list(value.items())[: MOST["evidence"]]:
-            yield self.field(name, said, (*path, name))
+        for name, given in list(value.items())[: MOST["evidence"]]:
+            yield self.field(name, given, (*path, name))
 
-    def field(self, name: str, said: Any, path: Path) -> Field:
+    def field(self, name: str, given: Any, path: Path) -> Field:
         if not is_field_name(name):
             message = "a field has a name of letters, digits and _, such as tests_pass"
             self.note("bad-name", message, path)
-        values = self._spelled_out(said, path)
+        values = self._expand_short_form(given, path)
         field = Field(
             name=name,
             type=self.type_of(values, path),
@@ -341,19 +341,19 @@ class _Reader:
             self.note("contradiction", message, path)
         return field
 
-    def _spelled_out(self, said: Any, path: Path) -> dict[str, Any]:
-        """A field as a map: a type, `observed`, or the value it must have stand for one."""
-        if said == "observed":
+    def _expand_short_form(self, given: Any, path: Path) -> dict[str, Any]:
+        """Expand the short form of a field: a type, `observed`, or the required value."""
+        if given == "observed":
             return {"observed": True}
-        if isinstance(said, str):
-            return {"type": said}
-        if isinstance(said, bool) or is_number(said):
-            return {"equals": said}
-        if said is None:
-            message = "a field is a type, observed, a value, or a map of what it must be"
+        if isinstance(given, str):
+            return {"type": given}
+        if isinstance(given, bool) or is_number(given):
+            return {"equals": given}
+        if given is None:
+            message = "a field is a type, observed, a value, or a map of conditions"
             self.note("wrong-type", message, path)
             return {}
-        return self.keyed(said, path, "field")
+        return self.keyed(given, path, "field")
 
     def type_of(self, values: dict[str, Any], path: Path) -> str:
         given = values.get("type")
@@ -362,7 +362,7 @@ class _Reader:
         if given not in TYPES:
             here = (*path, "type") if isinstance(given, str) and "type" in values else path
             near = difflib.get_close_matches(str(given), [*TYPES, "observed"], 1)
-            hint = f"; {near[0]}?" if near else f"; there are {', '.join(TYPES)}"
+            hint = f"; {near[0]}?" if near else f"; types: {', '.join(TYPES)}"
             self.note("bad-type", f"there is no type {shorten(str(given), 40)}{hint}", here)
             return "any"
         return str(given)
@@ -421,7 +421,7 @@ class _Reader:
         for name in sorted(fields - known):
             near = difflib.get_close_matches(name, known, 1)
             hint = f"; {near[0]}?" if near else ""
-            self.note("unknown-field", f"the rule names {name}, which is no field{hint}", path)
+            self.note("unknown-field", f"the rule uses {name}, which is not a field{hint}", path)
 
 
 def _kind(value: Any) -> str:
@@ -433,12 +433,12 @@ def _kind(value: Any) -> str:
 
 def _unknown(key: str, known: tuple[str, ...], kind: str) -> str:
     near = difflib.get_close_matches(key, known, 1)
-    hint = f"; {near[0]}?" if near else f"; there are {', '.join(known)}"
+    hint = f"; {near[0]}?" if near else f"; keys: {', '.join(known)}"
     return f"a {kind} has no {shorten(key, 40)}{hint}"
 
 
 def is_inside(path: str) -> bool:
-    """Whether a path of a definition stays in the project."""
+    """Whether a path stays inside the project."""
     return not os.path.isabs(path) and "\\" not in path and ".." not in path.split("/")
 
 
@@ -447,7 +447,7 @@ def is_field_name(name: str) -> bool:
 
 
 def _implied(values: dict[str, Any]) -> str:
-    """The type of a field that does not name one."""
+    """Return the type implied by the conditions of a field."""
     if values.get("observed") is True or isinstance(values.get("equals"), bool):
         return "boolean"
     if is_number(values.get("equals")) or {"min", "max"} & values.keys():
@@ -458,15 +458,15 @@ def _implied(values: dict[str, Any]) -> str:
 def _contradictions(field: Field) -> Iterator[str]:
     bounds = [bound for bound in (field.min, field.max) if bound is not None]
     if field.observed and (field.type != "boolean" or bounds or field.matches):
-        yield "what is observed is true or false: whether a command ended well"
+        yield "an observed field is true or false: whether the command succeeded"
     elif field.observed and field.equals is not None:
-        yield "what is observed must always be true; leave equals out"
+        yield "an observed field must be true; remove equals"
     elif field.type == "boolean" and bounds:
-        yield "true and false have no min or max"
+        yield "a true/false field has no min or max"
     if len(bounds) == 2 and bounds[0] > bounds[1]:
         yield "min is greater than max"
     if field.equals is not None and not is_of_type(field.type, field.equals):
-        yield f"equals is not of the type {field.type}"
+        yield f"equals does not have the type {field.type}"
     if field.matches and field.type not in ("any", "string"):
         yield f"matches is for texts, not for the type {field.type}"
 
@@ -475,7 +475,7 @@ def _contradictions(field: Field) -> Iterator[str]:
 
 
 def write(workflow: Workflow) -> bytes:
-    """A definition that says what a workflow says, as far as our form can."""
+    """Return a definition of a workflow, as far as our form can express it."""
     values: dict[str, Any] = {"workflow": workflow.name, "version": workflow.version}
     values |= _given(title=workflow.title, description=workflow.description)
     if workflow.unit != UNITS[0]:
@@ -485,14 +485,14 @@ def write(workflow: Workflow) -> bytes:
     values["phases"] = [_phase(phase) for phase in workflow.phases]
     if workflow.pattern is not None:
         values["each"] = _phase(workflow.pattern)
-    return "".join(_left_out(workflow)).encode() + fresh("yaml", values)
+    return "".join(_inexpressible(workflow)).encode() + fresh("yaml", values)
 
 
-def _left_out(workflow: Workflow) -> Iterator[str]:
-    """Comments that tell what our form cannot say."""
+def _inexpressible(workflow: Workflow) -> Iterator[str]:
+    """Yield comments about what our form cannot express."""
     for phase in [*workflow.phases, *filter(None, [workflow.pattern])]:
-        for told in phase.gate.opaque if phase.gate else []:
-            yield f"# Left out of {workflow.unit} {phase.number}: {one_line(told)}\n"
+        for text in phase.gate.opaque if phase.gate else []:
+            yield f"# Left out of {workflow.unit} {phase.number}: {one_line(text)}\n"
 
 
 def _given(**values: Any) -> dict[str, Any]:
@@ -532,8 +532,8 @@ def _task(task: Task) -> Any:
 
 
 def _field(field: Field) -> Any:
-    said = {key: getattr(field, key) for key in KEYS["field"] if key != "equals"}
-    plain = {key: value for key, value in said.items() if value not in ("", None)}
+    given = {key: getattr(field, key) for key in KEYS["field"] if key != "equals"}
+    plain = {key: value for key, value in given.items() if value not in ("", None)}
     plain |= {} if field.equals is None else {"equals": field.equals}
     for key, usual in (("required", True), ("observed", False), ("type", "any")):
         if plain.get(key) == usual:

@@ -52,9 +52,8 @@ def keep(context: Context, session: str, formats: Sequence[str]) -> str:
 
 
 def _root(context: Context, kind: str) -> str:
-    return (
-        "" if kind == "essay" else mirror_of(context).root_of(kind)
-    )  # an essay gets its own folder
+    # An essay gets its own folder.
+    return "" if kind == "essay" else mirror_of(context).root_of(kind)
 
 
 def in_words(what: str) -> str:

@@ -184,7 +184,7 @@ with forestay.open(home, cwd=project, trust_env=False) as stay:
         time.sleep(0.0005)
     for target in range(8):
         session = stay.start("Build it", workflow=workflow, target=f"specs/{target}.md")
-        print(target, session.id, session.taken_up)
+        print(target, session.id, session.was_open)
 """
 
 

@@ -1306,7 +1306,7 @@ def test_a_task_that_could_not_be_kept_whole_is_still_at_work_when_others_come(
     assert project.place.read_bytes() == before
 
 
-@pytest.mark.parametrize("text", ["Plain"])
+@pytest.mark.parametrize("text", ["Plain", *ODD.values()], ids=["plain", *ODD])
 def test_what_others_said_is_not_said_once_more_by_their_old_copy(make: Make, text: str) -> None:
     project = make("orchestrator")
     error = {"message": text, "timestamp": "2027-01-15T07:00:00Z"}

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,30 +122,6 @@ def test_two_long_tasks_of_one_beginning_are_two(make: Make, format_id: str) -> 
     value = project.read()
     assert (value["pending_tasks"], work(value)) == ([], [one, two])
     assert statuses(project) == ["done", "done"]
-
-
-@LISTS
-@pytest.mark.parametrize("first", ["pending_tasks", "completed_work", "of another file"])
-def test_a_long_task_in_an_old_copy_is_not_the_one_that_came_since(
-    make: Make, format_id: str, first: str
-) -> None:
-    project = make("craft", "orchestrator")
-    places = {binding.layout: Path(binding.place) for binding in project.session.files.list()}
-    place, other = places.pop(format_id), next(iter(places.values()))
-    stale, one, two = project.read(place), f"{LONG}1", f"{LONG}2"
-    into = other if first == "of another file" else place
-    project.edit(lambda value: value["pending_tasks"].append(one), into)
-    project.session.note("taken up")
-    if first == "completed_work":
-        project.edit(lambda value: finish(format_id, value, one), place)
-        project.session.note("done")
-    stale["pending_tasks"].append(two)
-    swap_in(place, json.dumps(stale, indent=2).encode())
-    project.again().note("next")
-    value = project.read(place)
-    assert len(project.session.tasks.list()) == 2 and two in value["pending_tasks"]
-    listed = value["pending_tasks"] + work(value)
-    assert len(listed) == 2 and (one in listed or first == "of another file")
 
 
 @LISTS

@@ -44,3 +44,18 @@ def put_back(part: dict[Any, Any], before: dict[Any, Any], key: str | int) -> No
     behind = next((at for at, name in enumerate(part) if name in later), len(part))
     moved = {name: part.pop(name) for name in list(part)[behind:]}
     part.update({key: None} | moved | {key: copied(before[key])})
+
+
+def texts_in(value: Any) -> dict[str, None]:
+    """Return all texts in a value, each once; keys are none."""
+    found: dict[str, None] = {}
+    todo = [value]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, str):
+            found[each] = None
+        elif isinstance(each, dict):
+            todo += each.values()
+        elif isinstance(each, list):
+            todo += each
+    return found

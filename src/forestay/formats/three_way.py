@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -22,9 +22,10 @@ from msgspec.structs import replace
 
 from forestay.formats import carry_over, timestamps
 from forestay.formats import diff as trees
-from forestay.formats.coerce import mapping
+from forestay.formats.coerce import mapping, with_texts
 from forestay.formats.facts import (
     AgentFact,
+    CheckpointFact,
     DecisionFact,
     Facts,
     StepFact,
@@ -43,9 +44,12 @@ from forestay.formats.to_events import (
     moves,
     reworded,
 )
-from forestay.formats.verbatim import Kept, in_words_of, written
 
 Plain = dict[str, Any]
+Clean = Callable[[Any], Any]
+"""The journal's own cleaning of plain facts: what it would store of each text."""
+_Unit = TypeVar("_Unit", StepFact, AgentFact)
+_TIMES = ("started_at", "ended_at")
 _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
 LONGEST = 2000
@@ -78,15 +82,18 @@ class Changes(Struct):
 
 
 def changes(
-    format: Format, base: Tree, theirs: Tree, now: Facts, where: Where, kept: Kept
+    format: Format, base: Tree, theirs: Tree, now: Facts, where: Where, clean: Clean
 ) -> Changes:
     """Apply what changed from `base` to `theirs` to the facts of today."""
-    ours = written(format, base, now, where, kept)
-    sides = [base, ours, theirs]
-    sides = in_words_of(now, sides, kept, told=[plain(format.get(side, where)) for side in sides])
+    ours = write_facts(format, base, now, where, clean)
     names = {name: now.steps[place] for place, name in format.known_as(now).items()}
-    read = (_as_ours(carry_over.read(format, side, where), names) for side in sides)
-    before, today, after = map(as_recorded, read)
+
+    def read(side: Tree) -> Plain:
+        facts = carry_over.read(format, side, where)
+        facts = msgspec.convert(clean(plain(facts)), Facts)
+        return as_recorded(_as_ours(facts, names))
+
+    before, today, after = map(read, (base, ours, theirs))
     if not format.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
@@ -207,6 +214,135 @@ def as_recorded(facts: Facts) -> Plain:
     for error in told.get("errors", []):
         error["category"] = category_of(error.get("category", ""))
     return told
+
+
+# -- what is written into a file that says some of it already ------------------------------------
+
+
+def write_facts(
+    format: Format,
+    old: Tree | None,
+    facts: Facts,
+    where: Where,
+    clean: Clean,
+    *,
+    is_clean: bool = False,
+) -> Tree:
+    """Return the files for some facts; a value that reads the same is left as it is in `old`.
+
+    The journal stores no text that is too long, a secret, or of control characters whole, and
+    gives everything a time: `clean` is its cleaning of plain facts, and `is_clean` tells that it
+    changes nothing in the facts of `old`.
+    """
+    if not old:
+        return carry_over.write(format, None, facts, where)
+    said = format.get(old, where)
+    facts = _without_untold_times(facts, said)
+    if not is_clean:
+        raw = plain(said)
+        facts = msgspec.convert(restore_texts(raw, clean(raw), plain(facts)), Facts)
+    made = carry_over.write(format, old, facts, where)
+    return {name: trees.shared(old.get(name), value) for name, value in made.items()}
+
+
+def is_stored_whole(format: Format, tree: Tree, where: Where, clean: Clean) -> bool:
+    """Return whether the journal's cleaning changes nothing in what files state."""
+    facts = plain(format.get(tree, where))
+    return bool(clean(facts) == facts)
+
+
+def restore_texts(original: Any, cleaned: Any, new: Any) -> Any:
+    """Return the new value, with the original text wherever it still is the cleaned one."""
+    if isinstance(cleaned, str):
+        return original if cleaned == new else new
+    if isinstance(cleaned, dict) and isinstance(new, dict):
+        keys = dict(zip(cleaned, original, strict=True))
+        return {
+            keys.get(key, key): restore_texts(original[keys[key]], cleaned[key], value)
+            if key in cleaned
+            else value
+            for key, value in new.items()
+        }
+    if isinstance(cleaned, list) and isinstance(new, list):
+        places = {to: at for at, to in trees.align(cleaned, new)}
+        # What stands elsewhere in the list by now is known by its texts alone.
+        words = _originals(original, cleaned)
+        return [
+            restore_texts(original[places[to]], cleaned[places[to]], value)
+            if to in places
+            else with_texts(value, lambda text: words.get(text, text))
+            for to, value in enumerate(new)
+        ]
+    return new
+
+
+def _originals(original: Any, cleaned: Any) -> dict[str, str]:
+    """Return the original of each cleaned text."""
+    if isinstance(cleaned, str):
+        return {cleaned: original}
+    sides = (original, cleaned)
+    if isinstance(cleaned, dict):
+        sides = (original.values(), cleaned.values())
+    elif not isinstance(cleaned, list):
+        return {}
+    pairs = zip(*sides, strict=True)
+    return {text: raw for each in pairs for text, raw in _originals(*each).items()}
+
+
+def _without_untold_times(facts: Facts, said: Facts) -> Facts:
+    """The facts without times that the files leave out of what they say already.
+
+    In the journal everything has a time, also what nobody told one of.
+    """
+    steps, agents = {s.id: s for s in said.steps if s.id}, {a.id: a for a in said.agents}
+    judged = {check.step: check for check in said.checkpoints}
+    return replace(
+        facts,
+        steps=[_with_files(_bare(s, steps.get(s.id)), steps.get(s.id)) for s in facts.steps],
+        agents=[
+            _with_error(_bare(agent, said), said)
+            for agent, said in ((a, agents.get(a.id)) for a in facts.agents)
+        ],
+        checkpoints=[_as_judged(check, judged.get(check.step)) for check in facts.checkpoints],
+    )
+
+
+def _bare(fact: _Unit, said: _Unit | None) -> _Unit:
+    if said is None or said.status != fact.status:
+        return fact
+    gone = [name for name in _TIMES if getattr(said, name) is None and getattr(fact, name)]
+    return replace(fact, **dict.fromkeys(gone)) if gone else fact
+
+
+def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
+    """With the files that it made before it was done, which the journal does not hear of."""
+    new = [] if said is None else [file for file in fact.files if file not in said.files]
+    if said is None or len(said.files) + len(new) == len(fact.files):
+        return fact
+    return replace(fact, files=[*said.files, *new])
+
+
+def _with_error(fact: AgentFact, said: AgentFact | None) -> AgentFact:
+    """With what its program tells of the same run: how often it was tried by then, and of one that
+    runs again what it had failed of, which the journal knows of the run before."""
+    if said is None or _run(said) != _run(fact):
+        return fact
+    fact = replace(fact, retries=said.retries, retried_at=said.retried_at)
+    is_again = fact.status == "running" and not fact.error
+    return replace(fact, error=said.error, category=said.category) if is_again else fact
+
+
+def _run(agent: AgentFact) -> object:
+    """What tells a run of an agent from another one, as far as every file has it."""
+    return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
+
+
+def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:
+    """A verdict that the file gives already, in its word; ours for one left out is passed."""
+    if said is None or said.at is not None or said.evidence != fact.evidence:
+        return fact
+    same = said.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
+    return replace(fact, verdict=said.verdict, at=None) if same else fact
 
 
 # -- what an edit was made from ------------------------------------------------------------------

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from itertools import takewhile
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -30,7 +31,7 @@ from forestay.journal.projections import (
     read,
     rebuild_batch,
 )
-from forestay.journal.validate_input import admit, admit_actor, remains
+from forestay.journal.validate_input import admit, admit_actor, clean_facts
 from forestay.model import erasure
 from forestay.model import event as ev
 from forestay.model.erasure import Entitled, Rights, Tombstones
@@ -268,9 +269,9 @@ class Journal:
             raise Damaged(what, hint="forestay doctor", session=id)
         return from_snapshot(data)
 
-    def remains(self, original: str) -> list[str]:
-        """What may have been kept of a text that another program wrote."""
-        return remains(original, self._redactor)
+    def clean_facts(self, facts: Any) -> Any:
+        """Return what would be stored of plain facts that another program wrote."""
+        return clean_facts(facts, self._redactor)
 
     def find_secrets(self, text: str) -> list[str]:
         """Return the kinds of secrets a text holds."""

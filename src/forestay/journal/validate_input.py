@@ -17,7 +17,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from forestay.base.redact import Redactor
-from forestay.base.text import ID_LIMIT, clean_id, clean_input, coerce_input, cut
+from forestay.base.text import ID_LIMIT, clean_id, clean_input, coerce_input
 from forestay.model import event as ev
 from forestay.model.event import Body
 from forestay.model.rules import validate
@@ -26,7 +26,6 @@ _MAX_TEXT = 4000
 _MAX_ACTOR = 200
 _AGENT = "agent:"
 _LIMITS = {"goal": 2000, "text": 10_000, "arguments": 8000, "summary": 8000, "snapshot": 15_000}
-_LENGTHS = sorted({ID_LIMIT, _MAX_TEXT, *_LIMITS.values()})
 _ONE_LINE = frozenset({"goal", "what", "title", "name", "type", "reason", "key", "path", "model"})
 _IDS = frozenset({"step", "agent", "claim", "parent", "blocking_on", "proof"})
 _IN_LINE = _ONE_LINE | _IDS
@@ -34,6 +33,16 @@ _VERBATIM = frozenset({"argv"})
 """Command arguments that are run again: spaces at their ends matter."""
 _NOTHING = "?"
 """Replaces a text of which nothing can be stored."""
+_FACT_FIELDS = {
+    "id": "step",
+    "position": "step",
+    "pause_reason": "reason",
+    "artifacts": "path",
+    "command": "name",
+}
+"""Fields of facts that have another name in events."""
+_FREE_KEYS = ("attributes", "evidence", "tokens_by_agent")
+"""Fields of facts that hold maps whose keys are names of the user."""
 _NUMBERS = (int, bool, float, int | None, float | None)
 _NAMING = frozenset({ev.StepAdded, ev.AgentStarted, ev.ClaimDeferred})
 
@@ -178,10 +187,22 @@ def _cut_text(field: str, value: str) -> str:
     return coerce_input(value, limit=_limit(field), lines=field not in _IN_LINE) or _NOTHING
 
 
-def remains(original: str, redactor: Redactor) -> list[str]:
-    """What taming and redacting may leave of a text: with its lines and on one, whole and cut."""
-    tamed = (
-        coerce_input(original, limit=len(original) + 1, lines=lines) for lines in (True, False)
-    )
-    wholes = [redactor.text(text or _NOTHING)[0] for text in tamed]
-    return wholes + [cut(text, most) for text in wholes for most in _LENGTHS if most < len(text)]
+def clean_facts(value: Any, redactor: Redactor, field: str = "text") -> Any:
+    """Return what the journal would store of plain facts that another program wrote.
+
+    The fields of facts are named as those of the events that record them, but for some.
+    """
+    if isinstance(value, str) and value:
+        clean, _ = redactor.text(_whole_text(field, value))
+        return _cut_text(field, clean)
+    if isinstance(value, list):
+        return [clean_facts(each, redactor, field) for each in value]
+    if not isinstance(value, dict):
+        return value
+    if field == "attributes":
+        # The value of API_TOKEN is a secret whatever it looks like.
+        value, _ = redactor.value(value)
+    names = {key: _FACT_FIELDS.get(key, key) for key in value}
+    if field in _FREE_KEYS:
+        names = dict.fromkeys(value, "value")
+    return {key: clean_facts(each, redactor, names[key]) for key, each in value.items()}

@@ -27,9 +27,8 @@ from forestay.formats.port import Tree, Where, load_format
 from forestay.formats.rendering_id import rendering_id
 from forestay.formats.text.document import kind_of
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.three_way import LONGEST, Changes, changes, choose_base
+from forestay.formats.three_way import LONGEST, Changes, changes, choose_base, write_facts
 from forestay.formats.to_events import Move, by_known_names
-from forestay.formats.verbatim import in_words_of, written
 from forestay.journal.journal import AppendOptions
 from forestay.mirror.context import (
     MAX_BYTES,
@@ -59,7 +58,7 @@ class Absorber:
         self._desk = desk
         self._looker = looker
         self._remember = remember
-        self._kept = desk.journal.remains
+        self._clean = desk.journal.clean_facts
 
     def settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
         """Take up what others wrote; the files as they are, and what was found."""
@@ -200,8 +199,7 @@ class Absorber:
             read = base | self._read_by_others(binding, looks, edited)
             told = format.whole(theirs, read, where)[1]
         told = [*told, *self._cut(binding, edited, base, now)]
-        clean = self._desk.without_secrets
-        found = changes(format, clean(base), clean(whole), now, where, self._kept)
+        found = changes(format, base, whole, now, where, self._clean)
         # Who has no files any more, or none yet, has had nothing taken out of others.
         told = told if main.keys() <= said.keys() else []
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
@@ -220,7 +218,7 @@ class Absorber:
         base = {name: value for name, value in base.items() if value is not None}
         if new := {look.name for look in changed if not look.known} - base.keys():
             # What came after the others is compared with what we would have written there.
-            ours = written(format, base, now, where, self._kept)
+            ours = write_facts(format, base, now, where, self._clean)
             base |= {name: ours[name] for name in new & ours.keys()}
         return base
 
@@ -230,7 +228,7 @@ class Absorber:
         if not logs or binding.mirrored != self._desk.told(binding.session).seq:
             return
         format, where = load_format(binding.layout), self._desk.surroundings(binding)
-        ours = written(format, base, now, where, self._kept)
+        ours = write_facts(format, base, now, where, self._clean)
         for name in logs:
             if gone := len(ours[name]) - len(base[name]):
                 were = "was" if gone == 1 else "were"
@@ -291,8 +289,7 @@ class Absorber:
         known = sorted(look.known, key=lambda rendering: -rendering.size)
         sizes = (r.size for r in known if _begins(data, r.size, r.digest))
         before = parsed(look.name, data[: next(sizes, 0)]).value
-        (lines,) = in_words_of(now, [self._desk.without_secrets(look.value)], self._kept)
-        return without_news(lines, len(before), now.commands, where)
+        return without_news(self._clean(look.value), len(before), now.commands, where)
 
     def _record(
         self, binding: Binding, looks: Sequence[Look], edited: Tree, found: Changes

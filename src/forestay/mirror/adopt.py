@@ -40,7 +40,6 @@ from forestay.formats.port import ERROR, REGISTRY, Reading, Where
 from forestay.formats.status_words import session_status
 from forestay.formats.three_way import LONGEST, Changes, Plain, as_recorded, in_one
 from forestay.formats.to_events import Move, adoption, by_known_names, match_steps, moves
-from forestay.formats.verbatim import in_words_of
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
 from forestay.mirror import check_files, discover
@@ -503,7 +502,7 @@ def _came_from(context: Context, session: str, kind: str, native: str) -> bool:
         first = next(context.journal.events(view, limit=1), None)
     body = first.body if first else None
     # What stands in the journal is what may: no escape sequence, no secret.
-    named = getattr(body, "native_id", "") in (native, *context.journal.remains(native))
+    named = getattr(body, "native_id", "") in (native, context.journal.clean_facts(native))
     return getattr(body, "origin", "") == kind and named
 
 
@@ -669,7 +668,7 @@ def _edited(context: Context, session: str, one: Find, facts: Facts, where: Wher
     now = facts_of(state, events)
     then = facts_of(_one_by_one(theirs), theirs)
     said = [_as_told(one, each, where) for each in (then, now, facts)]
-    before, today, after = in_words_of(now, said, context.journal.remains)
+    before, today, after = map(context.journal.clean_facts, said)
     merged, contested, residue = in_one(before, after, today)
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from forestay.base import files, walk
 from forestay.base.clock import Clock
 from forestay.errors import ForestayError, InvalidInput
-from forestay.formats.coerce import with_texts
+from forestay.formats.coerce import texts_in, with_texts
 from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import (
@@ -30,7 +30,6 @@ from forestay.formats.from_state import (
 from forestay.formats.port import REGISTRY, Travel, Where, load_format, require_known
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import LONGEST, Unreadable
-from forestay.formats.verbatim import texts_in
 from forestay.journal.journal import Journal
 from forestay.model.event import Body
 from forestay.store.machine.bindings import Binding

@@ -30,7 +30,7 @@ from forestay.formats.port import Format, Tree, Where, load_format
 from forestay.formats.rendering_id import without_id
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.verbatim import restored
+from forestay.formats.three_way import restore_texts
 from forestay.mirror.context import (
     MAX_BYTES,
     Desk,
@@ -62,8 +62,8 @@ class Read(Struct):
     """Whether it is known to hold no secrets."""
     is_usual: bool | None = None
     """Whether it is spelled as we spell files that we begin; None if nobody looked."""
-    is_odd: bool | None = None
-    """Whether it has texts that may not be kept as they are; None if nobody looked."""
+    is_whole: bool | None = None
+    """Whether the journal stores all of its texts unchanged; None if not checked yet."""
 
 
 def read_document(document: Document) -> Read:
@@ -338,13 +338,9 @@ class Looker:
     def _newest_kept(self, look: Look, data: bytes) -> Read:
         """A rendering of which the secrets were not kept, with those that the file has."""
         document = parsed(look.name, data)
-        value = self.with_secrets(without_id(document.said), look.value)
+        clean = self._desk.without_secrets(look.value)
+        value = restore_texts(look.value, clean, without_id(document.said))
         return Read((look.read.document if look.read else document).rewritten(value), value)
-
-    def with_secrets(self, kept: Any, found: Any) -> Any:
-        """What was kept of a file, with the secrets that are in it now wherever they stood."""
-        clean = self._desk.without_secrets(found)
-        return kept if clean is found else restored(found, clean, kept)
 
     def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
         """Files that we did not write must be of this session, and of a version that we know."""

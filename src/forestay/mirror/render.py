@@ -29,7 +29,7 @@ from forestay.formats.facts import Facts
 from forestay.formats.port import ERROR, Tree, Where, load_format
 from forestay.formats.rendering_id import rendering_id, with_id, with_id_line, without_id_line
 from forestay.formats.text.document import Document, Speller, fresh, kind_of
-from forestay.formats.verbatim import has_odd, written
+from forestay.formats.three_way import is_stored_whole, write_facts
 from forestay.mirror.absorb import UNKNOWN, readme_of
 from forestay.mirror.context import Desk, Told, parsed
 from forestay.mirror.read_files import Log, Look, Looker, Read, is_log
@@ -137,8 +137,13 @@ class Renderer:
             where = replace(where, moved=True)
         format = load_format(binding.layout)
         given, logs = _without_logs(binding, old) if brief else (old, {})
-        odd = any(_is_odd(look.read) for look in looks if look.read is not None)
-        tree = written(format, given, facts, where, self._desk.journal.remains, odd=odd)
+        clean, reads = self._desk.journal.clean_facts, [look.read for look in looks if look.read]
+        if any(read.is_whole is None for read in reads):
+            is_whole = is_stored_whole(format, old, where, clean)
+            for read in reads:
+                read.is_whole = is_whole
+        is_clean = all(read.is_whole for read in reads)
+        tree = write_facts(format, given, facts, where, clean, is_clean=is_clean)
         if any(look.data is None and look.name not in tree for look in looks):
             tree = format.put(None, facts, where) | tree
         return _with_logs(tree, logs)
@@ -157,12 +162,12 @@ class Renderer:
         id = "" if look.name in custom(binding.layout).shared else token_hex(6)
         stated = with_id(value, id) if id and kind == "json" else value
         if look.read is None:
-            made = Read(parsed(look.name, fresh(kind, stated)), value, is_clean=True)
+            made = Read(parsed(look.name, fresh(kind, stated)), value, is_clean=True, is_whole=True)
         else:
             again = self._spelled_again(binding, look.read, look.name, stated)
             made = again or Read(look.read.document.rewritten(stated), value)
             # What we add to a file has no secrets any more, and is stored unchanged.
-            made.is_clean, made.is_odd = self._is_clean(binding, look), look.read.is_odd
+            made.is_clean, made.is_whole = self._is_clean(binding, look), look.read.is_whole
         if id and kind == "yaml":
             made.document = with_id_line(made.document, id)
         made.value = value
@@ -319,12 +324,6 @@ def _is_moved(binding: Binding, tree: Tree) -> bool:
         return not os.path.samefile(named, binding.root)
     except (OSError, ValueError) as error:
         return isinstance(error, FileNotFoundError | NotADirectoryError)
-
-
-def _is_odd(read: Read) -> bool:
-    if read.is_odd is None:
-        read.is_odd = has_odd(read.value)
-    return read.is_odd
 
 
 def prepare(plan: Plan) -> None:

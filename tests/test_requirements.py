@@ -244,7 +244,7 @@ def test_a_command_ends_in_success_or_failure_and_in_nothing_else(s: Session) ->
         s.record.command("make", status=status)
     assert {"command.success": 1, "command.failure": 1}.items() <= s.show().core.counts.items()
     for other in ("", "ok", "SUCCESS", "error"):
-        assert refused(s, partial(s.record.command, "make", status=other))
+        assert refused(s, partial(s.record.command, "make", status=other))  # type: ignore[arg-type]
 
 
 @pytest.mark.req("S0-45")
@@ -296,7 +296,7 @@ def test_a_pause_has_one_of_three_reasons_and_says_what_was_being_done(s: Sessio
         s.resume()
         core = s.show().core
         assert (core.pause_reason, core.pause_context) == ("", "")
-    assert refused(s, lambda: s.pause(reason="tired"))
+    assert refused(s, lambda: s.pause(reason="tired"))  # type: ignore[arg-type]
     s.pause()
     core = s.show().core
     assert (core.pause_reason, core.pause_context) == ("user_request", "")
@@ -330,7 +330,7 @@ def test_a_session_has_one_of_four_modes(stay: Forestay, s: Session) -> None:
     count = len(stay.list(all=True))
     for other in ("", "fast", "Debug"):
         with pytest.raises(InvalidInput):
-            stay.start("Another", mode=other)
+            stay.start("Another", mode=other)  # type: ignore[arg-type]
     assert len(stay.list(all=True)) == count
 
 
@@ -410,8 +410,8 @@ def test_an_error_is_of_one_of_five_categories(s: Session) -> None:
         assert agent(s, f"a-{category}").category == category
         s.record.error("it broke", category=category)
     s.agents.start("a")
-    assert refused(s, lambda: s.agents.fail("a", "it broke", category="cosmic"))
-    assert refused(s, lambda: s.record.error("it broke", category="cosmic"))
+    assert refused(s, lambda: s.agents.fail("a", "it broke", category="cosmic"))  # type: ignore[arg-type]
+    assert refused(s, lambda: s.record.error("it broke", category="cosmic"))  # type: ignore[arg-type]
 
 
 @pytest.mark.req("S2-32", "S2-33", "S2-34")
@@ -483,7 +483,7 @@ def test_a_file_is_followed_from_its_creation_to_its_end(s: Session, folder: Pat
         ("src/login.py", "deleted"),
         (digest("two\n"), None),
     ]
-    assert refused(s, lambda: s.record.file(str(path), action="renamed"))
+    assert refused(s, lambda: s.record.file(str(path), action="renamed"))  # type: ignore[arg-type]
     assert refused(s, lambda: s.record.file(str(folder.parent / "elsewhere.py")))
     assert refused(s, lambda: s.record.file(str(path), before="abc"))
 

@@ -5,7 +5,7 @@
     with forestay.open() as stay:
         s = stay.start("Add sensitivity analysis")
         s.note("the primary method is bootstrap")
-        print(s.brief(budget=500).text)
+        print(s.brief(budget=500))
 
 Importing this package loads almost nothing; each part comes when it is first used.
 """

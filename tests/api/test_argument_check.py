@@ -11,6 +11,7 @@ import pytest
 
 import forestay
 from forestay import Forestay, InvalidInput
+from forestay.api.argument_check import _WORDS
 from tests.cli.support import topics_of
 
 WRONG: dict[str, list[object]] = {
@@ -39,7 +40,7 @@ def verbs(owner: type) -> list[tuple[str, str, object]]:
         for name, method in inspect.getmembers(owner, inspect.isfunction)
         if not name.startswith("_")
         for parameter, hint in method.__annotations__.items()
-        for value in WRONG.get(hint, [])
+        for value in WRONG.get(_WORDS.get(str(hint), str(hint)), [])
         if parameter != "return"
     ]
 

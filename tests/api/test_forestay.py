@@ -468,7 +468,7 @@ def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
 def test_a_start_that_is_refused_writes_nothing(home: str, folder: Path) -> None:
     with at(home, folder) as stay:
         with pytest.raises(forestay.ForestayError):
-            stay.start("goal", mode="nonsense")
+            stay.start("goal", mode="nonsense")  # type: ignore[arg-type]
         with pytest.raises(forestay.ForestayError):
             stay.start("")
     assert not os.path.exists(os.path.join(home, "forestay.db")) or not stay.list(all=True)

@@ -59,11 +59,10 @@ class Project:
         self.notices: list[str] = []
         self.clock: Clock = Ticking()
         self.home = self.opened(home)
-        more = {}
         if workflow:
             (self.folder / "parts.yaml").write_bytes(workflow)
-            more = {"workflow": "./parts.yaml"}
-        self.session = self.home.start("Add login page", formats=list(formats), **more)
+        plan = "./parts.yaml" if workflow else ""
+        self.session = self.home.start("Add login page", formats=list(formats), workflow=plan)
 
     def opened(self, home: str = "home", **more: Any) -> forestay.Forestay:
         return forestay.open(

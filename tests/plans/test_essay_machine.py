@@ -26,6 +26,7 @@ from hypothesis.stateful import (
 
 import forestay
 from forestay import Forestay, Session
+from forestay.api.words import DeferReason
 from forestay.base.clock import FakeClock
 from forestay.errors import Refused
 from forestay.formats.port import ERROR
@@ -350,12 +351,12 @@ class Essays(RuleBasedStateMachine):
     # -- claims, voice, output -----------------------------------------------------------------
 
     @rule(section=st.one_of(st.none(), NUMBERS), reason=st.sampled_from(["timeout", "no_results"]))
-    def defer_a_claim(self, section: int | None, reason: str) -> None:
+    def defer_a_claim(self, section: int | None, reason: DeferReason) -> None:
         oracle = self.oracle
         allowed = oracle.works and (section is None or section in oracle.arguments)
         text = f"claim {len(oracle.claims) + 1}"
         where = oracle.here[1] if section is None else section
-        act = lambda: self.session.essay.claims.defer(text, reason=reason, section=section)  # noqa: E731
+        act = lambda: self.session.essay.claims.defer(text, reason=reason, section=section)  # noqa: E731  # type: ignore[arg-type]
         if self.attempt(allowed, act):
             made = {"claim_text": text, "section": where, "reason": reason}
             oracle.claims.append({**made, "resolved": False, "result": ""})
@@ -370,7 +371,7 @@ class Essays(RuleBasedStateMachine):
             if result == "verified":
                 self.session.essay.claims.resolve(f"c{number}", sources=["a book"])
             else:
-                self.session.essay.claims.override(f"c{number}", result=result, because="I know")
+                self.session.essay.claims.override(f"c{number}", result=result, because="I know")  # type: ignore[arg-type]
 
         if self.attempt(allowed, act) and claim is not None:
             claim |= {"resolved": True, "result": "" if result == "verified" else result}

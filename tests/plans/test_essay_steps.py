@@ -379,13 +379,13 @@ def test_every_fact_check_status_settles_a_claim_or_asks_for_the_user(essay: Ess
         session.essay.claims.defer(word, reason="no_results")
         id = f"c{number}"
         if word in vocabulary.SETTLING:
-            session.essay.claims.resolve(id, result=word)
+            session.essay.claims.resolve(id, result=word)  # type: ignore[arg-type]
             continue
-        error = refused(session, partial(session.essay.claims.resolve, id, result=word), word)
+        error = refused(session, partial(session.essay.claims.resolve, id, result=word), word)  # type: ignore[arg-type]
         assert error.legal == [f'claim override {id} --result {word} --because "…"']
-        session.essay.claims.override(id, result=word, because="it stands")
+        session.essay.claims.override(id, result=word, because="it stands")  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="one of verified, partial, contested, unverified"):
-        session.essay.claims.resolve("c1", result="true")
+        session.essay.claims.resolve("c1", result="true")  # type: ignore[arg-type]
 
 
 def test_claims_that_do_not_exist_or_are_settled_are_refused(essay: Essay) -> None:
@@ -405,7 +405,7 @@ def test_claims_that_do_not_exist_or_are_settled_are_refused(essay: Essay) -> No
         "already",
     )
     with pytest.raises(InvalidInput):
-        session.essay.claims.defer("y", reason="no time")
+        session.essay.claims.defer("y", reason="no time")  # type: ignore[arg-type]
 
 
 @pytest.mark.req("X3-9")
@@ -461,7 +461,7 @@ def test_ratings_out_of_range_are_refused(essay: Essay) -> None:
         lambda: session.essay.voice(0.5),
         lambda: session.essay.voice(float("nan")),
         lambda: session.essay.voice(5.1),
-        lambda: session.essay.pushback("none"),
+        lambda: session.essay.pushback("none"),  # type: ignore[arg-type]
         lambda: session.essay.sections.done(1, verified=-1),
         lambda: session.essay.output(fields.FINAL, voice=9),
     ]

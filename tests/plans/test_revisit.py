@@ -182,7 +182,7 @@ def test_checkpoints_of_what_is_affected_must_be_passed_again(
     plain: Session, impact: str, later: str
 ) -> None:
     plain._recorder.record(CheckpointPassed(step="t1"), CheckpointPassed(step="t2"))
-    plain.revisit.apply("t1", impact=impact)
+    plain.revisit.apply("t1", impact=impact)  # type: ignore[arg-type]
     rows = {r.name: getattr(r, "verdict", "") for r in plain.show().rows.select("checkpoint")}
     assert rows == {"t1": "rolled_back", "t2": later}
 
@@ -202,7 +202,7 @@ def test_a_step_that_is_not_there_is_refused(plain: Session, step: str) -> None:
 
 def test_a_wrong_impact_is_refused(plain: Session) -> None:
     with pytest.raises(InvalidInput, match="the impact cannot be huge"):
-        plain.revisit.preview("t1", impact="huge")
+        plain.revisit.preview("t1", impact="huge")  # type: ignore[arg-type]
 
 
 def test_a_paused_or_aborted_session_is_not_touched(plain: Session, project: Path) -> None:

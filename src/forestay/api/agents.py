@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from forestay.agents.ingest import Ingested
     from forestay.agents.install import Places, Plan
     from forestay.api.topic import OnEach
+    from forestay.api.words import Scope
 
 _QUICK = 0.05
 """How long a command that records something may first ingest reports of hooks, in seconds."""
@@ -59,7 +60,7 @@ class AgentSetup(HomeTopic):
         install.write_script(self._places())
 
     def install(
-        self, agent: str, scope: str = "user", *, tools: bool = True, dry_run: bool = False
+        self, agent: str, scope: Scope = "user", *, tools: bool = True, dry_run: bool = False
     ) -> Plan:
         """Make an agent record its sessions here; `dry_run` only says what would change.
 
@@ -69,7 +70,7 @@ class AgentSetup(HomeTopic):
 
         return install.install(agent, scope, self._places(), tools=tools, dry_run=dry_run)
 
-    def uninstall(self, agent: str, scope: str = "user", *, dry_run: bool = False) -> Plan:
+    def uninstall(self, agent: str, scope: Scope = "user", *, dry_run: bool = False) -> Plan:
         """Take out of an agent what `install` put there; what was recorded stays."""
         from forestay.agents import install
 

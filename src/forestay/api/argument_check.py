@@ -29,6 +29,12 @@ _KINDS: dict[str, tuple[str, tuple[type, ...]]] = {
     _TEXTS: ("a list of texts", (list,)),
     "Mapping[str, object]": ("a dictionary", (dict,)),
 }
+_WORDS = dict.fromkeys(
+    "Mode Status PauseReason Category FileAction CommandStatus Style Format Pushback"
+    " DeferReason FactCheck Impact Scope ShareMode".split(),
+    "str",
+)
+"""Types of `forestay.api.words`: here they count as text, and the engine checks the word."""
 
 
 def guard(owner: type) -> None:
@@ -43,7 +49,9 @@ def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
     code = method.__code__
     names = code.co_varnames[1 : code.co_argcount]
     said = {name: each for name, each in method.__annotations__.items() if name != "return"}
-    kinds = {name: each.split(" | ") for name, each in said.items()}
+    kinds = {
+        name: [_WORDS.get(kind, kind) for kind in each.split(" | ")] for name, each in said.items()
+    }
     known = {name: all_ for name, all_ in kinds.items() if all(kind in _KINDS for kind in all_)}
     if not known:
         return method

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+    from forestay.api.words import ShareMode
     from forestay.journal.context import Context
     from forestay.sync.crypto.device_group import Circle
     from forestay.sync.keychain import Asking, Changed
@@ -108,13 +109,15 @@ def _push_new_keys(context: Context) -> None:
 class Shares(HomeTopic):
     """Persons who may read or continue a session of the user."""
 
-    def add(self, session: str, person: str, *, mode: str = "", email: str = "") -> Shared:
+    def add(
+        self, session: str, person: str, *, mode: ShareMode | None = None, email: str = ""
+    ) -> Shared:
         """Let the person of a key read a session, or `continue` it, on every remote.
 
         Compare the fingerprint of their key with them first.
         """
         return sharing.share(
-            self._context, session, read_person_key(person), mode=mode, email=email
+            self._context, session, read_person_key(person), mode=mode or "", email=email
         )
 
     def remove(self, session: str, who: str) -> Shared:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from forestay.api.session import Session
     from forestay.api.topic import OnEach
+    from forestay.api.words import Mode
     from forestay.formats.ai_session.contract import Verdict
     from forestay.formats.ai_session.format import Report as FeatureReport
     from forestay.journal.context import Context
@@ -213,7 +214,7 @@ class Orchestrator(HomeTopic):
             return [orchestrator_session.archived(self._context, which)]
         return orchestrator_session.history(self._context, limit)
 
-    def new(self, goal: str, *, mode: str = "default") -> tuple[Session, str]:
+    def new(self, goal: str, *, mode: Mode = "default") -> tuple[Session, str]:
         """Begin another; the one before is archived, and where that is comes back too."""
         from forestay.api import start
         from forestay.formats.orchestrator.schema import ID as ORCHESTRATOR

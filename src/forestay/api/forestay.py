@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from forestay.api.files import Files
     from forestay.api.remotes import Remotes
     from forestay.api.session import Session
+    from forestay.api.words import Mode, Pushback, Status
     from forestay.api.workflows import Essays, Workflows
     from forestay.base.clock import Clock
     from forestay.health.doctor import DoctorReport
@@ -175,13 +176,13 @@ class Forestay:
         self,
         goal: str,
         *,
-        mode: str = "default",
+        mode: Mode = "default",
         id: str = "",
         from_session: str = "",
         formats: Sequence[str] = (),
         workflow: str = "",
         target: str = "",
-        pushback: str = "",
+        pushback: Pushback | None = None,
         key: str = "",
     ) -> Session:
         """Begin a session and make it the current one of this folder.
@@ -203,7 +204,7 @@ class Forestay:
             formats=formats,
             workflow=workflow,
             target=target,
-            pushback=pushback,
+            pushback=pushback or "",
             key=key,
         )
         return begin(self.context, wanted)
@@ -257,13 +258,20 @@ class Forestay:
         return look(self.context, current_session(self.context))
 
     def list(
-        self, *, all: bool = False, archived: bool = False, status: str = "", limit: int = -1
+        self,
+        *,
+        all: bool = False,
+        archived: bool = False,
+        status: Status | None = None,
+        limit: int = -1,
     ) -> builtins.list[dict[str, Any]]:
         """Return the sessions of this project, latest first; with `archived` the archived ones.
 
         With `all`, those of every project, archived or not.
         """
-        return list_sessions(self.context, all=all, archived=archived, status=status, limit=limit)
+        return list_sessions(
+            self.context, all=all, archived=archived, status=status or "", limit=limit
+        )
 
     def search(self, words: str, *, limit: int = 20) -> builtins.list[dict[str, Any]]:
         """Find where all the words occur: goals, notes, messages, decisions, errors, titles."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from forestay.api.session_plan import Phases, Proofs, Revisit
     from forestay.api.session_record import Record
     from forestay.api.session_tasks import Tasks
+    from forestay.api.words import Format, PauseReason, Style
     from forestay.briefing.brief import Briefing
     from forestay.journal.context import Context
     from forestay.journal.history import Change, LogLine
@@ -172,7 +173,7 @@ class Session:
     def pause(
         self,
         *,
-        reason: str = "user_request",
+        reason: PauseReason = "user_request",
         context: str = "",
         partial: dict[str, str] | None = None,
         key: str = "",
@@ -211,8 +212,8 @@ class Session:
         self,
         *,
         budget: int | None = None,
-        style: str = "forestay",
-        fmt: str = "text",
+        style: Style = "forestay",
+        fmt: Format = "text",
         fenced: bool = True,
         key: str = "",
     ) -> Briefing:
@@ -232,8 +233,8 @@ class Session:
         self,
         *,
         budget: int | None = None,
-        style: str = "forestay",
-        fmt: str = "text",
+        style: Style = "forestay",
+        fmt: Format = "text",
         fenced: bool = True,
     ) -> Briefing:
         """Return what the next reader must know, within a budget of tokens. Changes nothing.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from forestay.api.words import Category
     from forestay.model.event import Body, Event
     from forestay.model.state import Agent
     from forestay.store.machine.holders import Holder
@@ -102,7 +103,7 @@ class Agents(Topic):
         )
         return self._end(id, body, key)
 
-    def fail(self, id: str, error: str, *, category: str = "logical", key: str = "") -> Event:
+    def fail(self, id: str, error: str, *, category: Category = "logical", key: str = "") -> Event:
         """Record that an agent failed, with its error."""
         failed = AgentFailed(agent=id, error=given(error, "an error", "--error"), category=category)
         return self._end(id, failed, key)

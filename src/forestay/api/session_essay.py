@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Sequence
 
+    from forestay.api.words import DeferReason, FactCheck, Pushback
     from forestay.model.state import Claim
     from forestay.plans.essay_steps import Done, SectionListed
 
@@ -101,7 +102,7 @@ class Essay(Topic):
             self._recorder, file, words=words, sources=sources, voice=voice, key=key
         )
 
-    def pushback(self, level: str, *, key: str = "") -> Done:
+    def pushback(self, level: Pushback, *, key: str = "") -> Done:
         """Set how hard the essay's author wants to be questioned: full, light or minimal."""
         return essay_steps.pushback(self._recorder, level, key=key)
 
@@ -150,7 +151,7 @@ class Claims(Topic):
         self,
         text: str,
         *,
-        reason: str,
+        reason: DeferReason,
         section: int | None = None,
         paragraph: int | None = None,
         key: str = "",
@@ -161,14 +162,14 @@ class Claims(Topic):
         )
 
     def resolve(
-        self, id: str, *, result: str = "verified", sources: Sequence[str] = (), key: str = ""
+        self, id: str, *, result: FactCheck = "verified", sources: Sequence[str] = (), key: str = ""
     ) -> Done:
         """Record that a deferred claim was checked, with the result and the sources used."""
         return essay_steps.claim_resolve(
             self._recorder, id, result=result, sources=sources, key=key
         )
 
-    def override(self, id: str, *, result: str, because: str, key: str = "") -> Done:
+    def override(self, id: str, *, result: FactCheck, because: str, key: str = "") -> Done:
         """Record that the user accepts a claim although the check disagrees, and why."""
         return essay_steps.claim_override(
             self._recorder, id, result=result, because=because, key=key

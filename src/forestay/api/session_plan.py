@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Iterator, Mapping, Sequence
 
+    from forestay.api.words import Impact
     from forestay.model.event import Event
     from forestay.plans.phases import Asked, Listed, Outcome
     from forestay.plans.prove import Standing
@@ -117,15 +118,15 @@ class Proofs(Topic):
 class Revisit(Topic):
     """Going back to an earlier step, with the versions of its files."""
 
-    def preview(self, step: str, *, impact: str = "") -> Look:
+    def preview(self, step: str, *, impact: Impact | None = None) -> Look:
         """Return what going back to a step would do to the work after it. Changes nothing."""
-        return revisit.look(self._recorder, step, impact)
+        return revisit.look(self._recorder, step, impact or "")
 
     def apply(
-        self, step: str, *, impact: str = "", because: str = "", key: str = ""
+        self, step: str, *, impact: Impact | None = None, because: str = "", key: str = ""
     ) -> tuple[Look, Event]:
         """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
-        return revisit.apply(self._recorder, step, impact=impact, because=because, key=key)
+        return revisit.apply(self._recorder, step, impact=impact or "", because=because, key=key)
 
     def undo(self, *, because: str = "", key: str = "") -> Event:
         """Undo the last revisit, with its files."""

@@ -18,6 +18,7 @@ from forestay.workspace.file_changes import build_artifact, complete_change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from forestay.api.words import Category, CommandStatus, FileAction
     from forestay.journal.recorder import Recorder
     from forestay.model.event import Event
 
@@ -39,7 +40,7 @@ class Record(Topic):
         name: str,
         *,
         arguments: str = "",
-        status: str = "success",
+        status: CommandStatus = "success",
         duration_ms: int | None = None,
         error: str = "",
         agent: str = "",
@@ -68,7 +69,7 @@ class Record(Topic):
         self,
         path: str,
         *,
-        action: str = "",
+        action: FileAction | None = None,
         agent: str = "",
         added: int | None = None,
         removed: int | None = None,
@@ -80,7 +81,7 @@ class Record(Topic):
         context, session, inside = self._context, self._recorder.id, self._inside(path)
         given = FileChanged(
             path=inside,
-            action=action,
+            action=action or "",
             agent=agent or self._agent,
             added=added,
             removed=removed,
@@ -113,7 +114,7 @@ class Record(Topic):
         return self._record(ContextCompressed(summary=summary), key)
 
     def error(
-        self, message: str, *, category: str = "logical", agent: str = "", key: str = ""
+        self, message: str, *, category: Category = "logical", agent: str = "", key: str = ""
     ) -> Event:
         """Record an error."""
         return self._record(

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from forestay.base.text import one_line, plural
+from forestay.base.text import one_line, plural, terminal
 from forestay.base.vocabulary import FORMATS, LEAST, MOST, STYLES
 from forestay.briefing.budget import fill_page
 from forestay.briefing.render import RENDERERS, Page, clip
@@ -81,6 +81,12 @@ class Briefing(Struct, frozen=True):
     disputes: int
     came_from: str = ""
     lacking: list[tuple[str, str, str]] = []
+
+    def __str__(self) -> str:
+        """Return the text for a terminal; a model is given `text`, which is fenced as data."""
+        lines = terminal(self.text, newlines=True).splitlines()
+        is_fenced = len(lines) > 1 and lines[0].startswith("<<<data") and lines[-1].endswith(">>>")
+        return "\n".join(lines[1:-1] if is_fenced else lines)
 
 
 def brief(

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.api.forestay import Forestay
+    from forestay.api.words import ShareMode
     from forestay.cli.terminal import Screen
     from forestay.sync.sharing import Shared
 
@@ -42,7 +43,9 @@ def run_add(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = _session(options, stay)
     person = read_person_key(options.person)
     who = options.email or "the person of this key"
-    mode = "continue" if getattr(options, "continue") else "read" if options.read else ""
+    mode: ShareMode | None = "read" if options.read else None
+    if getattr(options, "continue"):
+        mode = "continue"
     asked = f"{who} would {_WOULD[mode or 'read']} session {session}, from its beginning"
     same = "they see the same with `forestay device key show`"
     if not options.yes and not agreed(asked, same, screen, fingerprint=person.fingerprint):

@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct, structs
@@ -62,7 +62,9 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
 KIND = "RING"
-READ, CONTINUE, NONE = "read", "continue", "none"
+READ: Final = "read"
+CONTINUE: Final = "continue"
+NONE: Final = "none"
 _MODES = (NONE, READ, CONTINUE)
 _TAG = b"forestay turn 1\n"
 _PLACE_TAG = b"forestay place\n"

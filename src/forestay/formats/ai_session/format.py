@@ -32,11 +32,11 @@ from forestay.formats.ai_session.write import (
     refuses,
     write_facts,
 )
-from forestay.formats.coerce import copied, mapping, sequence
+from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts
 from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
-from forestay.formats.status_words import session_status
+from forestay.formats.status_words import session_status, unit_status
 
 __all__ = [
     "FORMAT",
@@ -123,13 +123,15 @@ class AiSession(Format):
     def reading(self, tree: Tree, where: Where) -> Reading:
         has_own = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
         status = read.status_of(tree, read.identity(tree)) or "active" if has_own else ""
+        words = [text(task.get("status")) for task in read.tasks_of(read.part(tree, PLAN))]
+        done = sum(unit_status(self.id, word) == "done" for word in words)
         return Reading(
             layout=self.id,
             generation=_generation(tree),
             version=read.version_of(tree) if has_own else "",
             complete=status == "completed" if status else None,
             status=status,
-            progress=read.progress_of(tree),
+            progress=done / len(words) if words else None,
             writable=read.writable(tree),
         )
 
@@ -172,6 +174,7 @@ def _spread_status(tree: Tree, before: Tree) -> Tree:
 
 
 def _is_line(node: dict[Any, Any]) -> bool:
+    """Return whether a value is a line of a log."""
     most = len(node.keys() & LINE_KEYS) > len(LINE_KEYS) - 3
     return most or ("timestamp" in node and bool({"command", "event"} & node.keys()))
 

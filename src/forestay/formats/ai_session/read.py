@@ -29,7 +29,7 @@ from msgspec.structs import replace
 from forestay.formats import timestamps
 from forestay.formats.coerce import mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts, StepFact
-from forestay.formats.fields import NAMES, SECONDS, TEXT, Field, Text, get_fields
+from forestay.formats.fields import NAMES, SECONDS, TEXT, Field, Text, get_fields, number
 from forestay.formats.port import Tree, Where
 from forestay.formats.status_words import session_status, unit_status
 from forestay.formats.text.salvage_json import ends_within_a_line
@@ -124,24 +124,15 @@ def name(value: Any) -> str:
 
 def key_of(tree: Tree, file: str) -> str:
     """Return the key of one of the format's files in a tree, or an empty string."""
-    ending = "/" + file
-    for key in tree:
-        if key == file or key.endswith(ending):
-            return key
-    return ""
+    return next((key for key in tree if key.rpartition("/")[2] == file), "")
 
 
 def part(tree: Tree, file: str) -> Node:
-    return mapping(_value(tree, file))
+    return mapping(tree.get(key_of(tree, file)))
 
 
 def log_of(tree: Tree) -> list[Any]:
-    return sequence(_value(tree, LOG))
-
-
-def _value(tree: Tree, file: str) -> Any:
-    key = key_of(tree, file)
-    return tree[key] if key else None
+    return sequence(tree.get(key_of(tree, LOG)))
 
 
 def has_session(tree: Tree) -> bool:
@@ -168,17 +159,14 @@ def identity(tree: Tree) -> str:
 
 def entries_of(tree: Tree) -> Iterator[Node]:
     """Yield the entries of the index that are mappings."""
-    for entry in sequence(part(tree, INDEX).get("active_features")):
-        if isinstance(entry, dict):
-            yield entry
+    listed = sequence(part(tree, INDEX).get("active_features"))
+    return (entry for entry in listed if isinstance(entry, dict))
 
 
 def entry_of(tree: Tree, native_id: str) -> Node:
     """Return the index's first entry of a session, or an empty mapping."""
-    for entry in entries_of(tree) if native_id else ():
-        if entry.get("feature_id") == native_id:
-            return entry
-    return {}
+    own = (entry for entry in entries_of(tree) if entry.get("feature_id") == native_id != "")
+    return next(own, {})
 
 
 def listed_as(found: Node, index: Node, those: Set[str]) -> Node:
@@ -253,11 +241,13 @@ def walk(plan: Node, where: Where) -> Iterator[Placed]:
     taken = {"", *(id for id, _ in phases)}
     for id, phase in phases:
         parent = own = "" if id == LOOSE else id
+        title = text(phase.get("name")) or id
         if own:
-            yield Placed(_phase_fact(phase, id), phase, {})
+            status = unit_status(ID, text(phase.get("status"))) or "pending"
+            yield Placed(StepFact(title, id, "phase", status=status), phase, {})
         for task in _tasks_in(phase):
             step = _task_fact(task, parent, where)
-            if (step.id, step.title) == (own, text(phase.get("name")) or id):
+            if (step.id, step.title) == (own, title):
                 own = ""  # it stands for the phase itself, see `_merged`
             elif step.id in taken:
                 step.id = ""
@@ -266,13 +256,13 @@ def walk(plan: Node, where: Where) -> Iterator[Placed]:
 
 
 def phases_of(listed: list[Any]) -> Iterator[tuple[str, Node]]:
-    """Yield the phases of a list, each with an id that no other has."""
+    """Yield the phases of a list, each with a unique id: its own, else its name or its place."""
     taken: set[str] = set()
-    for number, phase in enumerate(listed, 1):
+    for place, phase in enumerate(listed, 1):
         if isinstance(phase, dict):
-            id = phase_id(phase, number)
+            id = name(phase.get("phase_id")) or slug(text(phase.get("name"))) or f"phase-{place}"
             while id in taken and id != LOOSE:
-                id = f"{id}-{number}"
+                id = f"{id}-{place}"
             taken.add(id)
             yield id, phase
 
@@ -292,16 +282,6 @@ def _tasks_in(phase: Node) -> Iterator[Node]:
 def has_own_task(phase: Node, id: str) -> bool:
     """Return whether a phase has a task that stands for the phase itself, see `_merged`."""
     return any(name(task.get("task_id")) == id for task in _tasks_in(phase))
-
-
-def phase_id(phase: Node, number: int) -> str:
-    """Return a phase's id; without one it is identified by its name, or else by its place."""
-    return name(phase.get("phase_id")) or slug(text(phase.get("name"))) or f"phase-{number}"
-
-
-def _phase_fact(phase: Node, id: str) -> StepFact:
-    status = unit_status(ID, text(phase.get("status"))) or "pending"
-    return StepFact(title=text(phase.get("name")) or id, id=id, unit="phase", status=status)
 
 
 def _title(task: Node) -> str:
@@ -380,11 +360,6 @@ def command_of(line: Any, where: Where) -> CommandFact | None:
     return command
 
 
-def commands_of(tree: Tree, where: Where) -> list[CommandFact]:
-    found = (command_of(line, where) for line in log_of(tree))
-    return [command for command in found if command]
-
-
 def is_update(line: Any) -> bool:
     """Return whether a line is an update: its command is the kind of the recorded event."""
     line = mapping(line)
@@ -392,10 +367,9 @@ def is_update(line: Any) -> bool:
 
 
 def milliseconds(value: Any) -> int | None:
-    """Return a whole number of milliseconds that fits a 64-bit field, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return round(value) if 0 <= value < 2**63 else None
+    """Return a whole number of milliseconds, or None."""
+    found = number(value)
+    return None if found is None or found < 0 else round(found)
 
 
 # --- facts ------------------------------------------------------------------------------------
@@ -403,33 +377,26 @@ def milliseconds(value: Any) -> int | None:
 
 def read_facts(tree: Tree, where: Where) -> Facts:
     """Return the facts in the files; values of a wrong type are ignored, nothing raises."""
-    plan, current, native_id = part(tree, PLAN), current_of(tree), identity(tree)
+    plan, native_id = part(tree, PLAN), identity(tree)
+    current, feature = current_of(tree), mapping(plan.get("feature"))
+    description = text(feature.get("description"))
+    if description == DEFAULT_DESCRIPTION:
+        description = ""
     began, updated = times_of(tree, native_id, where)
+    commands = (command_of(line, where) for line in log_of(tree))
     return Facts(
         native_id=native_id,
-        goal=goal_of(plan),
+        goal=text(feature.get("name")) or description,
         status=status_of(tree, native_id) or "active",
         model=text(current.get("model_in_use")),
         began_at=began,
         updated_at=updated,
         position=name(current.get("active_task")),
         steps=_merged(list(walk(plan, where))),
-        commands=commands_of(tree, where),
-        artifacts=artifacts_of(where),
-        attributes=_attributes(plan),
+        commands=[command for command in commands if command],
+        artifacts=sorted(path for path in where.names if path.startswith("artifacts/")),
+        attributes={DESCRIPTION: description} if description else {},
     )
-
-
-def goal_of(plan: Node) -> str:
-    """Return the feature's name, or its description if there is no name."""
-    feature = mapping(plan.get("feature"))
-    description = text(feature.get("description"))
-    return text(feature.get("name")) or ("" if description == DEFAULT_DESCRIPTION else description)
-
-
-def _attributes(plan: Node) -> dict[str, Any]:
-    description = text(mapping(plan.get("feature")).get("description"))
-    return {DESCRIPTION: description} if description not in ("", DEFAULT_DESCRIPTION) else {}
 
 
 def status_places(tree: Tree, native_id: str) -> tuple[Node, Node, Node]:
@@ -454,22 +421,9 @@ def times_of(tree: Tree, native_id: str, where: Where) -> tuple[int | None, int 
     feature = mapping(part(tree, PLAN).get("feature"))
     began = (current.get("started_at"), entry.get("started_at"), feature.get("created_at"))
     updated = (current.get("last_updated"), entry.get("last_active"))
-    return first_moment(began, where), first_moment(updated, where)
 
+    def first_time(values: tuple[Any, ...]) -> int | None:
+        read = (timestamps.read(value, where.naive) for value in values)
+        return next((moment for moment in read if moment is not None), None)
 
-def first_moment(values: tuple[Any, ...], where: Where) -> int | None:
-    """Return the first of some values that is a timestamp."""
-    read = (timestamps.read(value, where.naive) for value in values)
-    return next((moment for moment in read if moment is not None), None)
-
-
-def artifacts_of(where: Where) -> list[str]:
-    """Return the generated files in the session's folder."""
-    return sorted(path for path in where.names if path.startswith("artifacts/"))
-
-
-def progress_of(tree: Tree) -> float | None:
-    """Return the share of tasks that are done; None without tasks."""
-    words = [text(task.get("status")) for task in tasks_of(part(tree, PLAN))]
-    done = sum(unit_status(ID, word) == "done" for word in words)
-    return done / len(words) if words else None
+    return first_time(began), first_time(updated)

@@ -9,7 +9,7 @@ write into it. A model that the contract does not allow is not written.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Any
 
 from msgspec.structs import replace
@@ -35,14 +35,14 @@ from forestay.formats.ai_session.read import (
     read_facts,
 )
 from forestay.formats.coerce import copied, mapping, sequence, text
-from forestay.formats.diff import Key, both, pair
+from forestay.formats.diff import Key, Pass, both, pair
 from forestay.formats.facts import Facts, StepFact, with_told_times
 from forestay.formats.fields import SECONDS, Field, put_field, put_fields, put_latest
 from forestay.formats.port import Tree, Where
 from forestay.formats.status_words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
 
-_STARTED = Field("began_at", ("started_at",), SECONDS)
-_UPDATED = Field("updated_at", ("last_updated",), SECONDS)
+_STARTED = Field("began_at", ("started_at",), SECONDS, sticky=True)
+_UPDATED = Field("updated_at", ("last_updated",), SECONDS, sticky=True)
 _LAST_ACTIVE = Field("updated_at", ("last_active",), SECONDS)
 
 
@@ -79,7 +79,7 @@ def _write_changes(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
     _write_state(tree, was, facts, where)
     _write_plan(tree, was, facts, where)
     if lines := missing_lines(tree, was, facts, where):
-        _ensure_file(tree, LOG, was.native_id, list, list).extend(lines)
+        _ensure_file(tree, LOG, was.native_id, facts, where).extend(lines)
     _write_index(tree, was, facts, where)
 
 
@@ -121,27 +121,19 @@ def refuses(model: str) -> str:
 
 def _create_files(tree: Tree, native_id: str, facts: Facts, where: Where) -> Tree:
     """Return all files of a session; an existing index retains the other sessions."""
-    state, plan, log, index = list_files(native_id)
-    made: Tree = {
-        state: _new_state(native_id, facts, where),
-        plan: _new_plan(native_id, facts, where),
-        log: [],
-    }
+    new = _new_files(native_id, facts, where)
+    made: Tree = {f"{native_id}/{file}": new[file] for file in read.OWN}
     if isinstance(old := tree.get(read.key_of(tree, INDEX)), dict):
-        made[index] = old
+        made[INDEX] = old
     ensured_entry(made, native_id, facts, where)
     return made
 
 
-def _first_stamps(facts: Facts, where: Where) -> tuple[str, str]:
-    """Return the stamps of a new file: when the session began, and when it last changed."""
-    began = timestamps.first(facts.began_at, where.now)
-    updated = max(began, timestamps.first(facts.updated_at, began))
-    return timestamps.write(began), timestamps.write(updated)
-
-
-def _new_state(native_id: str, facts: Facts, where: Where) -> Node:
-    began, updated = _first_stamps(facts, where)
+def _new_files(native_id: str, facts: Facts, where: Where) -> Tree:
+    """Return the values of the files of a new session, by file name."""
+    start = timestamps.first(facts.began_at, where.now)
+    began = timestamps.write(start)
+    updated = timestamps.write(max(start, timestamps.first(facts.updated_at, start)))
     models = [facts.model, *(command.model for command in reversed(facts.commands))]
     current = {
         "active_task": None,
@@ -149,29 +141,33 @@ def _new_state(native_id: str, facts: Facts, where: Where) -> Node:
         "started_at": began,
         "last_updated": updated,
     }
-    return {"version": VERSION, "feature_id": native_id, "current_state": current}
-
-
-def _new_plan(native_id: str, facts: Facts, where: Where) -> Node:
     feature = {
         "id": native_id,
         "name": facts.goal or native_id[:-11].replace("-", " ").capitalize(),
         "description": DEFAULT_DESCRIPTION,
-        "created_at": _first_stamps(facts, where)[0],
+        "created_at": began,
     }
-    return {"feature": feature, "phases": []}
+    entry = {
+        "feature_id": native_id,
+        "started_at": began,
+        "last_active": updated,
+        "status": SESSION_WORDS[ID].get(facts.status, "active"),
+    }
+    return {
+        STATE: {"version": VERSION, "feature_id": native_id, "current_state": current},
+        PLAN: {"feature": feature, "phases": []},
+        LOG: [],
+        INDEX: {"active_features": [entry]},
+    }
 
 
 def ensured_entry(tree: Tree, native_id: str, facts: Facts, where: Where) -> Node:
     """Return the session's entry in the index, appended if it has none."""
-    index = _ensure_file(tree, INDEX, native_id, lambda: {"active_features": []})
+    index = _ensure_file(tree, INDEX, native_id, facts, where)
     entries = _ensure_part(index, "active_features", list)
-    if not (entry := read.entry_of(tree, native_id)):
-        began, updated = _first_stamps(facts, where)
-        entry = {"feature_id": native_id, "started_at": began, "last_active": updated}
-        entry["status"] = SESSION_WORDS[ID].get(facts.status, "active")
-        entries.append(entry)
-    return entry
+    if not read.entry_of(tree, native_id):
+        entries += _new_files(native_id, facts, where)[INDEX]["active_features"]
+    return read.entry_of(tree, native_id) or entries[-1]
 
 
 def _new_key(tree: Tree, file: str, native_id: str) -> str:
@@ -182,13 +178,11 @@ def _new_key(tree: Tree, file: str, native_id: str) -> str:
     return file if has_bare_names else f"{read.folder(tree) or native_id}/{file}"
 
 
-def _ensure_file(
-    tree: Tree, file: str, native_id: str, create: Callable[[], Any], kind: type = dict
-) -> Any:
+def _ensure_file(tree: Tree, file: str, native_id: str, facts: Facts, where: Where) -> Any:
     """Return a file's value; one that is missing, or of another type, is created."""
     key = read.key_of(tree, file) or _new_key(tree, file, native_id)
-    if not isinstance(tree.get(key), kind):
-        tree[key] = create()
+    if not isinstance(tree.get(key), list if file == LOG else dict):
+        tree[key] = _new_files(native_id, facts, where)[file]
     return tree[key]
 
 
@@ -213,18 +207,14 @@ def _write_state(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         changes["model_in_use"] = facts.model
     places = (read.current_of(tree), read.part(tree, STATE)) if _is_moved(was, facts) else ()
     stray = [place for place in places if session_status(ID, text(place.get("status")))]
-    began, later = _has_new_start(was, facts), _is_later(was, facts)
-    if not (changes or stray or began or later):
+    began, updated = _new_times(was, facts)
+    if not (changes or stray) and (began, updated) == (None, None):
         return
-    state = _ensure_file(
-        tree, STATE, was.native_id, lambda: _new_state(was.native_id, facts, where)
-    )
+    state = _ensure_file(tree, STATE, was.native_id, facts, where)
     current = _ensure_part(state, "current_state", dict)
     current.update(changes)
-    if began:
-        put_field(current, _STARTED, facts.began_at, where, ())
-    if later:
-        put_field(current, _UPDATED, facts.updated_at, where, ())
+    put_field(current, _STARTED, began, where, ())
+    put_field(current, _UPDATED, updated, where, ())
     for place in stray:
         place["status"] = SESSION_WORDS[ID][facts.status]
 
@@ -247,15 +237,11 @@ def _id_in_plan(plan: Node, task: str | None, facts: Facts, where: Where) -> str
     return task
 
 
-def _has_new_start(was: Facts, facts: Facts) -> bool:
-    return facts.began_at is not None and facts.began_at != was.began_at
-
-
-def _is_later(was: Facts, facts: Facts) -> bool:
-    """Return whether the session changed since: an earlier time is never written."""
-    if facts.updated_at is None:
-        return False
-    return was.updated_at is None or facts.updated_at > was.updated_at
+def _new_times(was: Facts, facts: Facts) -> tuple[int | None, int | None]:
+    """Return a new start and a later last change; None where there is nothing to write."""
+    began = facts.began_at if facts.began_at != was.began_at else None
+    is_later = was.updated_at is None or (facts.updated_at or 0) > was.updated_at
+    return began, facts.updated_at if is_later else None
 
 
 def _is_moved(was: Facts, facts: Facts) -> bool:
@@ -265,16 +251,15 @@ def _is_moved(was: Facts, facts: Facts) -> bool:
 
 
 def _write_index(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
-    moved, later, began = (test(was, facts) for test in (_is_moved, _is_later, _has_new_start))
-    if not was.native_id or not (moved or ((later or began) and read.key_of(tree, INDEX))):
-        return
-    entry = ensured_entry(tree, was.native_id, facts, where)
-    if moved:
-        entry["status"] = SESSION_WORDS[ID][facts.status]
-    if began:
-        put_field(entry, _STARTED, facts.began_at, where, ())
-    if later:
-        put_latest(entry, _LAST_ACTIVE, facts.updated_at, where, ())
+    is_moved, (began, updated) = _is_moved(was, facts), _new_times(was, facts)
+    has_time = (began, updated) != (None, None) and bool(read.key_of(tree, INDEX))
+    if was.native_id and (is_moved or has_time):
+        entry = ensured_entry(tree, was.native_id, facts, where)
+        if is_moved:
+            entry["status"] = SESSION_WORDS[ID][facts.status]
+        put_field(entry, _STARTED, began, where, ())
+        if updated is not None:
+            put_latest(entry, _LAST_ACTIVE, updated, where, ())
 
 
 # --- the plan ----------------------------------------------------------------------------------
@@ -289,7 +274,7 @@ def _write_plan(tree: Tree, was: Facts, facts: Facts, where: Where) -> None:
         changes["description"] = description
     if not changes and facts.steps == was.steps:
         return
-    plan = _ensure_file(tree, PLAN, was.native_id, lambda: _new_plan(was.native_id, facts, where))
+    plan = _ensure_file(tree, PLAN, was.native_id, facts, where)
     if changes:
         _ensure_part(plan, "feature", dict).update(changes)
     if facts.steps != was.steps:
@@ -438,16 +423,13 @@ def _update_step(placed: Placed, step: StepFact, where: Where) -> None:
 # --- matching ----------------------------------------------------------------------------------
 
 
-def _by_title(step: StepFact) -> Hashable:
-    return step.unit, step.parent, step.title
+def _by_title(key: Key) -> list[Pass]:
+    """Pair steps by title where at least one of the two has no id."""
 
+    def without_id(step: StepFact) -> Hashable:
+        return None if step.id else key(step)
 
-def _by_title_anywhere(step: StepFact) -> Hashable:
-    return step.unit, step.title
-
-
-def _without_id(key: Key) -> Key:
-    return lambda step: None if step.id else key(step)
+    return [(key, without_id), (without_id, key)]
 
 
 _SAME_STEP = [
@@ -456,8 +438,6 @@ _SAME_STEP = [
         lambda step: (step.unit, step.parent, step.id) if step.id else None,
         lambda step: (step.unit, step.id) if step.id else None,
     ),
-    (_by_title, _without_id(_by_title)),
-    (_without_id(_by_title), _by_title),
-    (_by_title_anywhere, _without_id(_by_title_anywhere)),
-    (_without_id(_by_title_anywhere), _by_title_anywhere),
+    *_by_title(lambda step: (step.unit, step.parent, step.title)),
+    *_by_title(lambda step: (step.unit, step.title)),
 ]

@@ -83,7 +83,7 @@ def test_locks_that_keep_nobody_out_are_told(
 ) -> None:
 
     monkeypatch.setattr(fcntl, "flock", lambda fd, how: None)
-    assert "do not keep others out" in (filesystem_check.shared_locks_ok(str(tmp_path)) or "")
+    assert "do not exclude" in (filesystem_check.shared_locks_ok(str(tmp_path)) or "")
 
 
 def test_without_a_mount_table_only_the_lock_decides(

@@ -480,7 +480,7 @@ def test_who_waits_too_long_for_a_session_is_told(place: PostgresPlace, knows: b
     put(there if knows else here, "s1", batch("a"))
 
     def slow(view: View) -> Batch:
-        with pytest.raises(Busy, match="keeps the session locked"):
+        with pytest.raises(Busy, match="has the session locked"):
             there.append("s1", lambda view: batch("x"))
         put(opened(place, "third"), "s2", batch("others go on"))
         return batch("b")

@@ -524,7 +524,7 @@ def test_nothing_of_ours_opens_the_database_but_sqlite(home: Path, tmp_path: Pat
 
 
 def test_a_connection_that_a_forked_child_opens_itself_loses_commits(tmp_path: Path) -> None:
-    """Why the rule: it believes in locks that only its parent has; the log goes from under it."""
+    """Show why: the child relies on locks of its parent, so its log is removed while in use."""
     naive = """
         def connect():
             return sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -648,7 +648,7 @@ def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
         """,
         home,
     )
-    hint = "start it afresh; with multiprocessing, by the spawn method"
+    hint = "start a new process; with multiprocessing, use the spawn method"
     assert out.splitlines() == [hint, hint, "['a', 'b']"]
 
 

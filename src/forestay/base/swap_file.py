@@ -1,8 +1,8 @@
-"""Putting bytes under a name that others write to as well, so that nothing they wrote is lost.
+"""Replace a file that other programs write to as well, so that nothing they wrote is lost.
 
-Words. An *exchange* is as durable as a replace, in three steps: the new file is *staged* beside,
-the two *swap* places, the folder is synced. What someone wrote in the last moment lies beside
-then, under a name that `displaced` finds, until whoever swapped has looked at it and removes it.
+An *exchange* is as durable as a replace, in three steps: the new file is *staged* next to the old
+one, the two *swap* names, the folder is synced. What another program wrote in the last moment is
+then in the *displaced* file, until the caller has compared and removed it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def stage_all(
 
 
 def _begun(path: str, data: bytes, mode: int) -> tuple[str, int] | ForestayError:
-    """New bytes in a temporary that is open, on their way to the disk but not synced."""
+    """Write new bytes to an open temporary that is not synced yet."""
     try:
         temporary, fd = files.begin_temporary(path, data, mode)
     except ForestayError as error:
@@ -56,22 +56,22 @@ def _begun(path: str, data: bytes, mode: int) -> tuple[str, int] | ForestayError
 
 
 def _start_writing(fd: int) -> None:
-    """Let the system begin to write what a file has; whoever syncs it then waits less."""
+    """Ask the system to begin writing a file to the disk, so that its sync takes less time."""
     if hasattr(os, "posix_fadvise"):
         try:
             os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
         except OSError:
-            return  # a hint only: the sync does the work then
+            return  # only a hint: the sync writes it
 
 
 def swap(
     aside: str, path: str, *, backup: tuple[str, bytes] | None = None, mode: int = 0o600
 ) -> bool:
-    """Let a staged file and the one under `path` change places; False if there was no old one.
+    """Swap the names of a staged file and the one under `path`; False if there was no old one.
 
-    It lasts once the folder is synced. A `backup` (its name and bytes) is replaced when the new
-    bytes are safe, not before: a disk that has no room for them leaves the backup of earlier.
-    When it raises, the new file is gone and the old one there.
+    It is durable once the folder is synced. A `backup` (name and bytes) is replaced only when the
+    new bytes are safe: on a full disk the earlier backup stays. If this raises, the new file is
+    removed and the old one is in its place.
     """
     try:
         if backup:
@@ -80,7 +80,7 @@ def swap(
     except ForestayError:
         files.remove(aside)
         raise
-    except OSError as error:  # nothing else: after the step itself this is what someone wrote
+    except OSError as error:  # nothing else: after the swap the staged name has the user's bytes
         files.remove(aside)
         raise files.failure(error, "write", path) from error
 
@@ -101,8 +101,7 @@ def _set_aside(
 
 
 def sync_all(paths: Iterable[str]) -> None:
-    """The last step of exchanges in some folders, and of lines added to some files `soon` to be
-    synced: from now on they survive power loss."""
+    """Sync folders after exchanges, and files after lines were appended without a sync."""
     opened: dict[str, int] = {}
     failed: dict[str, OSError | None] = {}
     try:
@@ -110,7 +109,7 @@ def sync_all(paths: Iterable[str]) -> None:
             try:
                 opened[path] = os.open(path, files.ANY)
             except FileNotFoundError:
-                continue  # someone took it away: there is nothing to last
+                continue  # it was removed: there is nothing to sync
             except OSError as error:
                 failed[path] = error
         failed |= zip(opened, map(_sync, opened.values()), strict=True)
@@ -132,9 +131,9 @@ def _sync(fd: int) -> OSError | None:
 
 
 def one(path: str, data: bytes, mode: int = 0o600, *, seen: bytes | None = None) -> str:
-    """An exchange of one file; returns where the old one is now, empty if there was none.
+    """Exchange one file; return where the old one is now, empty if there was none.
 
-    If this process dies, a displaced file with bytes that it had `seen` is known for done with.
+    If this process dies, a displaced file whose bytes it had `seen` is recognized as handled.
     """
     aside = stage(path, data, mode, seen)
     was_there = swap(aside, path)
@@ -143,7 +142,7 @@ def one(path: str, data: bytes, mode: int = 0o600, *, seen: bytes | None = None)
 
 
 def stage(path: str, data: bytes, mode: int = 0o600, seen: bytes | None = None) -> str:
-    """Write one file beside its place; returns its name."""
+    """Stage one file next to its place; return its name."""
     known = "" if seen is None else f"{_mark(seen)}."
     (aside,) = stage_all([(path, data, _mark(data))], mode, known)
     if isinstance(aside, ForestayError):
@@ -152,7 +151,7 @@ def stage(path: str, data: bytes, mode: int = 0o600, seen: bytes | None = None) 
 
 
 def put_back(aside: str, path: str) -> None:
-    """Undo an exchange: what it displaced has its name again, what has the name lies aside."""
+    """Undo an exchange: swap the displaced file and the new one again."""
     try:
         _swap(aside, path)
         files.sync_folder(files.folder_of(path))
@@ -161,47 +160,48 @@ def put_back(aside: str, path: str) -> None:
 
 
 def displaced(path: str) -> list[str]:
-    """Files that an exchange of `path` left beside it because its process died."""
+    """Return the files that an exchange of `path` left because its process died."""
     return files.list_temporaries(path, _SWAPPED)
 
 
 def forget(aside: str, data: bytes, clock: Clock | None = None) -> int | None:
-    """Remove what an exchange displaced, if it has these bytes; None if it is something else.
+    """Remove a displaced file if it has these bytes; return None if it has others.
 
-    With a clock, whoever is still writing it is waited for a moment first. The number that is
-    returned holds its space until it is `let_go`: a disk may need as long to take that back as to
-    write a file.
+    With a clock, a program that is still writing it is waited for briefly. The returned descriptor
+    holds the space until `let_go`: freeing it may take a disk as long as writing a file.
     """
     try:
         fd = os.open(aside, files.ANY)
     except OSError:
         return None
     try:
-        # A pipe that nobody writes to has no bytes either.
+        # A pipe without a writer has no bytes either.
         is_plain = data or not files.is_irregular(aside)
         is_plain = is_plain and (clock is None or _is_left_alone(fd, clock))
         if is_plain and files.read_up_to(fd, len(data) + 1, len(data)) == data:
             os.unlink(aside)
             return fd
     except OSError:
-        pass  # whatever it is, whoever looks at it next says why
+        pass  # the next reader reports the reason
     os.close(fd)
     return None
 
 
 def added_later(fd: int, size: int, clock: Clock) -> bytes:
-    """What others added behind so many bytes of a file that nobody can open any more; whoever has
-    it open still may be about to, and is waited for a moment."""
+    """Return what other programs appended to a removed file after `size` bytes.
+
+    A program that still has it open for writing is waited for briefly.
+    """
     _is_left_alone(fd, clock)
     return os.pread(fd, max(os.fstat(fd).st_size - size, 0), size)
 
 
 def is_finished(path: str, clock: Clock) -> bool:
-    """Whether nobody is still writing a file; who is, is waited for a moment."""
+    """Return whether no program is writing a file; one that does is waited for briefly."""
     try:
         fd = os.open(path, files.ANY)
     except OSError:
-        return True  # whoever reads it says why
+        return True  # reading it reports the reason
     try:
         return _is_left_alone(fd, clock)
     finally:
@@ -212,7 +212,7 @@ _GLANCES, _GLANCE = 50, 0.004
 
 
 def _is_left_alone(fd: int, clock: Clock) -> bool:
-    """Whether nobody has a file open to write to it; who has is waited for a moment."""
+    """Return whether no program has a file open for writing, after a short wait."""
     for _ in range(_GLANCES):
         if not _is_being_written(fd):
             return True
@@ -221,12 +221,12 @@ def _is_left_alone(fd: int, clock: Clock) -> bool:
 
 
 def _is_being_written(fd: int) -> bool:
-    """Whether somebody has a file open to write to it; no, where the system does not tell."""
+    """Return whether a program has a file open for writing; False where that is unknown."""
     import fcntl
     import signal
 
     try:
-        # Who opens it at this very moment is told to us by a signal: one that ends nobody.
+        # A program that opens it now causes a signal: one that is ignored by default.
         fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
         fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
@@ -238,21 +238,21 @@ def _is_being_written(fd: int) -> bool:
 
 
 def let_go(fds: Sequence[int]) -> None:
-    """Give back the space of files that were removed."""
+    """Free the space of files that were removed."""
     for fd in fds:
         os.close(fd)
 
 
 def is_staged(aside: str, data: bytes) -> bool:
-    """Whether what lies aside never changed places: its name says what it was made with.
+    """Return whether a staged file never swapped names: its name has the digest of its bytes.
 
-    After a power cut nothing else may know that these bytes are ours.
+    After a power cut there may be no other record that these bytes are ours.
     """
     return aside.endswith(f".{_mark(data)}{_SWAPPED}")
 
 
 def _is_done_with(aside: str) -> bool:
-    """Whether nobody needs what lies aside: it never changed places, or was seen before it did."""
+    """Return whether a file can be removed: it never swapped names, or its bytes were seen."""
     try:
         data = files.read_bounded(aside, _LARGEST, follow=False)
     except ForestayError:
@@ -264,8 +264,10 @@ _LARGEST = 256 * 1024 * 1024
 
 
 def clear_up(path: str) -> list[str]:
-    """Remove what a write to `path` left when it was cut off, for whoever holds the lock; returns
-    what it displaced and nobody has looked at."""
+    """Remove what interrupted writes to `path` left; return displaced files not handled yet.
+
+    The caller holds the lock of the folder.
+    """
     for temporary in files.list_unfinished(path):
         files.remove(temporary)
     left = []
@@ -278,7 +280,7 @@ def clear_up(path: str) -> list[str]:
 
 
 def cut_off(folder: str) -> list[str]:
-    """The files of a folder an exchange of which was cut off, by what it left there."""
+    """Return the files of a folder whose exchange was interrupted, by what is left of it."""
     found = map(_LEFT.fullmatch, files.list_names(folder))
     return list(dict.fromkeys(os.path.join(folder, each[1]) for each in found if each))
 
@@ -293,12 +295,12 @@ def _mark(data: bytes) -> str:
 
 
 def leftovers(path: str) -> list[str]:
-    """All that a write to `path` may have left beside it; for whoever holds the lock."""
+    """Return all that writes to `path` may have left; the caller holds the lock."""
     return [*files.list_temporaries(path, files.TEMPORARY), *files.list_temporaries(path, _SWAPPED)]
 
 
 def has_leftovers(folder: str) -> bool:
-    """Whether a glance at a folder shows that something was not finished there."""
+    """Return whether a folder contains files of an interrupted write."""
     try:
         return any(name.endswith((_SWAPPED, files.TEMPORARY)) for name in os.listdir(folder))
     except OSError:
@@ -306,7 +308,7 @@ def has_leftovers(folder: str) -> bool:
 
 
 def _swap(aside: str, path: str) -> bool:
-    """Let two files change names; False if there was only the new one."""
+    """Swap the names of two files; False if there was only the new one."""
     if _swap_names(aside, path):
         return True
     kept = files.temporary_name(path, _SWAPPED)
@@ -315,14 +317,14 @@ def _swap(aside: str, path: str) -> bool:
     except FileNotFoundError:
         os.rename(aside, path)
         return False
-    # This system cannot swap: what is written between these two lines would be lost.
+    # This system cannot swap: bytes written between these two calls would be lost.
     os.rename(aside, path)
     os.rename(kept, aside)
     return True
 
 
 def _libc() -> CDLL:
-    """The C library, whose names are looked up once."""
+    """Return the C library, loaded once."""
     if not _LIBC:
         import ctypes
 
@@ -334,7 +336,7 @@ _LIBC: list[CDLL] = []
 
 
 def _swap_names(a: str, b: str) -> bool:
-    """Swap two files in one step; False where the system, or a missing file, does not let us."""
+    """Swap two files in one step; False if the system cannot, or a file is missing."""
     import ctypes
 
     names = (os.fsencode(a), os.fsencode(b))

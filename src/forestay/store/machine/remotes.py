@@ -1,16 +1,15 @@
-"""What this device knows of its remotes: where they are, and what each has shown it.
+"""What this device knows of its remotes: where they are, and what each has shown so far.
 
-A remote may be rolled back, cut short or lied about by whoever runs it; what it showed before is
-remembered here, in the database of the device, where the remote cannot reach. A *mark* says how
-far a session is known to be there: all events up to an arrival number, and so many *beyond* it.
-An *object* is a pack that was seen there and found sound: its name, the stretch it covers. What
-else is to be known of a session there, each thing under its own *word*, is *noted*: `turn`s of its
-keys, packs that were `refused`, persons who are to be put out (`unshare`) when it is reached, and
-those whose word of what is there the user `doubt`s.
-None of this travels.
+The operator of a remote may roll it back, cut it short or falsify it; so what it showed before is
+remembered here, in the database of the device. A *mark* is how far a session is known to be stored
+there: all events up to an arrival number, and a number of events *beyond* it. An *object* is a pack
+that was read there and found intact: its name and range. Other facts about a session there are
+*noted*, each under its own *word*: rotations of its keys (`turn`), packs that were `refused`,
+persons to be removed at the next contact (`unshare`), and persons whose claims about what is there
+the user `doubt`s. None of this is synced.
 
-Whose a chain is and who owns a session is true of the home, not of a remote: it is kept once more
-under no remote (number 0), as it was shown first, and stays when the remote is removed.
+The owners of chains and sessions are facts of the home, not of a remote: they are also stored under
+remote number 0, as they were shown first, and stay when the remote is removed.
 """
 
 from __future__ import annotations
@@ -26,30 +25,30 @@ if TYPE_CHECKING:
 
 
 TURN = "turn"
-"""The word for turns of a session's keys: each with the key of the owner's devices it seals to."""
+"""The word for rotations of a session's keys: each with the owner's key it is encrypted to."""
 REFUSED = "refused"
-"""The word for packs that were refused, each with a digest of what they were judged by."""
+"""The word for refused packs, each with a digest of the facts that decided it."""
 UNSHARE = "unshare"
-"""The word for persons who are to be put out of a session there, by their circles."""
+"""The word for persons to be removed from a session there, by their circles."""
 DOUBT = "doubt"
-"""The word for persons whose word of what else is there does not count, by their circles."""
+"""The word for persons whose claims about a remote do not count, by their circles."""
 UNSIGNED = "unsigned"
-"""The word for devices whose chain of a session is there only as someone imported it."""
+"""The word for devices whose chain of a session is there only by an import."""
 LEFT = "left"
-"""The word for a place that was left when its session joined another, and for packs known there."""
+"""The word for a place that was left when its session joined another, and its packs."""
 BESIDE = "beside"
-"""The word for the first events of branches that the owner of a session brought beside someone
-else's under one id, each with that id; true of the home, so kept under no remote."""
+"""The word for the first events of branches that the owner of a session wrote under the id of
+another person's branch, each with that id; stored under no remote."""
 FOREIGN = "foreign"
-"""The word for events under an id of this home that someone else signed; kept so too."""
+"""The word for events under an id of this home that another person signed; stored likewise."""
 _PERSON, _SHARED = "person ", "shared "
-"""Begin the keys of what is told of chains, and of sessions."""
+"""Prefixes of the keys of facts about chains, and about sessions."""
 _CIRCLE, _CALLED, _DESKTOP = "circle", "called", "desktop"
 _HEARSAY, _OWED = "hearsay ", "owed "
-_KEEP_NAMES = """
-    UPDATE remote_chain SET name = told.name FROM remote_chain AS told
-    WHERE remote_chain.remote = 0 AND told.remote = ? AND told.name != ''
-        AND told.session = remote_chain.session AND told.device = remote_chain.device
+_COPY_NAMES = """
+    UPDATE remote_chain SET name = shown.name FROM remote_chain AS shown
+    WHERE remote_chain.remote = 0 AND shown.remote = ? AND shown.name != ''
+        AND shown.session = remote_chain.session AND shown.device = remote_chain.device
 """
 _PUT_META = "INSERT OR REPLACE INTO meta VALUES (?, ?)"
 _PUT_OBJECT = "INSERT OR REPLACE INTO remote_object VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
@@ -67,7 +66,7 @@ _SYNCED = """
 class Known:
     """A remote of this home: when it was last synced, 0 if never.
 
-    `result` and `error` are of the last time it was asked, which may have come to nothing.
+    `result` and `error` are of the last attempt, which may have failed.
     """
 
     __slots__ = ("added", "address", "error", "name", "number", "probe", "result", "synced")
@@ -109,7 +108,7 @@ class There:
 
 
 class Reach:
-    """How far a chain was shown to be there, whose it is, and what its device is called."""
+    """How much of a chain was shown there, its owner, and the name of its device."""
 
     __slots__ = ("circle", "device", "hash", "n", "name")
 
@@ -118,7 +117,7 @@ class Reach:
 
 
 class Packed:
-    """A pack that was seen there and found sound."""
+    """A pack that was read there and found intact."""
 
     __slots__ = ("after", "before", "device", "first", "last", "name", "size", "tombstone")
 
@@ -163,10 +162,10 @@ class Remotes(Topic):
         self._tables.write(act)
 
     def remove(self, remote: Known) -> None:
-        """Forget a remote and all that it showed but who wrote what; nothing is changed there."""
+        """Remove a remote and what it showed, except who wrote what; nothing is changed there."""
 
         def act(connection: sqlite3.Connection) -> None:
-            connection.execute(_KEEP_NAMES, (remote.number,))
+            connection.execute(_COPY_NAMES, (remote.number,))
             connection.execute("DELETE FROM remote WHERE number = ?", (remote.number,))
             for table in ("remote_session", "remote_chain", "remote_object"):
                 connection.execute(f"DELETE FROM {table} WHERE remote = ?", (remote.number,))
@@ -174,19 +173,19 @@ class Remotes(Topic):
         self._tables.write(act)
 
     def probed(self, remote: Known, probe: str) -> None:
-        """Keep what a remote proved able to do."""
+        """Record what a remote proved able to do."""
         self._run("UPDATE remote SET probe = ? WHERE number = ?", (probe, remote.number))
 
     def synced(self, remote: Known, now: int, result: str, error: str) -> None:
-        """Keep how the last time went; if not well, what is kept of when it did stays."""
+        """Record the result of a sync; if it failed, the time of the last success stays."""
         self._run(_SYNCED, (result, now, result, error, remote.number), soon=True)
 
     def failed(self, remote: Known, error: str) -> None:
-        """Keep that the last time came to nothing; one that never went well is still new."""
+        """Record that a sync failed; a remote that never succeeded is still new."""
         self.synced(remote, 0, "failed", error)
 
     def leave(self, remote: Known, session: str) -> None:
-        """Forget what a remote showed of a session: it lies elsewhere there from now on."""
+        """Forget what a remote showed of a session, which has another place there now."""
 
         def act(connection: sqlite3.Connection) -> None:
             for table in ("remote_session", "remote_chain", "remote_object"):
@@ -221,7 +220,7 @@ class Remotes(Topic):
         return [Reach(*row) for row in rows]
 
     def owners(self, session: str) -> dict[str, str]:
-        """Whose the chains of a session are, by what any remote proved first."""
+        """Return the owners of the chains of a session, by what any remote proved first."""
         rows = self._read(
             "SELECT device, circle FROM remote_chain"
             f" WHERE {_NAMED} AND circle != '' ORDER BY remote DESC",
@@ -230,7 +229,7 @@ class Remotes(Topic):
         return {str(device): str(circle) for device, circle in rows}
 
     def at_home(self, session: str, word: str) -> dict[str, str]:
-        """What is noted of a session under a word and no remote: hashes, each with an id."""
+        """Return what is noted of a session under a word and no remote: hash → id."""
         rows = self._read(
             f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}"
             " AND name >= ? AND name < ?",
@@ -239,19 +238,19 @@ class Remotes(Topic):
         return {str(name).removeprefix(f"{word} "): str(device) for name, device in rows}
 
     def disputed(self, session: str) -> set[str]:
-        """Ids under which two persons wrote in a session."""
+        """Return the ids under which two persons wrote in a session."""
         return set(self.at_home(session, BESIDE).values())
 
     def used_by_others(self, session: str) -> set[str]:
-        """The same, and ids of this home under which someone else signed something there."""
+        """Return the same, and ids of this home under which another person signed something."""
         return self.disputed(session).union(self.at_home(session, FOREIGN).values())
 
-    def note_at_home(self, session: str, word: str, told: Mapping[str, str]) -> None:
-        """Keep this, in place of all that was noted so."""
-        self._tables.write(lambda db: _note(db, 0, session, word, told))
+    def note_at_home(self, session: str, word: str, noted: Mapping[str, str]) -> None:
+        """Note this in place of everything under the word, under no remote."""
+        self._tables.write(lambda db: _note(db, 0, session, word, noted))
 
     def shared_at(self, mine: str) -> dict[str, str]:
-        """Where the sessions that others own lie, on any remote: it is the same on all."""
+        """Return the places of sessions that others own; they are the same on all remotes."""
         rows = self._read(
             "SELECT session, place FROM remote_session"
             " WHERE place != '' AND owner NOT IN ('', ?) ORDER BY remote DESC",
@@ -260,7 +259,7 @@ class Remotes(Topic):
         return {str(session): str(place) for session, place in rows}
 
     def owner(self, session: str) -> str:
-        """The circle that a session belongs to, by what any remote proved first; "" if none."""
+        """Return the circle that owns a session, by what any remote proved first; "" if none."""
         rows = self._read(
             f"SELECT owner FROM remote_session WHERE {_NAMED} AND owner != ''"
             " ORDER BY remote LIMIT 1",
@@ -269,12 +268,12 @@ class Remotes(Topic):
         return str(rows[0][0]) if rows else ""
 
     def hearsay(self) -> set[str]:
-        """Tombstones, by hash, that came from elsewhere and that nobody vouched for."""
+        """Return the hashes of tombstones from elsewhere whose author is not confirmed."""
         found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_HEARSAY))
         return {str(key).removeprefix(_HEARSAY) for (key,) in found}
 
     def heard(self, stones: Iterable[str], *, vouched: bool) -> None:
-        """Keep which tombstones are hearsay, and which are no longer."""
+        """Record which tombstones are hearsay, or (with `vouched`) are so no longer."""
         known = self.hearsay()
         rows = [(_HEARSAY + hash,) for hash in stones if (hash in known) is vouched]
         put, drop = "INSERT OR IGNORE INTO meta VALUES (?, '')", "DELETE FROM meta WHERE key = ?"
@@ -283,44 +282,44 @@ class Remotes(Topic):
             self._run(sql, *rows)
 
     def owing(self) -> list[str]:
-        """Sessions around which something is left that others forgot."""
+        """Return the sessions with files that may still hold what others forgot."""
         found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_OWED))
         return [str(key).removeprefix(_OWED) for (key,) in found]
 
     def owe(self, session: str) -> None:
-        """Keep that what others forgot has to be looked for around a session."""
-        self._keep({_OWED + session: "1"})
+        """Record that the files of a session must be searched for what others forgot."""
+        self._put_meta({_OWED + session: "1"})
 
     def paid(self, session: str) -> None:
-        """It was looked for."""
+        """Record that this search is done."""
         self._run("DELETE FROM meta WHERE key = ?", (_OWED + session,))
 
     def circle(self) -> str:
-        """The circle of this home, as it was when it last met a remote; "" if it never did."""
-        return self._kept(_CIRCLE)
+        """Return the circle of this home at its last contact with a remote; "" before the first."""
+        return self._meta(_CIRCLE)
 
     def called(self) -> str:
-        """What this device is called in its circle; "" if it never met a remote."""
-        return self._kept(_CALLED)
+        """Return the name of this device in its circle; "" before the first contact."""
+        return self._meta(_CALLED)
 
     def is_of(self, circle: str, name: str) -> None:
-        """Keep which circle this home is of, and what it is called there."""
-        self._keep({_CIRCLE: circle, _CALLED: name})
+        """Record the circle of this home and the name of this device in it."""
+        self._put_meta({_CIRCLE: circle, _CALLED: name})
 
     def in_desktop(self) -> bool:
-        """Whether Claude Desktop was seen to reach this home."""
-        return bool(self._kept(_DESKTOP))
+        """Return whether Claude Desktop has used this home."""
+        return bool(self._meta(_DESKTOP))
 
     def is_in_desktop(self) -> None:
-        """Keep that Claude Desktop reaches this home."""
-        self._keep({_DESKTOP: "1"})
+        """Record that Claude Desktop uses this home."""
+        self._put_meta({_DESKTOP: "1"})
 
-    def _keep(self, told: Mapping[str, str]) -> None:
-        new = [(key, value) for key, value in told.items() if self._kept(key) != value]
+    def _put_meta(self, values: Mapping[str, str]) -> None:
+        new = [(key, value) for key, value in values.items() if self._meta(key) != value]
         if new:
             self._run(_PUT_META, *new)
 
-    def _kept(self, key: str) -> str:
+    def _meta(self, key: str) -> str:
         rows = self._read("SELECT value FROM meta WHERE key = ?", (key,))
         return str(rows[0][0]) if rows else ""
 
@@ -329,14 +328,14 @@ class Remotes(Topic):
         return device.former_ids(self._tables)
 
     def names(self) -> dict[str, str]:
-        """What the devices behind chains are called, as far as a remote told it."""
+        """Return device → name, as far as remotes showed it."""
         sql = (
             "SELECT DISTINCT remote > 0, device, name FROM remote_chain WHERE name != '' ORDER BY 1"
         )
         return {str(device): str(name) for _, device, name in self._read(sql)}
 
     def renamed(self, names: Mapping[str, str], circle: str) -> None:
-        """Devices of a circle are called otherwise from now on: all of these at once."""
+        """Rename devices of a circle, all of these at once."""
         cases = " ".join("WHEN ? THEN ?" for _ in names)
         pairs = [word for pair in names.items() for word in pair]
         marks = ", ".join("?" for _ in names)
@@ -345,7 +344,7 @@ class Remotes(Topic):
         self._run(sql + where, (*pairs, circle, *names), soon=True)
 
     def objects(self, remote: Known, session: str) -> list[Packed]:
-        """The packs of a session that were found sound there, by name."""
+        """Return the packs of a session that were found intact there, by name."""
         rows = self._read(
             f"SELECT {_OBJECT} FROM remote_object WHERE remote = ? AND session = ?"
             " AND name LIKE '_/%' ORDER BY name",
@@ -354,24 +353,24 @@ class Remotes(Topic):
         return [Packed(*row) for row in rows]
 
     def noted(self, remote: Known, session: str) -> dict[str, dict[str, str]]:
-        """What else is known of a session there: by word, what it is about, and what of it."""
+        """Return what is noted of a session there: word → subject → value."""
         rows = self._read(
             "SELECT name, after FROM remote_object WHERE remote = ? AND session = ?"
             " AND name NOT LIKE '_/%'",
             (remote.number, session),
         )
         found: dict[str, dict[str, str]] = {}
-        for name, told in rows:
+        for name, value in rows:
             word, _, about = str(name).partition(" ")
-            found.setdefault(word, {})[about] = str(told)
+            found.setdefault(word, {})[about] = str(value)
         return found
 
-    def note(self, remote: Known, session: str, word: str, told: Mapping[str, str]) -> None:
-        """Keep this, in place of all that was noted under the word."""
-        self._tables.write(lambda db: _note(db, remote.number, session, word, told))
+    def note(self, remote: Known, session: str, word: str, noted: Mapping[str, str]) -> None:
+        """Note this in place of everything under the word."""
+        self._tables.write(lambda db: _note(db, remote.number, session, word, noted))
 
     def places(self, remote: Known, hash: str) -> set[str]:
-        """Where packs whose names end so were seen."""
+        """Return the places of packs whose names end with a hash."""
         rows = self._read(
             "SELECT DISTINCT s.place FROM remote_object o JOIN remote_session s"
             " ON s.remote = o.remote AND s.session = o.session"
@@ -390,7 +389,7 @@ class Remotes(Topic):
         gone: Iterable[str] = (),
         turns: Mapping[str, str] | None = None,
     ) -> None:
-        """Keep what a remote showed of a session, all of it or nothing.
+        """Record what a remote showed of a session, all of it or nothing.
 
         `chains` and `turns` replace what was remembered of them; `gone` are names that are no
         longer there.
@@ -414,40 +413,39 @@ class Remotes(Topic):
                     "INSERT INTO remote_chain VALUES (?, ?, ?, ?, ?, ?, ?)",
                     [(*whose, o.device, o.n, o.hash, o.circle, o.name) for o in chains],
                 )
-                _keep_owners(connection, there, [(o.device, o.circle) for o in chains])
+                _put_owners(connection, there, [(o.device, o.circle) for o in chains])
 
         chains = None if chains is None else list(chains)
         self._tables.write(act)
 
     def pushed(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
-        """Keep that packs are there; a power cut may take it back, then they are read again."""
+        """Record that packs are there; if a power cut undoes it, they are read again."""
         rows = [(remote.number, session, *_values(one)) for one in found]
         self._run(_PUT_OBJECT, *rows, soon=True)
 
     # -- who is there --------------------------------------------------------------------------
 
     def persons(self) -> dict[str, str]:
-        """Chains that others than the user wrote, with who they are."""
-        return {device: told[0] for device, told in self._told(_PERSON).items() if told[0]}
+        """Return chain → person, of the chains that others than the user wrote."""
+        return {device: people[0] for device, people in self._facts(_PERSON).items() if people[0]}
 
     def met(self, persons: Mapping[str, str]) -> None:
-        """Keep who wrote chains, "" for the user.
-
-        A power cut may take it back, then it is told again.
-        """
+        """Record who wrote chains, "" for the user; if a power cut undoes it, it is read again."""
         known = self.persons()
-        self._tell(_PERSON, {d: [one] for d, one in persons.items() if known.get(d, "") != one})
+        self._put_facts(
+            _PERSON, {d: [one] for d, one in persons.items() if known.get(d, "") != one}
+        )
 
     def shared(self, session: str) -> list[str]:
-        """The persons that a session is shared with: addresses, or fingerprints of keys."""
-        return self._told(_SHARED).get(session.lower(), [])
+        """Return the persons a session is shared with: addresses, or fingerprints of keys."""
+        return self._facts(_SHARED).get(session.lower(), [])
 
     def share(self, session: str, people: Sequence[str]) -> None:
-        """Keep whom a session is shared with now."""
+        """Record the persons a session is shared with now."""
         if self.shared(session) != list(people):
-            self._tell(_SHARED, {session.lower(): list(people)})
+            self._put_facts(_SHARED, {session.lower(): list(people)})
 
-    def _told(self, about: str) -> dict[str, list[str]]:
+    def _facts(self, about: str) -> dict[str, list[str]]:
         rows = self._read(
             "SELECT key, value FROM meta WHERE key >= ? AND key < ?", key_range(about)
         )
@@ -457,7 +455,7 @@ class Remotes(Topic):
 
         return {key.removeprefix(about): json.loads(value) for key, value in rows}
 
-    def _tell(self, about: str, values: Mapping[str, list[str]]) -> None:
+    def _put_facts(self, about: str, values: Mapping[str, list[str]]) -> None:
         if not values:
             return
         import json
@@ -491,13 +489,13 @@ def _values(one: Packed) -> tuple[object, ...]:
 
 
 def _note(
-    connection: sqlite3.Connection, remote: int, session: str, word: str, told: Mapping[str, str]
+    connection: sqlite3.Connection, remote: int, session: str, word: str, noted: Mapping[str, str]
 ) -> None:
     connection.execute(
         "DELETE FROM remote_object WHERE remote = ? AND session = ? AND name >= ? AND name < ?",
         (remote, session, *key_range(word + " ")),
     )
-    rows = [Packed(f"{word} {about}", "", 0, 0, "", what, 0) for about, what in told.items()]
+    rows = [Packed(f"{word} {about}", "", 0, 0, "", what, 0) for about, what in noted.items()]
     connection.executemany(_PUT_OBJECT, [(remote, session, *_values(one)) for one in rows])
 
 
@@ -510,10 +508,10 @@ def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> N
     )
 
 
-def _keep_owners(
+def _put_owners(
     connection: sqlite3.Connection, there: There, chains: Iterable[tuple[str, str]]
 ) -> None:
-    """What is known of a session without any remote; what was shown first stays."""
+    """Record owners under no remote; what was shown first stays."""
     if there.owner:
         connection.execute(
             "INSERT OR IGNORE INTO remote_session VALUES (0, ?, '', 0, 0, '', 0, '', ?)",

@@ -1,4 +1,4 @@
-"""Prints the SQL that makes the tables of a schema, for who may create them.
+"""Print the SQL that creates the tables of a schema, for an administrator.
 
 python -m forestay.store.postgres [SCHEMA]
 """

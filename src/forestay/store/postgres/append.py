@@ -1,13 +1,13 @@
-"""One append: how it is decided, sent, and sent again, until it counts once.
+"""One append: how it is decided, sent, and sent again, so that it counts once.
 
 It takes two round trips: one locks the session's row and reads it, then the plan decides, and one
-writes everything and commits. A process that writes on takes one: it decides by what it left there
-itself, and the statement writes only if that is still so. Arrival numbers are given under the lock
-of the row either way, so they have no gaps and no two writers share one.
+writes everything and commits. A process that wrote before needs one: it decides by what it wrote
+itself, and the statement writes only if that is unchanged. Arrival numbers are assigned under the
+lock of the row either way, so they have no gaps and are unique.
 
-When the connection breaks, the append is done again: the row lock makes it wait for what became
-of the first try, and the event that was sent is looked for before anything is sent again. So it
-counts once, whatever was lost.
+If the connection breaks, the append is repeated: the row lock makes it wait for the outcome of the
+first attempt, and the event that was sent is searched before anything is sent again. So it counts
+once, whatever was lost.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ if TYPE_CHECKING:
 
 _MOST_AT_HAND = 64
 NOTICED = 0.25
-"""So many seconds a process that writes on may take to notice that somebody waits."""
+"""Seconds after which a process that keeps writing notices that another one waits."""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
 
 
 class Append:
-    """What is asked for, and whether it was sent before.
+    """An append as it was requested, and whether it was sent before.
 
-    `also` is done in the same transaction, after everything else.
+    `also` runs in the same transaction, after everything else.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Appender:
     def __init__(self, local: LocalSide, server: Server) -> None:
         self._local, self._server, self._sql = local, server, server.sql
         self._channel = channel(server.place.schema)
-        # With until when it is taken for granted that nobody waits for the session to grow.
+        # With the time until which no process is assumed to wait for the session to grow.
         self._known: dict[str, tuple[Sequence[Any], float]] = {}
         self._planning: set[int] = set()
 
     def record(self, append: Append) -> PgView:
-        """Do it, as often as the connection breaks under it; returns the session as it is."""
+        """Append, again after each broken connection; return the session as it is then."""
         self.require_outside()
         self._planning.add(get_ident())
         try:
@@ -85,7 +85,7 @@ class Appender:
                 try:
                     return self._server.insist(lambda: self._try(append))
                 except save.Taken:
-                    continue  # another process has just begun the same session
+                    continue  # another process has just created the same session
         finally:
             self._planning.discard(get_ident())
 
@@ -105,8 +105,8 @@ class Appender:
     def _try_at_once(self, append: Append) -> PgView | None:
         """Append in one round trip to a session as this process left it.
 
-        What is decided so becomes true only if nobody wrote meanwhile. In any other case, also
-        when the plan refuses, it is decided again under the lock: None.
+        It takes effect only if no other process has written since. Otherwise, also if the plan
+        refuses, this returns None: it is decided again under the lock.
         """
         known, alone = self._known.pop(known_text(append.session), (None, 0.0))
         if known is None:
@@ -146,7 +146,7 @@ class Appender:
             return None
 
     def _keep(self, work: Saving, answer: Sequence[Any], alone: float = 0.0) -> None:
-        """Know a session as it is now, for whoever appends to it next."""
+        """Remember a session as it is now, for the next append."""
         if len(self._known) >= _MOST_AT_HAND:
             self._known.clear()
         key, found = work.found(answer[0], answer[1])
@@ -175,15 +175,15 @@ class Appender:
         return view
 
     def _lock(self, connection: Connection, session: str) -> PgView:
-        """The session, its row locked until the transaction ends."""
+        """Return the session, its row locked until the transaction ends."""
         key = known_text(session)
         with connection.pipeline():
             connection.execute(_BEGIN)
             if not self._server.place.prepares:
-                # Otherwise it was said when we connected; who shares connections forgets it.
+                # Otherwise it was set on connecting, which a shared connection forgets.
                 connection.execute(f"SET LOCAL lock_timeout = {self._server.patience}")
             found = connection.execute(self._sql(LOCK), (key,), binary=True)
-            # After the lock: who seals the store waits for those that have one.
+            # After the lock: sealing the store waits for all that hold one.
             oldest = connection.execute(self._sql(OLDEST), binary=True)
         self._require_current(oldest.fetchone())
         read, device = self._server.reader(connection), self._local.prepare().sqlite.machine.device
@@ -198,7 +198,7 @@ class Appender:
             self._local.require_open()
             raise Outdated(
                 "this process is too old to write here",
-                why=f"a newer Forestay took the store over (format {needed}, this has"
+                why=f"a newer Forestay uses the store (format {needed}, this one has"
                 f" {schema.FORMAT})",
                 hint="restart this program with the newer version; nothing was written",
             )
@@ -249,7 +249,7 @@ class Appender:
     # -- what this machine remembers -----------------------------------------------------------
 
     def _remember(self, view: PgView, batch: Batch) -> None:
-        """After the commit: what this machine keeps of it."""
+        """Remember the new head on this machine, after the commit."""
         view.new_device = batch.device or ""
         head = batch.head
         is_later = view.remembered is not None or self._is_later(view, head)
@@ -257,10 +257,10 @@ class Appender:
             self._local.prepare().heads.remember(view.number, view.session, head)
 
     def _is_later(self, view: PgView, head: Head | None) -> bool:
-        """Whether no process of this home was quicker to remember a later head."""
+        """Return whether no process of this home has remembered a later head."""
         left = self._local.prepare().heads.recall(view.number)
         if left and folded(left[0]) != folded(view.session):
-            # The place of a session that an older copy of the database never had.
+            # The slot belongs to a session that an older copy of the database never had.
             self._local.note_lost(left[0], left[1])
             left = None
         if left is None or head is None:
@@ -275,12 +275,12 @@ class Appender:
 
 
 def channel(schema: str) -> str:
-    """Where it is told that a session has grown."""
+    """Return the channel on which the growth of sessions is notified."""
     return f"forestay_{schema}"
 
 
 def known_text(session: str) -> str:
-    """An id as it is looked for; one that cannot be kept was never stored."""
+    """Return an id as it is searched; `NoSession` for one that cannot be stored."""
     try:
         session.encode()
     except UnicodeEncodeError:

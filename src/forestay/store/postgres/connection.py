@@ -1,12 +1,11 @@
-"""The server: how it is reached, what its errors mean, and what is done when it goes away.
+"""The server: connections to it, the meaning of its errors, and what happens if it disappears.
 
-Words. A *place* is what a URL names: how to connect, in which schema the tables are, and how to
-speak of it without the password. Connections that nobody uses lie *idle* until one is wanted. The
-connection is *lost* when it broke under a statement: whether that statement took effect is not
-known, and only who sent it can tell whether it may be sent again.
+A *place* is what a URL names: how to connect, the schema of the tables, and how to show it without
+the password. Unused connections are *idle*. A connection is *lost* if it broke during a statement:
+whether the statement took effect is unknown, and only its sender knows whether to send it again.
 
-The pool is our own, and small: one of threads would cost every short process its start, and
-tell of a wrong password only by running out of time. No connection crosses a fork.
+The pool is our own and small: one with threads would slow the start of every short process, and
+report a wrong password only after a timeout. No connection crosses a fork.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ MOST = 16
 _PATIENCE = 10
 SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
 _OURS = {"schema": "forestay", "prepare": "yes"}
-_FORM = "postgresql://USER@HOST:5432/DATABASE, signs in a password as %40, %2F …"
+_FORM = "postgresql://USER@HOST:5432/DATABASE; in a password write @ as %40, / as %2F"
 _NOT_THERE_YET = ("42P01", "3F000")
 _NO_OPTIONS = "unsupported startup parameter"
 _STARTING = ("57P03", "57P01", "57P02")
@@ -48,15 +47,15 @@ _NOT_PREPARED = ("26000", "42P05")
 
 
 class Lost(Exception):
-    """The connection broke; the cause says how."""
+    """The connection broke; its cause is the driver's error."""
 
 
 class NotThere(Exception):
-    """Nobody has written to this place yet: there are no tables."""
+    """No process has written to this place yet: there are no tables."""
 
 
 class Place:
-    """What a URL names. `shown` is safe to show."""
+    """What a URL names. `shown` is without the password."""
 
     def __init__(self, url: str) -> None:
         ours, given = _parsed(url)
@@ -68,7 +67,7 @@ class Place:
         self.shown = _shown(given, self.schema)
 
     def connect(self, patience: int = 0) -> Connection:
-        """A connection that waits so many milliseconds for a lock, unless others share it."""
+        """Return a connection that waits `patience` ms for a lock, unless others share it."""
         if not (patience and self.prepares):
             return self._connect()
         try:
@@ -78,7 +77,7 @@ class Place:
         except psycopg.OperationalError as error:
             if _NO_OPTIONS not in str(error):
                 raise
-            self._takes_options = False  # so do poolers; it takes another round trip
+            self._takes_options = False  # a pooler refuses them; it takes another round trip
         made = self._connect()
         made.execute(f"SET lock_timeout = {patience}")
         return made
@@ -90,43 +89,43 @@ class Place:
             autocommit=True,
             prepare_threshold=5 if self.prepares else None,
         )
-        # Else the driver takes the type by the value, and prepares a statement for each mixture.
+        # Otherwise the driver chooses types by values, and prepares a statement for each mixture.
         for dumper in (Int8Dumper, Int8BinaryDumper):
             connection.adapters.register_dumper(int, dumper)
         return connection
 
     def clean(self, text: str) -> str:
-        """A message of the driver without the password, on one line."""
-        said = text.replace(self.password, "…") if self.password else text
-        return " ".join(said.split())
+        """Return a message of the driver on one line, without the password."""
+        clean = text.replace(self.password, "…") if self.password else text
+        return " ".join(clean.split())
 
 
 def _parsed(url: str) -> tuple[dict[str, str], dict[str, Any]]:
     from urllib.parse import parse_qsl, quote, urlencode
 
-    bad = "the store is no URL of PostgreSQL"
+    bad = "the store is not a PostgreSQL URL"
     base, _, query = url.partition("?")
     given = parse_qsl(query, keep_blank_values=True)
     rest = urlencode([pair for pair in given if pair[0] not in _OURS], quote_via=quote)
     try:
         known = conninfo.conninfo_to_dict(f"{base}?{rest}" if rest else base)
     except (psycopg.Error, ValueError):
-        # What the driver says quotes pieces of the URL, and one of them may be the password.
-        raise InvalidInput(bad, why="it cannot be taken apart", hint=_FORM) from None
+        # The driver's message quotes parts of the URL, and one of them may be the password.
+        raise InvalidInput(bad, why="it cannot be parsed", hint=_FORM) from None
     ports = str(known.get("port") or "0").split(",")
     if "@" in str(known.get("dbname", "")) or not all(port.isdecimal() for port in ports):
-        # An unquoted sign in the password: what comes behind it would be shown as something else.
-        raise InvalidInput(bad, why="its parts cannot be told apart", hint=_FORM)
+        # An unescaped character in the password: what follows it would be shown.
+        raise InvalidInput(bad, why="its parts are ambiguous", hint=_FORM)
     ours = {**_OURS, **dict(pair for pair in given if pair[0] in _OURS)}
     if not SCHEMA.fullmatch(ours["schema"]):
-        why = "a schema has small letters, digits and _, 41 at most"
+        why = "a schema has lower-case letters, digits and _, at most 41"
         raise InvalidInput(bad, why=why, hint="?schema=forestay")
     known.setdefault("application_name", "forestay")
     return ours, known
 
 
 def _shown(given: dict[str, Any], schema: str) -> str:
-    """A URL that leads to the same place, for who has the password."""
+    """Return a URL of the same place, without the password."""
     from urllib.parse import quote, urlencode
 
     hosts = str(given.get("host") or "")
@@ -151,8 +150,10 @@ class Server:
     def __init__(
         self, place: Place, *, clock: Clock, timeout: float, is_known: bool = False
     ) -> None:
-        """`is_known` says that this home has worked with a server: then one that is down is
-        likely to come up again, and is waited for."""
+        """With `is_known`, this home has used a server before: then one that is down is waited for.
+
+        It is likely to start again.
+        """
         self.place = place
         self._is_known = is_known
         self.clock = clock
@@ -171,10 +172,9 @@ class Server:
         return schema.named(text, self.place.schema)
 
     def read(self, sql: str, values: Sequence[object] = ()) -> Rows:
-        """Rows of one query, asked again when the connection breaks; none without tables."""
-
+        """Return the rows of one query, repeated if the connection breaks; none without tables."""
         if any(isinstance(value, str) and "\0" in value for value in values):
-            return []  # such a text cannot be kept, so none was
+            return []  # such a text cannot be stored
 
         def act(connection: Connection) -> Rows:
             return connection.execute(self.sql(sql), values, binary=True).fetchall()
@@ -185,7 +185,7 @@ class Server:
             return []
 
     def reader(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
-        """Rows of one query in the transaction of a connection."""
+        """Return a function that queries inside the transaction of a connection."""
 
         def read(sql: str, values: Sequence[object]) -> Rows:
             return connection.execute(self.sql(sql), values, binary=True).fetchall()
@@ -193,14 +193,14 @@ class Server:
         return read
 
     def use(self, act: Callable[[Connection], T], operation: str = "read") -> T:
-        """Run `act` with a connection. `Lost` if that breaks, `NotThere` without tables."""
+        """Run `act` with a connection; raise `Lost` if it breaks, `NotThere` without tables."""
         connection = self.borrow()
         try:
             result = act(connection)
         except psycopg.Error as error:
             self.give_back(connection)
             if error.sqlstate in _NOT_PREPARED:
-                # A pooler gave it to others meanwhile: nothing was done, and nothing is kept there.
+                # A pooler gave the connection to others: nothing was done, and nothing is prepared.
                 self.place.prepares = False
                 raise Lost from error
             raise self.translated(error, operation) from error
@@ -211,7 +211,7 @@ class Server:
         return result
 
     def insist(self, act: Callable[[], T]) -> T:
-        """Do something again while the connection breaks, for as long as others are waited for."""
+        """Repeat `act` while the connection breaks, until the timeout."""
         deadline, pause = self.clock.monotonic() + self.timeout, 0.02
         while True:
             try:
@@ -229,17 +229,17 @@ class Server:
         return self.gone(error)
 
     def gone(self, error: BaseException | None) -> StoreFailed:
-        """The connection was lost; who can wait may try again, unless the server refuses."""
-        said = self.place.clean(str(error or ""))
-        refused = _refusal(said)
-        told = StoreFailed(
+        """Return the error for a lost connection; it may be retried unless the server refused."""
+        why = self.place.clean(str(error or ""))
+        refused = _refusal(why)
+        failed = StoreFailed(
             f"the connection to {self.place.shown} was lost",
-            why=said,
-            hint=f"{refused or 'see whether the server runs'}, then repeat the command: with its"
+            why=why,
+            hint=f"{refused or 'check that the server runs'}, then repeat the command: with its"
             " --key it counts once",
         )
-        told.retryable = not refused
-        return told
+        failed.retryable = not refused
+        return failed
 
     # -- connections ---------------------------------------------------------------------------
 
@@ -272,7 +272,7 @@ class Server:
         try:
             connection = self.place.connect(self.patience)
         except psycopg.Error as error:
-            # A server that comes up again refuses for a while; one that never was there is told.
+            # A server that restarts refuses for a while; one that never answered is reported.
             if self._was_there or _is_starting(error) or (self._is_known and _is_down(error)):
                 raise Lost from error
             raise self._unreachable(error) from error
@@ -285,7 +285,7 @@ class Server:
         if connection.pgconn.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
             self._idle.append(connection)
         else:
-            connection.close()  # it may be closed already
+            connection.close()
 
     def close_idle(self) -> None:
         while self._idle:
@@ -293,7 +293,7 @@ class Server:
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
-            # They are the parent's: dropped, not closed, which would tell the server to end them.
+            # They are the parent's: not closed, because the server would end them.
             self._pid, self._idle, self._lent = os.getpid(), [], 0
             self._turn = allocate_lock()
 
@@ -306,7 +306,7 @@ class Server:
     # -- errors --------------------------------------------------------------------------------
 
     def translated(self, error: psycopg.Error, operation: str) -> Exception:
-        """What a driver error means: one of ours, or `Lost`, or `NotThere`."""
+        """Return the error for a driver error: one of ours, `Lost`, or `NotThere`."""
         code = error.sqlstate or ""
         if is_lost(error):
             return Lost()
@@ -349,14 +349,12 @@ def is_lost(error: psycopg.Error) -> bool:
 
 
 def _is_starting(error: psycopg.Error) -> bool:
-    said = str(error)
-    return (error.sqlstate or "") in _STARTING or any(
-        sign in said for sign in ("is starting up", "is shutting down", "recovery")
-    )
+    signs = ("is starting up", "is shutting down", "recovery")
+    return (error.sqlstate or "") in _STARTING or any(sign in str(error) for sign in signs)
 
 
 def _hush() -> None:
-    """Of a connection that breaks the driver would tell on the screen; that is for us to say."""
+    """Prevent the driver from printing that a connection broke: we report it."""
     from logging import NullHandler, getLogger  # the driver has loaded it
 
     if not getLogger("psycopg").handlers:
@@ -364,30 +362,32 @@ def _hush() -> None:
 
 
 def _is_down(error: psycopg.Error | str) -> bool:
-    """Whether nobody listens where the server should, as while it restarts."""
+    """Return whether the server does not listen, for example while it restarts."""
     return any(sign in str(error) for sign in ("Is the server running", "onnection refused"))
 
 
-def _refusal(said: str) -> str:
-    """What helps where a server was there and did not let us in; "" if it may do so later.
+def _refusal(message: str) -> str:
+    """Return what helps if a server refused to let us in; "" if it may do so later.
 
-    Of several hosts one may refuse because another, that is down, is the one to ask.
+    One of several hosts may refuse because another, which is down, is the right one.
     """
-    return "" if _is_down(said) else next((told for sign, told in _REFUSALS if sign in said), "")
+    if _is_down(message):
+        return ""
+    return next((hint for sign, hint in _REFUSALS if sign in message), "")
 
 
-_REACH = "see that the server runs and the URL is right: forestay config store"
+_REACH = "check that the server runs and the URL is right: forestay config store"
 _REFUSALS = (
     ("password", "give the password by PGPASSWORD or ~/.pgpass, or in the URL"),
-    ("does not exist", "make the database or the role first: createdb, createuser"),
-    ("no pg_hba.conf entry", "let this host in: pg_hba.conf on the server"),
-    ("pg_hba.conf rejects", "let this host in: pg_hba.conf on the server"),
-    ("authentication failed", "see how this user may log in: pg_hba.conf on the server"),
-    ("not permitted to log in", "let the role log in: ALTER ROLE … LOGIN"),
-    ("permission denied", "let the role connect: GRANT CONNECT ON DATABASE …"),
-    ("not currently accepting", "let the database be connected to: ALTER DATABASE …"),
-    ("certificate verify failed", "see which certificate the server shows: sslrootcert, sslmode"),
-    ("does not support SSL", "let the server speak TLS, or see sslmode in the URL"),
+    ("does not exist", "create the database or the role first: createdb, createuser"),
+    ("no pg_hba.conf entry", "allow this host: pg_hba.conf on the server"),
+    ("pg_hba.conf rejects", "allow this host: pg_hba.conf on the server"),
+    ("authentication failed", "check how this user may log in: pg_hba.conf on the server"),
+    ("not permitted to log in", "allow the role to log in: ALTER ROLE … LOGIN"),
+    ("permission denied", "allow the role to connect: GRANT CONNECT ON DATABASE …"),
+    ("not currently accepting", "allow connections to the database: ALTER DATABASE …"),
+    ("certificate verify failed", "check the certificate of the server: sslrootcert, sslmode"),
+    ("does not support SSL", "enable TLS on the server, or change sslmode in the URL"),
 )
 _FULL = (
     ("too many clients", "try again, or raise max_connections"),
@@ -395,27 +395,27 @@ _FULL = (
 )
 _REPORT = "look closer with: forestay doctor"
 _UNKNOWN: tuple[type[ForestayError], str, str] = (StoreFailed, "the server refused", _REPORT)
-_WAITED = (Busy, "another program keeps the session locked", "try again")
+_WAITED = (Busy, "another program has the session locked", "try again")
 _RIGHTS = (
-    "let the role read and write the schema (docs/postgres.md); the SQL that makes the tables, for"
-    " someone who may: python -m forestay.store.postgres"
+    "allow the role to read and write the schema (docs/postgres.md); the SQL that creates the"
+    " tables: python -m forestay.store.postgres"
 )
 _HARM = (Damaged, "the tables are damaged", "see what can be saved: forestay doctor")
 
 MEANING: dict[str, tuple[type[ForestayError], str, str]] = {
-    "22": (InvalidInput, "the server cannot keep this value", ""),
+    "22": (InvalidInput, "the server cannot store this value", ""),
     "23": _HARM,
-    "25006": (ReadOnly, "the server is a copy that can only be read", "use the one it copies"),
-    "28": (StoreFailed, "the server does not let this user in", _RIGHTS),
+    "25006": (ReadOnly, "the server is a read-only replica", "use its primary server"),
+    "28": (StoreFailed, "the server refused this user", _RIGHTS),
     "40": _WAITED,
     "42501": (ReadOnly, "this role may not do that", _RIGHTS),
     "42": _HARM,
     "53100": (StoreFailed, "the disk of the server is full", "free some space there"),
     "53300": (Busy, "the server has no connection left", "try again, or raise max_connections"),
-    "53": (StoreFailed, "the server is short of something", "see its log"),
+    "53": (StoreFailed, "the server lacks resources", "read its log"),
     "55P03": _WAITED,
-    "57014": (Busy, "the server ended what took too long", "try again"),
-    "58": (StoreFailed, "the server could not use its files", "see its log"),
+    "57014": (Busy, "the server stopped a statement that took too long", "try again"),
+    "58": (StoreFailed, "the server could not use its files", "read its log"),
     "XX001": _HARM,
     "XX002": _HARM,
 }

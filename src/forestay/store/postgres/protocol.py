@@ -1,8 +1,8 @@
-"""One statement and its answer, with little between us and the library below the driver.
+"""Send one statement and read its answer through libpq, without most of the driver.
 
-What the driver does for each statement (find the type of every value, make a cursor, step through
-coroutines) is for statements that it does not know. An append is always the same one: its numbers
-are `bigint`, its answer begins with numbers, and it is prepared once for each connection.
+For each statement the driver finds the type of every value, creates a cursor and steps through
+coroutines. An append is always the same statement: its numbers are `bigint`, its answer begins with
+numbers, and it is prepared once for each connection.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ _TIMES_UNPREPARED = 2
 _NOT_PREPARED, _THERE_ALREADY, _WAITED = "26000", "42P05", "55P03"
 _LINES = pq.ExecStatus.TUPLES_OK
 LOST = ("57P01", "57P02", "57P05", "08000", "08003", "08006", "25P03")
-"""The codes of errors with which the connection goes away."""
+"""Codes of errors after which the connection is closed."""
 
 
 class NotDone(Exception):
-    """The statement was refused and had no effect; sent by the driver it would say why."""
+    """The statement was refused and had no effect; sent by the driver, it raises the reason."""
 
 
 class Wired(psycopg.Connection["tuple[Any, ...]"]):
-    """A connection that can be asked directly."""
+    """A connection that also sends statements directly."""
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
@@ -52,10 +52,10 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
     def ask(
         self, sql: str, values: Mapping[str, object], count: int, *, prepares: bool
     ) -> tuple[int, ...] | None:
-        """The first numbers of the only line of the answer; None if it has no line.
+        """Return the first numbers of the only line of the answer; None if it has no line.
 
-        `NotDone` if the server refuses; an error of the driver if it waited too long for a lock,
-        or if the connection breaks.
+        Raises `NotDone` if the server refuses; an error of the driver if the lock timeout is over
+        or the connection breaks.
         """
         text, taken = _numbered(sql)
         given = taken(values)
@@ -72,12 +72,12 @@ class Wired(psycopg.Connection["tuple[Any, ...]"]):
         return self._answer(sql, count)
 
     def _prepare(self, sql: str, text: bytes, given: Sequence[object]) -> bool:
-        """Whether a statement is prepared; one that comes often becomes so."""
+        """Return whether a statement is prepared; one that is sent often becomes so."""
         times = self._times[sql] = self._times.get(sql, 0) + 1
         if times == _TIMES_UNPREPARED + 1:
             use_openssl()
             made = self.pgconn.prepare(_name(sql), text, _types(given))
-            # Its name is made of its text, so one that is there already is the same.
+            # Its name is derived from its text, so an existing one is the same.
             if made.status != pq.ExecStatus.COMMAND_OK and _code(made) != _THERE_ALREADY:
                 raise self._refusal(sql, made)
         return times > _TIMES_UNPREPARED
@@ -123,7 +123,7 @@ def _code(found: pq.abc.PGresult | None) -> str:
 
 @lru_cache(64)
 def _numbered(sql: str) -> tuple[bytes, Callable[[Mapping[str, object]], Sequence[object]]]:
-    """A statement with `$1` for the first name in it and so on, and how to take their values."""
+    """Return a statement with `$1` for its first name and so on, and the getter of the values."""
     names = tuple(dict.fromkeys(_PLACE.findall(sql)))
     places = {name: f"${number}" for number, name in enumerate(names, start=1)}
     return _PLACE.sub(lambda found: places[found[1]], sql).encode(), itemgetter(*names)
@@ -135,7 +135,7 @@ def _name(sql: str) -> bytes:
 
 
 def _types(given: Sequence[object]) -> list[int]:
-    """Of each value; for lists and what is not there the statement says it."""
+    """Return the type of each value; for lists and None the statement states it."""
     return [_OID.get(type(value), 0) for value in given]
 
 

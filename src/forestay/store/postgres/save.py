@@ -1,4 +1,4 @@
-"""Writing one batch: the statements, and how to tell later whether they took effect."""
+"""Write one batch: the statements, and how to find out later whether they took effect."""
 
 from __future__ import annotations
 
@@ -41,27 +41,27 @@ _COLUMNS = (
     *SHOWN,
 )
 _SELDOM = ("fold", "status", "goal", "archived", "forgotten", "began")
-"""Of these, what most appends leave as it is: what need not be sent need not be unpacked."""
+"""Columns that most appends do not change, and then do not send."""
 _M = 1 << SUM_BITS
 _UPDATE = """
     UPDATE @session SET {} WHERE number = {} RETURNING number, row_sum
 """
-# Where nobody has written since, and the store is open to us. Who has the row is waited for.
+# If no process has written since, and the store is open to us. A lock of the row is waited for.
 _UNCHANGED = f"""
     %(number)s AND seq = %(was_seq)s AND event_sum = %(was_event_sum)s
         AND row_sum = %(was_row_sum)s AND core_sum = %(was_core_sum)s
         AND line_sum = %(was_line_sum)s
         AND (SELECT value::bigint FROM @meta WHERE key = 'min_writer') <= {schema.FORMAT}
 """
-# The same for a connection that would wait without end: not if anybody has the row.
+# The same for a connection without a lock timeout: not if the row is locked.
 _FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
 _WHICH = {"UPDATE": "%(number)s", "UNCHANGED": _UNCHANGED, "FREE": _FREE}
-# Telling that a session has grown is one at a time on the whole server, so only who waits is told.
+# Notifications are serialized over the whole server, so they are sent only if a process waits.
 _TELL = """
     CASE WHEN EXISTS (SELECT 1 FROM @watcher WHERE key = %(key)s AND until > now())
         THEN 1 + length(pg_notify(%(channel)s, %(key)s)::text)::bigint END
 """
-# A role or database may be set to answer before the disk has it: for us that would be no answer.
+# A role or database may be configured to answer before the disk has the data.
 _ANSWER = """
     SELECT number, row_sum, {}, CASE WHEN current_setting('synchronous_commit') = 'off'
         THEN set_config('synchronous_commit', 'on', true) END
@@ -77,7 +77,7 @@ _ROW_SUM = f"""
         JOIN unnest(%(kinds)s::text[], %(keys)s::text[]) u (kind, key)
         ON r.kind = u.kind AND r.key = u.key WHERE r.session = %(number)s), 0), {_M}), {_M})
 """
-# Most appends are of one event, and building arrays is half of what the driver has to do for one.
+# Most appends have one event, and building arrays is half of the driver's work for it.
 _EVENT = """
     INSERT INTO @event SELECT s.number, %(seq)s, %(event)s::text, %(header)b::bytea,
         %(salt)b::bytea, %(body)b::bytea FROM s
@@ -110,11 +110,11 @@ _PUT_PARTS = """
 
 
 class Taken(Exception):
-    """Another process has begun a session under this id in the same moment."""
+    """Another process has just created a session under this id."""
 
 
 class Doubt:
-    """A batch that was sent: whether it arrived is seen from its first event in its place."""
+    """A batch that was sent; it arrived if its first event is in its place."""
 
     def __init__(self, seq: int, batch: Batch) -> None:
         self._seq, self.batch = seq, batch
@@ -127,13 +127,13 @@ class Doubt:
 
 
 def is_plain(batch: Batch) -> bool:
-    """Whether a batch only adds events and rows, so that one statement is all of it."""
+    """Return whether a batch only adds events and rows, so that one statement suffices."""
     more = batch.fresh_rows or batch.resum or batch.device or batch.lost
     return bool(batch.entries) and not more and batch.erased is None
 
 
 class Saving:
-    """One batch on its way in, in the transaction that has the session's row."""
+    """One batch being written, in the transaction that has locked the session's row."""
 
     def __init__(self, sql: Sql, view: PgView, batch: Batch) -> None:
         self._sql, self._view, self.batch = sql, view, batch
@@ -149,13 +149,13 @@ class Saving:
         return Doubt(self._before, self.batch)
 
     def resum(self, read: Read) -> None:
-        """Make the sum anew over the events that are there, and add those that come."""
+        """Compute the sum again over the stored events, and add the new ones."""
         _, total = sum_of_events(read, self._view.number)
         after = enumerate(self.batch.entries, start=self._before + 1)
         self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
 
     def write(self, connection: Connection, channel: str) -> Cursor:
-        """Send it; the answer is the number of the session, and the sum over its rows."""
+        """Send it; the answer has the number of the session and the sum over its rows."""
         view = self._view
         if self.batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
@@ -171,15 +171,15 @@ class Saving:
         prepares: bool,
         tells: bool,
     ) -> tuple[int, ...] | None:
-        """The same in one round trip, if the row of the session is as it was `known`; or None.
+        """Write in one round trip if the row of the session is still as `known`; else None.
 
-        The third number is whether somebody waited, and was told, where this `tells`.
+        With `tells`, processes that wait are notified; the third number is whether there were any.
         """
         values = self._values(channel)
         values.update(zip(_WAS, _was(known), strict=True))
         whole = _seldom(values) != _was_seldom(known)
         sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, tells=tells)
-        # Else nothing is in the answer that is not known.
+        # Otherwise everything in the answer is known.
         count = 3 if tells or self.batch.rows else 0
         found = connection.ask(sql, values, count, prepares=prepares)
         return found if found or found is None else (known[0], known[2], 0)
@@ -197,7 +197,7 @@ class Saving:
         return self._sql(_statement(head, events, rows, batch.fresh_rows, whole, tells))
 
     def found(self, number: int, row_sum: int) -> tuple[str, tuple[Any, ...]]:
-        """The key of the session, and its line as `LOAD` would find it now."""
+        """Return the key of the session, and its line as `LOAD` would find it now."""
         self._line["number"], self._line["row_sum"] = number, row_sum
         return str(self._line["key"]), _loaded(self._line)
 
@@ -233,7 +233,7 @@ class Saving:
     def _rows(self) -> dict[str, object]:
         if not self.batch.rows:
             return {"rows": 0}
-        # Of one that comes twice the last counts: a statement writes no row twice.
+        # A statement cannot write a row twice: the last one counts.
         rows = list({row[:2]: row for row in self.batch.rows}.values())
         sums = [sum_of_row(*row) for row in rows]
         names = ("kinds", "keys", "opens", "ranks", "values")
@@ -245,7 +245,7 @@ class Saving:
 def _statement(
     head: str, events: int, has_rows: bool, fresh_rows: bool, whole: bool, tells: bool
 ) -> str:
-    """One statement for all of a batch: of no event, of one, or of several."""
+    """Return one statement for a whole batch: of no event, of one, or of several."""
     parts = [f"s AS ({_head(head, has_rows, fresh_rows, whole)})"]
     if events:
         parts.append(f"e AS ({_EVENT if events == 1 else _EVENTS})")
@@ -267,7 +267,7 @@ def _head(head: str, has_rows: bool, fresh_rows: bool, whole: bool) -> str:
 def put_blobs(
     connection: Connection, sql: Sql, view: PgView, blobs: Sequence[tuple[str, list[bytes]]]
 ) -> None:
-    """Keep content for a session; what is not as it was written is mended."""
+    """Store content for a session; damaged content is repaired."""
     connection.execute(sql(LOCK_BLOBS.format("_shared")))
     for digest, parts in blobs:
         connection.execute(sql(_PUT_PARTS), (digest, list(range(len(parts))), parts))
@@ -281,7 +281,7 @@ def put_blobs(
 
 
 def fill_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> None:
-    """Give events their content that were held without it."""
+    """Add content to events that were stored without it."""
     statement = sql(
         "UPDATE @event SET salt = %s, data = %s WHERE session = %s AND seq = %s AND data IS NULL"
     )
@@ -290,7 +290,7 @@ def fill_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) ->
 
 
 def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> list[str]:
-    """Take content from the events that a batch erases; returns what the others still name."""
+    """Erase the content of the events a batch names; return the blobs that others still name."""
     from forestay.store.blob_uses import names
 
     connection.execute(
@@ -303,16 +303,16 @@ def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -
 
 
 def erase_content(connection: Connection, sql: Sql, view: PgView, named: list[str]) -> None:
-    """Let go of what no event names any more, and of the words of a session."""
+    """Erase blobs that no event names any more, and the search text of a session."""
     key = folded(view.session)
-    # Content that another session takes up meanwhile must not go.
+    # Content that another session begins to use now must not be erased.
     connection.execute(sql(LOCK_BLOBS.format("")))
     connection.execute(
         sql(f"DELETE FROM @blob_use WHERE session = {_NUMBER} AND digest <> ALL(%s)"), (key, named)
     )
     connection.execute(sql(UNUSED))
     connection.execute(sql(f"DELETE FROM @find WHERE session = {_NUMBER}"), (key,))
-    # Less than ever: whoever read events before this must not index them now.
+    # Below any earlier value: a process that read events before this must not index them now.
     connection.execute(
         sql("UPDATE @session SET indexed = least(indexed, 0) - 1 WHERE key = %s"), (key,)
     )
@@ -335,7 +335,7 @@ RESUM = """
         FROM @event WHERE session = %(number)s)
     WHERE number = %(number)s
 """
-"""The sum over events of which nothing but the headers is left."""
+"""Compute the sum over events of which only the headers are left."""
 
 
 def damaged(why: str) -> Damaged:

@@ -1,15 +1,15 @@
-"""The tables of the PostgreSQL store, and how an older set of them becomes a newer one.
+"""The tables of the PostgreSQL store, and their migrations.
 
-Plain SQL that only adds. `format` is the newest migration applied, `min_writer` the oldest format
-a writer may have: it is compared in the very statement that writes, so that a process which is too
-old, or whose store was moved elsewhere, writes nothing. `store` is the id of this set of tables:
-it stays when the server gets another name, and tells two databases of one server apart.
+Migrations only add. `format` is the newest migration applied, `min_writer` the oldest format a
+writer may have: the statement that writes compares it, so that a process which is too old, or whose
+store was moved elsewhere, writes nothing. `store` is the id of this set of tables: it stays when
+the server gets another name, and differs between two databases of one server.
 
-The journal is `event`; `session`, `row` and `find` can be made again from it. All tables lie in
-one schema of their own, and every statement names it: `@session` here means `forestay.session`
-there. Nothing depends on `search_path`, which a connection pooler may change underneath.
+The journal is `event`; `session`, `row` and `find` can be computed from it. All tables are in one
+schema, which every statement names: `@session` here means `forestay.session` there. Nothing depends
+on `search_path`, which a connection pooler may change.
 
-    python -m forestay.store.postgres [SCHEMA]    prints all of it, for who may create
+    python -m forestay.store.postgres [SCHEMA]    prints the SQL, for an administrator
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ _THERE = """
 
 
 def statements(schema: str, have: int = 0) -> list[str]:
-    """Every statement that brings tables of a format up to date, in order."""
+    """Return every statement that brings tables of a format up to date, in order."""
     made = [f"CREATE SCHEMA IF NOT EXISTS {schema}"] if not have else []
     for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
         made += [" ".join(one.split()) for one in script.split(";") if one.strip()]
@@ -106,12 +106,12 @@ def statements(schema: str, have: int = 0) -> list[str]:
 
 @lru_cache(256)
 def named(sql: str, schema: str) -> str:
-    """A statement of ours in the schema where the tables are."""
+    """Return a statement with the schema in front of every table."""
     return _NAME.sub(f"{schema}.", sql)
 
 
 def migrate(connection: Connection[tuple[object, ...]], schema: str) -> None:
-    """Bring the tables up to date, in one transaction; of several processes one does it."""
+    """Bring the tables up to date, in one transaction, by one process at a time."""
     with connection.transaction():
         connection.execute(_LOCK, (schema,))
         have = _format(connection, schema)
@@ -132,11 +132,11 @@ def _format(connection: Connection[tuple[object, ...]], schema: str) -> int:
 
 
 def there(connection: Connection[tuple[object, ...]], schema: str) -> set[str]:
-    """The names of all tables and indexes that a schema has."""
+    """Return the names of all tables and indexes that a schema has."""
     return {str(name) for (name,) in connection.execute(_THERE, (schema,)).fetchall()}
 
 
 def tables() -> list[str]:
-    """The names of all tables and indexes that these migrations make, as far as they are named."""
+    """Return the names of all tables and named indexes that these migrations create."""
     found = (re.findall(r"CREATE (?:UNIQUE )?(?:TABLE @|INDEX )(\w+)", one) for one in MIGRATIONS)
     return [name for names in found for name in names]

@@ -1,9 +1,9 @@
-"""Full-text search over what events say, with an index that is brought up to date when asked.
+"""Full-text search over the text of events, with an index that each search brings up to date.
 
-Words are told apart here, not by the server: letters and digits in any script, without case and
-accents, so that every server answers alike and none needs a dictionary. It keeps where the words
-of an event are (`tsvector`) and finds those that begin so; what the event says is read from
-the event. `session.indexed` tells how far the index has come.
+Texts are split into words here, not by the server: letters and digits in any script, without case
+and accents, so that every server answers alike and none needs a dictionary. The server stores where
+the words of an event are (`tsvector`) and finds those with a prefix; the text is read from the
+event. `session.indexed` is how far the index has come.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def search(
     try:
         _catch_up(local, server, open_view, text_of)
     except ReadOnly:
-        # What cannot be written down is looked through: a store that can be read can be searched.
+        # A store that can only be read is searched without the index.
         found += _unindexed(local, open_view, text_of, query)
     wanted = _tsquery(query)
     for session, seq, header, salt, data in local.read_server(
@@ -79,7 +79,7 @@ def search(
 
 
 def _words(text: str) -> Iterator[Word]:
-    """Each word as it is compared, and where it stands."""
+    """Yield each word as it is compared, with its start and end."""
     for match in _WORD.finditer(text):
         yield _plain(match[0])[:_LONGEST], *match.span()
 
@@ -92,7 +92,7 @@ def _plain(word: str) -> str:
 
 
 def _query(words: str) -> Query:
-    """Each word asked for, as the words that stand together in it; the last may be a beginning."""
+    """Return each word asked for, as the words it consists of; the last one is a prefix."""
     phrases = ([word for word, _, _ in _words(one) if word] for one in split_words(words))
     return [phrase for phrase in phrases if phrase]
 
@@ -126,7 +126,7 @@ def _does_match(text: str, query: Query) -> bool:
 
 
 def _snippet(text: str, query: Query) -> str:
-    """Some words around the first that was asked for, those marked with brackets."""
+    """Return some words around the first hit, with the hits in brackets."""
     begun = tuple(phrase[-1] for phrase in query)
     whole = {word for phrase in query for word in phrase[:-1]}
     words = list(_words(text))

@@ -1,6 +1,6 @@
-"""The PostgreSQL store: one database for server processes, fleets, or a person with a server.
+"""The PostgreSQL store: one database for server processes, fleets, or a user with a server.
 
-`connection` reaches the server, `schema` has the tables, `local_db` what stays on this machine.
+`connection` connects to the server, `schema` has the tables, `local_db` what stays on this machine.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ERASE = (
 
 
 class LentView(PgView):
-    """A view for reading only, over a connection that goes back when it ends."""
+    """A read-only view over a borrowed connection, which is returned when the view ends."""
 
     _lent: tuple[Server, Connection] | None = None
 
@@ -176,7 +176,7 @@ class PostgresStore(SqlStore):
         return self._numbers[key]
 
     def _moment(self, session: str, key: str, remembered: Head | None) -> PgView:
-        """`remembered` was read before: a head that another process remembers now is not in it."""
+        """Return a view; `remembered` was read before it, so it cannot be ahead of it."""
         connection = self._server.borrow()
         try:
             with connection.pipeline():
@@ -195,17 +195,17 @@ class PostgresStore(SqlStore):
         return view.lend(self._server, connection)
 
     def _lasting(self, connection: Connection) -> Callable[[str, Sequence[object]], Rows]:
-        """Reads for a view that somebody holds: what is lost under it cannot be had again."""
+        """Return the queries of a view: if its connection is lost, the view is lost."""
         read = self._server.reader(connection)
 
         def one(sql: str, values: Sequence[object]) -> Rows:
             try:
                 return read(sql, values)
             except psycopg.Error as error:
-                told = self._server.translated(error, "read")
-                raise (
-                    self._server.gone(error) if isinstance(told, Lost | NotThere) else told
-                ) from error
+                failed = self._server.translated(error, "read")
+                if isinstance(failed, Lost | NotThere):
+                    failed = self._server.gone(error)
+                raise failed from error
 
         return one
 
@@ -245,7 +245,7 @@ class PostgresStore(SqlStore):
         self._appender.forget()
 
         def also(connection: Connection, view: PgView) -> None:
-            # Content that another session takes up meanwhile must not go.
+            # Content that another session begins to use now must not be erased.
             connection.execute(self._sql(save.LOCK_BLOBS.format("")))
             for statement in _ERASE:
                 if "%(session)s" in statement or "%(number)s" in statement:

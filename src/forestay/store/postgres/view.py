@@ -1,7 +1,7 @@
 """One session, read inside one transaction of one connection.
 
-Events are fetched some at a time, each time from where the last ones ended: so two readings of
-one view do not disturb each other, and a long journal is never held whole.
+Events are fetched in batches, each after the last one: so two iterations over one view do not
+disturb each other, and a long journal is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOAD = f"""
 """
 LOCK = f"{LOAD} FOR UPDATE"
 OLDEST = "SELECT value FROM @meta WHERE key = 'min_writer'"
-# What the sum over the events takes of one; `sum_of_event` is the same on our side.
+# What the sum over the events covers; `sum_of_event` computes the same here.
 _SUM = f"""
     SELECT count(*), coalesce(max(seq), 0), coalesce(mod(sum(('x' || encode(substr(sha256(
         convert_to(seq::text || ':' || coalesce(key, ''), 'UTF8') || header
@@ -45,7 +45,7 @@ _SUM = f"""
 
 
 def folded(id: str) -> str:
-    """An id as it is found in any case: letters of ASCII only, as every adapter does."""
+    """Return an id with its ASCII letters in lower case, for comparison in any case."""
     return id.lower() if id.isascii() else id.translate(_SMALL)
 
 
@@ -61,12 +61,12 @@ def sum_of_row(kind: str, key: str, is_open: bool, rank: int, value: bytes) -> i
 
 
 def within(total: int) -> int:
-    """A sum as it is kept: what is beyond its bits is dropped."""
+    """Return a sum as it is stored: modulo its bits."""
     return total % (1 << SUM_BITS)
 
 
 def sum_of_events(read: Read, number: int) -> tuple[int, int]:
-    """How many events there are, -1 if not numbered without a gap, and the sum over all."""
+    """Return the number of events (-1 if it has gaps) and the sum over all of them."""
     ((count, last, total),) = read(_SUM, (number,))
     return (count if last == count else -1), total
 
@@ -85,7 +85,7 @@ class PgView(SqlView):
         *,
         is_ours: bool = False,
     ) -> None:
-        """What `is_ours` was never anywhere else, so there is nothing to check."""
+        """With `is_ours`, this process wrote the values itself: they need no check."""
         self._read: Read | None = read
         self.device = device
         self.exists = found is not None
@@ -114,7 +114,7 @@ class PgView(SqlView):
         try:
             return self._read(sql, values)
         except UnicodeEncodeError:
-            return []  # what cannot be written was never stored
+            return []  # what cannot be encoded was never stored
 
     def listing(self) -> dict[str, object]:
         return {**super().listing(), "project": self.project}

@@ -1,10 +1,10 @@
-"""Waiting until a session grows: a notification is a hint, its arrival number the truth.
+"""Wait until a session grows: a notification is a hint, the arrival number decides.
 
-Not every server tells (a pooler that shares connections swallows it, some that speak the same
-protocol refuse to listen). So it is tried once whether one connection hears another; who does not
-looks again now and then, and so does, less often, who does. A *watcher* is written down while it
-waits: only then is a session's growth told at all. Who writes on at a pace does not ask each time
-whether there is one, so who has just begun to wait looks again once they must have noticed.
+Notifications do not work everywhere: a pooler that shares connections drops them, and some servers
+with the same protocol refuse to listen. So one connection tries once to notify another; without
+notifications the number is read now and then, with them less often. A *watcher* is recorded while
+it waits, and only then notifications are sent. A process that keeps writing does not check each
+time whether there is one, so a new watcher reads again after the time in which it is noticed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _RARELY = 2.0
 _OFTEN = 0.25
 _ECHO = 0.5
-# Nothing of it has to survive a power cut, so nobody waits for the disk.
+# None of it has to survive a power cut, so it does not wait for the disk.
 _ENLIST = """
     INSERT INTO @watcher SELECT %s, %s, now() + %s * interval '1 second'
     FROM (SELECT set_config('synchronous_commit', 'off', true)) AS soon

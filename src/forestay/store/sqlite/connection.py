@@ -1,20 +1,20 @@
-"""The database file: how it comes to be, is opened, shared with others, and let go of.
+"""The database file: how it is created, opened, shared with other processes and closed.
 
-Words. The *writer* is this process's one writing connection, a *reader* a read-only one. Readers
-that nobody uses lie *idle* until one is wanted again; one that is *lent* belongs to a view.
+The *writer* is this process's one writing connection, a *reader* a read-only one. Unused readers
+are *idle*; one that is *lent* belongs to a view.
 
 Rules learned by experiment, each with a test:
 
 - Every write transaction, checkpoint and close of the writer happens under the writer lock
-  (`lock.py`): in SQLite before 3.51.3 a commit can be lost that races a checkpoint.
-- Nothing here, and nothing anywhere in Forestay, opens the database, its -wal or its -shm except
-  through SQLite: closing such a descriptor drops the locks of the whole process.
+  (`writer_lock.py`): in SQLite before 3.51.3 a commit can be lost that races a checkpoint.
+- Nothing in Forestay opens the database, its -wal or its -shm except through SQLite: closing such a
+  descriptor drops the locks of the whole process.
 - Readers open read-only: they never checkpoint and write nothing.
 - No connection crosses a fork. SQLite notes in memory which locks its process has, and a child
-  inherits that: even a connection of its own would believe in its parent's locks, and what it
-  commits would be gone when the parent closes.
-- A database is made aside and takes its name when it is complete: nobody meets half a one.
-- After an error that may come from the disk the connection is thrown away, not trusted again.
+  inherits that: even a connection of its own would rely on its parent's locks, and what it commits
+  would be gone when the parent closes.
+- A database is created under another name and renamed when it is complete.
+- After an error that may come from the disk the connection is closed, not used again.
 - A process that ends leaves the log to others: a checkpoint at each exit would cost too much.
 """
 
@@ -34,7 +34,7 @@ from forestay.store.sqlite.writer_lock import WriterLock, open_private
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Any, Protocol, TypeVar
 
     from forestay.base.clock import Clock
@@ -74,7 +74,7 @@ class Reader(sqlite3.Connection):
     inode: Inode = (0, 0)
     frozen = False
     ends = 0
-    """How often it was given back: a view that an interrupt left knows that it is another's now."""
+    """How often it was returned: a view that an interrupt left sees that another one uses it."""
 
 
 class Database:
@@ -114,9 +114,9 @@ class Database:
     ) -> T:
         """Run `act` in a write transaction under the writer lock; durable when it returns.
 
-        `then` is given what `act` answered, after the commit and before the lock is let go. An
-        `act` that reads `min_writer` itself hands it to `require_current`, and says so. One that
-        is not `synced` is durable with the next one that is.
+        `then` gets the result of `act`, after the commit and before the lock is released. With
+        `checks`, `act` reads `min_writer` itself and calls `require_current`. A write that is not
+        `synced` is durable with the next one that is.
         """
         self._prepare_home()
 
@@ -150,9 +150,9 @@ class Database:
         return result
 
     def make_room(self, connection: sqlite3.Connection) -> None:
-        """Keep the pages of a large transaction in memory until it ends, or the next one begins.
+        """Hold the pages of a large transaction in memory until it ends, or the next one begins.
 
-        What is written before that, for lack of room, is often written again.
+        Pages written early, for lack of room, are often written again.
         """
         if self._room is None:
             self._room = int(connection.execute("PRAGMA cache_size").fetchone()[0])
@@ -164,14 +164,14 @@ class Database:
             self._room = None
 
     def mend(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `write`, on a database whose tables or values keep every other writer out."""
+        """Write to a database whose damaged tables or values prevent `write`."""
         self._prepare_home()
         return self.lock.hold(lambda: self._mended(act))
 
     def _mended(self, act: Callable[[sqlite3.Connection], T]) -> T:
         self._discard_writer()
         connection = self._connect("rw")
-        connection.text_factory = _lenient  # what is to be mended need not be text any more
+        connection.text_factory = _lenient  # a damaged value need not be text
         try:
             for pragma in ("journal_mode=WAL", *_PRAGMAS):
                 connection.execute(f"PRAGMA {pragma}")
@@ -187,7 +187,7 @@ class Database:
         return result
 
     def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Rows of one read-only query; no database yet means no rows."""
+        """Return the rows of one read-only query; none while there is no database."""
         reader = self.borrow()
         if reader is None:
             return []
@@ -200,7 +200,7 @@ class Database:
         return rows
 
     def read_together(self, act: Callable[[Read], T]) -> T | None:
-        """Run an `act` whose queries all see one moment; None if there is no database yet."""
+        """Run `act`, whose queries all see one moment; None while there is no database."""
         reader = self.borrow()
         if reader is None:
             return None
@@ -217,12 +217,12 @@ class Database:
         return result
 
     def borrow(self) -> Reader | None:
-        """A reader for one moment, to be given back; None while there is no database."""
+        """Return a reader, which must be given back; None while there is no database."""
         inode = self._inode_there()
         if inode is None:
             return None
         reader = self._take_idle(inode) or self._open_reader(inode)
-        # Weakly: an interrupt may keep whoever has it from giving it back.
+        # Weakly: an interrupt may prevent its return.
         self._lent[id(reader)] = ref(reader)
         return reader
 
@@ -240,14 +240,14 @@ class Database:
     def give_back(self, reader: Reader, *, broken: bool = False) -> None:
         reader.ends += 1
         if self._lent.pop(id(reader), None) is None:
-            return  # an interrupt came between: it was given back already, or belongs to a parent
+            return  # after an interrupt: it was returned already, or belongs to a parent process
         if not broken and not reader.frozen and len(self._idle) < _MOST_IDLE:
             self._idle.append(reader)
         else:
             _close_quietly(reader)
 
     def write_soon(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Like `write`, but a power cut may undo it: for what can be found out again."""
+        """Write like `write`, but a power cut may undo it: for what can be computed again."""
         return self.write(act, synced=False)
 
     def ensure_sessions(self, sessions: Iterable[str]) -> None:
@@ -263,9 +263,9 @@ class Database:
         return {head.device for _, _, head in self.heads.all()}
 
     def scrub(self, session: str, done: str) -> None:
-        """Free what was erased and empty the -wal, so that no old page is in any file.
+        """Free erased pages and empty the -wal, so that no old page is in any file.
 
-        Raises `Busy`, saying what is `done`, while a reader needs old pages. What a transaction
+        Raises `Busy`, stating what is `done`, while a reader needs old pages. What a transaction
         erased with `must_scrub` is removed at the latest when the next writer opens.
         """
         if not self.lock.hold(self._scrubbed):
@@ -296,27 +296,27 @@ class Database:
         return not busy
 
     def _share_patience(self, connection: sqlite3.Connection) -> None:
-        """Who waited for our lock has only the rest of its time for those of SQLite."""
+        """Wait for SQLite's locks only as long as the wait for our own lock left time."""
         hurried = self.lock.left < self._timeout - _AT_ONCE
         patience = int((self.lock.left if hurried else self._timeout) * 1000)
         if patience != self._patience:
             connection.execute(f"PRAGMA busy_timeout={patience}")
             self._patience = patience
 
-    # -- letting go ----------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of everything, with a checkpoint if nobody else has the database open."""
+        """Close everything, with a checkpoint if no other process has the database open."""
         self._close_idle()
         if self._writer is not None:
             try:
                 self.lock.hold(self._discard_writer)
             except ForestayError:
-                pass  # the lock cannot be had: `leave` closes without a checkpoint, nothing is lost
+                pass  # without the lock, `leave` closes without a checkpoint; nothing is lost
         self.leave()
 
     def leave(self) -> None:
-        """Let go of everything at once, and leave the log to whoever comes next."""
+        """Close everything at once, and leave the log to the next process."""
         self._close_idle()
         self.lock.in_turn(self._leave_all, _FORK_WAIT)
         _enlisted.pop(id(self), None)
@@ -340,9 +340,9 @@ class Database:
             _close_quietly(connection)
 
     def _leave_writer(self) -> None:
-        """Close the writer without a checkpoint: beside an open reader it is not the last one.
+        """Close the writer without a checkpoint, by closing a read-only connection after it.
 
-        And the reader, which comes last, may not write. So this needs no writer lock.
+        Only the last connection makes a checkpoint, and a reader cannot. So no lock is needed.
         """
         writer, self._writer = self._writer, None
         if writer is None:
@@ -372,7 +372,7 @@ class Database:
         if any(reader() is not None for reader in list(self._lent.values())):
             import gc
 
-            gc.collect()  # of those that an interrupt left nobody makes use
+            gc.collect()  # closes readers that were left by an interrupt
         self._alone = not self.lock.is_mine
         if self._alone and self.lock.take_turn(_FORK_WAIT):
             self._leave_writer()
@@ -383,9 +383,9 @@ class Database:
             self.lock.end_turn()
 
     def after_fork_in_child(self) -> None:
-        # What could not be closed (a view was open, a write under way) bars the way to that file.
+        # A connection that could not be closed (an open view or write) makes its file unusable.
         lent = (reader() for reader in self._lent.values())
-        _inherited.update(reader.inode for reader in lent if reader is not None)
+        _inherited.update(_leaked, (reader.inode for reader in lent if reader is not None))
         if self._writer is not None:
             _inherited.add(self._inode)
             _leak(self._writer)
@@ -404,7 +404,7 @@ class Database:
         reason = filesystem_check.shared_locks_ok(self.home)
         if reason:
             raise StoreFailed(
-                f"sessions cannot be kept in {self.home}",
+                f"sessions cannot be stored in {self.home}",
                 why=reason,
                 hint="set FORESTAY_HOME to a folder on a local disk",
                 file=self.home,
@@ -412,7 +412,7 @@ class Database:
         self._prepared = True
 
     def _writing(self) -> sqlite3.Connection:
-        """The writer. Call under the writer lock only."""
+        """Return the writer, opened if necessary. Call only under the writer lock."""
         if self._writer is None:
             try:
                 self._writer = self._open_writer()
@@ -436,7 +436,7 @@ class Database:
             self._create()
         connection = self._connect("rw")
         try:
-            # First of all, so that a database of someone else is not changed in the least.
+            # First of all, so that another program's database is not changed at all.
             self.require_current(_meta(connection, "min_writer"))
             mode = connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
             if mode != "wal":
@@ -446,7 +446,7 @@ class Database:
             self._patience = -1
             self._share_patience(connection)
             self._begin(connection)
-            # SQLite passes over a failed sync of the folder in which it made the -wal.
+            # SQLite ignores a failed sync of the folder in which it created the -wal.
             self._sync_home()
         except BaseException:
             _close_quietly(connection)
@@ -466,18 +466,21 @@ class Database:
             self._scrub(connection, wait_ms=0)
 
     def require_current(self, min_writer: str | None) -> None:
-        """Asked in every write transaction: a newer version may have taken the store over."""
+        """Refuse to write if the store was moved or is used by a newer version.
+
+        Every write transaction checks this.
+        """
         needed = self._number("min_writer", min_writer)
         if needed == SEALED:
             raise Outdated(
                 "nothing can be recorded here any more",
-                why="everything is moved to another store",
+                why="everything was moved to another store",
                 hint="see where: forestay status; or finish it: forestay backup move --to URL",
             )
         if needed > FORMAT:
             raise Outdated(
                 "this process is too old to write here",
-                why=f"a newer Forestay took the store over (format {needed}, this has {FORMAT})",
+                why=f"a newer Forestay uses the store (format {needed}, this one has {FORMAT})",
                 hint="restart this program with the newer version; nothing was written",
             )
 
@@ -488,7 +491,7 @@ class Database:
         return int(value)
 
     def _create(self) -> None:
-        """Make the database aside. Nobody can have it open yet, so it may take its name."""
+        """Create the database under another name, complete, and rename it."""
         aside = self.path + _ASIDE
         try:
             for leftover in (aside, aside + "-journal", aside + "-wal", aside + "-shm"):
@@ -509,7 +512,7 @@ class Database:
             connection.execute("BEGIN")
             migrate(connection, 0)
             connection.execute("COMMIT")
-            # Syncs the file, and unlike the checkpoint of a close says when that fails.
+            # Syncs the file, and unlike the checkpoint of a close reports when that fails.
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         finally:
             connection.close()
@@ -532,12 +535,12 @@ class Database:
         if _inherited and _inode(self.path) in _inherited:
             raise StoreFailed(
                 "this process was forked while its parent was using the database",
-                why="it believes in locks that only its parent has",
-                hint="start it afresh; with multiprocessing, by the spawn method",
+                why="it relies on locks that only its parent has",
+                hint="start a new process; with multiprocessing, use the spawn method",
                 file=self.path,
             )
         _enlist(self)
-        # No log to read and none can be made: the file alone is the whole truth.
+        # There is no log and none can be created: the file alone is complete.
         frozen = (
             mode == "ro" and not files.size(self.path + "-wal") and not files.is_writable(self.home)
         )
@@ -584,7 +587,7 @@ class Database:
     # -- errors --------------------------------------------------------------------------------
 
     def translated(self, error: Exception, operation: str) -> ForestayError:
-        """The error of ours that a driver error means."""
+        """Return our error for a driver error."""
         code = getattr(error, "sqlite_errorcode", 0)
         if code == sqlite3.SQLITE_CANTOPEN and self._is_log_out_of_reach():
             return ReadOnly(
@@ -598,14 +601,17 @@ class Database:
             code = sqlite3.SQLITE_CORRUPT
         kind, hint = MEANING.get(code) or MEANING.get(code & 0xFF, _UNKNOWN)
         what = {
-            Busy: "another program keeps the database locked",
+            Busy: "another program has the database locked",
             ReadOnly: "the home cannot be written",
             Damaged: "the database is damaged",
         }.get(kind, "the database refused")
         return kind(what, why=str(error), hint=hint, operation=operation, file=self.path)
 
     def _is_log_out_of_reach(self) -> bool:
-        """Without the log the file alone would show an older state as if it were the newest."""
+        """Return whether there is a log that cannot be read here.
+
+        Without it the file would show an older state as if it were the newest.
+        """
         log = files.size(self.path + "-wal") and not files.size(self.path + "-shm")
         return bool(log) and not files.is_writable(self.home)
 
@@ -613,11 +619,11 @@ class Database:
         return Damaged("the database is damaged", why=why, hint=_SALVAGE, file=self.path)
 
 
-# Databases that this process has open, for the moments of a fork and of the end.
+# Databases that this process has open, for forks and for its end.
 _enlisted: dict[int, Callable[[], Database | None]] = {}
-# Files that SQLite, in this process, wrongly believes to have locked.
+# Files that SQLite, in this process, wrongly takes for locked by it.
 _inherited: set[Inode] = set()
-# Files of connections that could not be closed as they should be.
+# Files of connections that could not be closed.
 _leaked: set[Inode] = set()
 _watching: list[bool] = []
 
@@ -628,40 +634,18 @@ def _enlist(database: Database) -> None:
         import atexit
 
         _watching.append(True)
-        atexit.register(_at_exit)
+        atexit.register(_for_each, Database.leave)
         os.register_at_fork(
-            before=_before_fork,
-            after_in_parent=_after_fork_in_parent,
-            after_in_child=_after_fork_in_child,
+            before=partial(_for_each, Database.before_fork),
+            after_in_parent=partial(_for_each, Database.after_fork_in_parent),
+            after_in_child=partial(_for_each, Database.after_fork_in_child),
         )
 
 
-def _open_here() -> Iterator[Database]:
+def _for_each(act: Callable[[Database], None]) -> None:
     for reference in list(_enlisted.values()):
-        database = reference()
-        if database is not None:
-            yield database
-
-
-def _at_exit() -> None:
-    for database in _open_here():
-        database.leave()
-
-
-def _before_fork() -> None:
-    for database in _open_here():
-        database.before_fork()
-
-
-def _after_fork_in_parent() -> None:
-    for database in _open_here():
-        database.after_fork_in_parent()
-
-
-def _after_fork_in_child() -> None:
-    _inherited.update(_leaked)
-    for database in _open_here():
-        database.after_fork_in_child()
+        if (database := reference()) is not None:
+            act(database)
 
 
 _SALVAGE = "see what can be saved: forestay doctor"
@@ -677,7 +661,7 @@ MEANING: dict[int, tuple[type[ForestayError], str]] = {
     sqlite3.SQLITE_LOCKED: (Busy, "try again"),
     sqlite3.SQLITE_PROTOCOL: (Busy, "try again"),
     sqlite3.SQLITE_READONLY: (ReadOnly, _RIGHTS),
-    sqlite3.SQLITE_READONLY_DBMOVED: (StoreFailed, "it was moved or replaced; run it again"),
+    sqlite3.SQLITE_READONLY_DBMOVED: (StoreFailed, "it was moved; run it again"),
     sqlite3.SQLITE_PERM: (ReadOnly, _RIGHTS),
     sqlite3.SQLITE_AUTH: (ReadOnly, _RIGHTS),
     sqlite3.SQLITE_FULL: (StoreFailed, "free some space, then run the command again: df -h"),
@@ -685,15 +669,15 @@ MEANING: dict[int, tuple[type[ForestayError], str]] = {
     sqlite3.SQLITE_NOLFS: (StoreFailed, _DISK),
     sqlite3.SQLITE_CANTOPEN: (
         StoreFailed,
-        "check that the home is there and yours; of one that cannot be written, read a copy",
+        "check that the home exists and is yours; if it cannot be written, read a copy",
     ),
     sqlite3.SQLITE_NOMEM: (StoreFailed, "free some memory, then run the command again"),
-    sqlite3.SQLITE_TOOBIG: (StoreFailed, "keep large content in a file of its own"),
+    sqlite3.SQLITE_TOOBIG: (StoreFailed, "store large content in a separate file"),
     sqlite3.SQLITE_CORRUPT: (Damaged, _SALVAGE),
     sqlite3.SQLITE_NOTADB: (Damaged, _SALVAGE),
     sqlite3.SQLITE_FORMAT: (Damaged, _SALVAGE),
     sqlite3.SQLITE_EMPTY: (Damaged, _SALVAGE),
-    # The tables contradict each other, such as an arrival number that is taken twice.
+    # The tables contradict each other, such as an arrival number that occurs twice.
     sqlite3.SQLITE_CONSTRAINT: (Damaged, _SALVAGE),
     sqlite3.SQLITE_MISMATCH: (Damaged, _SALVAGE),
     sqlite3.SQLITE_ERROR: (StoreFailed, _REPORT),
@@ -715,11 +699,11 @@ def _meta(connection: sqlite3.Connection, key: str) -> str | None:
 def rows_of(
     connection: sqlite3.Connection, sql: str, values: Sequence[object] = ()
 ) -> list[tuple[Any, ...]]:
-    """All rows of a query; a text that is damaged is shown as far as it can be."""
+    """Return all rows of a query; damaged text is returned as far as it can be decoded."""
     try:
         return connection.execute(sql, values).fetchall()
     except UnicodeEncodeError:
-        return []  # what cannot be written was never stored
+        return []  # what cannot be encoded was never stored
     except sqlite3.OperationalError as error:
         if not str(error).startswith("Could not decode to UTF-8"):
             raise
@@ -736,7 +720,7 @@ def _lenient(text: bytes) -> str:
 
 
 def _uri(path: str, mode: str) -> str:
-    # Bytes that are not plain are spelled out: a path need not be text, nor free of "?" and "#".
+    # Other bytes are escaped: a path need not be text, and may contain "?" and "#".
     plain = b"/-_.~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
     name = "".join(chr(b) if b in plain else f"%{b:02x}" for b in os.fsencode(path))
     return f"file://{name}?mode={mode}"
@@ -754,12 +738,12 @@ def _close_quietly(connection: sqlite3.Connection) -> None:
     try:
         connection.close()
     except sqlite3.Error:
-        # It is being thrown away because it failed; the first error is the one to report.
+        # It is closed because it failed; the first error is the one to report.
         return
 
 
 def _leak(connection: sqlite3.Connection) -> None:
-    """Keep a connection from ever being closed by this process."""
+    """Prevent this process from ever closing a connection."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))

@@ -1,7 +1,7 @@
-"""Which file systems let processes share a database.
+"""Find out whether processes can share a database on a file system, without writing anything.
 
-The secret is how one can tell without writing anything: from the system's table of mounts, where
-types that another machine may serve are known by name, and from a lock tried on the folder.
+The system's table of mounts names types that another machine may serve; a lock is tried on the
+folder.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 import errno
 import os
 
-# WAL needs memory shared by all who have the database open, so nothing that another kernel
-# may serve, however well it locks.
+# WAL needs memory shared by all processes that have the database open, so file systems that
+# another kernel may serve are excluded, however well they lock.
 _FOREIGN_TYPES = frozenset(
     "9p afs beegfs ceph cifs coda davfs drvfs fakeowner gfs2 glusterfs gpfs lustre ncpfs nfs "
     "ocfs2 orangefs prl_fs smbfs vboxsf vboxfs virtiofs vmhgfs".split()
 )
 _FOREIGN_PREFIXES = ("nfs", "smb")
-# FUSE is local (bindfs, encfs) as often as not: only those known to leave the machine.
+# FUSE is often local (bindfs, encfs): only those known to leave the machine are excluded.
 _FOREIGN_FUSE = frozenset(
     "sshfs rclone s3fs gcsfuse davfs2 juicefs glusterfs cephfs ceph-fuse vmhgfs-fuse grpcfuse "
     "osxfs curlftpfs goofys mount-s3 blobfuse blobfuse2 google-drive-ocamlfuse onedriver".split()
@@ -24,11 +24,10 @@ _FOREIGN_FUSE = frozenset(
 
 
 def shared_locks_ok(path: str, *, mounts: bytes | None = None) -> str | None:
-    """None if processes can share a database at `path`; else why not, for people.
+    """Return why processes cannot share a database at `path`; None if they can.
 
-    What cannot be known (no mount table, an unheard-of type) counts as good unless a lock
-    tried on the folder itself shows otherwise. Nothing is written. `mounts` replaces the
-    system's table.
+    An unknown type, or no table of mounts, counts as good unless a lock on the folder shows
+    otherwise. `mounts` replaces the system's table.
     """
     real = os.path.realpath(path)
     if mounts is None:
@@ -48,7 +47,7 @@ def _mount_table() -> bytes:
 
 
 def _type_of_mount(real: bytes, mounts: bytes) -> str:
-    """The type at the longest mount point above `real`; of equal ones the last is on top."""
+    """Return the type at the longest mount point above `real`; of equal ones the last counts."""
     best, kind = b"", b""
     for line in mounts.splitlines():
         left, _, right = line.partition(b" - ")
@@ -62,7 +61,7 @@ def _type_of_mount(real: bytes, mounts: bytes) -> str:
 
 
 def _unescaped(field: bytes) -> bytes:
-    """Mount points spell space, tab, newline and backslash as three octal digits."""
+    """Decode space, tab, newline and backslash, which mount points write in octal."""
     first, *rest = field.split(b"\\")
     return first + b"".join(bytes([int(part[:3], 8)]) + part[3:] for part in rest)
 
@@ -82,11 +81,11 @@ def _try_lock(folder: str) -> str | None:
             opened.append(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
             fcntl.flock(opened[-1], fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return None  # refused because held, by our first descriptor or by someone else: it works
+        return None  # refused because it is held, by us or another process: locks work
     except OSError as error:
         no_locks = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
         return f"{folder} has no file locks" if error.errno in no_locks else None
     finally:
         for fd in opened:
             os.close(fd)
-    return f"file locks on {folder} do not keep others out"
+    return f"file locks on {folder} do not exclude other processes"

@@ -52,7 +52,7 @@ class RememberedHeads:
         try:
             if self._fd >= 0:
                 slot = os.pread(self._fd, SIZE, number * SIZE)
-                # A process that writes on meets its own slot, and need not take it apart.
+                # A process that keeps writing finds its own slot, and need not parse it.
                 return self._last[1] if slot == self._last[0] else _decode(slot)
             fd = self._open()
             try:
@@ -74,7 +74,7 @@ class RememberedHeads:
             return
 
     def _open(self) -> int:
-        # Who reads must not wait for the other end of a pipe that someone put here.
+        # Reading must not wait for the writer of a pipe under this name.
         return os.open(self._path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
 
     def close(self) -> None:

@@ -1,16 +1,16 @@
 """The writer lock: one writer at a time, over a file that is never removed.
 
-SQLite has locks of its own. This one stands around them, because a commit that races a
-checkpoint or the close of another connection can be lost in SQLite before 3.51.3, and because
-waiting here is fair and can say whom we are waiting for.
+It is held around SQLite's own locks, because a commit that races a checkpoint or the close of
+another connection can be lost in SQLite before 3.51.3, and because waiting here is fair and can
+name the process that holds it.
 
-The kernel keeps the lock for a process, so threads of one process first take *turns*. Then they
-*queue*: whoever is next holds the lock of a second, empty file, so that a process which writes
-all the time cannot write again before the next one has. That is a courtesy only: after a while
-one tries without it, for who is next may have been stopped.
+The kernel grants the lock to a process, so threads of one process first take *turns*. Then they
+*queue*: the next process holds the lock of a second, empty file, so that a process which keeps
+writing cannot write again before the next one has. After a while a process tries without the
+queue, because the next one may have been stopped.
 
-The file holds one line about the last holder. It is advice for people, never a fact to act on:
-whether the lock is held is known to the kernel alone.
+The file has one line about the last holder. It is for messages only: whether the lock is held is
+known to the kernel alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     T = TypeVar("T")
 
 _LINE = 160
-# The first pause in seconds, and by what it grows: who is next looks more often than the rest.
+# The first pause in seconds and its growth: the next in the queue tries more often.
 _QUEUING, _NEXT = (0.0005, 2.0), (0.0001, 1.2)
 _LONGEST_PAUSE = 0.01
 _PATIENCE = 0.25
@@ -46,9 +46,8 @@ _LOOK_EVERY = 1.0
 class WriterLock:
     """`with lock:` — waits with growing, jittered pauses, then raises `Busy` naming the holder.
 
-    `left` is what is left, now, of the time that whoever has it may spend on waiting. Whose turn
-    it is among threads is known to a lock that knows its owner: an interrupt may come between
-    taking it and noting that it was taken.
+    `left` is the rest of the time that may be spent on waiting. The turn of a thread is a lock that
+    knows its owner: an interrupt may come between acquiring it and recording that.
     """
 
     def __init__(self, path: str, *, clock: Clock, timeout: float) -> None:
@@ -63,9 +62,9 @@ class WriterLock:
         self._deadline = 0.0
 
     def hold(self, act: Callable[[], T]) -> T:
-        """Run `act` alone. Whatever interrupts it, and when, the lock is let go.
+        """Run `act` alone, and release the lock whatever interrupts it.
 
-        A `with` would keep it if the interrupt came just before its end began.
+        A `with` would not release it if the interrupt came just before its end.
         """
         self._require_outside()
         try:
@@ -85,7 +84,7 @@ class WriterLock:
             self._leave_our_name()
         except BaseException:
             if self.is_mine:
-                self._let_go(self._queue)  # unless an interrupt came first, it is let go already
+                self._let_go(self._queue)  # in case an interrupt came first
             self._free()
             raise
 
@@ -95,7 +94,7 @@ class WriterLock:
 
     @property
     def is_mine(self) -> bool:
-        """Whether this thread has the turn."""
+        """Return whether this thread has the turn."""
         return bool(self._turn._is_owned())  # type: ignore[attr-defined]
 
     @property
@@ -106,13 +105,13 @@ class WriterLock:
         self._free()
 
     def _free(self) -> None:
-        """Let go of whatever this thread has; of what another has, of nothing."""
+        """Release what this thread holds, and nothing that another thread holds."""
         if self.is_mine:
             self._let_go(self._fd)
-            self._turn.release()  # last: it tells that the rest is done
+            self._turn.release()  # last: then the rest is done
 
     def in_turn(self, act: Callable[[], object], timeout: float) -> None:
-        """Run `act` while no other thread of this process writes; not if one is at it too long."""
+        """Run `act` while no other thread writes; not if one takes longer than the timeout."""
         if self.is_mine:
             return
         try:
@@ -122,10 +121,10 @@ class WriterLock:
             finally:
                 self.end_turn()
         finally:
-            self.end_turn()  # an interrupt may have kept the first from beginning
+            self.end_turn()  # an interrupt may have prevented the first call
 
     def take_turn(self, timeout: float) -> bool:
-        """Keep the other threads of this process from writing; False if one is at it too long."""
+        """Prevent other threads from writing; False if one takes longer than the timeout."""
         return self._turn.acquire(timeout=timeout)
 
     def end_turn(self) -> None:
@@ -133,9 +132,9 @@ class WriterLock:
             self._turn.release()
 
     def start_anew(self) -> None:
-        """In a forked child: nobody has a turn, and the inherited descriptor is let go.
+        """Reset the lock in a forked child: no thread has a turn.
 
-        It shares its parent's lock, which stays locked until both have closed it.
+        The inherited descriptor is closed: the parent's lock is held until both have closed it.
         """
         self._turn = RLock()
         self.close()
@@ -147,11 +146,11 @@ class WriterLock:
                 os.close(fd)
 
     def look_again(self) -> None:
-        """Make sure, the next time, that the file is still the one under this name."""
+        """Check at the next lock that the file is still the one under this name."""
         self._looked = -_LOOK_EVERY
 
     def holder(self) -> str:
-        """Who wrote its name last, for messages."""
+        """Return the process that wrote its name last, for messages."""
         try:
             fd = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except OSError:
@@ -173,7 +172,7 @@ class WriterLock:
             self._looked = now
             if self._inode == _inode(self.path):
                 return
-            # Someone removed the file, or the whole home: a lock on it keeps nobody out.
+            # The file or the whole home was removed: a lock on it excludes no other process.
             self.close()
 
     def _open(self) -> None:
@@ -183,7 +182,7 @@ class WriterLock:
             self._queue = _opened(os.path.join(os.path.dirname(self.path), files.QUEUE))
             self._name = _our_name()
         except BaseException:
-            self.close()  # half opened would look opened to the next try
+            self.close()  # otherwise the next attempt would use half of it
             raise
 
     def _wait(self, deadline: float) -> float:
@@ -218,7 +217,7 @@ class WriterLock:
             if fd >= 0:
                 fcntl.flock(fd, fcntl.LOCK_UN)
         except OSError:
-            self.close()  # which lets go as well
+            self.close()  # which releases it as well
 
     def _busy(self, holder: str) -> Busy:
         return Busy(
@@ -233,7 +232,7 @@ class WriterLock:
         try:
             os.pwrite(self._fd, self._name, 0)
         except OSError:
-            return  # a full disk may keep the name out of the message, not the writer from writing
+            return  # on a full disk the name is missing in messages; writing may still succeed
 
 
 def _opened(path: str) -> int:
@@ -251,7 +250,7 @@ def _opened(path: str) -> int:
 
 
 def open_private(path: str, flags: int = 0) -> int:
-    """A descriptor of a file of ours that only this user can read, whatever the umask."""
+    """Open a file of ours that only this user can read, whatever the umask is."""
     flags |= os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     fd = os.open(path, flags, 0o600)
     try:

@@ -7,6 +7,9 @@ from typing import Any
 
 Node = dict[str, Any]
 
+LARGEST = 2**53 - 1
+"""The largest whole number that every reader of JSON keeps exact."""
+
 
 def mapping(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}

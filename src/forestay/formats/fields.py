@@ -20,14 +20,11 @@ from msgspec.structs import replace
 
 from forestay.base.hashing import digest_of
 from forestay.formats import diff, timestamps
-from forestay.formats.coerce import Node, mapping, sequence, text
+from forestay.formats.coerce import LARGEST, Node, mapping, sequence, text
 from forestay.formats.diff import Key, Pass, both, pair
 from forestay.formats.facts import AgentFact, Facts, StepFact, with_told_times
 from forestay.formats.port import Where
 from forestay.formats.status_words import session_status, session_word
-
-LARGEST = 2**53 - 1
-"""The largest whole number that every reader of JSON keeps exact."""
 
 _T = TypeVar("_T")
 

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.formats import timestamps
-from forestay.formats.coerce import Node, sequence, text
+from forestay.formats.coerce import LARGEST, Node, sequence, text
 from forestay.formats.port import ERROR, EXTRA, INFO, WARNING, Where
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -76,6 +76,38 @@ class Rule(Struct, frozen=True, kw_only=True):
     """A pattern of texts that a template has where nothing was filled in yet."""
     mild: bool = False
     """A deviation only deserves a warning."""
+
+
+# --- making rules ------------------------------------------------------------------------------
+
+
+def text_rule(req: str, **more: Any) -> Rule:
+    return Rule(type="string", req=req, **more)
+
+
+def list_rule(req: str, each: Rule, **more: Any) -> Rule:
+    return Rule(type="array", req=req, each=each, **more)
+
+
+def count_rule(req: str, high: int = LARGEST, **more: Any) -> Rule:
+    """Return the rule of a whole number from 0 on."""
+    return Rule(type="integer", req=req, low=0, high=high, **more)
+
+
+def stamp_rule(req: str, fine: str, says: str, **more: Any) -> Rule:
+    """Return the rule of a time; `fine` is the pattern in which we write it."""
+    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
+    return text_rule(req, shape=MOMENT, fine=fine, **more)
+
+
+def object_rule(
+    req: str, keys: dict[str, Rule], need: str = "", optional: Iterable[str] = (), **more: Any
+) -> Rule:
+    """Return the rule of an object; of its keys some must be there, the others but for the
+    optional ones should. `need` lists keys, separated by blanks."""
+    needed = {key: keys[key].req for key in need.split()}
+    want = {k: rule.req for k, rule in keys.items() if k not in needed and k not in optional}
+    return Rule(type="object", req=req, keys=keys, need=needed, want=want, **more)
 
 
 # --- checking ----------------------------------------------------------------------------------

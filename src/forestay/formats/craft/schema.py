@@ -15,19 +15,23 @@ from typing import Any
 from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.coerce import Node, mapping, sequence, text
-from forestay.formats.fields import COUNT, LARGEST, NAMES
+from forestay.formats.fields import COUNT, NAMES
 from forestay.formats.port import INFO, Where
 from forestay.formats.schema import (
     DIALECT,
     END,
     EXTRA_RULE,
     MILLISECOND,
-    MOMENT,
     Rule,
+    count_rule,
+    list_rule,
     look_at_names,
     look_at_order,
     nodes,
+    object_rule,
     schema,
+    stamp_rule,
+    text_rule,
     warn,
 )
 from forestay.formats.status_words import unit_status
@@ -52,184 +56,149 @@ NOBODY = "unknown"
 """How a change names an agent that is not known."""
 
 
-def _numbered(req: str, keys: str) -> dict[str, str]:
-    return dict.fromkeys(keys.split(), req)
+_SAYS = "a time, YYYY-MM-DDTHH:mm:ss.sssZ"
 
 
-def _text(req: str, **more: Any) -> Rule:
-    return Rule(type="string", req=req, **more)
-
-
-def _word(req: str, words: tuple[str, ...], **more: Any) -> Rule:
-    return _text(req, words=words, **more)
-
-
-def _list(req: str, each: Rule, **more: Any) -> Rule:
-    return Rule(type="array", req=req, each=each, **more)
-
-
-def _count(req: str, **more: Any) -> Rule:
-    return Rule(type="integer", req=req, low=0, high=LARGEST, **more)
+def _stamp(req: str, **more: Any) -> Rule:
+    return stamp_rule(req, MILLISECOND, _SAYS, **more)
 
 
 def _share(req: str, **more: Any) -> Rule:
     return Rule(type="number", req=req, low=0, high=1, **more)
 
 
-def _stamp(req: str, **more: Any) -> Rule:
-    says = "a time, YYYY-MM-DDTHH:mm:ss.sssZ"
-    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
-    return _text(req, shape=MOMENT, fine=MILLISECOND, **more)
-
-
-def _filled(req: str, says: str) -> Rule:
-    return _text(req, shape=r"\S", code="empty-text", says=says)
+def _filled(req: str, says: str, **more: Any) -> Rule:
+    return text_rule(req, shape=r"\S", code="empty-text", says=says, **more)
 
 
 def _hash(req: str) -> Rule:
     sha256 = rf"^[0-9a-f]{{64}}{END}"
-    return _text(req, null=True, fine=sha256, style="not-sha256", says="SHA-256, 64 digits")
+    return text_rule(req, null=True, fine=sha256, style="not-sha256", says="SHA-256, 64 digits")
 
 
 _GROUPS = "-".join(f"[0-9A-Za-z]{{{n}}}" for n in (8, 4, 4, 4, 12))
 UUID4 = rf"^[0-9a-f]{{8}}-[0-9a-f]{{4}}-4[0-9a-f]{{3}}-[89ab][0-9a-f]{{3}}-[0-9a-f]{{12}}{END}"
 _ABSOLUTE = r"^(/|\\\\|[A-Za-z]:[\\/])"
 
-_ERROR = Rule(
-    type="object",
-    req="S2-30",
-    null=True,
-    need={"message": "S2-32"},
-    want={"category": "S2-31", "retry_count": "S2-33", "last_retry_at": "S2-34"},
-    keys={
-        "category": _word("S2-31", CATEGORIES),
-        "message": _text("S2-32"),
-        "retry_count": _count("S2-33"),
+_ERROR = object_rule(
+    "S2-30",
+    {
+        "category": text_rule("S2-31", words=CATEGORIES),
+        "message": text_rule("S2-32"),
+        "retry_count": count_rule("S2-33"),
         "last_retry_at": _stamp("S2-34", null=True),
     },
+    "message",
+    null=True,
 )
 ARTIFACTS = {"files_created": "S2-36", "files_modified": "S2-37", "files_deleted": "S2-38"}
-_AGENT_KEYS = {
-    "id": _filled("S2-21", "an agent's id"),
-    "type": _filled("S2-22", "an agent's type"),
-    "status": _word("S2-23", AGENT_STATUSES),
-    "started_at": _stamp("S2-24", null=True),
-    "completed_at": _stamp("S2-25", null=True),
-    "duration_seconds": _count("S2-26", null=True),
-    "progress": _share("S2-27", null=True),
-    "result": _word("S2-28", RESULTS, null=True),
-    "blocking_on": _text("S2-29", null=True),
-    "error": _ERROR,
-    "output_summary": _text("S2-35", null=True),
-    "artifacts": Rule(
-        type="object",
-        req="S2-36",
-        want=ARTIFACTS,
-        keys={key: _list(req, _text(req)) for key, req in ARTIFACTS.items()},
-    ),
-}
-_AGENT = Rule(
-    type="object",
-    req="S2-20",
-    need={key: _AGENT_KEYS[key].req for key in ("id", "type", "status")},
-    want={key: rule.req for key, rule in list(_AGENT_KEYS.items())[3:]},
-    keys=_AGENT_KEYS,
+_AGENT = object_rule(
+    "S2-20",
+    {
+        "id": _filled("S2-21", "an agent's id"),
+        "type": _filled("S2-22", "an agent's type"),
+        "status": text_rule("S2-23", words=AGENT_STATUSES),
+        "started_at": _stamp("S2-24", null=True),
+        "completed_at": _stamp("S2-25", null=True),
+        "duration_seconds": count_rule("S2-26", null=True),
+        "progress": _share("S2-27", null=True),
+        "result": text_rule("S2-28", words=RESULTS, null=True),
+        "blocking_on": text_rule("S2-29", null=True),
+        "error": _ERROR,
+        "output_summary": text_rule("S2-35", null=True),
+        "artifacts": object_rule(
+            "S2-36", {key: list_rule(req, text_rule(req)) for key, req in ARTIFACTS.items()}
+        ),
+    },
+    "id type status",
 )
-_DECISION = Rule(
-    type="object",
-    req="S2-47",
-    bare="bare-decision",
-    need={"context": "S2-49", "chosen": "S2-51"},
-    want={"timestamp": "S2-48", "options": "S2-50", "reasoning": "S2-52"},
-    keys={
+_DECISION = object_rule(
+    "S2-47",
+    {
         "timestamp": _stamp("S2-48"),
-        "context": _text("S2-49"),
-        "options": _list("S2-50", _text("S2-50")),
-        "chosen": _text("S2-51"),
-        "reasoning": _text("S2-52", null=True),
+        "context": text_rule("S2-49"),
+        "options": list_rule("S2-50", text_rule("S2-50")),
+        "chosen": text_rule("S2-51"),
+        "reasoning": text_rule("S2-52", null=True),
     },
+    "context chosen",
+    bare="bare-decision",
 )
-_FILE_KEYS = {
-    "path": _filled("S2-54", "a path in the project"),
-    "action": _word("S2-55", ACTIONS),
-    "agent_id": _text("S2-56"),
-    "timestamp": _stamp("S2-57"),
-    "lines_added": _count("S2-58", null=True),
-    "lines_removed": _count("S2-59", null=True),
-    "hash_before": _hash("S2-60"),
-    "hash_after": _hash("S2-61"),
-}
-_FILE = Rule(
-    type="object",
-    req="S2-53",
+_FILE = object_rule(
+    "S2-53",
+    {
+        "path": _filled("S2-54", "a path in the project"),
+        "action": text_rule("S2-55", words=ACTIONS),
+        "agent_id": text_rule("S2-56"),
+        "timestamp": _stamp("S2-57"),
+        "lines_added": count_rule("S2-58", null=True),
+        "lines_removed": count_rule("S2-59", null=True),
+        "hash_before": _hash("S2-60"),
+        "hash_after": _hash("S2-61"),
+    },
+    "path action",
     bare="bare-path",
-    need={"path": "S2-54", "action": "S2-55"},
-    want={key: rule.req for key, rule in list(_FILE_KEYS.items())[2:]},
-    keys=_FILE_KEYS,
 )
-CONTEXT = Rule(
-    type="object",
-    req="S2-62",
-    need={"estimated_tokens": "S2-63"},
-    want={"compression_count": "S2-64", "last_compression": "S2-65", "by_agent": "S2-66"},
-    keys={
-        "estimated_tokens": _count("S2-63"),
-        "compression_count": _count("S2-64"),
+CONTEXT = object_rule(
+    "S2-62",
+    {
+        "estimated_tokens": count_rule("S2-63"),
+        "compression_count": count_rule("S2-64"),
         "last_compression": _stamp("S2-65", null=True),
-        "by_agent": Rule(type="object", req="S2-66", each=_count("S2-66")),
+        "by_agent": Rule(type="object", req="S2-66", each=count_rule("S2-66")),
     },
+    "estimated_tokens",
 )
-_TELEPORT_KEYS = {
-    "enabled": Rule(type="boolean", req="S2-68"),
-    "last_sync": _stamp("S2-69", null=True),
-    "sync_status": _word("S2-70", SYNC_STATUSES, null=True),
-    "sync_error": _text("S2-71", null=True),
-    "devices": _list("S2-72", _text("S2-72")),
-    "storage_backend": _word("S2-73", BACKENDS),
-    "encrypted": Rule(type="boolean", req="S2-74"),
-    "shared_with": _list("S2-75", _text("S2-75"), null=True),
-}
-TELEPORTATION = Rule(
-    type="object",
-    req="S2-67",
-    need={"enabled": "S2-68"},
-    want={key: rule.req for key, rule in list(_TELEPORT_KEYS.items())[1:]},
-    keys=_TELEPORT_KEYS,
+TELEPORTATION = object_rule(
+    "S2-67",
+    {
+        "enabled": Rule(type="boolean", req="S2-68"),
+        "last_sync": _stamp("S2-69", null=True),
+        "sync_status": text_rule("S2-70", words=SYNC_STATUSES, null=True),
+        "sync_error": text_rule("S2-71", null=True),
+        "devices": list_rule("S2-72", text_rule("S2-72")),
+        "storage_backend": text_rule("S2-73", words=BACKENDS),
+        "encrypted": Rule(type="boolean", req="S2-74"),
+        "shared_with": list_rule("S2-75", text_rule("S2-75"), null=True),
+    },
+    "enabled",
 )
 METADATA = Rule(
     type="object",
     req="S2-76",
     free=True,
     keys={
-        "git_branch": _text("S2-77", null=True),
-        "git_commit": _text("S2-78", null=True),
-        "craft_version": _text("S2-79"),
-        "tags": _list("S2-80", _text("S2-80")),
-        "notes": _text("S2-81", null=True),
+        "git_branch": text_rule("S2-77", null=True),
+        "git_commit": text_rule("S2-78", null=True),
+        "craft_version": text_rule("S2-79"),
+        "tags": list_rule("S2-80", text_rule("S2-80")),
+        "notes": text_rule("S2-81", null=True),
     },
 )
+_NEEDED = {
+    "S2-86": "schema_version",
+    "S2-87": "session_id",
+    "S2-88": "created_at updated_at",
+    "S2-89": "device project goal",
+    "S2-90": "mode status progress",
+    "S2-91": "agents completed_work pending_tasks",
+    "S2-92": "files_modified context_usage",
+    "S2-93": "teleportation",
+}
+"""Requirement → the keys that it wants in every file."""
 RULES = Rule(
     type="object",
     req="S2-7",
-    need={
-        **_numbered("S2-86", "schema_version"),
-        **_numbered("S2-87", "session_id"),
-        **_numbered("S2-88", "created_at updated_at"),
-        **_numbered("S2-89", "device project goal"),
-        **_numbered("S2-90", "mode status progress"),
-        **_numbered("S2-91", "agents completed_work pending_tasks"),
-        **_numbered("S2-92", "files_modified context_usage"),
-        **_numbered("S2-93", "teleportation"),
-    },
+    need={key: req for req, keys in _NEEDED.items() for key in keys.split()},
     want={"$schema": "S2-6", "decisions_made": "S2-47"},
     keys={
-        "$schema": _text(
+        "$schema": text_rule(
             "S2-6",
             fine=rf"^{SCHEMA.replace('.', '[.]')}{END}",
             style="other-schema",
             says="the address of the schema",
         ),
-        "schema_version": _text(
+        "schema_version": text_rule(
             "S2-10",
             shape=rf"^1\.(0|[1-9][0-9]{{0,8}})\.(0|[1-9][0-9]{{0,8}}){END}",
             code="unknown-version",
@@ -237,7 +206,7 @@ RULES = Rule(
             style="newer-version",
             says="version 1.0.0 of the schema",
         ),
-        "session_id": _text(
+        "session_id": text_rule(
             "S2-9",
             shape=f"^{_GROUPS}{END}",
             code="bad-session-id",
@@ -248,23 +217,18 @@ RULES = Rule(
         "created_at": _stamp("S2-12"),
         "updated_at": _stamp("S2-13"),
         "device": _filled("S2-14", "the name of a device"),
-        "project": _text(
-            "S2-15",
-            shape=r"\S",
-            code="empty-text",
-            fine=_ABSOLUTE,
-            style="relative-project",
-            says="the absolute path of the project",
+        "project": _filled(
+            "S2-15", "the absolute path of the project", fine=_ABSOLUTE, style="relative-project"
         ),
         "goal": _filled("S2-16", "what is to be done"),
-        "mode": _word("S2-17", MODES),
-        "status": _word("S2-18", STATUSES),
+        "mode": text_rule("S2-17", words=MODES),
+        "status": text_rule("S2-18", words=STATUSES),
         "progress": _share("S2-19"),
-        "agents": _list("S2-20", _AGENT),
-        "completed_work": _list("S2-45", _text("S2-45")),
-        "pending_tasks": _list("S2-46", _text("S2-46")),
-        "decisions_made": _list("S2-47", _DECISION),
-        "files_modified": _list("S2-53", _FILE),
+        "agents": list_rule("S2-20", _AGENT),
+        "completed_work": list_rule("S2-45", text_rule("S2-45")),
+        "pending_tasks": list_rule("S2-46", text_rule("S2-46")),
+        "decisions_made": list_rule("S2-47", _DECISION),
+        "files_modified": list_rule("S2-53", _FILE),
         "context_usage": CONTEXT,
         "teleportation": TELEPORTATION,
         "metadata": METADATA,
@@ -272,7 +236,7 @@ RULES = Rule(
     },
 )
 ROOT = tuple(RULES.keys)
-AGENT_ORDER, FILE_ORDER = tuple(_AGENT_KEYS), tuple(_FILE_KEYS)
+AGENT_ORDER, FILE_ORDER = tuple(_AGENT.keys), tuple(_FILE.keys)
 DECISION_ORDER, ERROR_ORDER = tuple(_DECISION.keys), tuple(_ERROR.keys)
 
 

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, TypeGuard
 
 from forestay.base.hashing import derive_uuid
 from forestay.base.vocabulary import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
-from forestay.formats.coerce import mapping, sequence
-from forestay.formats.fields import COUNT, LARGEST, number
+from forestay.formats.coerce import LARGEST, mapping, sequence
+from forestay.formats.fields import COUNT, number
 from forestay.formats.port import Tree, Where
 from forestay.formats.schema import END, EXTRA_RULE, MOMENT, SECOND, Rule
 from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, session_status, unit_status

@@ -15,17 +15,21 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.formats.coerce import Node, mapping, sequence, text
-from forestay.formats.fields import COUNT, LARGEST
+from forestay.formats.fields import COUNT
 from forestay.formats.port import INFO, WARNING, Where
 from forestay.formats.schema import (
     END,
     EXTRA_RULE,
-    MOMENT,
     SECOND,
     Rule,
+    count_rule,
+    list_rule,
     look_at_names,
     look_at_order,
     nodes,
+    object_rule,
+    stamp_rule,
+    text_rule,
     warn,
 )
 from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, unit_status
@@ -105,77 +109,55 @@ def misread(words: str) -> list[str]:
 # --- what each value must be -------------------------------------------------------------------
 
 
-def _text(req: str, **more: Any) -> Rule:
-    return Rule(type="string", req=req, **more)
-
-
-def _list(req: str, each: Rule) -> Rule:
-    return Rule(type="array", req=req, each=each)
-
-
-def _count(req: str, high: int = LARGEST) -> Rule:
-    return Rule(type="integer", req=req, low=0, high=high)
-
-
 def _stamp(req: str, **more: Any) -> Rule:
-    says = "a time, YYYY-MM-DDTHH:MM:SSZ"
-    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True, "says": says}
-    return _text(req, shape=MOMENT, fine=SECOND, **more)
-
-
-def _object(req: str, keys: dict[str, Rule], need: str, **more: Any) -> Rule:
-    """An object with keys that must be there, and others that should."""
-    needed = {key: keys[key].req for key in need.split()}
-    optional = more.pop("optional", ())
-    want = {k: rule.req for k, rule in keys.items() if k not in needed and k not in optional}
-    return Rule(type="object", req=req, keys=keys, need=needed, want=want, **more)
+    return stamp_rule(req, SECOND, "a time, YYYY-MM-DDTHH:MM:SSZ", **more)
 
 
 _SESSION_ID = rf"^[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}-[0-9A-Za-z]{{1,32}}{END}"
-_AGENT = _object(
+_AGENT = object_rule(
     "S4-17",
     {
-        "id": _text("S4-17", shape=r"\S", code="empty-text", says="an agent's id"),
-        "type": _text("S4-18"),
-        "task": _text("S4-19"),
-        "status": _text("S4-20", words=AGENT_STATUSES, also=tuple(ALSO_UNIT)),
+        "id": text_rule("S4-17", shape=r"\S", code="empty-text", says="an agent's id"),
+        "type": text_rule("S4-18"),
+        "task": text_rule("S4-19"),
+        "status": text_rule("S4-20", words=AGENT_STATUSES, also=tuple(ALSO_UNIT)),
         "started": _stamp("S4-21"),
         # Only finished agents have these; of others many programs write null.
         "completed": _stamp("S4-22", null=True),
-        "result_summary": _text("S4-23", null=True),
-        "progress": _count("S4-25", 100),
-        "context_tokens": _count("S4-24"),
+        "result_summary": text_rule("S4-23", null=True),
+        "progress": count_rule("S4-25", 100),
+        "context_tokens": count_rule("S4-24"),
     },
     "id status",
     optional=("completed", "result_summary", "progress", "context_tokens"),
 )
-_DONE = _object(
+_DONE = object_rule(
     "S4-26",
     {
-        "task": _text("S4-26"),
-        "outcome": _text("S4-27"),
-        "files": _list("S4-28", _text("S4-28")),
+        "task": text_rule("S4-26"),
+        "outcome": text_rule("S4-27"),
+        "files": list_rule("S4-28", text_rule("S4-28")),
     },
     "task",
     optional=("outcome", "files"),
     bare="bare-text",
 )
-_DECISION = _object(
+_DECISION = object_rule(
     "S4-30",
     {
-        "decision": _text("S4-30"),
-        "rationale": _text("S4-31"),
+        "decision": text_rule("S4-30"),
+        "rationale": text_rule("S4-31"),
         "timestamp": _stamp("S4-32"),
     },
     "decision",
     bare="bare-text",
 )
-_ERROR = _object(
+_ERROR = object_rule(
     "S4-36",
     {
-        "message": _text("S4-36"),
-        "category": _text("S4-36"),
-        "agent": _text("S4-36"),
+        "message": text_rule("S4-36"),
+        "category": text_rule("S4-36"),
+        "agent": text_rule("S4-36"),
         "timestamp": _stamp("S4-36"),
     },
     "",
@@ -183,34 +165,34 @@ _ERROR = _object(
     free=True,
     optional=("message", "category", "agent", "timestamp"),
 )
-_USAGE_RULE = _object(
+_USAGE_RULE = object_rule(
     "S4-33",
     {
-        "estimated_tokens": _count("S4-33"),
-        "percentage": _count("S4-34"),
+        "estimated_tokens": count_rule("S4-33"),
+        "percentage": count_rule("S4-34"),
         "last_compression": _stamp("S4-35", null=True),
     },
     "",
 )
-_PROJECT_RULE = _object(
+_PROJECT_RULE = object_rule(
     "S4-11",
     {
-        "name": _text("S4-11"),
-        "path": _text("S4-12"),
-        "git_branch": _text("S4-13", null=True),
+        "name": text_rule("S4-11"),
+        "path": text_rule("S4-12"),
+        "git_branch": text_rule("S4-13", null=True),
     },
     "",
 )
-RULES = _object(
+RULES = object_rule(
     "S4-7",
     {
-        "schema_version": _text(
+        "schema_version": text_rule(
             "S4-7",
             shape=rf"^1\.0{END}",
             code="unknown-version",
             says='the known version, "1.0"',
         ),
-        "session_id": _text(
+        "session_id": text_rule(
             "S4-8",
             shape=r"\S",
             code="empty-text",
@@ -221,21 +203,21 @@ RULES = _object(
         "created": _stamp("S4-9"),
         "updated": _stamp("S4-10"),
         "project": _PROJECT_RULE,
-        "goal": _text("S4-14"),
-        "mode": _text(
+        "goal": text_rule("S4-14"),
+        "mode": text_rule(
             "S4-15",
             # The document gives an example only; the others are its companion's.
             fine=rf"^({'|'.join(MODES)}){END}",
             style="unknown-word",
             says=f"one of {', '.join(MODES)}",
         ),
-        "status": _text("S4-16", words=STATUSES, also=tuple(ALSO_SESSION)),
-        "agents": _list("S4-17", _AGENT),
-        "completed_work": _list("S4-26", _DONE),
-        "pending_tasks": _list("S4-29", _text("S4-29")),
-        "decisions_made": _list("S4-30", _DECISION),
+        "status": text_rule("S4-16", words=STATUSES, also=tuple(ALSO_SESSION)),
+        "agents": list_rule("S4-17", _AGENT),
+        "completed_work": list_rule("S4-26", _DONE),
+        "pending_tasks": list_rule("S4-29", text_rule("S4-29")),
+        "decisions_made": list_rule("S4-30", _DECISION),
         "context_usage": _USAGE_RULE,
-        "errors": _list("S4-36", _ERROR),
+        "errors": list_rule("S4-36", _ERROR),
         **EXTRA_RULE,
     },
     "schema_version session_id created goal status",

@@ -1,8 +1,8 @@
-"""Archive: where a layout keeps the main files of ended sessions, and the way there and back.
+"""Move the main files of ended sessions into a format's archive, and back.
 
-The move and the note of it are two steps. A file that was moved before we could note it is found
-again (`follow`) by what it says; so is one that another program archived, to begin a session of its
-own in that place. As long as nobody knows where ours is, its place is *taken* by the other one.
+Moving a file and recording its new place are two steps. A file that was moved without the second
+step is found again (`follow`) by the id in it; so is one that another program archived to begin
+its own session in that place. Until then the place is *taken* by the other session.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ class Archive:
         self._bound = desk.bound
 
     def put_away_if_over(self, binding: Binding, status: str) -> None:
-        """A layout with an archive keeps ended sessions there; disputed ones are not ended."""
+        """Archive the file of a session that has ended, if its format has an archive."""
         if custom(binding.layout).archive and status in FINISHED:
             try:
                 self.put_away(binding)
             except Refused as error:
-                # It has no event any more that would try again: it is told until it is put right.
+                # No later event would try again: it is reported until it is solved.
                 raise Suspended(str(error), file=error.file) from error
 
     def put_away(self, binding: Binding) -> None:
-        """Move the file of a session to where its layout keeps older ones; its place is free."""
+        """Move the file of a session into the archive, so that its place is free."""
         target = _archived(binding)
         if binding.place == target:
             return
@@ -45,34 +45,34 @@ class Archive:
         self._bound.move(binding, target)
 
     def is_over(self, binding: Binding) -> bool:
-        """Whether a session has ended, by what is listed of it."""
+        """Return whether a session has ended, by its entry in the catalogue."""
         with self._desk.store.view(binding.session) as view:
             return view.listing().get("status") in FINISHED
 
     def is_owed(self, binding: Binding) -> bool:
-        """Whether the file of a session that has ended is not yet where its layout keeps it."""
+        """Return whether a session has ended and its file is not archived yet."""
         has_archive = bool(custom(binding.layout).archive) and not self.is_away(binding)
         return has_archive and self.is_over(binding)
 
     def require_room(self, binding: Binding) -> None:
-        """Refuse to put away what cannot go where its layout keeps older ones."""
+        """Refuse if a file cannot be moved into the archive."""
         target = _archived(binding)
         _require_folder(os.path.dirname(target), binding.root)
         if os.path.lexists(target) and not self._is_rendering(binding, target):
-            raise Suspended(f"{target} is in the archive already, and not ours to write over")
+            raise Suspended(f"{target} is in the archive already, and not ours to overwrite")
 
     def is_away(self, binding: Binding) -> bool:
-        """Whether the file of a session is where its layout keeps older ones."""
+        """Return whether the file of a session is archived."""
         return binding.place == _archived(binding)
 
     def may_come_back(self, binding: Binding) -> bool:
-        """Whether an archived session is not over."""
+        """Return whether a session is archived and has not ended."""
         if not self.is_away(binding):
             return False
         return self._desk.told(binding.session, binding.mirrored).status not in FINISHED
 
     def bring_back(self, binding: Binding) -> bool:
-        """A session that goes on gets its place back, if nobody has it; True if it was moved."""
+        """Move the file of a resumed session back if its place is free; return whether it moved."""
         if not self.may_come_back(binding):
             return False
         place = _current(binding)
@@ -84,22 +84,22 @@ class Archive:
         return True
 
     def is_back(self, binding: Binding, path: str) -> bool:
-        """Whether a path is where the file of an archived session belongs that is not over."""
+        """Return whether a path is the place of an archived session that has not ended."""
         return path == _current(binding) and self.may_come_back(binding)
 
     def take_out(self, binding: Binding) -> None:
-        """Go on where another program put the file of an archived session back to."""
+        """Use the place to which another program moved the file of an archived session."""
         files.remove(binding.place)
         self._bound.move(binding, _current(binding))
 
     def follow(self, binding: Binding) -> None:
-        """Find a file again that was moved before we could note it, or by another program."""
+        """Record where a file is that was moved without a record, or by another program."""
         place = self.whereabouts(binding)
         if place != binding.place:
             self._bound.move(binding, place)
 
     def whereabouts(self, binding: Binding) -> str:
-        """Where the file of a session is by now; changes nothing."""
+        """Return where the file of a session is now."""
         if not custom(binding.layout).archive:
             return binding.place
         if os.path.lexists(binding.place) and not self._is_anothers(binding):
@@ -110,16 +110,16 @@ class Archive:
         return binding.place
 
     def _is_anothers(self, binding: Binding) -> bool:
-        # What we wrote is ours: to take it apart each time would take longer than to look.
+        # Comparing digests is quicker than parsing a file that we wrote.
         is_ours = self._is_rendering(binding, binding.place)
         return not is_ours and is_taken(self._desk, binding)
 
     def _is_session(self, binding: Binding, path: str) -> bool:
-        """Whether a file says that it is of this session."""
+        """Return whether a file names this session."""
         return says_it_is(self._desk, binding.layout, binding.native, binding.root, path)
 
     def _is_rendering(self, binding: Binding, path: str) -> bool:
-        """Whether the main file as we once wrote it is under this path."""
+        """Return whether the file at a path is one of our renderings of the main file."""
         main = load_format(binding.layout).files(binding.native)[0]
         try:
             digest = sha256(read(path)).hexdigest()
@@ -130,7 +130,7 @@ class Archive:
 
 
 def _require_folder(folder: str, root: str) -> None:
-    """Refuse what is no folder, and one that may not be written to, before anything is moved."""
+    """Refuse a path that is no writable folder, before anything is moved."""
     files.require_no_link(folder)
     if os.path.lexists(folder) and not os.path.isdir(folder):
         raise Suspended(f"{folder} is not a folder", file=folder)
@@ -139,18 +139,18 @@ def _require_folder(folder: str, root: str) -> None:
 
 
 def is_taken(desk: Desk, binding: Binding) -> bool:
-    """Whether the file in a session's place is the main one of another."""
+    """Return whether the file in a session's place belongs to another session."""
     named = _named(desk, binding.layout, binding.native, binding.root, binding.place)
     return named not in ("", binding.native)
 
 
 def says_it_is(desk: Desk, kind: str, native: str, root: str, path: str) -> bool:
-    """Whether a file says that it is the main one of a session with an id."""
+    """Return whether a file is the main file of the session with this id."""
     return _named(desk, kind, native, root, path) == native
 
 
 def _named(desk: Desk, kind: str, native: str, root: str, path: str) -> str:
-    """The id that a file names, if it is one of the layout."""
+    """Return the session id in a file, or nothing if it is not of the format."""
     format = load_format(kind)
     main = format.files(native)[0]
     try:
@@ -169,6 +169,6 @@ def _archived(binding: Binding) -> str:
 
 
 def archived_place(kind: str, native: str, root: str) -> str:
-    """Where a layout keeps the main file of a session that was put away; empty if nowhere."""
+    """Return the place in the archive for the main file of a session; empty without an archive."""
     name = custom(kind).archive.format(id=native)
     return os.path.join(root, name) if name else ""

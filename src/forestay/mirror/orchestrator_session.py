@@ -1,9 +1,8 @@
-"""Orchestrator: the one current session of a project, as the `orchestrator` layout knows it.
+"""The one current session of a project in the `orchestrator` format, and its archive.
 
-The project has one current file and an archive. What *continue* means depends on the file: there is
-`none`, it is of a version that is `incompatible`, it is `corrupt`, or it is `ok`. A file that
-another program wrote becomes a session here when it is continued or aborted; beginning a new one
-moves it into the archive, every byte as it was.
+The current file is `none` (missing), `incompatible` (of an unknown version), `corrupt` or `ok`. A
+file that another program wrote becomes a session of ours when it is continued or aborted; beginning
+a new session moves it into the archive, byte for byte.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NONE, INCOMPATIBLE, CORRUPT, OK = "none", "incompatible", "corrupt", "ok"
 
 
 class Loaded(Struct):
-    """What the current file of a project is."""
+    """The current file of a project and its kind: none, incompatible, corrupt or ok."""
 
     kind: str
     path: str
@@ -49,7 +48,7 @@ def folder(context: Context) -> str:
 
 
 def load(context: Context) -> Loaded:
-    """Look at the current file; nothing is written, and an unknown version is never \"none\"."""
+    """Return what the current file is, without writing; an unknown version is never \"none\"."""
     path = os.path.join(folder(context), orchestrator_format.CURRENT)
     if not os.path.lexists(path):
         return Loaded(NONE, path)
@@ -64,7 +63,7 @@ def load(context: Context) -> Loaded:
 
 
 def adopt_current(context: Context) -> str:
-    """Choose the current session, made one of ours if it is not yet; return its id."""
+    """Adopt the current session if needed, choose it, and return its id."""
     _archive_finished(context)
     with mirror_of(context).holding(folder(context)):
         loaded = load(context)
@@ -73,14 +72,14 @@ def adopt_current(context: Context) -> str:
         _require_usable(loaded)
         (taken,) = adopt.adopt(context, loaded.path)
     if not taken.session:
-        raise Refused(f"{loaded.path} could not be taken up", why="; ".join(taken.problems))
+        raise Refused(f"{loaded.path} could not be adopted", why="; ".join(taken.problems))
     context.workspace.choose(taken.session)
     return taken.session
 
 
 def session_with_file(context: Context, meant_here: Callable[[], str]) -> str:
-    """Return the session of ours that has its file here: the one meant here, else the owner of the
-    current file. `meant_here` raises `NoSession` if none is meant."""
+    """Return the session that has its file here: the selected one, else the owner of the current
+    file. `meant_here` returns the selected session or raises `NoSession`."""
     path = os.path.join(folder(context), orchestrator_format.CURRENT)
     owner = (
         None
@@ -144,8 +143,8 @@ def make_room(context: Context) -> str:
 
 
 def put_away(path: str, native: object) -> str:
-    """Move a file of another program into the archive, every byte as it was; nothing there is
-    replaced. Returns where it is now."""
+    """Move a file of another program into the archive, byte for byte, without replacing a file
+    there; return its new path."""
     if os.path.islink(path):
         raise Refused(f"{path} is a symbolic link", why="its session cannot be archived", file=path)
     folder = os.path.join(os.path.dirname(path), orchestrator_format.HISTORY)
@@ -158,8 +157,8 @@ def put_away(path: str, native: object) -> str:
 
 
 def _free_name(folder: str, native: object, path: str) -> str:
-    """The id of a session, if it can be a name; with a number, if another file has it already: one
-    with the same bytes is there because the power failed while it was moved."""
+    """Return a name for an archived session: its id if possible, with a number if a file of that
+    name has other bytes. The same bytes are there if the power failed during the move."""
     try:
         id = clean_id(str(native or ""), "session_id")
     except InvalidInput:
@@ -182,12 +181,12 @@ def _is_free(target: str, path: str) -> bool:
 
 
 def history(context: Context, limit: int = 10) -> list[dict[str, str]]:
-    """A row per archived session, newest first by file name: id, goal, status, created, path."""
+    """Return a row per archived session, newest first: id, goal, status, created, path."""
     return listed(folder(context), limit)
 
 
 def listed(folder: str, limit: int) -> list[dict[str, str]]:
-    """The same for the folder that the current file is in."""
+    """Return the rows for the folder of a current file."""
     there = files.list_paths(os.path.join(folder, orchestrator_format.HISTORY))
     plain = (path for path in there if path.endswith(".json") and not files.is_irregular(path))
     newest = sorted(plain, reverse=True)[: max(0, limit)]
@@ -204,7 +203,7 @@ def _value(path: str) -> Any:
 
 
 def archived(context: Context, text: str) -> dict[str, str]:
-    """The row that a number of the list, or an id, means."""
+    """Return the row for a number in the list, or for an id or part of one."""
     rows = history(context, limit=10_000)
     if text.isascii() and text.isdigit() and len(text) < 7:
         if 0 < int(text) <= len(rows):

@@ -1,11 +1,11 @@
-"""The `craft` layout: one JSON file per session, `{session_id}.json`, with all that happened in it.
+"""The `craft` format: one JSON file per session, `{session_id}.json`, with its whole history.
 
     agents            every agent spawned, with status, times, error and the files it touched
     completed_work    sentences: steps that are done
     pending_tasks     sentences: all other steps
-    decisions_made, files_modified      logs: entries are added and filled in, and go if taken back
+    decisions_made, files_modified      logs: entries are added and completed, removed if withdrawn
     context_usage     tokens, in all and by agent
-    teleportation     what is known of other devices: the truth, where this machine has remotes;
+    teleportation     the state of sync, written by us where this machine has remotes;
                       else attributes `craft.teleportation.*`
     metadata          free; attributes `craft.craft_version`, `craft.tags`, `craft.notes`
 
@@ -47,7 +47,7 @@ from forestay.formats.craft.schema import (
     VERSION,
     by_agent,
     duration,
-    look_closer,
+    find_oddities,
     times,
 )
 from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar
@@ -60,7 +60,7 @@ from forestay.formats.status_words import session_status, session_word, unit_sta
 
 REGISTRY_FILE = "index.json"
 ORDINARY = "logical"
-"""The category of an error of which nothing more is known."""
+"""The category of an error that was recorded without one."""
 
 
 # --- fields ------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ _ATTRIBUTES = {
     "teleportation": {f"craft.teleportation.{key}": key for key in TELEPORTATION.keys},
     "metadata": {f"craft.{key}": key for key in ("craft_version", "tags", "notes")},
 }
-"""Section → attribute → its key there."""
+"""Section → attribute → its key in the section."""
 _PLAIN: dict[str, type[bool | str]] = {"boolean": bool, "string": str}
 
 
@@ -129,7 +129,7 @@ def _get_attribute(value: Any, kind: str) -> Scalar:
 
 
 def _native(fact: Scalar, kind: str) -> Any:
-    """An attribute as the document has it; None for one that is of another kind."""
+    """Return an attribute as the file spells it, or None if it is of another type."""
     if kind == "array":
         return [line for line in fact.split("\n") if line] if isinstance(fact, str) else None
     return fact if isinstance(fact, _PLAIN[kind]) else None
@@ -139,7 +139,7 @@ def _native(fact: Scalar, kind: str) -> Any:
 
 
 def _agent_status(of: Node) -> str:
-    """One that is pending and waits for another is blocked, one that aborted was skipped."""
+    """Return the status: pending and waiting for another agent is blocked, aborted is skipped."""
     status = unit_status(ID, text(of.get("status"))) or "pending"
     if status == "pending" and text(of.get("blocking_on")):
         return "blocked"
@@ -172,9 +172,9 @@ def _get_decision(value: Any, where: Where) -> DecisionFact | None:
     what, chosen = text(of.get("context")), text(of.get("chosen"))
     options = NAMES.read(of.get("options"), where)
     if chosen == what and options in ([], [what]):
-        chosen, options = "", []  # a bare statement, as other documents have it
+        chosen, options = "", []  # a statement without options, which other formats have
     elif chosen and options and chosen not in options:
-        options = [*options, chosen]  # whoever chose it had it to choose from
+        options = [*options, chosen]  # what was chosen was an option
     if not what and not chosen:
         return None
     said = form.get_fields(of, _CHOICE, where)
@@ -190,7 +190,7 @@ def _get_file(value: Any, where: Where) -> FileFact | None:
 
 
 def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
-    # What is true of one machine is no part of what the session says.
+    # What is true of one machine only is not part of the session.
     sections = ("metadata",) if where.travel else ("teleportation", "metadata")
     return {
         name: said
@@ -227,7 +227,7 @@ def _get(name: str, root: Node, where: Where) -> Facts:
 
 
 def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
-    """A new file: every key of the document, in its order."""
+    """Return a new file with every key of the document, in its order."""
     now = facts.updated_at or facts.began_at or where.now
     device = facts.device or where.device or _DEVICE.kind.write("", None, where)
     spent = sum(_spent(facts).values())
@@ -254,7 +254,7 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
             "last_compression": None,
             "by_agent": {},
         },
-        "teleportation": _told_of(Travel(devices=(device,))),
+        "teleportation": _section_of(Travel(devices=(device,))),
         "metadata": {"git_branch": None, "git_commit": None, "tags": [], "notes": None},
     }
 
@@ -338,7 +338,7 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
 
 def _put_change(old: Any, fact: FileFact, where: Where, moment: int) -> Any:
     if old is not None and not isinstance(old, dict):
-        return old  # a path alone stays one: whoever wrote it reads it so
+        return old  # a path alone stays one: its program expects it
     made = dict(old) if old is not None else _fresh_change(fact, moment)
     fact = replace(fact, before=_sha256(fact.before), after=_sha256(fact.after))
     form.put_fields(made, fact, _CHANGE, where, FILE_ORDER)
@@ -381,7 +381,7 @@ def _fresh_agent(fact: AgentFact) -> Node:
 
 
 def _written_status(fact: AgentFact) -> str:
-    """What reading will make of a status that is written here."""
+    """Return the status that will be read from what is written here."""
     word = {"status": unit_word(ID, fact.status), "result": RESULT_OF.get(fact.status)}
     return _agent_status({**word, "blocking_on": fact.blocking_on})
 
@@ -434,19 +434,19 @@ def _put_attributes(section: Node, of: str, facts: Facts) -> None:
         if name not in facts.attributes or _get_attribute(section.get(key), rule.type) == fact:
             continue
         new = _native(fact, rule.type)
-        # Anything can be said of a session; what we write is what the document has.
+        # Attributes may have any value; we write only those that the document allows.
         if (new is not None or fact is None) and not any(look(rule, new, strict=True)):
             form.insert(section, key, new, tuple(rules))
 
 
 def _put_travel(section: Node, travel: Travel) -> None:
-    """The truth about other devices; a session's own words on that are out of date."""
-    for key, value in _told_of(travel).items():
+    """Write the state of sync; attributes about it are out of date."""
+    for key, value in _section_of(travel).items():
         if key not in section or not form.alike(section[key], value):
             form.insert(section, key, value, tuple(TELEPORTATION.keys))
 
 
-def _told_of(travel: Travel) -> Node:
+def _section_of(travel: Travel) -> Node:
     synced = timestamps.write(travel.last_sync, milliseconds=True) if travel.last_sync else None
     return {
         "enabled": travel.enabled,
@@ -461,18 +461,18 @@ def _told_of(travel: Travel) -> Node:
 
 
 def _add_device(root: Node) -> None:
-    """The device that wrote last is one of those that know the session."""
+    """Add the device that writes to the devices that know the session."""
     known = mapping(root.get("teleportation"))
     devices = known.get("devices")
     if isinstance(devices, list) and root["device"] not in devices:
         root["teleportation"] = {**known, "devices": [*devices, root["device"]]}
 
 
-# --- the layout --------------------------------------------------------------------------------
+# --- the format --------------------------------------------------------------------------------
 
 
 def _signs(value: Node) -> int:
-    """How many things are as only this layout has them, less those that speak against it."""
+    """Return how many signs point to this format, less those that point to another."""
     version = text(value.get("schema_version"))
     three = re.match(r"[0-9]+\.[0-9]+\.[0-9]+", version) is not None
     ours = (
@@ -557,7 +557,7 @@ class Craft(Format):
         name, value = self._main(tree)
         found = list(look(RULES, value, strict=strict))
         if isinstance(value, dict):
-            found += look_closer(value, where)
+            found += find_oddities(value, where)
         return [finding._replace(file=name) for finding in found]
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
@@ -571,7 +571,7 @@ class Craft(Format):
 
 
 def _uuid(digits: str) -> str:
-    """A UUID of version 4 from the digits of a digest."""
+    """Return a UUID of version 4 from the digits of a digest."""
     variant = "89ab"[int(digits[16], 16) % 4]
     parts = (digits[:8], digits[8:12], f"4{digits[13:16]}", f"{variant}{digits[17:20]}")
     return "-".join((*parts, digits[20:32]))

@@ -1,8 +1,8 @@
-"""The document of the `craft` layout as rules: its words, its schema, and what no schema can say.
+"""The rules of the `craft` format: its words, its schema, and checks beyond a schema.
 
-`RULES` is checked by `look` and published as JSON Schema: `schema/session-state-v1.json` is what a
-reader may expect, `schema/session-state-v1.strict.json` what we write. `look_closer` finds what is
-odd between values that are each allowed; none of that is ever an error.
+`RULES` is checked by `look` and published as JSON Schema: `session-state-v1.json` is what a reader
+may expect, `session-state-v1.strict.json` what we write. `find_oddities` reports values that
+contradict each other though each is allowed; those are never errors.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SYNC_STATUSES = ("success", "pending", "error")
 BACKENDS = ("claude-desktop", "local", "s3")
 
 NOBODY = "unknown"
-"""How a change names an agent that is not known."""
+"""The name of an unknown agent in a file change."""
 
 
 _SAYS = "a time, YYYY-MM-DDTHH:mm:ss.sssZ"
@@ -241,7 +241,7 @@ DECISION_ORDER, ERROR_ORDER = tuple(_DECISION.keys), tuple(_ERROR.keys)
 
 
 def published(*, strict: bool = False) -> dict[str, Any]:
-    """The JSON Schema 2020-12 of the document, or of what we write."""
+    """Return the JSON Schema 2020-12 of the document, or with `strict` that of what we write."""
     history = "; ".join(" ".join(version) for version in VERSIONS)
     return {
         "$schema": DIALECT,
@@ -252,7 +252,7 @@ def published(*, strict: bool = False) -> dict[str, Any]:
     }
 
 
-# --- what values mean together ------------------------------------------------------------------
+# --- values computed from others ------------------------------------------------------------------
 
 RESULT_OF = {"done": "success", "failed": "failure", "timed_out": "timeout", "skipped": "aborted"}
 
@@ -276,24 +276,24 @@ def duration(times: tuple[int | None, int | None]) -> int | None:
 # --- checking ----------------------------------------------------------------------------------
 
 
-def look_closer(root: Node, where: Where) -> Iterator[Finding]:
-    """What no schema can say; never an error, since every reader copes with it."""
+def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
+    """Yield what no schema can check; never an error, because readers cope with it."""
     yield from look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
     for at, agent in nodes(root, "agents"):
-        yield from _look_at_agent(agent, at, where)
-    yield from _look_at_ids(root)
+        yield from _check_agent(agent, at, where)
+    yield from _check_ids(root)
     for at, choice in nodes(root, "decisions_made"):
         offered = NAMES.read(choice.get("options"), where)
         if text(choice.get("chosen")) and offered and choice["chosen"] not in offered:
             says = f"{at}.chosen is none of the options"
             yield warn("chosen-not-offered", says, f"{at}.chosen", "S2-51")
     for at, change in nodes(root, "files_modified"):
-        yield from _look_at_change(change, at)
-    yield from _look_at_tokens(root)
-    yield from _look_at_rest(root)
+        yield from _check_change(change, at)
+    yield from _check_tokens(root)
+    yield from _check_metadata(root)
 
 
-def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
+def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
     yield from look_at_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
     lasted, said = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
     if lasted is not None and said is not None and abs(lasted - said) > 1:
@@ -311,7 +311,7 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
         yield warn("result-differs", says, f"{at}.result", "S2-28")
 
 
-def _look_at_ids(root: Node) -> Iterator[Finding]:
+def _check_ids(root: Node) -> Iterator[Finding]:
     agents = nodes(root, "agents")
     yield from look_at_names(agents, "S2-21")
     known = {*(text(agent.get("id")) for _, agent in agents), "", NOBODY}
@@ -329,7 +329,7 @@ def _named_agents(root: Node) -> Iterator[tuple[str, str]]:
         yield f"context_usage.by_agent.{id}", id
 
 
-def _look_at_change(change: Node, at: str) -> Iterator[Finding]:
+def _check_change(change: Node, at: str) -> Iterator[Finding]:
     if re.match(_ABSOLUTE, text(change.get("path"))):
         says = f"{at}.path is not relative to the project"
         yield warn("absolute-path", says, f"{at}.path", "S2-54")
@@ -338,7 +338,7 @@ def _look_at_change(change: Node, at: str) -> Iterator[Finding]:
         yield warn("hash-before-creation", says, f"{at}.hash_before", "S2-60")
 
 
-def _look_at_tokens(root: Node) -> Iterator[Finding]:
+def _check_tokens(root: Node) -> Iterator[Finding]:
     total = COUNT.read(mapping(root.get("context_usage")).get("estimated_tokens"), Where())
     spent = sum(by_agent(root).values())
     if spent and total is not None and spent != total:
@@ -346,7 +346,7 @@ def _look_at_tokens(root: Node) -> Iterator[Finding]:
         yield warn("tokens-differ", says, "context_usage.by_agent", "S2-66", INFO)
 
 
-def _look_at_rest(root: Node) -> Iterator[Finding]:
+def _check_metadata(root: Node) -> Iterator[Finding]:
     shared = sequence(mapping(root.get("teleportation")).get("shared_with"))
     for place, each in enumerate(shared):
         if isinstance(each, str) and not re.fullmatch(r"[^@\s]+@[^@\s]+", each):

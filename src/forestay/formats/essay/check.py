@@ -47,7 +47,7 @@ def find_faults(tree: Tree, where: Where, *, strict: bool = False) -> list[Findi
         for finding in look(RULES, doc, strict=strict)
         if strict or finding.code != "stamp-style"
     ]
-    found += [finding for look in _LOOKS for finding in look(doc, where)]
+    found += [finding for look in _CHECKS for finding in look(doc, where)]
     return [finding._replace(file=name) for finding in found]
 
 
@@ -58,7 +58,7 @@ def _error(code: str, message: str, at: str, req: str) -> Finding:
 # -- values against each other -------------------------------------------------------------------
 
 
-def _look_at_stage(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_stage(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     number, name = doc.get("current_stage"), doc.get("current_stage_name")
     names = [stage.name for stage in STAGES.values()]
     if is_count(number) and number in STAGES and name in names and STAGES[number].name != name:
@@ -66,7 +66,7 @@ def _look_at_stage(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         yield _error("stage-name-differs", says, "current_stage_name", "S3-11")
 
 
-def _look_at_numbers(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_numbers(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     for stage, req in ((3, "S3-27"), (4, "S3-41")):
         first = sections(doc, stage)
         path = f"stages.stage_{stage}.sections"
@@ -77,7 +77,7 @@ def _look_at_numbers(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
                 yield _error("duplicate-section", says, f"{path}[{place}]", req)
 
 
-def _look_at_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     totals = [value_at(doc, f"stages.stage_{n}.total_sections") for n in (3, 2)]
     for stage in SECTIONED:
         path = f"stages.stage_{stage}.current_section"
@@ -96,7 +96,7 @@ def _look_at_position(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         yield _error("paragraph-out-of-range", says, path, "S3-112")
 
 
-def _look_at_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     """Compare numbers of the same things in several places; readers cope with differences."""
     outlined, argued = (value_at(doc, f"stages.stage_{n}.total_sections") for n in (2, 3))
     if is_count(outlined) and is_count(argued) and outlined != argued:
@@ -110,7 +110,7 @@ def _look_at_counts(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
             yield warn("count-differs", says, f"{path}[{place}].completed_paragraphs", "S3-43")
 
 
-def _look_at_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     statuses = {n: read_unit_status(value_at(doc, f"stages.stage_{n}.status")) for n in STAGES}
     for number, status in statuses.items():
         pending = [n for n in STAGES if n < number and statuses[n] == "pending"]
@@ -129,8 +129,8 @@ def _look_at_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
 
 
 def _units(doc: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, str, str]]:
-    """Yield path and value of stages and argued sections, the key of their result, and the
-    requirements for their end and their file."""
+    """Yield stages and sections of stage 3: path, value, the key of the result, and the
+    requirements for its time and its file."""
     ends = {1: "S3-16", 2: "S3-22", 3: "S3-34", 4: "S3-46"}
     for number, stage in STAGES.items():
         path = f"stages.stage_{number}"
@@ -141,7 +141,7 @@ def _units(doc: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any], str, str,
             yield f"{path}[{place}]", entry, "argument_map_file", "S3-32", "S3-110"
 
 
-def _look_at_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     """Check that what is completed has its time and its result."""
     for path, unit, key, ended, result in _units(doc):
         if read_unit_status(unit.get("status")) != "done":
@@ -154,7 +154,7 @@ def _look_at_results(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
             yield _error("completed-without-file", says, f"{path}.{key}", result)
 
 
-def _look_at_files(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_files(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     around = folders(doc, where)
     for at, value, req in _references(doc):
         name = inside(value, around)
@@ -190,7 +190,7 @@ def _references(doc: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield field.path, name, results.get(field.path, "S3-113")
 
 
-def _look_at_folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
+def _check_folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     named, root = next(iter(folders(doc, Where())), ""), where.root.rstrip("/")
     if named and root and named != root:
         says = f"the file says that its folder is {named}, but it lies in {root}"
@@ -203,7 +203,7 @@ def _look_at_folder(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
         yield warn("write-unfinished", says, "", "S3-76", INFO)
 
 
-_LOOKS = (
-    *(_look_at_stage, _look_at_numbers, _look_at_position, _look_at_counts, _look_at_order),
-    *(_look_at_results, _look_at_files, _look_at_folder),
+_CHECKS = (
+    *(_check_stage, _check_numbers, _check_position, _check_counts, _check_order),
+    *(_check_results, _check_files, _check_folder),
 )

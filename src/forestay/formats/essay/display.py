@@ -1,7 +1,7 @@
-"""What a user is shown of an essay's session: the pause, the list of sessions, the resume.
+"""Messages about an essay's session: the pause, the list of sessions, the resume.
 
-The document puts brackets around the parts of its messages that are filled in; they are not
-printed, and parts that do not apply are left out.
+The document puts brackets around the variable parts of its messages; they are not printed, and
+parts that do not apply are left out.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _UNITS = ((DAY, "day"), (HOUR, "hour"), (60_000, "minute"))
 
 
 def place(doc: dict[str, Any], *, paragraphs: bool = True) -> str:
-    """Where the work stands: `Stage 4, Section 2, Paragraph 3`."""
+    """Return the current place in the work: `Stage 4, Section 2, Paragraph 3`."""
     stage = stage_of(doc) or 1
     section = section_of(doc, stage)
     paragraph = value_at(doc, "stages.stage_4.current_paragraph") if stage == 4 else None
@@ -49,7 +49,7 @@ def pause_message(doc: dict[str, Any]) -> str:
 
 
 def ago(moment: int, now: int) -> str:
-    """How long ago, in the largest unit that fits: `2 hours ago`."""
+    """Return how long ago a moment is, in the largest unit that fits: `2 hours ago`."""
     for length, unit in _UNITS:
         if (count := (now - moment) // length) > 0:
             return f"{count} {unit}{'' if count == 1 else 's'} ago"
@@ -57,18 +57,18 @@ def ago(moment: int, now: int) -> str:
 
 
 def session_list(found: Iterable[tuple[str, dict[str, Any] | None]], where: Where) -> str:
-    """The sessions found, by folder name; None stands for a file that cannot be read."""
+    """Return the list of sessions by folder name; None stands for a file that cannot be read."""
     lines = [
-        f"{number}. {name} -- {_standing(doc)} -- Last active: {_activity(doc, where)}"
+        f"{number}. {name} -- {_place_or_status(doc)} -- Last active: {_activity(doc, where)}"
         for number, (name, doc) in enumerate(found, 1)
     ]
     return "\n".join(["Sessions found:", *lines]) if lines else "No sessions found."
 
 
-def _standing(doc: dict[str, Any] | None) -> str:
+def _place_or_status(doc: dict[str, Any] | None) -> str:
     if doc is None:
         return "State unreadable"
-    # One that is over is nowhere: nobody can go on with it by its number.
+    # A session that has ended has no place: it cannot be resumed by its number.
     status = read_session_status(doc.get("status"))
     is_over = status in ("completed", "abandoned")
     return str(status).title() if is_over else place(doc, paragraphs=False)
@@ -85,7 +85,7 @@ def resume_summary(doc: dict[str, Any]) -> str:
 
 
 def _left_off(doc: dict[str, Any], stage: int) -> str:
-    """One sentence of what is known."""
+    """Return one sentence about the state of the work."""
     status = read_unit_status(value_at(doc, f"stages.stage_{stage}.status")) or "pending"
     parts = [f"{STAGES[stage].title} {_STANDS[status]}", *_section_parts(doc, stage)]
     waiting = [
@@ -126,10 +126,10 @@ def counted(count: int, noun: str) -> str:
 
 
 def abandoned_for(doc: dict[str, Any] | None, where: Where) -> int:
-    """For how many days nobody worked on an open essay, once that means it was given up; else 0."""
-    said = mapping(doc)
-    moment = timestamps.read(said.get("last_activity"), where.naive)
-    if moment is None or read_session_status(said.get("status")) not in ("active", "paused"):
+    """Return for how many days an open essay was idle, once that counts as abandoned; else 0."""
+    state = mapping(doc)
+    moment = timestamps.read(state.get("last_activity"), where.naive)
+    if moment is None or read_session_status(state.get("status")) not in ("active", "paused"):
         return 0
     idle = where.now - moment
     return idle // DAY if idle >= ABANDONED_AFTER else 0

@@ -229,7 +229,7 @@ def _set_folder(doc: dict[str, Any], root: str) -> None:
 
 
 class _StateEdit:
-    """One pass over a document: `was` is what it says, `want` what it is to say."""
+    """One pass over a document: `was` are the facts in it, `want` those to write."""
 
     def __init__(self, doc: dict[str, Any], want: Facts, where: Where) -> None:
         self.doc, self.want, self.where = doc, want, where
@@ -282,7 +282,7 @@ class _StateEdit:
         if number not in SECTIONED:
             return
         self._put_sections(number)
-        # A stage that is not begun, and not the place of the work, is at none of its sections.
+        # A stage that has not begun, and is not the current one, has no current section.
         place = place_of(self.want.position)
         is_reset = step is not None and step.status == "pending" and had and had.status != "pending"
         if is_reset and place is not None and place[0] != number:
@@ -332,7 +332,7 @@ class _StateEdit:
     def _put_position(self) -> None:
         place, here = place_of(self.want.position), self.was.position
         if place is not None and self.want.position != here:
-            # The file may be at a section that it does not list: no step can name that.
+            # The current section may be one that the file does not list; no step stands for it.
             is_unlisted = here.startswith(f"{stage_id(place[0])}/") and here not in {
                 *self.steps,
                 *self.had,
@@ -393,7 +393,7 @@ class _StateEdit:
             if claim.result and overridden[claim.text]:
                 overridden[claim.text] -= 1
             elif claim.result:
-                # A claim that was deferred first knows only when that was.
+                # The time of a claim that was deferred first is when that happened.
                 at = updated if was_deferred and updated is not None else at
                 values = [claim.text, claim.result, OVERRIDE, claim.because, timestamps.write(at)]
                 self._log("user_overrides", *values)
@@ -441,7 +441,7 @@ def defer_reason(reason: str) -> str:
     return "service_unavailable" if "unavailable" in words else "no_results"
 
 
-# -- what may not be taken out -------------------------------------------------------------------
+# -- what may not be removed ---------------------------------------------------------------------
 
 _WRONG = ("wrong-type", "bad-stamp", "out-of-range", "stage-name-differs")
 _OWN_WORDS = ("status", "current_stage_name")
@@ -495,8 +495,7 @@ class Essay(Format):
         return "" if is_ours else "an essay's id is `essay-` and a UUID"
 
     def unkept_id(self, native_id: str) -> str:
-        """An id names no file here, so that any will do: `uuidgen` writes capitals, and people
-        what they like."""
+        """Accept ids of other programs: no file is named after an id here."""
         is_plain = native_id.isprintable() and len(native_id) <= 200 and "/" not in native_id
         return "" if native_id.strip() and is_plain else self.valid_id(native_id)
 
@@ -509,7 +508,7 @@ class Essay(Format):
         doc = tree.get(name)
         if isinstance(doc, dict):
             _StateEdit(doc, facts, where).apply()
-            # One that was converted did not know yet where it would lie.
+            # A converted session did not know its folder yet.
             is_astray = where.moved or (where.root and doc.get("session_dir") == "")
             if is_astray and tree != old:
                 _set_folder(doc, where.root)
@@ -551,7 +550,7 @@ class Essay(Format):
         return find_faults(tree, where, strict=strict)
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        """Return what the files of the folder tell; None unless they tell of an essay."""
+        """Return what the files of the folder contain; None if they are not an essay's."""
         made = salvage.recover(bundle, where)
         is_essay = made and (made.data or stage_files.current(bundle) or salvage.remains(bundle))
         if made is None or not is_essay:

@@ -1,7 +1,7 @@
-"""What a change of an essay's file means: its thesis, its outline, the arguments of a section.
+"""Judge the impact of a change to an essay's file: thesis, outline, or arguments of a section.
 
-A word for the impact, a reason, and the sections it is about; the document's own examples are
-the measure: another claim type is another essay, one changed section concerns that section.
+The result is a word for the impact, a reason, and the sections concerned. The document's examples
+set the measure: another claim type makes another essay, one changed section concerns that section.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from forestay.formats.essay.fields import DRAFT, DRAFT_LOG, FINAL, OUTLINE, THES
 from forestay.formats.essay.stage_files import outline, section_in, thesis
 
 Compare = Callable[[str, str], float]
-"""How alike two texts are, from 0 to 1."""
-Told = tuple[str, str, list[int]]
+"""Return how similar two texts are, from 0 to 1."""
+Impact = tuple[str, str, list[int]]
 """Impact, reason, sections."""
 
 STAGE_OF = {OUTLINE: 2, DRAFT: 4, DRAFT_LOG: 4, FINAL: 5}
@@ -23,7 +23,7 @@ _ALIKE = 0.8
 
 
 def stage_of_file(name: str) -> int | None:
-    """The stage a file belongs to; 5 is the finished essay and the logs over all of it."""
+    """Return the stage of a file; 5 is the finished essay and the logs over all stages."""
     if name.startswith("stage-1-"):
         return 1
     if section_in(name) is not None:
@@ -33,8 +33,8 @@ def stage_of_file(name: str) -> int | None:
     return STAGE_OF.get(name)
 
 
-def told(name: str, old: str, new: str, compare: Compare) -> list[Told]:
-    """What a change of a file says; nothing for files whose words say all."""
+def told(name: str, old: str, new: str, compare: Compare) -> list[Impact]:
+    """Return the impact of a change to a file; nothing for files judged by their text alone."""
     if name == THESIS:
         return _thesis(old, new, compare)
     if name == OUTLINE:
@@ -51,13 +51,13 @@ def _percent(part: float) -> str:
     return f"{round(part * 100)}% as they were"
 
 
-def _thesis(old: str, new: str, compare: Compare) -> list[Told]:
+def _thesis(old: str, new: str, compare: Compare) -> list[Impact]:
     then, now = thesis(old.encode()), thesis(new.encode())
     if then.claim_type != now.claim_type and then.claim_type and now.claim_type:
         kinds = f"{then.claim_type} → {now.claim_type}"
         return [("major", f"the claim type changed: {kinds}; the essay has another direction", [])]
     if not then.statement and not now.statement:
-        return []  # it is in another form: its words say all
+        return []  # it has another form and is judged by its text alone
     part = compare(then.statement, now.statement)
     if then.statement == now.statement:
         return [("minor", "the thesis statement is as it was", [])]
@@ -68,7 +68,7 @@ def _thesis(old: str, new: str, compare: Compare) -> list[Told]:
     return [("major", f"the thesis is another one ({_percent(part)})", [])]
 
 
-def _outline(old: str, new: str, compare: Compare) -> list[Told]:
+def _outline(old: str, new: str, compare: Compare) -> list[Impact]:
     then, now = _sections(old), _sections(new)
     if not then and not now:
         return []
@@ -93,7 +93,7 @@ def _named(sections: list[int]) -> str:
 
 
 def _sections(text: str) -> dict[int, str]:
-    """The text of each section of an outline, its title first."""
+    """Return the text of each section of an outline, with its title first."""
     marks = list(_SECTION.finditer(text))
     ends = [*(mark.start() for mark in marks[1:]), len(text)][: len(marks)]
     titles = outline(text.encode()).titles

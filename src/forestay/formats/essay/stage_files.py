@@ -1,4 +1,4 @@
-"""The files beside an essay's session file: their names, their versions, what they tell.
+"""The files next to an essay's session file: their names, versions and contents.
 
 The results of the stages are Markdown with known headings, written for people; a second copy of
 each stage's facts can be read from them when the session file is lost:
@@ -8,9 +8,8 @@ each stage's facts can be read from them when the session file is lost:
     arguments    one `**Verified**: YES | NO | PARTIAL | DEFERRED | COMMON_KNOWLEDGE` per point
     draft        `## Title` per section, blank lines between paragraphs, `---` after a section
 
-All but the draft end with `## Approved By User` once the user said yes. Of a file only the first
-`MOST` bytes are looked at, of a line the first `LONGEST` characters, of sections the first
-thousand.
+All but the draft end with `## Approved By User` once the user approved them. Only the first `MOST`
+bytes of a file, `LONGEST` characters of a line and `MOST_SECTIONS` sections are read.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ _VERSION = re.compile(r"(.+)\.v([1-9][0-9]{0,8})(\.[^./]+)", re.ASCII)
 
 
 def section_in(name: str) -> int | None:
-    """The section whose arguments a file holds."""
+    """Return the section whose arguments a file contains, or None."""
     match = _ARGUMENTS.fullmatch(name)
     return int(match[1]) if match else None
 
 
 def is_current(name: str) -> bool:
-    """Whether a file is one of the pipeline's, and not an archived version of one."""
+    """Return whether a file is one of the pipeline's, and not an archived version."""
     return name in STAGE_FILES[:3] + STAGE_FILES[4:] or section_in(name) is not None
 
 
@@ -60,7 +59,7 @@ def _order(name: str) -> tuple[str, int, str]:
 
 
 def version_name(name: str, names: Iterable[str]) -> str:
-    """Under which name a file is archived next: `stage-1-thesis.md` → `stage-1-thesis.v1.md`."""
+    """Return the next archive name of a file: `stage-1-thesis.md` → `stage-1-thesis.v1.md`."""
     taken = [number for other in names if (number := _number(other, name)) is not None]
     stem, dot, extension = name.rpartition(".")
     number = max(taken, default=0) + 1
@@ -73,14 +72,14 @@ def _number(archived: str, name: str) -> int | None:
 
 
 def folder_name(moment: int, naive: str = "local") -> str:
-    """The name of a session's folder: `essay-pipeline-20260214-143022`."""
+    """Return the name of a session's folder: `essay-pipeline-20260214-143022`."""
     stamp = timestamps.write(moment, "2000-01-01T00:00:00", naive=naive)
     day, _, time = re.sub("[-:]", "", stamp).partition("T")
     return f"{PREFIX}{day}-{time}"
 
 
 def folder_moment(name: str, naive: str = "local") -> int | None:
-    """When a folder of that name was made; None for other names."""
+    """Return when a folder of that name was created; None for other names."""
     match = _FOLDER.fullmatch(name)
     if match is None:
         return None
@@ -174,7 +173,7 @@ def arguments(data: bytes, naive: str = "local") -> Arguments:
 
 
 def draft(data: bytes) -> list[Drafted]:
-    """The sections of a draft, in order, with their paragraphs counted."""
+    """Return the sections of a draft, in order, with their paragraphs counted."""
     found = [Drafted()]
     within, fence = False, ""
     for line in _lines(data):
@@ -193,7 +192,7 @@ def draft(data: bytes) -> list[Drafted]:
 
 
 def _fence(line: str, fence: str) -> str:
-    """The marks that text is fenced with after a line, if it is; only their like end it."""
+    """Return the fence that is open after a line, or nothing; only the same fence closes it."""
     marks = match[0] if (match := _MARKS.match(line)) else ""
     if not fence:
         return marks
@@ -207,13 +206,13 @@ def _close(found: list[Drafted]) -> None:
 
 
 def words(data: bytes) -> int:
-    """How many words a text has; what marks it up is none."""
+    """Return the number of words in a text, without its markup."""
     found = data.decode("utf-8", "replace").split()
     return sum(any(map(str.isalnum, word)) for word in found)
 
 
 def place_in(outline: Outline, title: str) -> int | None:
-    """Which section of the outline a heading of the draft names."""
+    """Return the section of the outline that a heading of the draft names, or None."""
     if match := _NUMBERED.match(title):
         return int(match[1]) or None
     wanted = title.strip("[] ").casefold()
@@ -226,7 +225,7 @@ def _lines(data: bytes) -> list[str]:
 
 
 def _below(lines: list[str], heading: str) -> str:
-    """The first paragraph below a heading."""
+    """Return the first paragraph below a heading."""
     if heading not in lines:
         return ""
     taken: list[str] = []

@@ -1,4 +1,4 @@
-"""The `orchestrator` layout: the one current session of a project, `orchestrator-session.json`.
+"""The `orchestrator` format: the one current session of a project, `orchestrator-session.json`.
 
     agents            running and finished ones; a pending agent is an entry of `pending_tasks`
     completed_work    objects: steps that are done, with outcome and files
@@ -49,8 +49,8 @@ from forestay.formats.orchestrator.schema import (
     USAGE_ORDER,
     VERSION,
     WORK_ORDER,
-    known_as,
-    look_closer,
+    as_alias,
+    find_oddities,
     percentage,
     wrong_id,
 )
@@ -68,12 +68,12 @@ HISTORY = "orchestrator-history"
 
 
 def archive_name(native_id: str) -> str:
-    """Where a session is archived, relative to the layout's folder."""
+    """Return where a session is archived, relative to the format's folder."""
     return f"{HISTORY}/{native_id}.json"
 
 
 def list_history(archived: Mapping[str, Any], limit: int = 10) -> list[dict[str, str]]:
-    """A row per archived session, newest first by file name; unreadable ones have theirs too."""
+    """Return a row per archived session, newest first by file name, also for unreadable files."""
     names = sorted((name for name in archived if name.endswith(".json")), reverse=True)
     return [_row(name, mapping(archived[name])) for name in names[: max(0, limit)]]
 
@@ -88,7 +88,7 @@ CORRUPTED = "The previous session file appears corrupted."
 
 
 def recovery(kept_as: str) -> Question:
-    """Ask what becomes of a corrupted file, whose bytes are stored under the given name."""
+    """Return the question what to do about a corrupted file, stored under the given name."""
     fresh = f"Begin new session (old file kept as {kept_as})"
     choices = (
         Choice("fresh", "Start fresh", fresh),
@@ -164,7 +164,7 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
 
 
 def _is_whole(fact: AgentFact) -> bool:
-    """Only running agents have a progress in the document: one that is complete has done all."""
+    """Return whether an agent is complete; the document has a progress for running ones only."""
     return unit_word(ID, fact.status) == "complete" and fact.fraction in (None, 1.0)
 
 
@@ -218,7 +218,7 @@ def _get(root: Node, where: Where) -> Facts:
 
 
 def _with_errors(agents: list[AgentFact], errors: list[ErrorFact]) -> list[AgentFact]:
-    """The agents, failed ones with the last error that names them; it leaves the session's list."""
+    """Return the agents, failed ones with the last error that names them, removed from `errors`."""
     failed = {agent.id for agent in agents if agent.status in ("failed", "timed_out")}
     last = {error.agent: error for error in errors if error.agent in failed}
     errors[:] = [error for error in errors if last.get(error.agent) is not error]
@@ -234,7 +234,7 @@ def _with_errors(agents: list[AgentFact], errors: list[ErrorFact]) -> list[Agent
 
 
 def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
-    """A new file: every key of the document, in its order."""
+    """Return a new file with every key of the document, in its order."""
     now = facts.updated_at or facts.began_at or where.now
     path = facts.project_path or where.project_path
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
@@ -284,7 +284,7 @@ def _put_project(root: Node, facts: Facts, where: Where) -> None:
 
 
 def _put_agents(root: Node, facts: Facts, where: Where) -> None:
-    """Pending agents stay where another program put them; we name them in `pending_tasks`."""
+    """Write the agents; a pending one stays if another program listed it, else it is a task."""
     known = {text(mapping(each).get("id")) for each in sequence(root.get("agents"))}
     spent = facts.tokens_by_agent
     agents = [
@@ -339,11 +339,11 @@ def _put_done(old: Any, step: StepFact, where: Where) -> Any:
 
 
 _MESSAGE = attrgetter("message", "agent")
-"""What errors are known by."""
+"""What identifies an error."""
 
 
 def _of_agent(error: ErrorFact) -> Hashable:
-    """What is known of an agent's error whenever it was noted."""
+    """Return what identifies an agent's error regardless of its time."""
     return _MESSAGE(error) if error.agent else None
 
 
@@ -379,7 +379,7 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
 
 
 def _errors(facts: Facts) -> list[ErrorFact]:
-    """All that goes into `errors`: the session's, why it failed, and last those of its agents."""
+    """Return the entries of `errors`: the session's, why it failed, last those of its agents."""
     failed = {
         (a.id, a.error): ErrorFact(a.error, a.category, a.id, a.ended_at)
         for a in facts.agents
@@ -401,7 +401,7 @@ def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
         fact = replace(fact, at=moment)
     if old is not None and "category" not in old:
         fact = replace(fact, category="")
-    # Of an agent's it is known when it failed, not when its program noted that.
+    # The time of an agent's error is when it failed; the program's own entry may be later.
     if old is not None and (was := _get_error(old, where)) and (was.agent or was.at is not None):
         fact = replace(fact, at=was.at)
     form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
@@ -421,14 +421,14 @@ def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
         form.insert(usage, "percentage", percentage(tokens, where.window), USAGE_ORDER)
 
 
-# --- the layout --------------------------------------------------------------------------------
+# --- the format --------------------------------------------------------------------------------
 
 _LOOSE_TIMES = frozenset(("started_at", "paused_at", "resumed_at", "completed_at"))
 _STAMPED = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9A-Za-z]+")
 
 
 def _signs(value: Node) -> int:
-    """How many things are as only this layout has them, less those that speak against it."""
+    """Return how many signs point to this format, less those that point to another."""
     version, work = text(value.get("schema_version")), sequence(value.get("completed_work"))
     ours = (
         re.fullmatch(r"[0-9]+\.[0-9]+", version) is not None,
@@ -440,7 +440,7 @@ def _signs(value: Node) -> int:
         isinstance(value.get("errors"), list),
         "completed_work" in value and "pending_tasks" in value,
         isinstance(value.get("project_path"), str),
-        # Times that only real files have: no other document with a goal calls them so.
+        # Names of times in real files; no other format with a goal has them.
         "goal" in value and "started_at" in value,
         "completed_work" in value and not _LOOSE_TIMES.isdisjoint(value),
     )
@@ -461,7 +461,7 @@ _PER_SECOND = 36**6 // _DAY
 
 
 def _suffix(second: int, digest: str) -> str:
-    """Six letters and digits that sort by the second of the day: archives are listed by name."""
+    """Return six letters and digits that sort by the second of the day, as archives are listed."""
     rest = second * _PER_SECOND + int(digest[:8], 16) % _PER_SECOND
     made = ""
     for _ in range(6):
@@ -479,8 +479,8 @@ class Orchestrator(Format):
         if "workflow_type" in of or "current_phase" in of:
             return 0.0
         signs, common = _signs(of), len(of.keys() & {*form.COMMON})
-        is_told = "schema_version" in of or {"session_id", "goal"} <= of.keys()
-        if name.rpartition("/")[2] == CURRENT and signs >= 0 and is_told:
+        is_named = "schema_version" in of or {"session_id", "goal"} <= of.keys()
+        if name.rpartition("/")[2] == CURRENT and signs >= 0 and is_named:
             return min(1.0, 0.5 + 0.1 * signs)
         return min(1.0, 0.3 + 0.1 * signs) if signs >= 2 and common >= 2 else 0.0
 
@@ -529,9 +529,9 @@ class Orchestrator(Format):
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
         name, value = form.main(tree, CURRENT)
-        found = [known_as(finding) for finding in look(RULES, value, strict=strict)]
+        found = [as_alias(finding) for finding in look(RULES, value, strict=strict)]
         if isinstance(value, dict):
-            found += look_closer(value, where)
+            found += find_oddities(value, where)
         return [finding._replace(file=name) for finding in found]
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
@@ -541,13 +541,13 @@ class Orchestrator(Format):
 
 
 def _generation(root: Node) -> str:
-    """Of the document is what says so, however little of it is there."""
-    is_told = "schema_version" in root or isinstance(root.get("project"), dict)
-    return "document" if is_told else "aiterm"
+    """Return which shape a file has: the document's, or that of aiterm."""
+    is_named = "schema_version" in root or isinstance(root.get("project"), dict)
+    return "document" if is_named else "aiterm"
 
 
 def shown_progress(facts: Facts) -> float:
-    """What the display calls progress: the running agent's, else that of the session."""
+    """Return the progress to display: the running agent's, else the session's."""
     running = (a.fraction for a in facts.agents if a.status == "running" and a.fraction is not None)
     first = next(running, None)
     return form.progress_of(facts) if first is None else first

@@ -1,7 +1,7 @@
-"""The document of the `orchestrator` layout as rules: its words, its figures, and what it demands.
+"""The rules of the `orchestrator` format: its words, its limits, and what it requires.
 
-`RULES` is checked by `look`. `look_closer` finds what is odd between values that are each allowed,
-and signs that another program misread; none of that is ever an error.
+`RULES` is checked by `look`. `find_oddities` reports values that contradict each other though each
+is allowed, and text that another program decoded wrongly; those are never errors.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LIFECYCLE: dict[str, tuple[str, ...]] = {
 
 
 class Mode(Struct, frozen=True):
-    """How many agents run at once, and at which share of the window context is compressed."""
+    """The number of agents that run at once, and the percentage at which context is compressed."""
 
     agents: int
     compress_at: int
@@ -66,29 +66,29 @@ WARN_ABOVE, COMPRESS_ABOVE = 70_000, 100_000
 
 
 def percentage(tokens: int, window: int) -> int:
-    """How much of the context window is used, in whole percents."""
+    """Return how much of the context window is used, in whole percents."""
     return round(100 * tokens / window) if window > 0 else 0
 
 
 def pressure(tokens: int) -> str:
-    """What the number of tokens asks for: nothing, a warning, or compressing."""
+    """Return what the number of tokens calls for: nothing, `warn` or `compress`."""
     if tokens > COMPRESS_ABOVE:
         return "compress"
     return "warn" if tokens > WARN_ABOVE else ""
 
 
 def may_become(word: str, next_word: str) -> bool:
-    """Whether one status of the document may follow another."""
+    """Return whether one status of the document may follow another."""
     return next_word in LIFECYCLE.get(word, ())
 
 
-# --- signs that were misread -------------------------------------------------------------------
+# --- text decoded wrongly ----------------------------------------------------------------------
 
 SIGNS = ("└──", "🔄", "✅", "⚠️")
 
 
 def _misread_as(sign: str, encoding: str) -> str:
-    """How the UTF-8 of a sign looks to a program that takes it for an older encoding."""
+    """Return how the UTF-8 of a sign reads when it is decoded with an older encoding."""
     return "".join(bytes((byte,)).decode(encoding, "ignore") or chr(byte) for byte in sign.encode())
 
 
@@ -102,11 +102,11 @@ _BAD_SIGN = re.compile("|".join(map(re.escape, sorted(_MISREAD, key=len, reverse
 
 
 def misread(words: str) -> list[str]:
-    """The signs in a text that are UTF-8 misread as Windows-1254 (or 1252), in their order."""
+    """Return the signs in a text whose UTF-8 was decoded as Windows-1254 (or 1252), in order."""
     return [_MISREAD[match[0]] for match in _BAD_SIGN.finditer(words)]
 
 
-# --- what each value must be -------------------------------------------------------------------
+# --- rules of values ---------------------------------------------------------------------------
 
 
 def _stamp(req: str, **more: Any) -> Rule:
@@ -122,7 +122,7 @@ _AGENT = object_rule(
         "task": text_rule("S4-19"),
         "status": text_rule("S4-20", words=AGENT_STATUSES, also=tuple(ALSO_UNIT)),
         "started": _stamp("S4-21"),
-        # Only finished agents have these; of others many programs write null.
+        # Only finished agents have these; many programs write null for others.
         "completed": _stamp("S4-22", null=True),
         "result_summary": text_rule("S4-23", null=True),
         "progress": count_rule("S4-25", 100),
@@ -206,7 +206,7 @@ RULES = object_rule(
         "goal": text_rule("S4-14"),
         "mode": text_rule(
             "S4-15",
-            # The document gives an example only; the others are its companion's.
+            # The document gives one example; the others come from its companion.
             fine=rf"^({'|'.join(MODES)}){END}",
             style="unknown-word",
             says=f"one of {', '.join(MODES)}",
@@ -238,11 +238,11 @@ _ALIASES = {
     "project_path": "project.path",
     "files_modified": "changed files",
 }
-"""Keys of real files that the document does not have → as what they are read."""
+"""Key of real files that the document does not have → what it is read as."""
 
 
 def wrong_id(native_id: str) -> str:
-    """Why no session can be called so; empty if it can."""
+    """Return why a session cannot have this id, or an empty string."""
     if re.search(_SESSION_ID, native_id) is None:
         return "a day and a short suffix are needed: YYYY-MM-DD-xxxxxx"
     try:
@@ -252,11 +252,11 @@ def wrong_id(native_id: str) -> str:
     return ""
 
 
-# --- what values mean together -----------------------------------------------------------------
+# --- checks across values ----------------------------------------------------------------------
 
 
-def known_as(finding: Finding) -> Finding:
-    """A key that the document does not know, but we do."""
+def as_alias(finding: Finding) -> Finding:
+    """Return the finding of an unknown key that we read anyway as an `alias-key`."""
     if finding.code != "unknown-key" or finding.where not in _ALIASES:
         return finding
     says = f"{finding.where} is no key of the document; it is read as {_ALIASES[finding.where]}"
@@ -264,29 +264,29 @@ def known_as(finding: Finding) -> Finding:
     return finding._replace(code="alias-key", severity=severity, what=says, requirement="S4-7")
 
 
-def look_closer(root: Node, where: Where) -> Iterator[Finding]:
-    """What no rule for one value can say; never an error."""
-    yield from _look_at_id(text(root.get("session_id")))
+def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
+    """Yield what no rule for a single value can check; never an error."""
+    yield from _check_id(text(root.get("session_id")))
     yield from look_at_order(root, ("created", "updated"), "", "S4-10", where)
     agents = nodes(root, "agents")
     for at, agent in agents:
-        yield from _look_at_agent(agent, at, where)
+        yield from _check_agent(agent, at, where)
     yield from look_at_names(agents, "S4-17")
-    yield from _look_at_usage(root, where)
-    yield from _look_at_mode(root, where)
+    yield from _check_usage(root, where)
+    yield from _check_mode(root, where)
     for at, words in _texts(root):
         if signs := misread(words):
             says = f"{at} holds UTF-8 that was misread as Windows-1254: {' '.join(signs[:5])}"
             yield warn("misread-text", says, at, "S4-92")
 
 
-def _look_at_id(id: str) -> Iterator[Finding]:
-    """An id of the right form names a day; of any other form a rule has spoken."""
+def _check_id(id: str) -> Iterator[Finding]:
+    """Check that an id of the right form names a day; other forms break a rule already."""
     if re.search(_SESSION_ID, id) and (why := wrong_id(id)):
         yield warn("odd-session-id", f"session_id: {why}", "session_id", "S4-8")
 
 
-def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
+def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
     yield from look_at_order(agent, ("started", "completed"), at, "S4-22", where)
     status = unit_status(ID, text(agent.get("status")))
     ends = {"completed": "S4-22", "result_summary": "S4-23"}
@@ -297,7 +297,7 @@ def _look_at_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
             yield warn("missing-key", f"{at}.{key} is missing", f"{at}.{key}", req)
 
 
-def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
+def _check_usage(root: Node, where: Where) -> Iterator[Finding]:
     usage = mapping(root.get("context_usage"))
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     told = COUNT.read(usage.get("percentage"), where)
@@ -311,8 +311,8 @@ def _look_at_usage(root: Node, where: Where) -> Iterator[Finding]:
         yield warn(f"tokens-{word}", says, "context_usage.estimated_tokens", "X4-3", INFO)
 
 
-def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
-    """Whether more is going on than the mode is meant for: to be known, and no fault."""
+def _check_mode(root: Node, where: Where) -> Iterator[Finding]:
+    """Report more agents or tokens than the mode is meant for."""
     name = text(root.get("mode"))
     if name not in MODES:
         return
@@ -329,7 +329,7 @@ def _look_at_mode(root: Node, where: Where) -> Iterator[Finding]:
 
 
 def _texts(root: Node) -> Iterator[tuple[str, str]]:
-    """Every text in the file with its path."""
+    """Yield every text in the file with its path."""
     waiting: list[tuple[str, Any]] = [("", root)]
     while waiting:
         at, value = waiting.pop()

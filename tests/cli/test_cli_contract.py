@@ -46,7 +46,7 @@ def test_several_agents_stand_in_one_file_and_keep_their_bytes(cli: Cli) -> None
 
 
 def test_contract_alone_shows_who_acknowledged(cli: Cli) -> None:
-    assert "acknowledged by nobody" in cli.ok("files", "contract").out
+    assert "not acknowledged by any agent" in cli.ok("files", "contract").out
     cli.ok("files", "contract", "ack", "--agent", "claude")
     assert "claude: version 1.0" in cli.ok("files", "contract").out
     assert cli.ok("files", "contract", "show", "--text").out == shipped().decode()

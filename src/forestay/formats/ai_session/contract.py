@@ -245,4 +245,4 @@ def summary(text: str | None, spec: bytes) -> str:
     for each in parse(text or ""):
         state = "current" if verdicts[each.agent].ok else AGAIN
         lines.append(f"{each.agent}: version {each.version}, {each.date}: {state}")
-    return "\n".join(lines if len(lines) > 1 else [*lines, "acknowledged by nobody"]) + "\n"
+    return "\n".join(lines if len(lines) > 1 else [*lines, "not acknowledged by any agent"]) + "\n"

@@ -10,7 +10,7 @@ The keys of a tree are paths relative to the format's root folder, `.ai-session/
 Any key may be missing; the value None is a file without content. A single file may have its bare
 name (`state.yaml`). Several files contain the same value; the first one that does is used: the id
 from state, folder, plan; the status from the index, then the state (some programs write a `status`
-there and never change the index, so it counts while the index says "active"); the times from
+there and never change the index, so it counts while the index has "active"); the times from
 state, index, plan.
 
 Tasks that belong to no phase are in a phase of their own, `LOOSE`, which is not a step.

@@ -277,7 +277,7 @@ def conflicts(file: str, data: bytes) -> list[Finding]:
         return []
     ours, theirs = (side.split("\n") for side in both)
     only = (_only_in(ours, theirs), _only_in(theirs, ours))
-    message = f"merge conflict, to be settled by hand: one side says {only[0]}; the other {only[1]}"
+    message = f"merge conflict, to be settled by hand: one side has {only[0]}; the other {only[1]}"
     return [Finding("conflict-markers", ERROR, message, file=file, requirement="S0-69")]
 
 

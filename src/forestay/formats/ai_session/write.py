@@ -95,7 +95,7 @@ def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
         key = read.key_of(made, file) or _new_key(made, file, facts.native_id)
         if made.get(key) is None:
             made[key] = whole[read.key_of(whole, file)]
-            notes.append(f"{file}: made anew from {source}")
+            notes.append(f"{file}: created again from {source}")
     entry, full = (read.entry_of(each, facts.native_id) for each in (made, whole))
     if entry and (missing := [key for key in full if key not in entry]):
         entry.update({key: full[key] for key in missing})
@@ -105,9 +105,9 @@ def recreate(tree: Tree, where: Where) -> tuple[Tree, list[str]]:
 
 _SOURCES = {
     STATE: "the index, the plan and the specification",
-    PLAN: "the state and the specification; phases and tasks are not known",
+    PLAN: "the state and the specification; phases and tasks are unknown",
     LOG: "nothing: it is empty, what it held is lost",
-    INDEX: "the sessions beside it; which of them are over is not known",
+    INDEX: "the sessions next to it; which of them are finished is unknown",
 }
 
 

@@ -51,8 +51,8 @@ class Praxis(Format):
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         """Return a UUID derived from the session: the same session gets the same one."""
-        said = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
-        tries = (derive_uuid(f"{said}\0{where.now}\0{n}") for n in range(len(taken) + 1))
+        seed = "\0".join((facts.goal, facts.target, str(facts.began_at), where.project_path))
+        tries = (derive_uuid(f"{seed}\0{where.now}\0{n}") for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
     def valid_id(self, native_id: str) -> str:
@@ -112,7 +112,7 @@ class Praxis(Format):
         return check_file(tree, where, strict=strict)
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        """Return what the session file that contains most still says."""
+        """Return the facts that are left in the likeliest and largest session file."""
         names = sorted(bundle, key=lambda name: (not name.endswith(".json"), -len(bundle[name])))
         return climb(partial(_salvage_file, name, bundle[name], where) for name in names)
 

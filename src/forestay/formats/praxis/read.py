@@ -374,12 +374,12 @@ def read_facts(view: View) -> Facts:
 
 def _goal(view: View) -> str:
     """Return a goal made of the target and the workflow, as these files have no goal."""
-    said = get_fields(view.doc, SESSION_FIELDS, view.where)
-    paths = (text(view.metadata.get("spec_path")), said["target"])
+    found = get_fields(view.doc, SESSION_FIELDS, view.where)
+    paths = (text(view.metadata.get("spec_path")), found["target"])
     named = [text(view.metadata.get(key)) for key in ("feature_name", "spec_name")]
     named += [path.rstrip("/").rpartition("/")[2] for path in paths]
     subject = next((name for name in named if any(map(str.isalnum, name))), "")
-    workflow: str = said["workflow"]
+    workflow: str = found["workflow"]
     return f"{workflow}: {subject}" if workflow and subject else subject or workflow
 
 

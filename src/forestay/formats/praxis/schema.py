@@ -217,20 +217,17 @@ def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:
 
 
 def _check_numbers(view: View, where: Where, strict: bool) -> Iterator[Finding]:
-    numbers = [
-        ("current_phase", view.doc, "S1-33"),
-        ("starting_phase", view.structure, "S1-29"),
-        *(("phase_number", artifact, "S1-53") for artifact in view.artifacts.values()),
-    ]
-    paths = ["current_phase", "workflow_structure.starting_phase"]
-    paths += [f"phase_artifacts.{phase}.phase_number" for phase in view.artifacts]
-    for path, (key, node, req) in zip(paths, numbers, strict=True):
-        if key in node and not is_phase(node[key]):
+    start, listed = view.structure.get("starting_phase", 0), view.doc.get("completed_phases")
+    numbers = [("current_phase", view.doc.get("current_phase", 0), "S1-33")]
+    numbers += [("workflow_structure.starting_phase", start, "S1-29")]
+    for phase, artifact in view.artifacts.items():
+        path = f"phase_artifacts.{phase}.phase_number"
+        numbers.append((path, artifact.get("phase_number", 0), "S1-53"))
+    for index, phase in enumerate(sequence(listed)):
+        numbers.append((f"completed_phases[{index}]", phase, "S1-34"))
+    for path, number, req in numbers:
+        if not is_phase(number):
             yield warn("wrong-type", f"{path} is not a phase number", path, req, ERROR)
-    for index, phase in enumerate(sequence(view.doc.get("completed_phases"))):
-        if not is_phase(phase):
-            path = f"completed_phases[{index}]"
-            yield warn("wrong-type", f"{path} is not a phase number", path, "S1-34", ERROR)
     for path, node, req in (
         ("workflow_structure", view.structure, "S1-28"),
         ("metadata", view.metadata, "S1-125"),
@@ -316,7 +313,7 @@ def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]
         if (is_done, verdict) in _VERDICT_FAULTS:
             code, req, severity = _VERDICT_FAULTS[is_done, verdict]
             listed = "listed as completed" if is_done else "not listed as completed"
-            message = f"phase {phase} is {listed}, but its checkpoint says {verdict}"
+            message = f"phase {phase} is {listed}, but its checkpoint is {verdict}"
             yield warn(code, message, f"checkpoints.{phase}", req, severity)
 
 

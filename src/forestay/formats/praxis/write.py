@@ -356,12 +356,12 @@ class _Edit:
 
     def _write_timing(self, phase: int, step: StepFact, before: int | None) -> None:
         """Write the times of a phase; `before` is when the phase before it ended."""
-        had, told = self.had.get(phase) or StepFact(""), _clock(step)
+        had, given = self.had.get(phase) or StepFact(""), _clock(step)
         if step.started_at is None and step.status == "done" and step.ended_at is not None:
             known = before is not None and before <= step.ended_at
             step = replace(step, started_at=before if known else None)
         # Times that the file already has, an odd start too, are not written again.
-        if _clock(had) in (told, _clock(step)):
+        if _clock(had) in (given, _clock(step)):
             return
         entry = mapping(self.doc.get("phase_timing")).get(str(phase))
         if step.status == "pending":

@@ -239,4 +239,4 @@ def test_the_summary_names_every_agent_and_who_is_stale() -> None:
     assert contract.checksum(SPEC) in first
     assert bob.startswith("bob: ") and bob.endswith("Re-acknowledgment required")
     assert ann.endswith("current")
-    assert "nobody" in contract.summary(None, SPEC)
+    assert "not acknowledged" in contract.summary(None, SPEC)

@@ -7,7 +7,7 @@
 
 On the last two rungs, what can still be read of the damaged files (`remains`: topmost keys whose
 own lines are whole) gives identity, configuration and the logs. Progress comes from the artifacts
-alone, as the document has it: a half-read list of stages would say too little.
+alone, as the specification demands: a half-read list of stages would show too little.
 
 Nothing here writes, asks, or discards bytes.
 """
@@ -61,7 +61,7 @@ _LOST = (
     *("style_profile_path", "samples_dir_path", "pushback_level", "voice_calibration"),
     *("deferred_verifications", "user_overrides", "revision_history"),
 )
-"""What nothing but the session file can tell."""
+"""What only the session file contains."""
 _KEPT = ("pipeline_id", "started_at", "last_activity", "status", "session_dir", *_LOST, "output")
 _FIELD = {field.path: field for field in FIELDS}
 
@@ -71,13 +71,13 @@ class Recovery(Struct):
     """`none` (nothing is wrong with the file), `whole`, `backup`, `artifacts` or `manual`."""
     message: str
     state: dict[str, Any]
-    """What to write as the session file; on the last rung, the beginning of it."""
+    """The session file to write; on the last rung, the beginning of it."""
     data: bytes | None = None
-    """The bytes that say so, where there are such: those of the text, or of the backup."""
+    """The bytes of that state, where a file has them: the decoded text, or the backup."""
     question: Question | None = None
     goal: str = ""
     titles: dict[int, str] = {}
-    """What the sections are called."""
+    """The titles of the sections, by number."""
     inferred: list[str] = []
     lost: list[str] = []
 
@@ -103,7 +103,7 @@ def recover(bundle: Bundle, where: Where) -> Recovery | None:
 
 
 def ask(bundle: Bundle) -> Question:
-    """Return the question where to resume, for files that do not tell."""
+    """Return the question where to resume, for files that do not show it."""
     choices = tuple(
         Choice(stage_id(n), f"Stage {n}: {stage.title}", ", ".join(_results(bundle, n)))
         for n, stage in STAGES.items()
@@ -140,7 +140,7 @@ def _results(bundle: Bundle, stage: int) -> list[str]:
     return [name for name in names if name in bundle]
 
 
-# -- what the damaged files still say ------------------------------------------------------------
+# -- what is left of damaged files ---------------------------------------------------------------
 
 
 def _parse_state(data: bytes | None) -> dict[str, Any] | None:
@@ -164,8 +164,8 @@ def likeness(value: Any) -> float:
 def find_truncation(data: bytes, doc: Any) -> str:
     """Return why a file that can be parsed is only the beginning of one, or an empty string.
 
-    Such a file ends within a line and lacks the end of the template. Its last value is not to be
-    believed: 15 may have been 1500.
+    Such a file ends within a line and lacks the end of the template. Its last value cannot be
+    trusted: 15 may have been 1500.
     """
     order = [field.path for field in FIELDS]
     if list(mapping(doc)) == sorted(mapping(doc)):
@@ -201,11 +201,11 @@ def remains(bundle: Bundle) -> dict[str, Any]:
     return found
 
 
-# -- the state that the artifacts tell -----------------------------------------------------------
+# -- the state from the artifacts ----------------------------------------------------------------
 
 
 class _Rebuild:
-    """Makes a state of the files of a folder; `recovery` is the result."""
+    """Create a state from the files of a folder; `recovery` is the result."""
 
     def __init__(self, bundle: Bundle, where: Where) -> None:
         self.bundle, self.where = bundle, where
@@ -266,28 +266,26 @@ class _Rebuild:
             self.inferred.append("last_activity: now")
 
     def _read_thesis(self) -> None:
-        if THESIS not in self.bundle:
-            return
-        told = stage_files.thesis(self.bundle[THESIS], self.where.naive)
-        self._done(1, THESIS, told.approval)
-        self.recovery.goal = told.statement
-        self.part(1).update(
-            thesis_file=self.path(THESIS),
-            development_log=self.path(THESIS_LOG),
-            claim_type=told.claim_type,
-        )
+        if THESIS in self.bundle:
+            thesis = stage_files.thesis(self.bundle[THESIS], self.where.naive)
+            self._done(1, THESIS, thesis.approval)
+            self.recovery.goal = thesis.statement
+            self.part(1).update(
+                thesis_file=self.path(THESIS),
+                development_log=self.path(THESIS_LOG),
+                claim_type=thesis.claim_type,
+            )
 
     def _read_outline(self) -> None:
-        if OUTLINE not in self.bundle:
-            return
-        told = self.outline = stage_files.outline(self.bundle[OUTLINE], self.where.naive)
-        self._done(2, OUTLINE, told.approval)
-        self.part(2).update(
-            outline_file=self.path(OUTLINE),
-            total_sections=told.total,
-            target_word_count=told.words,
-            audience=told.audience,
-        )
+        if OUTLINE in self.bundle:
+            self.outline = stage_files.outline(self.bundle[OUTLINE], self.where.naive)
+            self._done(2, OUTLINE, self.outline.approval)
+            self.part(2).update(
+                outline_file=self.path(OUTLINE),
+                total_sections=self.outline.total,
+                target_word_count=self.outline.words,
+                audience=self.outline.audience,
+            )
 
     def _done(self, stage: int, name: str, approval: stage_files.Approval) -> None:
         self.part(stage)["status"] = "completed"
@@ -316,13 +314,13 @@ class _Rebuild:
     def _argued(self, index: int, name: str | None) -> dict[str, Any]:
         section = blank_section(3, index)
         if name is not None:
-            told = stage_files.arguments(self.bundle[name], self.where.naive)
+            found = stage_files.arguments(self.bundle[name], self.where.naive)
             section.update(
-                status="completed" if told.approval.given else "in_progress",
+                status="completed" if found.approval.given else "in_progress",
                 argument_map_file=self.path(ARGUMENTS.format(index)),
-                verified_claims=told.verified,
-                deferred_claims=told.deferred,
-                completed_at=_stamp(told.approval.at),
+                verified_claims=found.verified,
+                deferred_claims=found.deferred,
+                completed_at=_stamp(found.approval.at),
             )
         return section
 
@@ -344,13 +342,13 @@ class _Rebuild:
             paragraph_log=self.path(DRAFT_LOG),
             sections=made,
         )
-        told = counted(sum(section.paragraphs for section in drafted.values()), "paragraph")
-        self.inferred.append(f"stage 4: {told} in {counted(len(drafted), 'section')}")
+        written = counted(sum(section.paragraphs for section in drafted.values()), "paragraph")
+        self.inferred.append(f"stage 4: {written} in {counted(len(drafted), 'section')}")
         self.lost += ["voice_check_score of the sections"]
         self.lost += ["total_paragraphs of the sections"] if todo else []
 
     def _drafted(self) -> dict[int, stage_files.Drafted]:
-        """The draft's sections by the outline's numbers; others by their order, if that is free."""
+        """Return the draft's sections by the outline's numbers, else by their order if it is free."""
         drafted = stage_files.draft(self.bundle.get(DRAFT, b""))
         named = [stage_files.place_in(self.outline, section.title) for section in drafted]
         found: dict[int, stage_files.Drafted] = {}
@@ -368,26 +366,26 @@ class _Rebuild:
                 last = max(*found, self.outline.total or 0) + 1
                 found[last] = section
             elif last:
-                # A line parts a section in two; what stands before the first one is of none.
+                # A line splits a section in two; text before the first section is in none.
                 found[last].paragraphs += section.paragraphs
                 found[last].closed = section.closed
         return found
 
     def _written(
-        self, index: int, told: stage_files.Drafted | None, finished: bool
+        self, index: int, draft: stage_files.Drafted | None, finished: bool
     ) -> dict[str, Any]:
         section = blank_section(4, index)
         if finished:
             section["status"] = "completed"
-        elif told is not None:
-            section["status"] = "completed" if told.closed else "in_progress"
-        section["completed_paragraphs"] = told.paragraphs if told else 0
-        if told and section["status"] == "completed":
-            section["total_paragraphs"] = told.paragraphs
+        elif draft is not None:
+            section["status"] = "completed" if draft.closed else "in_progress"
+        section["completed_paragraphs"] = draft.paragraphs if draft else 0
+        if draft and section["status"] == "completed":
+            section["total_paragraphs"] = draft.paragraphs
         return section
 
     def _mark_gaps(self) -> None:
-        """A stage whose result is gone, but that later ones were built on, is to be reviewed."""
+        """Mark stages for review whose result is missing although later stages have begun."""
         reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
         for number in STAGES:
             part = self.part(number)
@@ -396,7 +394,7 @@ class _Rebuild:
                 self.inferred.append(f"stage {number} needs review: its result is missing")
 
     def _read_output(self) -> None:
-        """What the final essay itself tells, and which of the rest the damaged file does not."""
+        """Set the output from the final essay, and report what neither file contains."""
         part = self.state["output"]
         named = str(part["final_essay_file"]).rpartition("/")[2]
         part["final_essay_file"] = self.path(named) or self.path(FINAL)

@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from forestay.formats.port import REGISTRY
+
 SOURCE = Path(__file__).parent.parent.parent / "src" / "forestay"
 
 # Rooms from the inside out: each may import those in the rows above its own. Rooms in one row do
@@ -89,6 +91,23 @@ HEAVY = """
 """.split()
 
 
+# Modules outside the folders of the formats that may name one of them: the registry and its words,
+# commands and rules that exist for one format, and reading what lies in a folder.
+NAMES_A_FORMAT = """
+    formats.port formats.status_words compat
+    briefing.brief briefing.style_orchestrator base.vocabulary
+    model.essay.* model.rules model.summary
+    plans.essay_sessions plans.essay_steps plans.praxis_definition plans.revisit plans.inactivity
+    plans.pending_file_ops
+    mirror.ai_session_cleanup mirror.contract_file mirror.orchestrator_session
+    mirror.absorb mirror.adopt mirror.bindings mirror.check_context mirror.check_files
+    mirror.discover mirror.recover mirror.render mirror.session_files
+    health.forget health.format_checks
+    api.start api.files api.session
+    cli.common cli.cleanup cli.contract cli.documents cli.files
+"""
+
+
 # One that Python had until 3.11 is asked for where there is no newer one.
 STANDARD = sys.stdlib_module_names | {"_sha256"}
 
@@ -150,6 +169,20 @@ def test_start_up_path_loads_only_itself() -> None:
         if matches(name, HOT):
             bad = [seen for seen in within(loaded(name)) if not matches(seen, HOT)]
             assert not bad, f"{name} is loaded at every start: import {bad} where it is needed"
+
+
+def test_generic_code_names_no_format() -> None:
+    packages = (
+        module.removeprefix("forestay.").rpartition(".")[0] for module, _ in REGISTRY.values()
+    )
+    folders = " ".join(f"{package}.*" for package in packages)
+    for name in modules():
+        if matches(name, NAMES_A_FORMAT) or matches(name, folders):
+            continue
+        words = {n.value for n in ast.walk(tree(name)) if isinstance(n, ast.Constant)}
+        assert not words & REGISTRY.keys(), f"{name}: what is special to a format is in its folder"
+        bad = [seen for seen in ours(name) if matches(seen, folders)]
+        assert not bad, f"{name} imports {bad}"
 
 
 def test_formats_load_nothing_that_few_of_their_files_need() -> None:

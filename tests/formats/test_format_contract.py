@@ -23,7 +23,7 @@ from forestay.formats.status_words import SESSION_WORDS, session_status
 from tests.formats import json_stories as stories
 from tests.formats.sample import Sample
 
-NAMES = [*(module for module, _ in REGISTRY.values()), "toy"]
+NAMES = [*(module.split(".")[2] for module, _ in REGISTRY.values()), "toy"]
 SAMPLES: dict[str, Sample] = {
     name: import_module(f"tests.formats.samples.{name}").SAMPLE for name in NAMES
 }

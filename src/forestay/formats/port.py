@@ -1,23 +1,22 @@
-"""Layouts: the five on-disk forms of a session, each a lens between its files and `Facts`.
+"""The port of the file formats: each translates between the files of a session and `Facts`.
 
-A *bundle* is the bytes of the files that one session has in a layout, by their names relative to
+A *bundle* is the bytes of the files that one session has in a format, by their names relative to
 the session's root. A *tree* is a bundle parsed: plain values by file name (a JSON Lines file is a
-list). A layout never sees bytes, spelling or comments: `document` parses and rewrites text so that
-only what changed changes. It never sees the journal either: facts are its only other side.
+list). A format never sees bytes, spelling or comments: `text.document` parses and rewrites text so
+that only what changed changes. Nor does it see the journal: it only reads and writes facts.
 
-    parse      bytes → tree                                     (document, guarded)
-    get        tree → facts                                     total: it never raises on a tree
-    put        old tree or None, facts → new tree               changes only what the facts changed
-    whole      tree, tree before → tree                         with what may not be taken out
+    parse      bytes → tree                           (text.document, text.safe_parse)
+    get        tree → facts                           total: it never raises on a tree
+    put        old tree or None, facts → new tree     changes only what the facts changed
+    whole      tree, tree before → tree               restores what no program may remove
     check      tree → findings
     salvage    bundle that cannot be parsed → facts, and what was inferred and lost
 
-Laws, tested for all five: `put(t, get(t)) == t`; `get(put(t, f))` says what `f` says as far as the
-layout has fields for it; keys that a layout does not know survive; `put` changes no value that it
-was given, and shares those that stay. What a layout has no field for travels as values under the
-one key `forestay` (`carry`), written and read for all five alike.
+Laws, tested for all: `put(t, get(t)) == t`; `get(put(t, f))` equals `f` as far as the format has
+fields; unknown keys survive; `put` changes no value that it was given and shares those that stay.
+What a format has no field for travels as values under the one key `forestay` (`carry_over`).
 
-A sixth layout is one module with a class that meets `Layout`, named in `REGISTRY`.
+A sixth format is one folder with a `format` module, and a line in `REGISTRY`.
 """
 
 from __future__ import annotations
@@ -117,6 +116,44 @@ class Salvaged(Struct):
     lost: list[str] = []
 
 
+class Conventions(Struct, frozen=True):
+    """What a format wants done around its files: order, locks, backups, archives.
+
+    Names may hold `{id}`, the native id, and are relative to the format's root folder.
+    """
+
+    order: tuple[str, ...] = ()
+    """Endings of the files in the order in which they are written; others come first."""
+    lock: str = ""
+    """The format's own lock file, locked while its state is changed."""
+    read_lock: str = ""
+    """A file that is locked while it is read, so that other programs do not write it."""
+    backup: str = ""
+    """The ending of the name under which the previous version of the main file is stored."""
+    archive: str = ""
+    """Where the main file goes when the session has ended."""
+    put_away: str = ""
+    """Where programs of this format move the folder of a session that is over."""
+    folders: tuple[str, ...] = ()
+    """Folders that a new session has from the start."""
+    logs: tuple[str, ...] = ()
+    """Lists in the main file that only grow, from events alone."""
+    shared: tuple[str, ...] = ()
+    """Files that all sessions of the folder share."""
+    line_logs: tuple[str, ...] = ()
+    """Other files to which lines are appended."""
+    own_folder: str = ""
+    """The key of the main file that names the root folder."""
+    sees_names: bool = False
+    """Whether writing depends on which files lie in the folder."""
+    travels: bool = False
+    """Whether its files state how the session is synced with other devices."""
+    unshared: tuple[str, ...] = ("",)
+    """What of a new root folder git ignores: all of it, unless other programs use it too."""
+    named_after: tuple[str, str] = ("", "")
+    """A folder whose files are named after their sessions, and the requirement for that."""
+
+
 class Format(Protocol):
     """One on-disk form. Stateless; all methods are pure."""
 
@@ -127,6 +164,10 @@ class Format(Protocol):
     """Lists of facts of which its files have room for the last element only."""
     has_goal: bool = True
     """Whether its files have a field for the goal; else one is made of what else they say."""
+
+    conventions: Conventions = Conventions()
+    id_error: str = ""
+    """The beginning of the message about an invalid id, where its document gives one."""
 
     def recognise(self, name: str, value: Any) -> float:
         """How surely a parsed file is of this layout, from 0 to 1, by its shape."""
@@ -181,22 +222,27 @@ class Format(Protocol):
 
 
 REGISTRY: dict[str, tuple[str, str]] = {
-    "ai-session": ("ai_session", ".ai-session"),
-    "praxis": ("praxis", ".praxis-os/.cache/state"),
-    "craft": ("craft", ".craft/cache/orchestration-sessions"),
-    "essay": ("essay", ""),
-    "orchestrator": ("orchestrator", ".claude"),
+    "ai-session": ("forestay.formats.ai_session.format", ".ai-session"),
+    "praxis": ("forestay.formats.praxis.format", ".praxis-os/.cache/state"),
+    "craft": ("forestay.formats.craft.format", ".craft/cache/orchestration-sessions"),
+    "essay": ("forestay.formats.essay.format", ""),
+    "orchestrator": ("forestay.formats.orchestrator.format", ".claude"),
 }
-"""Id → module, and the layout's root folder in a project; an essay's is its session's own."""
+"""Id → module of its folder, and its root folder in a project; empty: each session has its own."""
 
 
 @cache
 def load_format(id: str) -> Format:
     """The layout of an id; a module is loaded when it is first asked for."""
     require_known(id)
-    module = import_module(f"forestay.formats.{REGISTRY[id][0]}.format")
+    module = import_module(REGISTRY[id][0])
     made: Format = module.FORMAT
     return made
+
+
+def conventions_of(id: str) -> Conventions:
+    """Return what the format of an id wants done around its files."""
+    return load_format(id).conventions
 
 
 def spelled(chosen: str) -> str:
@@ -232,9 +278,5 @@ def unsafe_id(native_id: str) -> str:
 def require_id(format: Format, native_id: str) -> None:
     """Refuse an id for new files that is not possible in their layout."""
     if problem := format.valid_id(native_id):
-        word = (
-            "Error: Invalid feature"
-            if format.id == "ai-session"
-            else f"Invalid {format.id} session"
-        )
-        raise InvalidInput(f"{word} ID {native_id!r}", why=problem, session=native_id)
+        word = format.id_error or f"Invalid {format.id} session ID"
+        raise InvalidInput(f"{word} {native_id!r}", why=problem, session=native_id)

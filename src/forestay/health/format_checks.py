@@ -16,9 +16,8 @@ from itertools import islice
 from forestay.base import files
 from forestay.base.findings import Finding
 from forestay.errors import ForestayError
-from forestay.formats.conventions import custom
 from forestay.formats.essay.fields import STATE
-from forestay.formats.port import ERROR
+from forestay.formats.port import ERROR, conventions_of
 from forestay.journal.context import Context
 from forestay.mirror import check_files, discover, recover
 from forestay.mirror.check_files import Surroundings
@@ -66,7 +65,9 @@ def _of_case(case: Case) -> Finding:
 
 def _suspended(binding: Binding) -> Finding:
     # Where a format has one place for all sessions, ours makes room for the one that is adopted.
-    is_taken = custom(binding.layout).archive and "another session is here" in binding.suspended
+    is_taken = (
+        conventions_of(binding.layout).archive and "another session is here" in binding.suspended
+    )
     fix = f"make it one of ours: forestay adopt {shlex.quote(binding.place)}"
     if not is_taken:
         unbind = f"forestay files unbind {binding.layout} --session {binding.session}"

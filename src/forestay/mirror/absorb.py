@@ -21,9 +21,8 @@ from forestay.base import files, swap_file
 from forestay.base.text import plural
 from forestay.errors import InvalidInput, Refused
 from forestay.formats import diff as trees
-from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
-from forestay.formats.port import Tree, Where, load_format
+from forestay.formats.port import Tree, Where, conventions_of, load_format
 from forestay.formats.rendering_id import rendering_id
 from forestay.formats.text.document import kind_of
 from forestay.formats.text.safe_parse import Unreadable
@@ -169,7 +168,7 @@ class Absorber:
     def _as_others_say(self, binding: Binding, look: Look, value: Any) -> Any:
         """A file that sessions share, with what stands there of others of ours: what our rendering
         remembers of them is old, and they would take it for somebody's edit."""
-        if look.name not in custom(binding.layout).shared:
+        if look.name not in conventions_of(binding.layout).shared:
             return value
         from forestay.formats.ai_session.format import listed_as
 

@@ -30,13 +30,12 @@ from forestay.errors import Busy, ForestayError
 from forestay.formats import carry_over
 from forestay.formats.ai_session.read import entries_of
 from forestay.formats.coerce import text
-from forestay.formats.conventions import custom
 from forestay.formats.essay.fields import THESIS
 from forestay.formats.essay.stage_files import thesis
 from forestay.formats.facts import Facts
 from forestay.formats.fields import tasks_in
 from forestay.formats.from_state import facts_of
-from forestay.formats.port import ERROR, REGISTRY, Reading, Where
+from forestay.formats.port import ERROR, REGISTRY, Reading, Where, conventions_of
 from forestay.formats.status_words import session_status
 from forestay.formats.three_way import LONGEST, Changes, Plain, as_recorded, in_one
 from forestay.formats.to_events import Move, adoption, by_known_names, match_steps, moves
@@ -180,7 +179,7 @@ class _Taking:
         """Whose place it is; nobody's, if another program began a session in the one place there
         is for all of them. Ours is archived then."""
         owner = self.context.store.machine.bindings.owner(os.path.realpath(one.path))
-        if owner is None or one.damage or not custom(one.layout).archive:
+        if owner is None or one.damage or not conventions_of(one.layout).archive:
             return owner
         # Who took the id out edited our file all the same.
         return owner if native in ("", owner.native) else None
@@ -326,7 +325,7 @@ class _Taking:
         """How a session goes on that was ended here, where it is only in the archive."""
         with self.context.store.view(twin.session) as view:
             may_return = view.listing().get("status") in ("completed", "abandoned")
-        kept = os.path.join(twin.root, custom(twin.layout).archive.format(id=twin.native))
+        kept = os.path.join(twin.root, conventions_of(twin.layout).archive.format(id=twin.native))
         is_away = may_return and twin.place == kept
         return f'forestay session reopen --because "…" --session {twin.session}' if is_away else ""
 
@@ -811,13 +810,17 @@ def _root(one: Find) -> str:
     if archive := _archive(one):
         return one.path.removesuffix(f"/{archive}")
     names = format.files(one.native) if one.native and not format.unkept_id(one.native) else []
-    own = [os.path.join(one.root, name) for name in names if name not in custom(format.id).shared]
+    own = [
+        os.path.join(one.root, name)
+        for name in names
+        if name not in conventions_of(format.id).shared
+    ]
     in_place = one.path in own and (one.path == own[0] or not os.path.lexists(own[0]))
     return one.root if in_place else ""
 
 
 def _archive(one: Find) -> str:
     """Where a file is in the archive of its layout; empty if it is elsewhere."""
-    name = custom(one.layout).archive.format(id=one.native)
+    name = conventions_of(one.layout).archive.format(id=one.native)
     is_kept = bool(one.native and name) and one.path.endswith(f"/{name}")
     return name if is_kept and not one.format.unkept_id(one.native) else ""

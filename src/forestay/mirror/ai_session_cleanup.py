@@ -25,9 +25,8 @@ from forestay.errors import ForestayError, InvalidInput, NoSession, ReadOnly, Re
 from forestay.formats.ai_session import format as form
 from forestay.formats.ai_session.read import INDEX, entries_of, entry_of, status_words
 from forestay.formats.coerce import copied
-from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
-from forestay.formats.port import ERROR, Where
+from forestay.formats.port import ERROR, Where, conventions_of
 from forestay.formats.status_words import session_status
 from forestay.formats.text.document import Document
 from forestay.journal.context import Context
@@ -225,7 +224,7 @@ def _archive(context: Context, one: Find, name: str, wanted: Wanted) -> str:
 
 @contextmanager
 def _locked(context: Context, root: str, name: str) -> Iterator[None]:
-    lock = os.path.join(root, custom(form.FORMAT.id).lock.format(id=name))
+    lock = os.path.join(root, conventions_of(form.FORMAT.id).lock.format(id=name))
     with ExitStack() as stack:
         stack.enter_context(files.locked(root, clock=context.clock))
         files.require_no_link(os.path.dirname(lock))
@@ -268,7 +267,7 @@ def _move(root: str, name: str, *, keep_artifacts: bool) -> str:
     targets = (os.path.join(archive, each) for each in names)
     source, target = os.path.join(root, name), next(t for t in targets if not os.path.lexists(t))
     files.move(source, target)
-    files.remove(os.path.join(target, os.path.basename(custom(form.FORMAT.id).lock)))
+    files.remove(os.path.join(target, os.path.basename(conventions_of(form.FORMAT.id).lock)))
     kept = os.path.join(target, ARTIFACTS)
     if keep_artifacts and files.list_paths(kept):
         files.make_folder(source)

@@ -13,7 +13,7 @@ from hashlib import sha256
 from forestay.base import files
 from forestay.base.vocabulary import FINISHED
 from forestay.errors import ForestayError, Refused
-from forestay.formats.conventions import custom
+from forestay.formats.port import conventions_of
 from forestay.formats.port import load_format
 from forestay.mirror.context import Desk, Suspended, parsed, read
 from forestay.store.machine.bindings import Binding
@@ -26,7 +26,7 @@ class Archive:
 
     def put_away_if_over(self, binding: Binding, status: str) -> None:
         """Archive the file of a session that has ended, if its format has an archive."""
-        if custom(binding.layout).archive and status in FINISHED:
+        if conventions_of(binding.layout).archive and status in FINISHED:
             try:
                 self.put_away(binding)
             except Refused as error:
@@ -51,7 +51,7 @@ class Archive:
 
     def is_owed(self, binding: Binding) -> bool:
         """Return whether a session has ended and its file is not archived yet."""
-        has_archive = bool(custom(binding.layout).archive) and not self.is_away(binding)
+        has_archive = bool(conventions_of(binding.layout).archive) and not self.is_away(binding)
         return has_archive and self.is_over(binding)
 
     def require_room(self, binding: Binding) -> None:
@@ -100,7 +100,7 @@ class Archive:
 
     def whereabouts(self, binding: Binding) -> str:
         """Return where the file of a session is now."""
-        if not custom(binding.layout).archive:
+        if not conventions_of(binding.layout).archive:
             return binding.place
         if os.path.lexists(binding.place) and not self._is_anothers(binding):
             return binding.place
@@ -157,7 +157,7 @@ def _named(desk: Desk, kind: str, native: str, root: str, path: str) -> str:
         value = parsed(main, read(path)).value
     except ForestayError:
         return ""
-    return format.get({main: value}, desk.where(root, names=custom(kind).sees_names)).native_id
+    return format.get({main: value}, desk.where(root, names=conventions_of(kind).sees_names)).native_id
 
 
 def _current(binding: Binding) -> str:
@@ -170,5 +170,5 @@ def _archived(binding: Binding) -> str:
 
 def archived_place(kind: str, native: str, root: str) -> str:
     """Return the place in the archive for the main file of a session; empty without an archive."""
-    name = custom(kind).archive.format(id=native)
+    name = conventions_of(kind).archive.format(id=native)
     return os.path.join(root, name) if name else ""

@@ -16,8 +16,7 @@ from forestay.base import files
 from forestay.base.text import is_text
 from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
 from forestay.formats.ai_session.read import INDEX, entries_of
-from forestay.formats.conventions import custom
-from forestay.formats.port import Format, Where, load_format, require_id
+from forestay.formats.port import Format, Where, conventions_of, load_format, require_id
 from forestay.mirror.archive import archived_place, is_taken, says_it_is
 from forestay.mirror.context import Desk, parsed, read
 from forestay.store.machine.bindings import Binding
@@ -91,7 +90,7 @@ def _bind(
     _make_room(desk, wanted, retire)
     if not (is_its or desk.bound.owner(place)):
         _require_free(kind, native, place, root)
-    keep_out_of_git(desk, root, custom(kind).unshared)
+    keep_out_of_git(desk, root, conventions_of(kind).unshared)
     files.make_folder(root)
     # Files that were found are found again, should a power cut take this back.
     if not desk.bound.bind(wanted.session, kind, native, root, place, soon=soon):
@@ -191,14 +190,14 @@ def stays(owner: Binding, why: str) -> Refused:
 def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:
     """Refuse a place whose owner cannot be put away for a session with this id: it would be found
     in the archive under the same, or another is there already."""
-    if not custom(owner.layout).archive or owner.native == native:
+    if not conventions_of(owner.layout).archive or owner.native == native:
         raise _taken(desk, owner.place)
     _require_no_past(owner.layout, native, owner.root)
 
 
 def _require_free(kind: str, native: str, place: str, root: str) -> None:
     """Refuse a place that something of somebody else has: a file, a folder, an entry, a past."""
-    backup = custom(kind).backup
+    backup = conventions_of(kind).backup
     if os.path.lexists(place):
         raise _is_there(place, _what_helps(kind, place), native)
     if backup and os.path.lexists(f"{place}{backup}"):

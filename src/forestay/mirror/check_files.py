@@ -20,8 +20,7 @@ from forestay.base.findings import Finding
 from forestay.errors import ForestayError, InvalidInput
 from forestay.formats import carry_over
 from forestay.formats.ai_session.read import LOG
-from forestay.formats.conventions import NAMED_AFTER, custom
-from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where
+from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where, conventions_of
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror.discover import (
@@ -86,7 +85,8 @@ def _line(find: Find, finding: Finding) -> int:
 def check_name(find: Find) -> Iterator[Finding]:
     """Check that a file is named after its session, where other programs find it by that name."""
     folder, name = os.path.split(find.path)
-    rule = next((req for place, req in NAMED_AFTER.items() if folder.endswith(f"/{place}")), "")
+    named = conventions_of(find.layout).named_after if find.layout else ("", "")
+    rule = named[1] if named[0] and folder.endswith(f"/{named[0]}") else ""
     if rule and find.native and name != f"{find.native}.json":
         what = f"the file should be called {find.native}.json"
         found = Finding("name-differs", WARNING, what, where="session_id", requirement=rule)
@@ -95,7 +95,7 @@ def check_name(find: Find) -> Iterator[Finding]:
 
 def _check_backup(find: Find) -> Iterator[Finding]:
     """Check the backup of a file: a bad one would be noticed only when it is needed."""
-    ending = custom(find.layout).backup if find.layout else ""
+    ending = conventions_of(find.layout).backup if find.layout else ""
     path = f"{find.path}{ending}"
     if not ending or not os.path.lexists(path):
         return
@@ -185,7 +185,7 @@ class Surroundings:
         where = replace(self._where(one.root), total=phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
-        shared = custom(one.layout).shared
+        shared = conventions_of(one.layout).shared
         there = (name for name in shared if os.path.isfile(os.path.join(one.root, name)))
         names = self._names(os.path.dirname(one.path)).union(one.paths, there)
         return replace(where, names=names)

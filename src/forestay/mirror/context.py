@@ -18,7 +18,6 @@ from forestay.base import files, walk
 from forestay.base.clock import Clock
 from forestay.errors import ForestayError, InvalidInput
 from forestay.formats.coerce import texts_in, with_texts
-from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import (
     facts_of,
@@ -27,7 +26,14 @@ from forestay.formats.from_state import (
     withdrawn,
     without_figures,
 )
-from forestay.formats.port import REGISTRY, Travel, Where, load_format, require_known
+from forestay.formats.port import (
+    REGISTRY,
+    Travel,
+    Where,
+    conventions_of,
+    load_format,
+    require_known,
+)
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import LONGEST, Unreadable
 from forestay.journal.journal import Journal
@@ -115,8 +121,8 @@ class Desk:
         return os.path.join(self.place.root, self._roots.get(kind) or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
-        where = self.where(binding.root, names=custom(binding.layout).sees_names)
-        if not custom(binding.layout).travels:
+        where = self.where(binding.root, names=conventions_of(binding.layout).sees_names)
+        if not conventions_of(binding.layout).travels:
             return where
         travel = self._travel(binding.session)
         self.travels = travel is not None
@@ -157,7 +163,7 @@ class Desk:
 
 def put_away(binding: Binding) -> str:
     """Where a program put the folder of a session that we wrote; empty if it did not."""
-    name = custom(binding.layout).put_away
+    name = conventions_of(binding.layout).put_away
     if not (name and binding.mirrored) or os.path.lexists(os.path.dirname(binding.place)):
         return ""
     folder = os.path.normpath(os.path.join(binding.root, name.format(id=binding.native)))

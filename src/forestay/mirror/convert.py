@@ -49,7 +49,7 @@ def convert(
         require_id(format, native)
     one = _only(path)
     # How many phases there are is known from a definition, or by who knew it on the way here.
-    known = one.facts(where).plan_total if format.id == "praxis" else None
+    known = one.facts(where).plan_total
     where = replace(where, total=phases(one, workflows) or known)
     tree, loss = carry_over.convert(one.format, one.tree, format, where, native_id=native)
     _require_inside(tree)

@@ -22,7 +22,7 @@ from msgspec import Struct
 from forestay.base import files, swap_file
 from forestay.base.clock import Clock
 from forestay.errors import ForestayError
-from forestay.formats.conventions import custom
+from forestay.formats.port import conventions_of
 from forestay.formats.text.document import Document, kind_of
 from forestay.mirror.context import MAX_BYTES, Desk, is_real, parsed, paths_of
 from forestay.mirror.edit_shared_file import amend, amend_lines
@@ -49,7 +49,7 @@ def owned(desk: Desk, session: str) -> list[Owned]:
 
 def _owned(desk: Desk, binding: Binding) -> Owned:
     known = desk.bound.renderings(binding)
-    customs = custom(binding.layout)
+    customs = conventions_of(binding.layout)
     paths: dict[str, set[str]] = {}
     for name, path in paths_of(binding).items():
         if name not in customs.shared:
@@ -165,7 +165,7 @@ def _without(value: Any, native: str) -> Any:
 
 def _tidy(binding: Binding) -> None:
     """Folders that only this session had go when they are empty, and the lock in them."""
-    customs = custom(binding.layout)
+    customs = conventions_of(binding.layout)
     own = os.path.join(binding.root, binding.native)
     lock = os.path.join(binding.root, customs.lock.format(id=binding.native))
     if os.path.dirname(customs.lock) and _is_inside(binding.root, lock):

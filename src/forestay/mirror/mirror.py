@@ -25,8 +25,7 @@ from msgspec import Struct
 from forestay.base import files, swap_file
 from forestay.base.lockfile import ScriptLock, describe_stale_lock
 from forestay.errors import ForestayError
-from forestay.formats.conventions import custom
-from forestay.formats.port import Where, load_format
+from forestay.formats.port import Where, conventions_of, load_format
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.to_events import Move
@@ -579,7 +578,7 @@ class Mirror:
 
 def _own_lock(binding: Binding) -> str:
     """The file that a layout wants to be locked, if any; refused if something else is there."""
-    name = custom(binding.layout).lock
+    name = conventions_of(binding.layout).lock
     path = os.path.join(binding.root, name.format(id=binding.native)) if name else ""
     if path and files.is_irregular(path):
         raise Suspended(f"{path} is not a file, and cannot be locked")
@@ -598,7 +597,7 @@ def _obstacles(binding: Binding) -> Iterator[str]:
     yield from (f"{path} may not be read, and cannot be locked" for path in closed)
     paths = list(paths_of(binding).values())
     yield from (files.why_not_appendable(path) for path in paths if is_log(path))
-    if ending := custom(binding.layout).backup:
+    if ending := conventions_of(binding.layout).backup:
         paths.append(f"{binding.place}{ending}")
         yield f"{paths[-1]} is not a file" if files.is_irregular(paths[-1]) else ""
     yield from map(files.why_not_replaceable, paths)

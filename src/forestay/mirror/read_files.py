@@ -24,9 +24,8 @@ from msgspec.structs import replace
 
 from forestay.base import files, swap_file
 from forestay.errors import Busy, ForestayError
-from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts, things
-from forestay.formats.port import Format, Tree, Where, load_format
+from forestay.formats.port import Format, Tree, Where, conventions_of, load_format
 from forestay.formats.rendering_id import without_id
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import Unreadable
@@ -256,7 +255,7 @@ class Looker:
 
     def reading(self, binding: Binding, path: str) -> AbstractContextManager[None]:
         """The read lock that a layout wants for one of its files."""
-        wanted = custom(binding.layout).read_lock
+        wanted = conventions_of(binding.layout).read_lock
         if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
             return self.patiently(partial(files.locked, shared=True), path)
         return nullcontext()

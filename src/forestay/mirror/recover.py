@@ -34,13 +34,12 @@ from forestay.formats.ai_session.format import ensured_entry, recreate, salvage_
 from forestay.formats.ai_session.read import INDEX, entries_of, entry_of
 from forestay.formats.ai_session.read import STATE as AI_STATE
 from forestay.formats.coerce import text
-from forestay.formats.conventions import custom
 from forestay.formats.essay import salvage as essay_salvage
 from forestay.formats.essay.fields import BACKUP, STATE
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import facts_of
 from forestay.formats.orchestrator import format as orch
-from forestay.formats.port import Bundle, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Salvaged, Tree, Where, conventions_of
 from forestay.formats.status_words import session_word
 from forestay.formats.text import git_conflict
 from forestay.formats.text.document import Document, fresh, kind_of
@@ -130,7 +129,7 @@ def _case_of(context: Context, binding: Binding) -> Case | None:
         elif fault and not mirror_of(context).is_as_left(binding, name):
             # A log that only we wrote may be too long to be parsed.
             damaged[path] = fault
-    backup = custom(binding.layout).backup
+    backup = conventions_of(binding.layout).backup
     if backup and files.is_irregular(f"{binding.place}{backup}"):
         damaged[f"{binding.place}{backup}"] = "it is not a regular file"
     if not (damaged or missing):

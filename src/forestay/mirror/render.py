@@ -24,9 +24,8 @@ from msgspec.structs import replace
 from forestay.base import files, swap_file
 from forestay.base.clock import Clock
 from forestay.errors import ForestayError
-from forestay.formats.conventions import custom
 from forestay.formats.facts import Facts
-from forestay.formats.port import ERROR, Tree, Where, load_format
+from forestay.formats.port import ERROR, Tree, Where, conventions_of, load_format
 from forestay.formats.rendering_id import rendering_id, with_id, with_id_line, without_id_line
 from forestay.formats.text.document import Document, Speller, fresh, kind_of
 from forestay.formats.three_way import is_stored_whole, write_facts
@@ -89,7 +88,10 @@ class Renderer:
         """What the files should be; where logs are as we left them, of those only what is new."""
         is_ours = any(look.log for look in looks) or all(look.verdict == "ours" for look in looks)
         brief = binding.mirrored != UNKNOWN and is_ours
-        looks, shared = self._brought_back(binding, looks, where), custom(binding.layout).shared
+        looks, shared = (
+            self._brought_back(binding, looks, where),
+            conventions_of(binding.layout).shared,
+        )
 
         def is_past(look: Look) -> bool:
             return look.is_behind or (look.is_erased and look.name not in shared)
@@ -119,7 +121,7 @@ class Renderer:
         There was more in them than the journal knows: what others wrote, in their order and
         spelling. What several sessions share is made anew by each of them.
         """
-        shared = custom(binding.layout).shared
+        shared = conventions_of(binding.layout).shared
         gone = [k for k in looks if k.verdict == "missing" and k.known and k.name not in shared]
         if not gone:
             return looks
@@ -159,7 +161,7 @@ class Renderer:
             return _longer(look, value)
         if is_so:
             return look.read
-        id = "" if look.name in custom(binding.layout).shared else token_hex(6)
+        id = "" if look.name in conventions_of(binding.layout).shared else token_hex(6)
         stated = with_id(value, id) if id and kind == "json" else value
         if look.read is None:
             made = Read(parsed(look.name, fresh(kind, stated)), value, is_clean=True, is_whole=True)
@@ -314,7 +316,7 @@ class Renderer:
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:
     """Whether the files name another folder as theirs than the one that they lie in."""
-    key = custom(binding.layout).own_folder
+    key = conventions_of(binding.layout).own_folder
     main = os.path.relpath(binding.place, binding.root) if key else ""
     value = tree.get(main)
     named = value.get(key) if isinstance(value, dict) else None
@@ -359,7 +361,7 @@ def _is_displaced(change: Change, clock: Clock) -> bool:
 
 def _found(binding: Binding) -> None:
     """What a new session has besides its files."""
-    for folder in custom(binding.layout).folders:
+    for folder in conventions_of(binding.layout).folders:
         files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
     path = readme_of(binding)
     if binding.layout == "ai-session" and not os.path.lexists(path):
@@ -370,14 +372,14 @@ def _found(binding: Binding) -> None:
 
 def _backup(binding: Binding, look: Look) -> tuple[str, bytes] | None:
     """The previous version, which could be read: else it would not be written over."""
-    ending = custom(binding.layout).backup
+    ending = conventions_of(binding.layout).backup
     if not ending or look.data is None or look.path != binding.place:
         return None
     return f"{look.path}{ending}", look.data
 
 
 def _ordered(binding: Binding, looks: Sequence[Look]) -> list[Look]:
-    order = custom(binding.layout).order
+    order = conventions_of(binding.layout).order
     return sorted(looks, key=lambda look: _rank(order, look.name))
 
 
@@ -393,7 +395,7 @@ def _without_logs(binding: Binding, tree: Tree) -> tuple[Tree, dict[tuple[str, s
         if isinstance(value, list):
             made[name], logs[name, ""] = [], value
             continue
-        for key in custom(binding.layout).logs:
+        for key in conventions_of(binding.layout).logs:
             if isinstance(value, dict) and isinstance(value.get(key), list):
                 made[name], logs[name, key] = {**made[name], key: []}, value[key]
     return made, logs

@@ -159,10 +159,12 @@ class SessionFiles(Follower):
 
     def write_sync_state(self) -> None:
         """Update the files that show how their sessions stand with other devices."""
-        from forestay.formats.conventions import custom  # start-up
+        from forestay.formats.port import conventions_of  # start-up
 
         every = self._context.store.machine.bindings.bindings()
-        for session in dict.fromkeys(one.session for one in every if custom(one.layout).travels):
+        for session in dict.fromkeys(
+            one.session for one in every if conventions_of(one.layout).travels
+        ):
             self.write(session)
 
     def pending(self, session: str) -> list[Move]:

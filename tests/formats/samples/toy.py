@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.formats.sample import Sample
-from tests.formats.toy_format.format import FORMAT
+from tests.formats.toy.format import FORMAT
 
 SAMPLE = Sample(
     FORMAT,

@@ -34,7 +34,7 @@ from forestay.formats.ai_session.write import (
 )
 from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts
-from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.status_words import session_status, unit_status
 
@@ -61,6 +61,15 @@ class AiSession(Format):
 
     id = read.ID
     document = "S0"
+    conventions = Conventions(
+        order=("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"),
+        lock="{id}/.state.lock",
+        read_lock="{id}/implementation-plan.yaml",
+        put_away="../.ai-session-archive/{id}",
+        folders=("{id}/artifacts",),
+        shared=("active-features.yaml",),
+    )
+    id_error = "Error: Invalid feature ID"
 
     def recognise(self, name: str, value: Any) -> float:
         """Recognise a file by its shape; its name does not count, as files get renamed."""

@@ -52,7 +52,16 @@ from forestay.formats.craft.schema import (
 )
 from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar
 from forestay.formats.fields import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
-from forestay.formats.port import Bundle, Format, Reading, Salvaged, Travel, Tree, Where
+from forestay.formats.port import (
+    Bundle,
+    Conventions,
+    Format,
+    Reading,
+    Salvaged,
+    Travel,
+    Tree,
+    Where,
+)
 from forestay.formats.required_keys import whole
 from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import look
@@ -500,6 +509,11 @@ def _signs(value: Node) -> int:
 class Craft(Format):
     id = ID
     document = "S2"
+    conventions = Conventions(
+        logs=("files_modified",),
+        travels=True,
+        named_after=(".craft/cache/orchestration-sessions", "X2-1"),
+    )
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)

@@ -79,7 +79,7 @@ from forestay.formats.facts import (
     with_told_times,
 )
 from forestay.formats.fields import SECONDS
-from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.status_words import unit_word
 
@@ -478,6 +478,13 @@ class Essay(Format):
 
     id = ID
     document = "S3"
+    conventions = Conventions(
+        backup=".bak",
+        logs=("revision_history",),
+        line_logs=("stage-1-development-log.md", "stage-4-paragraph-log.md"),
+        own_folder="session_dir",
+        sees_names=True,
+    )
 
     def recognise(self, name: str, value: Any) -> float:
         return salvage.likeness(value)

@@ -54,7 +54,7 @@ from forestay.formats.orchestrator.schema import (
     percentage,
     wrong_id,
 )
-from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import look
@@ -473,6 +473,11 @@ def _suffix(second: int, digest: str) -> str:
 class Orchestrator(Format):
     id = ID
     document = "S4"
+    conventions = Conventions(
+        archive="orchestrator-history/{id}.json",
+        unshared=("orchestrator-session.json", "orchestrator-history/"),
+        named_after=(".claude/orchestrator-history", "S4-6"),
+    )
 
     def recognise(self, name: str, value: Any) -> float:
         of = mapping(value)

@@ -18,7 +18,16 @@ from forestay.base.hashing import derive_uuid
 from forestay.formats import carry_over
 from forestay.formats.coerce import copied
 from forestay.formats.facts import Facts
-from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
+from forestay.formats.port import (
+    Bundle,
+    Conventions,
+    Format,
+    Reading,
+    Salvaged,
+    Tree,
+    Where,
+    unsafe_id,
+)
 from forestay.formats.praxis import write as writing
 from forestay.formats.praxis.read import (
     LEGACY_WARNING,
@@ -40,6 +49,7 @@ def file_name(session_id: str) -> str:
 class Praxis(Format):
     id = "praxis"
     document = "S1"
+    conventions = Conventions(named_after=(".praxis-os/.cache/state", "X1-1"))
     latest = frozenset({"errors"})
     has_goal = False
 

@@ -42,16 +42,15 @@ def test_session_bound_to_a_sixth_format_writes_and_absorbs_its_file(
     stay: Forestay, tmp_path: Path
 ) -> None:
     session = stay.start("Play", formats=["toy"])
-    session.task_add("Build", id="t1")
-    session.task_add("Test", id="t2")
-    session.task_done("t1")
+    session.tasks.add("Build", id="t1")
+    session.tasks.add("Test", id="t2")
+    session.tasks.done("t1")
     path, value = toy_file(tmp_path)
     assert (value["aim"], value["finished"], value["open"]) == ("Play", ["Build"], ["Test"])
 
     path.write_text(json.dumps({**value, "mine": 1, "open": ["Test", "Ship"]}))
     session.note("absorb the edit")
-    titles = {getattr(row, "title", "") for row in session.state().rows.select("step")}
-    assert titles == {"Build", "Test", "Ship"}
+    assert {task.title for task in session.tasks.list()} == {"Build", "Test", "Ship"}
     assert toy_file(tmp_path)[1]["mine"] == 1, "an unknown key survives"
 
 
@@ -60,7 +59,7 @@ def test_sixth_format_converts_to_another_and_back(
     stay: Forestay, tmp_path: Path, other: str
 ) -> None:
     session = stay.start("Play", formats=["toy"])
-    session.task_add("Build", id="t1")
+    session.tasks.add("Build", id="t1")
     path, value = toy_file(tmp_path)
     path.write_text(json.dumps({**value, "mine": [1, {"a": None}]}))
 
@@ -77,9 +76,9 @@ def test_files_of_a_sixth_format_are_adopted_and_checked(stay: Forestay, tmp_pat
     folder.mkdir()
     value = {"name": "t1", "aim": "Play", "state": "active", "finished": [], "open": ["Build"]}
     (folder / "t1.toy.json").write_text(json.dumps(value))
-    (adopted,) = stay.adopt(str(folder / "t1.toy.json"))
+    (adopted,) = stay.files.adopt(str(folder / "t1.toy.json"))
     assert adopted.session
     del value["state"]
     (folder / "t2.toy.json").write_text(json.dumps({**value, "name": "t2", "state": 5}))
-    findings = [each for one in stay.check(str(folder / "t2.toy.json")) for each in one.findings]
+    findings = [each for one in stay.files.check(str(folder / "t2.toy.json")) for each in one.findings]
     assert any(finding.where == "state" for finding in findings)

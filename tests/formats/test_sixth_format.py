@@ -80,5 +80,7 @@ def test_files_of_a_sixth_format_are_adopted_and_checked(stay: Forestay, tmp_pat
     assert adopted.session
     del value["state"]
     (folder / "t2.toy.json").write_text(json.dumps({**value, "name": "t2", "state": 5}))
-    findings = [each for one in stay.files.check(str(folder / "t2.toy.json")) for each in one.findings]
+    findings = [
+        each for one in stay.files.check(str(folder / "t2.toy.json")) for each in one.findings
+    ]
     assert any(finding.where == "state" for finding in findings)

@@ -13,8 +13,7 @@ from hashlib import sha256
 from forestay.base import files
 from forestay.base.vocabulary import FINISHED
 from forestay.errors import ForestayError, Refused
-from forestay.formats.port import conventions_of
-from forestay.formats.port import load_format
+from forestay.formats.port import conventions_of, load_format
 from forestay.mirror.context import Desk, Suspended, parsed, read
 from forestay.store.machine.bindings import Binding
 
@@ -157,7 +156,9 @@ def _named(desk: Desk, kind: str, native: str, root: str, path: str) -> str:
         value = parsed(main, read(path)).value
     except ForestayError:
         return ""
-    return format.get({main: value}, desk.where(root, names=conventions_of(kind).sees_names)).native_id
+    return format.get(
+        {main: value}, desk.where(root, names=conventions_of(kind).sees_names)
+    ).native_id
 
 
 def _current(binding: Binding) -> str:

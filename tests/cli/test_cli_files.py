@@ -893,7 +893,7 @@ def test_a_copy_beside_or_within_an_essay_is_another_one(cli: Cli, project: Path
     assert "Resuming at Stage 1" in answer.out and "readable" in cli.ok("doctor", str(folder)).out
     cli.ok("pause")
     answer = cli("essay", "resume", "2")
-    assert answer.code == 4 and "claims the same id and says something else" in answer.err
+    assert answer.code == 4 and "has the same id and differs" in answer.err
 
 
 def test_an_essay_that_cannot_be_read_leads_to_its_recovery(cli: Cli, project: Path) -> None:

@@ -275,7 +275,7 @@ def test_what_is_said_of_a_loose_rival_makes_it_the_one_that_counts(
     cli.ok("adopt", ORCHESTRATOR)
     path = rival(project, project / "loose.json")
     told = cli("adopt", "loose.json")
-    assert told.code == 5 and f"{ORCHESTRATOR} claims the same id" in told.out
+    assert told.code == 5 and f"{ORCHESTRATOR} has the same id" in told.out
     assert "put it in the place of that one and adopt again" in told.out
     path.rename(project / ORCHESTRATOR)
     cli.ok("adopt", ORCHESTRATOR)

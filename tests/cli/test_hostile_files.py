@@ -250,7 +250,7 @@ def test_a_stale_file_does_not_bring_an_aborted_session_back(cli: Cli, project: 
     cli.ok("session", "abort")
     (project / ORCHESTRATOR).write_text(stale.replace("Add login", "Add login and logout"))
     answer = cli("files", "orchestrator", "continue")
-    assert answer.code == 4 and "claims the same id" in answer.err
+    assert answer.code == 4 and "has the same id" in answer.err
     listed = cli.json("list", "--all")["sessions"]
     assert [(one["session"], one["status"]) for one in listed] == [(session, "aborted")]
 

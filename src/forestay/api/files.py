@@ -85,8 +85,8 @@ class Files(HomeTopic):
 
         also = () if path else own_essay_folders(self._context.settings)
         place = path or self._context.workspace.tree.root
-        manner = adopt.Manner(dry_run=dry_run, templates=templates, workflows=workflows)
-        return collect(adopt.adopt(self._context, place, manner, also=also), on_adopted)
+        options = adopt.AdoptOptions(dry_run=dry_run, templates=templates, workflows=workflows)
+        return collect(adopt.adopt(self._context, place, options, also=also), on_adopted)
 
     def unadopted(self) -> list[str]:
         """Places in this project with session files of other programs that nobody took up."""

@@ -554,7 +554,7 @@ def _gone(one: Find, root: str) -> Iterator[Finding]:
     for number, entry in enumerate(entries_of(one.tree)):
         id, word = text(entry.get("feature_id")), text(entry.get("status"))
         is_over = session_status("ai-session", word) == "completed"
-        if not is_over and _is_id(id) and not os.path.lexists(os.path.join(root, id)):
+        if id and not is_over and not os.path.lexists(os.path.join(root, id)):
             message = f"{id} is listed, and its files are not there"
             yield Finding(
                 GONE,

@@ -216,7 +216,8 @@ def test_the_doctor_does_not_say_that_it_did_what_it_would_do(cli: Cli, project:
     path.write_text("{")
     told = cli("doctor", ORCHESTRATOR)
     assert (
-        told.code == 5 and "\nnothing is changed yet; afterwards: written anew from the" in told.out
+        told.code == 5
+        and "\nnothing is changed yet; afterwards: written again from the" in told.out
     )
     assert path.read_text() == "{"
     assert "nothing is changed yet" not in cli.ok("doctor", ORCHESTRATOR, "--fix").out
@@ -227,7 +228,7 @@ def test_what_is_written_only_in_its_place_says_so(cli: Cli, project: Path) -> N
     (project / ORCHESTRATOR).write_text("{")
     refused = cli("doctor", ORCHESTRATOR, "-o", "out.json")
     assert refused.code == 4 and not (project / "out.json").exists()
-    assert f"it belongs to session {session}, which writes it where it is" in refused.err
+    assert f"it belongs to session {session}, which writes it in place" in refused.err
     (way,) = lines_to_type(refused)
     cli.ok(*shlex.split(way)[1:])
 
@@ -288,9 +289,9 @@ def test_what_is_said_of_a_rival_in_a_place_makes_it_the_one_that_counts(
     fill(project, kinds=["orchestrator"])
     cli.ok("adopt", ORCHESTRATOR)
     path = rival(project, project / "other" / ORCHESTRATOR)
-    assert "move that one away and adopt again" in cli("adopt", str(path)).out
-    (project / ".claude").rename(project / "away")
-    cli.ok("adopt", str(path))
+    assert "put it in the place of that one and adopt again" in cli("adopt", str(path)).out
+    path.rename(project / ORCHESTRATOR)
+    cli.ok("adopt", ORCHESTRATOR)
     assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
 
 
@@ -303,7 +304,10 @@ def test_a_rival_of_what_came_from_a_file_that_is_gone_can_be_had_beside_it(
     cli.ok("adopt", "first.json")
     (project / "first.json").unlink()
     told = cli("adopt", "a b.json")
-    assert told.code == 5 and "session 2026-02-14-abc123, from another place, claims" in told.out
+    assert (
+        told.code == 5
+        and "session 2026-02-14-abc123, from another place, has the same id" in told.out
+    )
     convert, adopt = re.findall(
         r"forestay (files convert .*?|adopt OUT)(?=, then|$)", told.out, re.M
     )

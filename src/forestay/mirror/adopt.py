@@ -371,7 +371,8 @@ def _report_rival(
     what = f"{other} has the same id and differs; this one was left alone"
     convert = f"forestay files convert {shlex.quote(result.path)} --to {result.layout}"
     both = f"to have both: {convert} --id ID -o OUT, then: forestay adopt OUT"
-    helps = "to adopt this one instead, move that one away and adopt again" if path else both
+    instead = "to adopt this one instead, put it in the place of that one and adopt again"
+    helps = instead if path else both
     if is_archived:
         reopen = f'forestay session reopen --because "…" --session {session}'
         helps = f"if the session continues here: {reopen}, then adopt again"

@@ -1367,7 +1367,7 @@ def test_files_whose_folder_is_still_there_were_not_moved(stay: Forestay, tmp_pa
     assert any("if it was moved" in line for line in said)
     (one,) = stay.files.adopt(str(new))
     assert (one.outcome, one.session) == ("rival", "")
-    assert "move that one away" in one.problems[-1]
+    assert "put it in the place of that one" in one.problems[-1]
 
 
 @pytest.mark.req("S3-9", "S3-109")

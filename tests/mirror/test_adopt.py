@@ -612,7 +612,7 @@ def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
     other.write_text(text.replace("Write docs", "Write better docs"))
     (edited,) = stay.files.adopt(str(other))
     assert edited.outcome == "edited"
-    titles = [row.title for row in session.state().rows.select("step")]  # type: ignore[attr-defined]
+    titles = [row.title for row in session.show().rows.select("step")]  # type: ignore[attr-defined]
     assert "Write better docs" in titles
     other.write_text(text)
     (back,) = stay.files.adopt(str(other))
@@ -1227,7 +1227,7 @@ def test_a_plan_whose_ids_stand_for_several_loses_nothing(
     plan.write_text(json.dumps({"feature": {"name": "Pay"}, "phases": phases}))
     (one,) = stay.files.adopt()
     session = stay.session(one.session)
-    told = {row.title: row.id for row in session.state().rows.select("step")}  # type: ignore[attr-defined]
+    told = {row.title: row.id for row in session.show().rows.select("step")}  # type: ignore[attr-defined]
     assert sorted(told) == ["Build", "Install", "Prepare", "Test", "Write"]
     session.note("next")
     assert yaml.safe_load(plan.read_text())["phases"] == phases

@@ -695,7 +695,11 @@ def _root(one: Find) -> str:
     if archive := _archive(one):
         return one.path.removesuffix(f"/{archive}")
     names = format.files(one.native) if one.native and not format.unkept_id(one.native) else []
-    own = [os.path.join(one.root, name) for name in names if name not in conventions_of(format.id).shared]
+    own = [
+        os.path.join(one.root, name)
+        for name in names
+        if name not in conventions_of(format.id).shared
+    ]
     in_place = one.path in own and (one.path == own[0] or not os.path.lexists(own[0]))
     return one.root if in_place else ""
 

@@ -348,7 +348,7 @@ class _Rebuild:
         self.lost += ["total_paragraphs of the sections"] if todo else []
 
     def _drafted(self) -> dict[int, stage_files.Drafted]:
-        """Return the draft's sections by the outline's numbers, else by their order if it is free."""
+        """Return the draft's sections by the outline's numbers, else by their free order."""
         drafted = stage_files.draft(self.bundle.get(DRAFT, b""))
         named = [stage_files.place_in(self.outline, section.title) for section in drafted]
         found: dict[int, stage_files.Drafted] = {}

@@ -82,7 +82,7 @@ HOT = """
     workspace workspace.tree workspace.current_session
     store store.open store.port store.machine.* store.sqlite.*
     store.blob_uses store.search store.sql
-    cli cli.main cli.arguments cli.dispatch cli.lookup cli.lean_imports
+    cli cli.main cli.arguments cli.dispatch cli.lean_imports
     cli.terminal cli.status cli.table
 """
 HEAVY = """

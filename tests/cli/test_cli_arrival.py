@@ -49,7 +49,7 @@ def test_device_that_may_read_nothing_there_is_told_how_to_be_let_in(
         assert answer.code == 3
         assert "1 session there is not for this device" in answer.err
         assert "yours, from another device: " in answer.err
-        assert "device add --new-key; someone's, who shares with you: " in answer.err
+        assert "device add --new-key; shared with you: " in answer.err
 
 
 @pytest.mark.usefixtures("usb")
@@ -59,7 +59,7 @@ def test_that_no_session_came_does_not_hide_the_files_of_other_programs(
     fill(project, kinds=["craft"])
     answer = cli("resume")
     assert "usb has none for this folder either; session files of other" in answer.err
-    assert "  → make them sessions of yours: forestay adopt" in answer.err
+    assert "  → turn them into sessions: forestay adopt" in answer.err
 
 
 class Desk:
@@ -151,7 +151,7 @@ def test_resume_waits_for_remotes_no_longer_than_the_setting_says(
     began = time.monotonic()
     answer = cli.ok("resume")
     assert time.monotonic() - began < 60 and "Goal: " in answer.out
-    assert "went on without: no answer within 1 second; usb last looked at" in answer.err
+    assert "not waited for: no answer within 1 second; usb last looked at" in answer.err
     assert "forestay sync --pull" in answer.err
     arrival = cli.json("resume", id)["arrival"]
     assert not arrival["synced"] and "no answer" in arrival["problem"]

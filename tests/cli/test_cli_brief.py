@@ -179,7 +179,7 @@ def test_strict_takes_nothing_up_where_something_changed_so_it_says_so_again(
     for _ in range(2):
         answer = cli("resume", id, "--strict")
         assert answer.code == 7 and "commit was" in answer.out
-        assert "not taken up; to go on all the same: forestay resume" in answer.err
+        assert "not resumed; to resume it anyway: forestay resume" in answer.err
         assert other not in answer.err, "no process decides which one is meant"
     told = cli("--json", "resume", id, "--strict").json
     assert told["resumed"] is False and told["status"] == "paused"

@@ -15,7 +15,9 @@ from tests.cli.support import Cli
 def test_verify_says_what_it_checked(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
-    assert cli.ok("verify").out == "Sound: 2 sessions, 2 events, as they were written.\n"
+    assert (
+        cli.ok("verify").out == "Sound: 2 sessions, 2 events, unchanged since they were written.\n"
+    )
     assert "sound    first" in cli.ok("verify", "first").out
     assert [one["session"] for one in cli.json("verify", "--session", "sec")["sessions"]] == [
         "second"
@@ -138,7 +140,7 @@ def test_config_shows_no_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_config_says_when_a_variable_outvotes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_BRIEF_BUDGET", "300")
-    assert "FORESTAY_BRIEF_BUDGET outvotes" in cli.ok("config", "brief_budget", "2000").err
+    assert "FORESTAY_BRIEF_BUDGET overrides" in cli.ok("config", "brief_budget", "2000").err
 
 
 def test_the_example_file_is_a_config_file(cli: Cli, home: Path) -> None:

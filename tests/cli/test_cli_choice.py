@@ -173,7 +173,7 @@ def test_a_choice_that_a_process_above_outvotes_is_told(cli: Cli, line: str) -> 
     cli.start("First", "--id", "first")
     cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
     told = process(*line.split()).stderr.decode()
-    assert "but a process above this one works on first, so commands go there" in told
+    assert "but a parent process uses first, so commands use that one" in told
     assert process("note", "x").stdout.decode() == "#3 noted – in session first\n"
 
 

@@ -136,9 +136,9 @@ def change(home: Path, *statements: str) -> None:
 
 
 def test_a_good_home_is_told_that_nothing_had_to_be_mended(cli: Cli, home: Path) -> None:
-    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
     cli.start("Add login", "--id", "login")
-    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
     assert "mended" not in cli.ok("doctor").out
 
 
@@ -150,7 +150,7 @@ def test_everything_mended_is_a_success(cli: Cli, home: Path) -> None:
     is_told(cli("verify"), 5)
     is_told(cli("doctor"), 5)
     answer = cli("doctor", "--fix")
-    assert answer.code == 0 and "mended   recreated the table row" in answer.out
+    assert answer.code == 0 and "repaired recreated the table row" in answer.out
     cli.ok("note", "x")
     assert cli.ok("verify").code == 0
 
@@ -302,10 +302,10 @@ def test_a_session_whose_artifact_is_gone_is_exported_only_when_told_so(
     is_told(answer, 5)
     assert "--partial" in answer.err and not (project / "login.fspack").exists()
     answer = cli("backup", "export", "login.fspack", "--partial")
-    assert answer.code == 5 and "left out" in answer.out
+    assert answer.code == 5 and "not exported" in answer.out
     assert cli("--home", str(project / "other"), "backup", "import", "login.fspack").code == 0
     answer = cli("backup", "create")
-    assert answer.code == 5 and "left out login" in answer.out
+    assert answer.code == 5 and "not saved login" in answer.out
 
 
 def test_what_is_advised_can_be_pasted_whatever_the_home_is_called(

@@ -424,7 +424,7 @@ def test_progress_that_is_no_fraction_is_refused_with_the_reason(
 def test_a_number_that_is_a_password_is_not_kept(cli: Cli) -> None:
     cli.start("Add login")
     answer = cli.ok("record", "attribute", "password", "81726354")
-    assert "81726354" not in answer.out and "left out, it looked secret" in answer.out
+    assert "81726354" not in answer.out and "removed, it looked secret" in answer.out
     assert "81726354" not in cli.ok("log", "--json").out
 
 

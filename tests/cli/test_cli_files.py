@@ -74,7 +74,7 @@ def test_a_file_is_named_in_a_command_as_one_types_it(
     for name in ("-rf.json", "a b.json"):
         (project / name).write_text((project / ORCHESTRATOR).read_text()[:200])
         told = cli("files", "check", f"./{name}", terminal=True)
-        (line,) = [line for line in told.out.splitlines() if "what can be made" in line]
+        (line,) = [line for line in told.out.splitlines() if "to recover" in line]
         assert cli(*shlex.split(line.partition("forestay ")[2])).code == 5
 
 
@@ -221,7 +221,7 @@ def test_a_template_is_nothing_damaged(cli: Cli, project: Path) -> None:
     (project / ESSAY).write_text(text.replace(IDS["essay"], "essay-{uuid}"))
     assert cli.ok("adopt", ESSAY).out.startswith("template")
     told = cli.ok("adopt", "--no-color", terminal=True).out
-    assert told.endswith("  also what is not filled in: forestay adopt --templates\n")
+    assert told.endswith("  to include templates: forestay adopt --templates\n")
 
 
 def test_of_several_copies_each_is_named_by_its_file(cli: Cli, project: Path) -> None:
@@ -253,7 +253,7 @@ def test_where_no_session_is_in_a_file_or_folder_that_is_said(
 
 def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:
     answer = cli.ok("start", "Add login", "--bind", "orchestrator")
-    assert f"  its files too: {ORCHESTRATOR}\n" in answer.out
+    assert f"  its files: {ORCHESTRATOR}\n" in answer.out
     told = cli.json("start", "Add logout", "--bind", "craft")["layouts"]
     assert told == cli.json("files")["layouts"] and Path(told[0]["path"]).is_file()
     assert cli.json("start", "Add nothing")["layouts"] == []
@@ -301,7 +301,7 @@ def test_files_that_are_left_alone_are_told_to_those_who_only_look(
         why = "no JSON" if is_torn else "version 9 is not written by us"
         assert (one["layout"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
         assert f"  files    orchestrator left alone: {one['why']}\n" in cli.ok("status").out
-        assert f"left alone: {one['why']}\n" in cli.ok("files").out
+        assert f"not written: {one['why']}\n" in cli.ok("files").out
         assert "All is well" not in cli("doctor").out
         assert path.read_text() == bad
         path.write_text(good)
@@ -340,8 +340,8 @@ def test_files_that_were_behind_are_told_when_the_doctor_brought_them_up_to_date
     assert "up to date" not in cli("doctor", "--fix").out
     (small_disk / "more").unlink()
     mended = cli.ok("doctor", "--fix").out
-    assert "mended   brought the craft files of session" in mended
-    assert "Nothing had to be mended" in cli.ok("doctor", "--fix").out
+    assert "repaired brought the craft files of session" in mended
+    assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
 
 
 def test_what_helps_with_files_that_are_left_alone_does_help(cli: Cli, project: Path) -> None:
@@ -435,7 +435,7 @@ def test_adopting_many_shows_some_and_counts_the_rest(cli: Cli, project: Path) -
     answer = cli.ok("adopt", "--no-color", terminal=True)
     assert "21 more like these" in answer.out
     assert "61 sessions: 61 adopted" in answer.out
-    assert "\r" in answer.err and "looked at" in answer.err
+    assert "\r" in answer.err and " read: " in answer.err
     assert len(cli.json("adopt")["adopted"]) == 61
     assert len(cli.ok("adopt").out.splitlines()) == 62
 
@@ -821,7 +821,7 @@ def test_essays_are_listed_as_the_document_has_it(cli: Cli, project: Path) -> No
     assert cli.ok("essay", "list").out == "No sessions found.\n"
     begin = 'forestay start "GOAL" --workflow essay --bind essay'
     told = cli.ok("essay", "list", "--no-color", terminal=True).out
-    assert told.splitlines()[1] == f"  begin one: {begin}"
+    assert told.splitlines()[1] == f"  start one: {begin}"
     essay_in_tmp(project)
     essay_in_tmp(project, "essay-pipeline-20260301-090000")
     lines = cli.ok("essay", "list").out.splitlines()

@@ -177,12 +177,12 @@ def test_forgetting_events_asks_first_and_says_what_is_out_of_reach(cli: Cli) ->
     assert f"#2 note  {WORD}" in planned and "out of reach: exports" in planned
     assert WORD in cli.ok("log").out
     told = cli.ok("session", "forget", "2", source="yes\n", terminal=True)
-    assert "#2. What was said there is gone" in told.out and "not touched: exports" in told.out
+    assert "#2. Their content is gone" in told.out and "not touched: exports" in told.out
     log = cli.ok("log").out
     assert WORD not in log and "(forgotten on " in log and "forgotten   #2" in log
     (line,) = [one for one in cli.ok("--json", "log").lines if one["seq"] == 2]
     assert line["forgotten"]["by"] == "cli" and line["data"] == {}
-    assert "was forgotten before" in cli.ok("session", "forget", "2", "--yes").out
+    assert "were erased before" in cli.ok("session", "forget", "2", "--yes").out
 
 
 def test_what_is_forgotten_cannot_be_undone_and_an_undo_not_forgotten_alone(cli: Cli) -> None:

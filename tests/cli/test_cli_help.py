@@ -10,8 +10,7 @@ import pytest
 
 from forestay.cli import help as cli_help
 from forestay.cli.dispatch import alone, parse
-from forestay.cli.lookup import locate, split
-from forestay.cli.table import COMMANDS, FAMILIES, GROUPS
+from forestay.cli.table import COMMANDS, FAMILIES, GROUPS, locate, split
 from forestay.errors import EXIT_CODES
 from tests.cli.support import Cli
 

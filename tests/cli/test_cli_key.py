@@ -72,7 +72,7 @@ def on(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Devices:
 def test_recovery_code_is_shown_once_and_no_secret_ever(on: Devices) -> None:
     said = on.ok("laptop", "device", "key", "init").out
     (code,) = [line.strip() for line in said.splitlines() if line.startswith("  ")]
-    assert keys.recovery_key(code) and "Write it on paper" in said
+    assert keys.recovery_key(code) and "write it on paper" in said
     shown = on.ok("laptop", "device", "key", "show")
     listed = on.ok("laptop", "device", "list")
     for answer in (shown, listed):
@@ -105,7 +105,7 @@ def test_mistyped_code_is_refused_before_anything_is_looked_at(on: Devices, line
 def test_passphrase_is_asked_for_on_a_terminal_and_never_echoed(on: Devices) -> None:
     typed = f"{PASSPHRASE}\n{PASSPHRASE}\n"
     made = on.ok("laptop", "device", "key", "init", "--passphrase", source=typed, terminal=True)
-    assert PASSPHRASE not in made.out + made.err and "in a passphrase" in made.out
+    assert PASSPHRASE not in made.out + made.err and "protected by a passphrase" in made.out
     data = (on.folder / "laptop" / "keys" / "device.key").read_bytes()
     assert b"SECRET" not in data and PASSPHRASE.encode() not in data
     assert (
@@ -176,7 +176,7 @@ def test_device_is_let_in_by_code_and_fingerprint(on: Devices) -> None:
     unasked = on("laptop", *line[1:])
     assert unasked.code == 4 and "--yes" in unasked.err
     seen = on.ok("laptop", *line[1:], source="yes\n", terminal=True).out
-    shown = asked.split("the same: ")[1].split()[0]
+    shown = asked.split("must be this: ")[1].split()[0]
     assert f"  fingerprint  {shown}\n" in seen, "on a line of its own, whole"
     (confirm,) = [line.split() for line in seen.splitlines() if "--confirm" in line]
     assert on("desk", *confirm[1:-1], "0000-0000-0000-0000-0000").code == 8
@@ -188,7 +188,7 @@ def test_no_answer_lets_nobody_in(on: Devices) -> None:
     on.begin("laptop")
     code = str(on.json("desk", "device", "add")["code"])
     refused = on("laptop", "device", "approve", code, source="no\n", terminal=True)
-    assert refused.code == 1 and "nobody was let in" in refused.out
+    assert refused.code == 1 and "no device was approved" in refused.out
     on.connect("desk")
     short = on("desk", "device", "add", "--confirm", "0000")
     assert short.code == 2 and "twenty digits" in short.err
@@ -258,7 +258,7 @@ def test_change_waits_for_a_remote_that_is_away(on: Devices) -> None:
     on.remote.rename(on.folder / "unplugged")
     on.remote.write_text("not a folder")
     answer = on.ok("laptop", "device", "key", "rotate")
-    assert "usb does not know yet" in answer.err and "forestay sync" in answer.err
+    assert "usb does not have it yet" in answer.err and "forestay sync" in answer.err
 
 
 # --- drills -------------------------------------------------------------------------------------

@@ -231,7 +231,7 @@ def test_tasks_and_agents_are_listed(cli: Cli) -> None:
     assert mail.split() == ["mail", "blocked", *"send it – no server".split()]
     assert cli.ok("task").out == cli.ok("task", "list").out
     _, agent = cli.ok("agent", "list").out.splitlines()
-    assert "none known  dev – write it" in agent
+    assert "not tracked  dev – write it" in agent
     (task,) = cli.json("task")["tasks"]
     assert (task["id"], task["status"], task["because"]) == ("mail", "blocked", "no server")
     assert cli.json("agent")["agents"][0]["process"] is None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from forestay.cli.suggestions import told_from_here
+from forestay.cli.suggestions import shorten_paths
 from forestay.cli.terminal import Screen
 from tests.cli.support import Answer, Cli, Terminal
 from tests.format_helpers import CRAFT, MAIN, ORCHESTRATOR, STATE, fill
@@ -46,9 +46,9 @@ def test_paths_in_this_folder_are_told_from_here(
         (f"/backup{project}/a.json", f"/backup{project}/a.json"),
         (f"{project}-old/a.json", f"{project}-old/a.json"),
     ):
-        assert told_from_here(text) == told
+        assert shorten_paths(text) == told
     monkeypatch.chdir("/")
-    assert told_from_here(f"{project}/a.json") == f"{project}/a.json"
+    assert shorten_paths(f"{project}/a.json") == f"{project}/a.json"
 
 
 @pytest.mark.parametrize("name", ["a\nb", "\x1b[31m'q'", "tab\tand \\", "\u202ertl", "-\n"])

@@ -33,7 +33,7 @@ def planned(cli: Cli, project: Path) -> Cli:
 def test_a_second_start_says_that_it_resumed_the_open_one(planned: Cli) -> None:
     again = ("start", "Build it again", "--workflow", "./gated.yaml", "--target", "specs/it.md")
     said = planned.ok(*again).out
-    assert "There is an open session of this workflow on this target" in said
+    assert "This workflow already has an open session for this target" in said
     assert "Resumed session it" in said
     assert planned.json(*again)["taken_up"] is True
 
@@ -138,7 +138,7 @@ def test_the_gate_tells_what_it_asks_and_whether_it_would_pass(planned: Cli) -> 
     enough = planned.ok("phase", "gate", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
     assert "would pass" in enough.out
     planned.ok("phase", "done", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
-    assert "asks for nothing" in planned.ok("phase", "gate", "1").out
+    assert "requires nothing" in planned.ok("phase", "gate", "1").out
 
 
 @pytest.mark.req("X1-6")
@@ -154,7 +154,7 @@ def test_a_passed_phase_names_the_tasks_that_were_left_open_in_it(cli: Cli) -> N
     cli.start("Build", "--workflow", "feature")
     cli.ok("task", "done", "plan-goal")
     said = cli.ok("phase", "done", "1").out
-    assert "tasks of it still open: plan-scope, plan-criteria" in said
+    assert "its open tasks: plan-scope, plan-criteria" in said
     assert "! criteria is missing" in said, "a gate that is not strict only warns"
 
 
@@ -200,7 +200,7 @@ def test_the_gate_of_a_phase_that_passed_offers_the_way_back(planned: Cli) -> No
     planned.ok("phase", "done", "0", "--evidence", "files=[1]", "--evidence", "ready=true")
     back = "forestay phase rollback 0 --because REASON"
     asked = planned.ok("phase", "gate", "0").out
-    assert "it has passed" in asked and back in asked and "phase done" not in asked
+    assert "(passed)" in asked and back in asked and "phase done" not in asked
     answer = planned.json("phase", "gate", "0")
     assert answer["gate"]["passed"] and answer["result"]["next_steps"] == [back]
     assert not planned.json("phase", "gate")["gate"]["passed"]

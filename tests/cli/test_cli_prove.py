@@ -41,7 +41,7 @@ def test_proven_then_stale_after_an_edit_then_proven_again(cli: Cli, linted: Pat
     answer = cli.ok("prove", "--again")
     assert "passed" in answer.out and "it was stale: src/a.py changed" in answer.out
     assert states(cli) == ["fresh"]
-    assert "Everything proven holds" in cli.ok("prove", "--again").out
+    assert "Every proof holds" in cli.ok("prove", "--again").out
 
 
 def test_a_command_that_fails_exits_1_and_is_recorded(cli: Cli, linted: Path) -> None:

@@ -186,14 +186,14 @@ def test_a_file_change_is_worked_out(busy: Cli, project: Path) -> None:
 
 def test_an_artifact_is_kept_and_one_with_a_secret_is_not(busy: Cli, project: Path) -> None:
     (project / "report.txt").write_text("all is well\n")
-    assert "kept report.txt (12 bytes)" in busy.ok("record", "artifact", "report.txt").out
+    assert "saved report.txt (12 bytes)" in busy.ok("record", "artifact", "report.txt").out
     (project / "keys.txt").write_text("password = correct-horse-battery\n")
     assert "only the digest" in busy.ok("record", "artifact", "keys.txt").out
 
 
 def test_a_secret_is_left_out_and_that_is_said(busy: Cli) -> None:
     answer = busy.ok("note", "token ghp_" + "a1B2" * 9)
-    assert "– left out" in answer.out
+    assert "– removed" in answer.out
     assert "ghp_" not in busy.ok("log").out
 
 
@@ -217,7 +217,7 @@ ECHOES = {
 def test_a_secret_is_never_printed_back(busy: Cli, case: str) -> None:
     answer = busy.ok(*ECHOES[case], terminal=True)
     assert "hunter2" not in answer.out and SECRET[4:] not in answer.out + answer.err
-    assert "– left out" in answer.out
+    assert "– removed" in answer.out
     assert busy.ok("undo" if case != "start" else "pause").code == 0
     assert busy.json(*ECHOES[case])["event"]["redacted"]
 
@@ -323,7 +323,7 @@ def test_others_at_work_are_named_on_the_error_stream(busy: Cli) -> None:
     # Process 1 is alive, and not above this command by any doing of ours.
     busy.ok("agent", "start", "a2", "--pid", str(_some_other_process()))
     answer = busy.ok("note", "x")
-    assert "also at work on this session: agent a2" in answer.err
+    assert "also working on this session: agent a2" in answer.err
     assert answer.out == "#6 noted\n"
     assert busy.json("note", "y")["others"][0]["agent"] == "a2"
     assert busy.ok("note", "z", "--quiet").err == ""
@@ -392,9 +392,9 @@ def test_a_process_that_was_just_registered_is_not_called_another_at_work(cli: C
     cli.start("Add login")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
         started = cli.ok("agent", "start", "a1", "--pid", str(child.pid))
-        assert "also at work" not in started.err
+        assert "also working" not in started.err
         assert cli.json("agent", "start", "a2", "--pid", str(child.pid))["others"] == []
-        assert "also at work" in cli.ok("note", "from elsewhere").err
+        assert "also working" in cli.ok("note", "from elsewhere").err
         child.communicate(b"\n")
 
 

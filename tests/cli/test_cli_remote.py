@@ -187,7 +187,7 @@ def test_where_a_session_is_stopped_it_is_not_said_that_nothing_is_new(cli: Cli,
     pack.unlink()
     told = cli("sync")
     assert told.code == 8 and "older state" in told.err
-    assert "usb: nothing moved" in told.out and "nothing new" not in told.out
+    assert "usb: nothing was transferred" in told.out and "nothing new" not in told.out
 
 
 def test_watching_goes_on_until_it_is_stopped(
@@ -230,7 +230,7 @@ def test_who_watches_is_told_what_is_new_and_of_a_fault_once(
     lines = [line for line in told.out.splitlines() if "usb" in line]
     assert lines[0].endswith("1 event pushed") and lines[-1].endswith("nothing new"), "it is back"
     assert len(lines) == 2 and " ".join(told.err.split()).count("is not there now") == 1
-    assert told.err.count("looked; next in 7 seconds") == 6
+    assert told.err.count("synced; next in 7 seconds") == 6
 
 
 def test_who_watches_waits_for_a_store_that_is_away(
@@ -252,7 +252,7 @@ def test_who_watches_waits_for_a_store_that_is_away(
         raise away
 
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", sleep)
-    monkeypatch.setattr("forestay.api.forestay.Forestay.sync", sync)
+    monkeypatch.setattr("forestay.api.remotes.Remotes.sync", sync)
     told = cli("sync", "--watch", "--every", "7")
     assert told.code == 130 and naps == [1, 1, 7, 1]
     assert told.err.count("was lost: waiting for it; Ctrl-C ends this") == 2, "once each time"
@@ -263,7 +263,7 @@ def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> 
     for _ in range(3):
         cli.ok("note", "once more")
     told = cli.ok("sync", "--push", terminal=True).err
-    assert "↑ ···················· 0 of 4 events, 0 B" in told
+    assert "↑ ···················· 0 of 4 events, 0 bytes" in told
     assert "↑ ████████████████████ 4 of 4 events, " in told
     assert told.endswith("\r\x1b[K\r"), "and is gone at the end"
     cli.ok("remote", "remove", "usb")

@@ -27,7 +27,7 @@ def test_the_change_and_its_impact_are_shown_before_anything_is_done(
     worked: Cli, project: Path
 ) -> None:
     out = worked.ok("revisit", "t1").out
-    for line in ("-what task 1 made", "Impact: major", "begins anew", "2.md → 2.v1.md"):
+    for line in ("-what task 1 made", "Impact: major", "starts again", "2.md → 2.v1.md"):
         assert line in out
     assert "Nothing is changed yet. To do it: forestay revisit t1 --apply" in out
     assert (
@@ -37,7 +37,7 @@ def test_the_change_and_its_impact_are_shown_before_anything_is_done(
 
 def test_it_is_done_with_apply_and_taken_back_with_undo(worked: Cli, project: Path) -> None:
     out = worked.ok("revisit", "t1", "--apply", "--because", "it was wrong").out
-    assert "back at t1, impact major; 1 begin anew, 2 kept as versions" in out
+    assert "back at t1, impact major; 1 to start again, 2 saved as versions" in out
     assert (project / "2.v1.md").exists() and not (project / "2.md").exists()
     assert "revisited   t1 – it was wrong" in worked.ok("log").out
     worked.ok("revisit", "--undo")

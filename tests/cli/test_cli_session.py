@@ -19,7 +19,7 @@ def test_start_makes_the_session_current(cli: Cli) -> None:
 def test_start_beside_an_open_session_says_how_to_go_back(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     answer = cli.ok("start", "Second", "--id", "second")
-    assert "to go back: forestay session use first" in answer.out
+    assert "to return to it: forestay session use first" in answer.out
     assert cli.json("status")["session"] == "second"
     assert cli.json("start", "Third")["before"] == "second"
 
@@ -136,7 +136,7 @@ def test_forget_asks_on_a_terminal(cli: Cli) -> None:
     cli.start("Secret plan", "--id", "plan")
     answer = cli("session", "forget", "plan", source="no\n", terminal=True)
     assert answer.code == 1
-    assert "This erases a session for good" in answer.out
+    assert "This erases a session permanently" in answer.out
     assert cli.json("status")["session"] == "plan"
     cli.ok("session", "forget", "plan", source="yes\n", terminal=True)
     assert cli("status").code == 3

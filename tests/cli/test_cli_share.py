@@ -30,7 +30,7 @@ def test_fingerprint_is_compared_before_anything_is_shared(
     assert unasked.code == 4 and shown in unasked.err and "--yes" in unasked.err
     no = cli("share", "add", "login", "--with", bob, source="no\n", terminal=True)
     assert no.code == 1 and shown in " ".join(no.out.split()) and "not shared" in no.out
-    assert "nobody" in cli.ok("share", "list").out
+    assert "not shared" in cli.ok("share", "list").out
 
 
 def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
@@ -39,7 +39,7 @@ def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
     assert address in done.out and "may continue it" in done.out
     assert address in cli.ok("share", "list", "login").out
     gone = cli.ok("share", "remove", "login", address)
-    assert "nothing that is written from now on" in gone.out
+    assert "cannot read what is written from now on" in gone.out
     assert "copies of it stay readable" in gone.out
     assert cli.json("share", "list", "login")["members"] == []
 
@@ -64,7 +64,7 @@ def test_reader_is_told_what_stays_here_and_once_that_it_ended(
     assert "not pushed" not in said
     cli.ok("share", "remove", "login", bob)
     cli.ok(*there, "sync", "--soon", "--quiet")
-    assert "login: no longer shared with you; what came stays" in cli.ok(*there, "sync").out
+    assert "login: no longer shared with you; what you have stays" in cli.ok(*there, "sync").out
     later = cli.ok(*there, "sync").out
     assert "what came stays" not in later and "not pushed" not in later
     assert "login: 1 event stays here: it is no longer shared with you" in later
@@ -81,14 +81,14 @@ def test_a_guest_who_forgets_is_told_that_others_keep_what_they_wrote(
     cli.ok(*there, "note", "mine", "--session", "login")
     cli.ok(*there, "session", "use", "login")
     own = cli.ok(*there, "session", "forget", "#3", "--dry-run").out
-    assert "usb: replaced there" in own and "stays with them" not in own
+    assert "usb: replaced there" in own and "stay with them" not in own
     both = cli.ok(*there, "session", "forget", "#2", "#3", "--dry-run").out
-    assert "usb: replaced there" in both and "stays with them" in both
+    assert "usb: replaced there" in both and "stay with them" in both
     for which in ("#2", "login"):
         foreign = cli.ok(*there, "session", "forget", which, "--yes").out
-        assert "stays with them" in foreign and "erases it there" not in foreign
+        assert "stay with them" in foreign and "erases it there" not in foreign
     kept = cli.ok("session", "forget", "login", "--yes").out
-    assert "usb: the next sync erases it there" in kept and "stays with them" not in kept
+    assert "usb: the next sync erases it there" in kept and "stay with them" not in kept
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,6 @@ def test_only_the_module_of_the_command_is_loaded(session: Cli) -> None:
             "main",
             "dispatch",
             "lean_imports",
-            "lookup",
             "table",
             "arguments",
             "terminal",

@@ -13,8 +13,7 @@ import pytest
 from forestay.cli import mcp, settings
 from forestay.cli.dispatch import parse
 from forestay.cli.errors import typable
-from forestay.cli.lookup import split
-from forestay.cli.table import COMMANDS, FAMILIES
+from forestay.cli.table import COMMANDS, FAMILIES, split
 from forestay.errors import InvalidInput, Refused
 from forestay.model.event import Body
 from forestay.model.rules import AGENT_VERBS, SESSION_MOVES, STEP_VERBS, decide

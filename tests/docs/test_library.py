@@ -16,8 +16,7 @@ import pytest
 import forestay
 from forestay import compat
 from forestay.cli.arguments import build
-from forestay.cli.lookup import locate
-from forestay.cli.table import COMMANDS, FLAGS, WITH_VALUE
+from forestay.cli.table import COMMANDS, FLAGS, WITH_VALUE, locate
 from forestay.mirror.ai_session_cleanup import Wanted
 from tests.cli.support import command_method, method_name, topic_class, topics_of
 

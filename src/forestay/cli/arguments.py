@@ -17,35 +17,71 @@ if TYPE_CHECKING:
     from forestay.cli.terminal import Screen
 
     Run = Callable[[Namespace, Forestay, Screen], "int | None"]
+    Argument = tuple[str, dict[str, Any]]
 
-_TEXTS = frozenset({"TEXT", "GOAL", "WHAT", "MSG"})
+TEXTS = frozenset({"TEXT", "GOAL", "WHAT", "MSG"})
+"""Placeholders of free text: a value of - reads it from standard input."""
 _OF_NO_SESSION = frozenset({"forestay", "list", "doctor", "init"})
 _SHARED = "Options that all commands have, and exit codes: forestay --help"
 
 
 class Command:
-    """One command: what it takes, what it does, and lines that show its use.
+    """One command: the function that runs it, its arguments, and lines that show its use.
 
-    `careful` tells from the options whether the command must work even when the config file
-    has a bad value, because it is the one that mends it.
+    `parts` are arguments (from `arg`, `flag` and `fixed`) and examples (strings). `about` is a
+    second sentence for its help page. `careful` decides from the options whether the command must
+    run even when the config file has a bad value, because it is the command that repairs it.
     """
 
-    __slots__ = ("arguments", "careful", "examples", "run")
+    __slots__ = ("about", "arguments", "careful", "examples", "run")
 
     def __init__(
         self,
-        arguments: Callable[[Parser], None],
         run: Run,
-        *examples: str,
+        *parts: Argument | str,
+        about: str = "",
         careful: Callable[[Namespace], bool] | None = None,
     ) -> None:
-        self.arguments = arguments
-        self.run = run
-        self.examples = examples
-        self.careful = careful
+        self.run, self.about, self.careful = run, about, careful
+        self.arguments = [part for part in parts if not isinstance(part, str)]
+        self.examples = [part for part in parts if isinstance(part, str)]
+
+    def all_arguments(self) -> list[Argument]:
+        """Return the arguments for the parser."""
+        return self.arguments
 
 
-class _Colourless:
+def arg(names: str, metavar: str, help: str, *, many: bool = False, **more: Any) -> Argument:
+    """Describe an argument with a value; names that begin with a dash make it an option.
+
+    The name of a positional argument may end in `?`, `*` or `+` (how often it occurs). An option
+    with `many` may be repeated. What is not given is "", or None where a `type` is named.
+    """
+    more |= {"metavar": metavar, "help": help} if metavar else {"help": help}
+    if many:
+        return names, {"action": "append", "default": [], **more}
+    if names[0] == "-" or names[-1] == "?":
+        more.setdefault("default", None if "type" in more else "")
+    if names[-1] in "?*+":
+        names, more["nargs"] = names[:-1], names[-1]
+    return names, more
+
+
+def flag(names: str, help: str, **more: Any) -> Argument:
+    """Describe an option without a value; options with the same `group` exclude each other."""
+    return names, {"action": "store_true", "help": help, **more}
+
+
+def fixed(**values: object) -> Argument:
+    """Describe options that a command does not have, with the values its code expects."""
+    return "", values
+
+
+FIVE = "ai-session, praxis, craft, essay or orchestrator"
+KEY = arg("--key", "KEY", "record this only once: the same key again changes nothing")
+
+
+class _NoColors:
     def __getattr__(self, part: str) -> str:
         return ""
 
@@ -56,11 +92,11 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
         super().__init__(prog, max_help_position=30, width=80)
 
     def _set_color(self, _color: bool) -> None:
-        """From Python 3.14 on argparse asks for its colours, and loads inspect for having none.
+        """From Python 3.14 on argparse asks for its colors, and loads inspect for having none.
 
         Colours are the screen's business.
         """
-        self._theme, self._decolor = _Colourless(), str
+        self._theme, self._decolor = _NoColors(), str
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
         """`-o, --output OUT` with every Python; before 3.13 argparse names the value twice."""
@@ -163,7 +199,7 @@ class Parser(argparse.ArgumentParser):
 
     def _respelled(self, word: str) -> str:
         taken = [action.metavar for action in self._get_positional_actions()]
-        if _TEXTS.intersection(map(str, taken)):
+        if TEXTS.intersection(map(str, taken)):
             return f'put words that belong together in quotes: {self.prog} "…"'
         if "FILE|DIR" in taken:
             return f"one at a time, or the folder that they are in: {self.prog} ."
@@ -181,26 +217,21 @@ def build(name: str, help: str, command: Command, *, shared: str = "hidden") -> 
     examples = "\n".join(f"  {line}" for line in command.examples)
     parser = Parser(
         f"forestay {name}".rstrip(),
-        help[:1].upper() + help[1:] + ".",
+        f"{help[:1].upper()}{help[1:]}. {command.about}".rstrip(),
         shared=shared,
         epilog=f"examples:\n{examples}\n\n{_SHARED}",
     )
-    command.arguments(parser)
+    groups: dict[str, Any] = {"": parser}
+    for names, values in command.all_arguments():
+        if not names:
+            parser.set_defaults(**values)
+            continue
+        group = values.get("group", "")
+        if group not in groups:
+            groups[group] = parser.add_mutually_exclusive_group()
+        given = {name: value for name, value in values.items() if name != "group"}
+        groups[group].add_argument(*names.split(), **given)
     return parser
-
-
-def with_key(parser: Parser) -> None:
-    """The option of every command that records."""
-    parser.add_argument(
-        "--key",
-        metavar="KEY",
-        default="",
-        help="with the same key again, nothing new is recorded",
-    )
-
-
-def nothing(parser: Parser) -> None:
-    """A command that takes nothing of its own."""
 
 
 # -- values ------------------------------------------------------------------------------------
@@ -225,8 +256,18 @@ def fraction(text: str) -> float:
     return value
 
 
-def spoken(text: str, screen: Screen) -> str:
-    """The text of an argument; `-` means: read it from standard input."""
+def score(text: str) -> float | None:
+    """Parse a voice score; `skip` is None, a check that was skipped."""
+    if text == "skip":
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 5") from None
+
+
+def read_text(text: str, screen: Screen) -> str:
+    """Return the text of an argument; `-` reads it from standard input."""
     if text != "-":
         return text
     stream = getattr(screen.source, "buffer", None)

@@ -1,4 +1,4 @@
-"""resume and brief: what whoever comes next must know, in the tokens they can spare."""
+"""The commands resume and brief: what the next agent must know, in the tokens it can spare."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import os
 from forestay.api.followers import is_idle
 from forestay.base.text import plural, shorten
 from forestay.base.vocabulary import FORMATS, LEAST, MOST, STYLES
-from forestay.cli.arguments import Command, Parser, count
-from forestay.cli.common import at_work, is_essay, tell_others, tell_outvoted
+from forestay.cli.arguments import Command, arg, count, fixed, flag
+from forestay.cli.common import is_essay, other_holders, warn_other_current, warn_others
 from forestay.errors import DAMAGED, DONE, UNSETTLED, ForestayError, NoSession
 
 TYPE_CHECKING = False
@@ -24,102 +24,73 @@ if TYPE_CHECKING:
 
 
 _FEW, _GOAL = 3, 40
+_PROCEED = "How do you want to proceed?"
+_WAYS = {
+    "mend": "put the files back, or write them again; then: forestay resume",
+    "revisit": "repeat the stage whose result is missing",
+    "continue": "continue with the recorded state",
+}
+_RESTORED = {
+    "written": "written",
+    "same": "already there",
+    "differs": "differs here and was not changed; to replace it: --force",
+    "blocked": "a folder, a link or something else is in its place",
+    "denied": "cannot be written here; check owner and permissions of its folder",
+    "unknown": "only its digest came with the session",
+    "refused": "not written: tools may run it without asking, or it is outside the project",
+}
 
 
-def _brief_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "chosen", nargs="?", default="", metavar="SESSION", help="else the one meant here"
-    )
-    brief_arguments(parser)
-
-
-def _resume_arguments(parser: Parser) -> None:
-    _brief_arguments(parser)
-    add = parser.add_argument
-    add("--device", default="", metavar="NAME", help="the one worked on last on this device")
-    add("--sync", choices=("true", "false"), default="true", help="false: ask no remote first")
-    add("--no-sync", action="store_true", help="the same as --sync false")
-    add("--restore", action="store_true", help="write artifacts that came with it and are missing")
-    add("--force", action="store_true", help="with --restore: also over files that differ")
-
-
-def resume_arguments(parser: Parser) -> None:
-    """What a resume may be told where the session is named by a file that is here."""
-    brief_arguments(parser)
-    parser.set_defaults(device="", sync="false", no_sync=True, restore=False, force=False)
-
-
-def brief_arguments(parser: Parser) -> None:
-    """What a briefing may be told, whoever asks for it."""
-    add = parser.add_argument
-    add("--budget", type=count, metavar="N", help=f"tokens it may cost, from {LEAST} to {MOST}")
-    styles = f"{', '.join(STYLES[:-1])} or {STYLES[-1]}"
-    add("--style", default=STYLES[0], metavar="STYLE", help=styles)
-    add("--format", choices=FORMATS, default=FORMATS[0], help="of the briefing")
-    strict = "exit 7 also when files or the branch changed, and take nothing up"
-    add("--strict", action="store_true", help=strict)
-    add("--fence", action="store_true", help="quote the session's words for a model, always")
-    add("--no-fence", action="store_true", help="never; if unsaid: quoted unless on a terminal")
+# -- resume ------------------------------------------------------------------------------------
 
 
 def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     stay.agents.catch_up()
     pulled = _pull(options, stay, screen)
-    session = _to_resume(options, pulled, stay, screen)
-    others = at_work(session)
-    idle = _idle(session, stay)
+    session = _find_session(options, pulled, stay, screen)
+    others, idle = other_holders(session), _idle_values(session, stay)
     restored = session.files.restore_artifacts(force=options.force) if options.restore else []
-    brief, is_taken_up = _taken_up(session, options, screen)
-    summary = essay_summary(stay, session)
-    wrong = [] if getattr(options, "anyway", False) else _discrepancies(stay, session)
+    brief, is_resumed = _resume(session, options, screen)
+    summary, wrong = "", []
+    if is_essay(session):
+        from forestay.plans.essay_sessions import discrepancies, resume_summary  # start-up
+
+        summary = resume_summary(stay.context, session.id)
+        is_asked = not getattr(options, "anyway", False)
+        wrong = discrepancies(stay.context, session.id) if is_asked else []
     if summary:
         screen.line(summary)
-    question = {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
-    more = {**question, **({"expiry": idle} if idle else {})}
-    more |= _arrival(stay, brief, pulled, restored) | ({} if is_taken_up else {"resumed": False})
-    tell_brief(brief, session, options, screen, others=others, summary=summary, more=more)
+    more: dict[str, Any] = {"summary": summary} if summary else {}
+    more |= {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
+    more |= {"expiry": idle} if idle else {}
+    more |= _arrival_values(stay, brief, pulled, restored) | (
+        {} if is_resumed else {"resumed": False}
+    )
+    _print_brief(brief, session, options, screen, others=others, **more)
     if idle:
-        from forestay.cli.status import tell_idle
+        from forestay.cli.status import warn_idle  # start-up
 
-        tell_idle(idle, screen)
-    _tell_arrival(pulled, restored, screen)
-    _tell_new(pulled, session, stay, screen)
-    tell_outvoted(session, screen)
-    tell_others(others, screen)
-    _tell_unadopted(stay, screen)
-    code = _warned(brief, exit_code(brief, strict=options.strict), screen)
-    if not is_taken_up:
-        line = f"  not taken up; to go on all the same: forestay resume {session.id}"
+        warn_idle(idle, screen)
+    _print_arrival(pulled, restored, screen)
+    _print_new(pulled, session, stay, screen)
+    warn_other_current(session, screen)
+    warn_others(others, screen)
+    if unadopted := stay.files.unadopted():
+        here = ", ".join(
+            os.path.relpath(path, stay.context.workspace.tree.root) for path in unadopted
+        )
+        adopt = (screen.as_typed("forestay adopt"), "cyan")
+        what = f"session files of other programs in {here}"
+        screen.aside(("also here: ", "yellow"), what, ("; to adopt them: ", "dim"), adopt)
+    code = _warn(brief, screen, strict=options.strict)
+    if not is_resumed:
+        line = f"  not resumed; to resume it anyway: forestay resume {session.id}"
         screen.aside(screen.as_typed(line))
-    return code or _tell_discrepancies(wrong, screen)
-
-
-def _to_resume(
-    options: Namespace, pulled: Pulled | None, stay: Forestay, screen: Screen
-) -> Session:
-    named = options.chosen or (stay.devices.last_session(options.device) if options.device else "")
-    try:
-        return _meant(named, stay, open_only=True)
-    except NoSession as error:
-        if error.choices and not named:
-            _tell_missed(pulled, screen)
-        raise _not_found(error, named, pulled, stay) from None
-
-
-def _taken_up(session: Session, options: Namespace, screen: Screen) -> tuple[Briefing, bool]:
-    """The briefing, and whether the session was taken up.
-
-    A resume says what is checked out here, and then nothing has changed: who asks for `--strict`
-    once more would be let through.
-    """
-    manner = _manner(options, screen)
-    if options.strict and has_changed(seen := session.brief(**manner)):
-        return seen, False
-    return session.resume(**manner), True
+    return code or _print_discrepancies(wrong, screen)
 
 
 def _pull(options: Namespace, stay: Forestay, screen: Screen) -> Pulled | None:
-    """Ask other devices first, if there is a remote and nobody said not to."""
+    """Fetch from other devices first, if there is a remote and no option forbids it."""
     remotes = stay.context.store.machine.remotes.all()
     if options.no_sync or options.sync == "false" or not remotes:
         return None
@@ -132,12 +103,38 @@ def _pull(options: Namespace, stay: Forestay, screen: Screen) -> Pulled | None:
     return pulled if pulled.asked else None
 
 
+def _find_session(
+    options: Namespace, pulled: Pulled | None, stay: Forestay, screen: Screen
+) -> Session:
+    named = options.chosen or (stay.devices.last_session(options.device) if options.device else "")
+    try:
+        return _pick_up(named, stay, open_only=True)
+    except NoSession as error:
+        if error.choices and not named:
+            _print_missed(pulled, screen)
+        raise _not_found(error, named, pulled, stay) from None
+
+
+def _pick_up(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
+    """Return the session to brief about; the error also names files of other programs."""
+    try:
+        return stay.to_resume(chosen, open_only=open_only)
+    except NoSession as error:
+        others = [] if chosen or stay.context.settings.session else stay.files.unadopted()
+        if not others:
+            raise
+        here = ", ".join(os.path.relpath(path, stay.context.workspace.tree.root) for path in others)
+        why = f"{error.why}; session files of other programs are in {here}".removeprefix("; ")
+        hint = "turn them into sessions: forestay adopt"
+        raise NoSession(error.what, why=why, hint=hint, choices=error.choices) from None
+
+
 def _not_found(error: NoSession, named: str, pulled: Pulled | None, stay: Forestay) -> NoSession:
-    """A session that is not here may be elsewhere: why it did not come, and how it would."""
+    """Return the error with the reason why no remote had the session, and what to do."""
     remotes = stay.context.store.machine.remotes.all()
     if not remotes or (error.choices and not named):
         return error
-    why, hint = _why_not_here(named, pulled, ", ".join(one.name for one in remotes))
+    why, hint = _why_missing(named, pulled, ", ".join(one.name for one in remotes))
     if named:
         hint = f"{hint}; what is here: forestay list --all"
     else:
@@ -146,12 +143,10 @@ def _not_found(error: NoSession, named: str, pulled: Pulled | None, stay: Forest
     return NoSession(error.what, why=why, hint=hint, choices=error.choices, session=named)
 
 
-def _why_not_here(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:
+def _why_missing(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:
     if pulled is None:
-        return (
-            "no remote was asked",
-            f"forestay resume {named}" if named else "forestay sync --pull",
-        )
+        retry = f"forestay resume {named}" if named else "forestay sync --pull"
+        return "no remote was asked", retry
     if pulled.why:
         check = pulled.hint or "forestay remote check NAME"
         return f"not every remote could be asked: {pulled.why}", check
@@ -161,72 +156,81 @@ def _why_not_here(named: str, pulled: Pulled | None, asked: str) -> tuple[str, s
         verb = "is" if pulled.closed == 1 else "are"
         why = f"{asked}: {plural(pulled.closed, 'session')} there {verb} not for this device"
         own, shared = "forestay device add --new-key", "forestay device key show"
-        return why, f"yours, from another device: {own}; someone's, who shares with you: {shared}"
+        return why, f"yours, from another device: {own}; shared with you: {shared}"
     if named:
         why = f"{asked} has none that this device may read"
         return why, "on the device where it is: forestay sync --push"
     return f"{asked} has none for this folder either", ""
 
 
-def _arrival(
+def _resume(session: Session, options: Namespace, screen: Screen) -> tuple[Briefing, bool]:
+    """Return the briefing, and whether the session was resumed.
+
+    Resuming records the present checkout, so with --strict the check comes first: otherwise a
+    second try would find nothing changed.
+    """
+    manner = _brief_options(options, screen)
+    if options.strict and has_changed(seen := session.brief(**manner)):
+        return seen, False
+    return session.resume(**manner), True
+
+
+def _idle_values(session: Session, stay: Forestay) -> dict[str, Any]:
+    """Return what inactivity meant until now, before resuming ends it."""
+    try:
+        if not is_idle(stay.context, session.id):
+            return {}
+        from forestay.cli.status import idle_values  # start-up
+
+        return idle_values(session.status(), stay)
+    except ForestayError:
+        return {}  # the briefing reports damage
+
+
+def _arrival_values(
     stay: Forestay, brief: Briefing, pulled: Pulled | None, restored: list[Put]
 ) -> dict[str, Any]:
-    """What arriving from elsewhere means, as data; nothing for a session that never travelled."""
+    """Return what came from other devices; nothing for a session that never left this one."""
     if not (brief.came_from or brief.lacking or pulled or restored):
         return {}
-    told = {
+    lacking = [{"what": w, "text": text, "command": command} for w, text, command in brief.lacking]
+    arrival = {
         "from": stay.devices.name_of(brief.came_from) if brief.came_from else None,
         "synced": pulled is not None and not (pulled.why or pulled.late),
         "new": pulled.new if pulled else [],
         "events": pulled.events if pulled else 0,
         "problem": (pulled.why or pulled.late) if pulled else "",
-        "lacking": [
-            {"what": what, "text": text, "command": command}
-            for what, text, command in brief.lacking
-        ],
+        "lacking": lacking,
         "restored": [{"path": one.path, "result": one.word} for one in restored],
     }
-    return {"arrival": told}
+    return {"arrival": arrival}
 
 
-_RESTORED = {
-    "written": "written",
-    "same": "there already",
-    "differs": "differs here, left as it is; to write it anyway: --force",
-    "blocked": "a folder, a link or something else is in its place",
-    "denied": "may not be written here; check owner and permissions of its folder",
-    "unknown": "only its digest came with the session",
-    "refused": "left out: tools may run something by it unasked, or it lies outside the project",
-}
-
-
-def _tell_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -> None:
+def _print_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -> None:
     if pulled and pulled.events:
-        screen.aside(("taken from other devices: ", "green"), plural(pulled.events, "event"))
-    _tell_missed(pulled, screen)
+        screen.aside(("received from other devices: ", "green"), plural(pulled.events, "event"))
+    _print_missed(pulled, screen)
     for one in restored:
         screen.aside(f"{one.path}: {_RESTORED[one.word]}")
     if any(one.word == "refused" for one in restored) and not (screen.json or screen.quiet):
-        screen.advise("look at what was left out first: forestay record artifact PATH --to FILE")
+        screen.advise("read what was not written: forestay record artifact PATH --to FILE")
 
 
-def _tell_missed(pulled: Pulled | None, screen: Screen) -> None:
-    """That others' work could not be had first, and what that means."""
+def _print_missed(pulled: Pulled | None, screen: Screen) -> None:
+    """Report that other devices' work could not be fetched first, and what that means."""
     if pulled is None or not (pulled.why or pulled.late) or screen.json or screen.quiet:
         return
-    lead = "went on without: " if pulled.late else "not asked: "
-    screen.explain((lead, "yellow"), pulled.why or pulled.late)
     if pulled.late:
-        screen.advise(
-            "the request continues in the background; to wait for it: forestay sync --pull"
-        )
+        screen.explain(("not waited for: ", "yellow"), pulled.late)
+        screen.advise("it continues in the background; to wait for it: forestay sync --pull")
     else:
-        screen.explain("  ", "this is what this device knows; work goes on, and syncs later")
+        screen.explain(("not asked: ", "yellow"), pulled.why)
+        screen.explain("  ", "this is what this device knows; you can work, and sync later")
         screen.advise(pulled.hint or "forestay remote list")
 
 
-def _tell_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: Screen) -> None:
-    """What else came from other devices just now."""
+def _print_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: Screen) -> None:
+    """Name the other sessions that came from other devices."""
     others = [one for one in (pulled.new if pulled else []) if one != session.id]
     for id in others[:_FEW]:
         line = (screen.as_typed(f"forestay resume {id}"), "cyan")
@@ -236,132 +240,34 @@ def _tell_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: S
         screen.aside(("also new here: ", "green"), f"{more} more: ", line)
 
 
-def _discrepancies(stay: Forestay, session: Session) -> list[str]:
-    """Where the state of an essay and its files contradict each other."""
-    if not is_essay(session):
-        return []
-    from forestay.plans.essay_sessions import discrepancies
-
-    return discrepancies(stay.context, session.id)
-
-
-_PROCEED = "How do you want to proceed?"
-_WAYS = {
-    "mend": "put the files back, or write them anew; then: forestay resume",
-    "revisit": "do the stage anew whose result is gone",
-    "continue": "go on as the state says",
-}
-
-
-def _tell_discrepancies(wrong: list[str], screen: Screen) -> int:
-    """The state of an essay contradicts its files: how to proceed is the user's to say."""
+def _print_discrepancies(wrong: list[str], screen: Screen) -> int:
+    """The state of an essay contradicts its files: the user has to decide how to proceed."""
     if not wrong:
         return DONE
     for fault in wrong:
         screen.line(("error    ", "red"), fault)
     screen.line(_PROCEED)
-    for word, says in _WAYS.items():
-        screen.line(f"  {word}: ", says)
+    for word, meaning in _WAYS.items():
+        screen.line(f"  {word}: ", meaning)
     return UNSETTLED
 
 
-def _idle(session: Session, stay: Forestay) -> dict[str, Any]:
-    """What inactivity meant until now: what the resume itself takes away."""
-    try:
-        if not is_idle(stay.context, session.id):
-            return {}
-        from forestay.cli.status import idle_values
-
-        return idle_values(session.status(), stay)
-    except ForestayError:
-        return {}  # what is damaged is told by the briefing
-
-
-def essay_summary(stay: Forestay, session: Session) -> str:
-    """Where an essay was left, in its document's words."""
-    if not is_essay(session):
-        return ""
-    from forestay.plans.essay_sessions import resume_summary
-
-    return resume_summary(stay.context, session.id)
-
-
-def _tell_unadopted(stay: Forestay, screen: Screen) -> None:
-    others = stay.files.unadopted()
-    if others:
-        here = [os.path.relpath(path, stay.context.workspace.tree.root) for path in others]
-        screen.aside(
-            ("also here: ", "yellow"),
-            f"session files of other programs in {', '.join(here)}",
-            ("; to take them up: ", "dim"),
-            (screen.as_typed("forestay adopt"), "cyan"),
-        )
+# -- brief -------------------------------------------------------------------------------------
 
 
 def run_brief(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    session = _meant(options.chosen, stay, open_only=False)
-    brief = session.brief(**_manner(options, screen))
-    count = stay.agents.waiting()
-    tell_brief(brief, session, options, screen, more={"waiting": count} if count else {})
-    if count:
-        from forestay.cli.status import tell_waiting
+    session = _pick_up(options.chosen, stay, open_only=False)
+    brief = session.brief(**_brief_options(options, screen))
+    waiting = stay.agents.waiting()
+    _print_brief(brief, session, options, screen, **({"waiting": waiting} if waiting else {}))
+    if waiting:
+        from forestay.cli.status import warn_waiting  # start-up
 
-        tell_waiting(stay, screen)
-    return _warned(brief, exit_code(brief, strict=options.strict), screen)
-
-
-def _warned(brief: Briefing, code: int, screen: Screen) -> int:
-    """Say on the error stream what an exit code other than 0 means here."""
-    meaning = {
-        DAMAGED: "this session is damaged; do not rely on it: forestay verify",
-        UNSETTLED: "not everything is settled; look at it before going on (exit 7)",
-    }
-    if code:
-        screen.aside(("attention: ", "yellow"), screen.as_typed(meaning[code]))
-    unknown = [item.id for item in brief.items if item.section == "unknown"]
-    if code == UNSETTLED and any(id != "interrupted" for id in unknown):
-        line = "  when you know what became of it: forestay agent done|fail|retry ID"
-        screen.aside(screen.as_typed(line))
-    if code == UNSETTLED and brief.disputes:
-        line = "  look at both sides, then say what stands: forestay settle"
-        screen.aside(screen.as_typed(line))
-    return code
+        warn_waiting(stay, screen)
+    return _warn(brief, screen, strict=options.strict)
 
 
-def exit_code(brief: Briefing, *, strict: bool) -> int:
-    """0 only if whoever goes on may rely on what the briefing says."""
-    if "damaged" in brief.attention:
-        return DAMAGED
-    if brief.unknown_outcomes or brief.disputes or (strict and has_changed(brief)):
-        return UNSETTLED
-    return DONE
-
-
-def has_changed(brief: Briefing) -> bool:
-    """Whether something is not as it was left: files, the checkout, what there was elsewhere."""
-    return not {"drifted", "stale", "lacking"}.isdisjoint(brief.attention)
-
-
-def _meant(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
-    try:
-        return stay.to_resume(chosen, open_only=open_only)
-    except NoSession as error:
-        raise error if chosen else _with_files(stay, error) from None
-
-
-def _with_files(stay: Forestay, error: NoSession) -> NoSession:
-    """The error, which also names session files of other programs that are here."""
-    others = [] if stay.context.settings.session else stay.files.unadopted()
-    if not others:
-        return error
-    root = stay.context.workspace.tree.root
-    here = ", ".join(os.path.relpath(path, root) for path in others)
-    why = f"{error.why}; session files of other programs are in {here}".removeprefix("; ")
-    hint = "make them sessions of yours: forestay adopt"
-    return NoSession(error.what, why=why, hint=hint, choices=error.choices)
-
-
-def _manner(options: Namespace, screen: Screen) -> dict[str, Any]:
+def _brief_options(options: Namespace, screen: Screen) -> dict[str, Any]:
     fenced = options.fence or not (options.no_fence or screen.is_terminal)
     return {
         "budget": options.budget,
@@ -371,64 +277,104 @@ def _manner(options: Namespace, screen: Screen) -> dict[str, Any]:
     }
 
 
-def tell_brief(
-    brief: Briefing,
-    session: Session,
-    options: Namespace,
-    screen: Screen,
-    *,
-    others: list[dict[str, Any]] | None = None,
-    summary: str = "",
-    more: dict[str, Any] | None = None,
+def _print_brief(
+    brief: Briefing, session: Session, options: Namespace, screen: Screen, **more: object
 ) -> None:
-    if not screen.json:
-        screen.long()
-        for line in brief.text.rstrip("\n").split("\n"):
-            first, *rest = screen.wrapped(line)
-            screen.line(*_dressed(first))
-            for left in rest:
-                screen.line(left)
+    if screen.json:
+        import json  # start-up
+
+        text = json.loads(brief.text) if options.format == "json" else brief.text
+        values = {
+            "attention": brief.attention,
+            "briefing": text,
+            "briefing_tokens": brief.tokens,
+            "budget": brief.budget,
+            "unknown_outcomes": brief.unknown_outcomes,
+            "disputes": brief.disputes,
+        }
+        screen.answer({**session.status(), **values, **more})
         return
-    values = {
-        **session.status(),
-        "attention": brief.attention,
-        "briefing": _parsed(brief.text) if options.format == "json" else brief.text,
-        "briefing_tokens": brief.tokens,
-        "budget": brief.budget,
-        "unknown_outcomes": brief.unknown_outcomes,
-        "disputes": brief.disputes,
-    }
-    if summary:
-        values["summary"] = summary
-    values |= more or {}
-    screen.answer(values if others is None else {**values, "others": others})
+    screen.long()
+    for line in brief.text.rstrip("\n").split("\n"):
+        first, *rest = screen.wrapped(line)
+        screen.line(*_highlight(first))
+        for left in rest:
+            screen.line(left)
 
 
-def _dressed(line: str) -> list[Part]:
-    """Headings and labels stand out; on a terminal, that is."""
+def _highlight(line: str) -> list[Part]:
+    """Return the parts of a line: headings and labels stand out on a terminal."""
     label, colon, rest = line.partition(":")
     if not colon or not label[:1].isupper() or (rest and " " in label):
         return [line]
     return [(label + colon, "title"), rest]
 
 
-def _parsed(text: str) -> object:
-    import json
+def _warn(brief: Briefing, screen: Screen, *, strict: bool) -> int:
+    """Explain an exit code other than 0 on the error stream; return the code."""
+    code = exit_code(brief, strict=strict)
+    meaning = {
+        DAMAGED: "this session is damaged; do not rely on it: forestay verify",
+        UNSETTLED: "not everything is settled; check it before you continue (exit 7)",
+    }
+    if code:
+        screen.aside(("attention: ", "yellow"), screen.as_typed(meaning[code]))
+    unknown = [item.id for item in brief.items if item.section == "unknown"]
+    if code == UNSETTLED and any(id != "interrupted" for id in unknown):
+        line = "  when you know how it ended: forestay agent done|fail|retry ID"
+        screen.aside(screen.as_typed(line))
+    if code == UNSETTLED and brief.disputes:
+        screen.aside(screen.as_typed("  see both sides and settle it: forestay settle"))
+    return code
 
-    return json.loads(text)
 
+def exit_code(brief: Briefing, *, strict: bool) -> int:
+    """Return 0 only if the next agent may rely on the briefing."""
+    if "damaged" in brief.attention:
+        return DAMAGED
+    if brief.unknown_outcomes or brief.disputes or (strict and has_changed(brief)):
+        return UNSETTLED
+    return DONE
+
+
+def has_changed(brief: Briefing) -> bool:
+    """Return whether files, the checkout or the tools differ from how they were left."""
+    return not {"drifted", "stale", "lacking"}.isdisjoint(brief.attention)
+
+
+_BRIEF_ARGUMENTS = (
+    arg("--budget", "N", f"tokens it may cost, from {LEAST} to {MOST}", type=count),
+    arg("--style", "STYLE", f"{', '.join(STYLES[:-1])} or {STYLES[-1]}", default=STYLES[0]),
+    arg("--format", "", "of the briefing", choices=FORMATS, default=FORMATS[0]),
+    flag("--strict", "exit 7 also when files or the branch changed; then nothing is resumed"),
+    flag("--fence", "always mark the session's words as quoted, for a model"),
+    flag("--no-fence", "never mark them; default: only outside a terminal"),
+)
+RESUME_ARGUMENTS = (
+    *_BRIEF_ARGUMENTS,
+    fixed(device="", sync="false", no_sync=True, restore=False, force=False),
+)
+"""For commands that resume a session found by its files."""
+_SESSION = arg("chosen?", "SESSION", "default: the current one")
 
 COMMANDS = {
     "resume": Command(
-        _resume_arguments,
         run_resume,
+        _SESSION,
+        *_BRIEF_ARGUMENTS,
+        arg("--device", "NAME", "the session last used on this device"),
+        arg("--sync", "", "false: do not ask remotes", choices=("true", "false"), default="true"),
+        flag("--no-sync", "the same as --sync false"),
+        flag("--restore", "write artifacts that came with it and are missing"),
+        flag("--force", "with --restore: also replace files that differ"),
         "forestay resume fix-login --budget 500",
         "forestay resume --device laptop --restore",
         "forestay resume --strict && run-the-agent",
     ),
     "brief": Command(
-        _brief_arguments,
         run_brief,
+        _SESSION,
+        *_BRIEF_ARGUMENTS,
         "forestay brief",
         "forestay brief --budget 300 --format markdown",
         "forestay brief --style orchestrator",

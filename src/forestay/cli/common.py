@@ -1,49 +1,167 @@
-"""What recording commands have in common: which session is meant, and how the answer is said.
+"""What recording commands share: which session they record in, and how they confirm it.
 
-What is said is what was stored: the words of the event, never the words that were typed, which
-may hold a secret that was taken out.
+A confirmation shows what was stored, never what was typed: a secret may have been removed.
 """
 
 from __future__ import annotations
 
 from forestay.api.status import looks_damaged, recorded
 from forestay.base.vocabulary import FINISHED
+from forestay.cli.arguments import KEY, TEXTS, Command, arg, count, flag, fraction, read_text, score
 from forestay.errors import ForestayError
-
-__all__ = [
-    "at_work",
-    "confirm",
-    "is_essay",
-    "left_out",
-    "meant",
-    "recorded",
-    "tell_damage",
-    "tell_finished",
-    "tell_others",
-    "tell_outvoted",
-]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable, Mapping
     from typing import Any
 
     from forestay.api.forestay import Forestay
     from forestay.api.session import Session
+    from forestay.cli.arguments import Argument
     from forestay.cli.terminal import Part, Screen
     from forestay.model.event import Event
 
+    Prepare = Callable[[Namespace, Session, Screen], bool]
+    Report = Callable[[Session, Any, Screen], None]
 
-def meant(stay: Forestay, *, finished: bool = False) -> Session:
-    """The session a recording command means; a finished one only if that makes sense.
+_SHOWN = 60
+_HELP = {"because": "REASON why", "agent": "AGENT the agent that did it", "error": "TEXT the error"}
+_OPTIONS = frozenset({"because", "error", "summary"})
+"""Parameters that are options also where the method requires them."""
+_TYPES = {"int": count, "int | None": count, "float": fraction, "float | None": score}
 
-    What hooks said before is recorded first, as far as that is quick.
+
+class Verb(Command):
+    """A recording command: one method of a session, with its arguments from the signature.
+
+    `report` prints the result: a text that is formatted with the event's body, or a function.
+    `then` is the command to type next. Each keyword in `help` describes a parameter: its
+    placeholder, then its help text; a flag has only the text. `choices` are the values that a
+    parameter accepts where its type does not name them. `prepare` may change the options, or do
+    the work and return True. `finished` allows finished sessions; `warns` reports that the session
+    is finished.
+    """
+
+    __slots__ = ("choices", "finished", "help", "method", "prepare", "report", "then", "warns")
+
+    def __init__(
+        self,
+        method: str,
+        report: str | Report,
+        *parts: Argument | str,
+        then: str = "",
+        choices: Mapping[str, tuple[object, ...]] | None = None,
+        prepare: Prepare | None = None,
+        finished: bool = False,
+        warns: bool = False,
+        about: str = "",
+        **help: str,
+    ) -> None:
+        self.method, self.report, self.then, self.prepare = method, report, then, prepare
+        self.finished, self.warns = finished, warns
+        self.help, self.choices = {**_HELP, **help}, choices or {}
+        super().__init__(self._record, *parts, about=about)
+
+    def all_arguments(self) -> list[Argument]:
+        """Return the arguments from the method's signature, then those of the row."""
+        from forestay.api.session import Session  # start-up
+
+        # The topics of a session have their methods also where no session is open.
+        unopened = object.__new__(Session)
+        unopened._recorder = None  # type: ignore[assignment]
+        method = self._find_method(unopened)
+        method = getattr(method, "__wrapped__", method)
+        code = method.__code__
+        count = code.co_argcount + code.co_kwonlyargcount
+        positional = code.co_varnames[1 : code.co_argcount]
+        optional = dict(
+            zip(reversed(positional), reversed(method.__defaults__ or ()), strict=False)
+        )
+        optional |= method.__kwdefaults__ or {}
+        made = []
+        for name in code.co_varnames[1:count]:
+            kind = method.__annotations__[name]
+            if name == "key":
+                made.append(KEY)
+            elif name in self.help:
+                is_option = name not in positional or name in _OPTIONS
+                made.append(self._argument(name, kind, optional, is_option=is_option))
+        return [*made, *self.arguments]
+
+    def _find_method(self, session: Session) -> Any:
+        method: Any = session
+        for name in self.method.split("."):
+            method = getattr(method, name)
+        return method
+
+    def _argument(
+        self, name: str, kind: str, optional: dict[str, Any], *, is_option: bool
+    ) -> Argument:
+        option = "--" + name.replace("_", "-")
+        if kind == "bool":
+            return flag(option, self.help[name])
+        metavar, _, text = self.help[name].partition(" ")
+        more: dict[str, Any] = {}
+        if kind in _TYPES:
+            more["type"] = _TYPES[kind]
+        if words := self.choices.get(name) or _words(kind):
+            more["choices"] = words
+            text = text or ", ".join(map(str, words))
+        if kind.startswith("Sequence"):
+            return arg(option.removesuffix("s"), metavar, text, many=True, dest=name)
+        if name in optional:
+            more["default"] = optional[name]
+        if not is_option:
+            text += "; - reads it from stdin" if metavar in TEXTS else ""
+            return arg(f"{name}?" if name in optional else name, metavar, text, **more)
+        if name not in optional:
+            more["required"] = True
+        elif words and optional[name]:
+            text += f" (default: {optional[name]})"
+        return arg(option, metavar, text, **more)
+
+    def _record(self, options: Namespace, stay: Forestay, screen: Screen) -> None:
+        session = current_session(stay, finished=self.finished)
+        if self.prepare and self.prepare(options, session, screen):
+            return
+        method = self._find_method(session)
+        code = getattr(method, "__wrapped__", method).__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        given = {name: getattr(options, name) for name in names if hasattr(options, name)}
+        for name, value in given.items():
+            if value == "-" and self.help.get(name, "").partition(" ")[0] in TEXTS:
+                given[name] = read_text(value, screen)
+        result = method(**given)
+        if isinstance(self.report, str):
+            said = self.report.format(result.body)
+            confirm(session, result, screen, said, then=self.then.format(result.body))
+        else:
+            self.report(session, result, screen)
+        if self.warns:
+            warn_finished(session, screen)
+
+
+def _words(kind: str) -> tuple[object, ...]:
+    """Return the words that a type of the library allows, by the type's name."""
+    if not kind[:1].isupper():
+        return ()
+    from forestay.api import words  # start-up
+
+    return getattr(getattr(words, kind.partition(" |")[0], None), "__args__", ())
+
+
+def current_session(stay: Forestay, *, finished: bool = False) -> Session:
+    """Return the session a recording command applies to; a finished one only if `finished`.
+
+    Waiting events of hooks are recorded first, as far as that is quick.
     """
     stay.agents.catch_up()
     return stay.current(open_only=not finished)
 
 
 def is_essay(session: Session) -> bool:
-    """Whether a session has an essay's files, or its workflow."""
+    """Return whether a session has an essay's files, or its workflow."""
     if any(binding.layout == "essay" for binding in session.files.list()):
         return True
     try:
@@ -53,79 +171,64 @@ def is_essay(session: Session) -> bool:
 
 
 def confirm(
-    session: Session,
-    event: Event,
-    screen: Screen,
-    *said: Part,
-    then: str = "",
-    **more: object,
+    session: Session, event: Event, screen: Screen, *said: Part, then: str = "", **more: object
 ) -> None:
-    """Say that an event was recorded, and what whoever recorded it should know besides.
-
-    `more` are further fields of the JSON answer.
-    """
-    others, damaged = at_work(session), looks_damaged(session.context, session.id)
+    """Print that an event was recorded, and what its author should know; `more` is for JSON."""
+    others, damaged = other_holders(session), looks_damaged(session.context, session.id)
     if screen.json:
         known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
         screen.answer({**session.status(), "event": recorded(event), **known})
         return
     again: list[Part] = [("already recorded: ", "yellow")] if session.repeated else []
-    screen.done((f"#{event.seq} ", "dim"), *again, *said, *left_out(event), *_where(session))
-    screen.hint("next: ", then)
-    tell_others(others, screen)
-    if damaged:
-        tell_damage(session, screen)
-
-
-def _where(session: Session) -> list[Part]:
-    """The session, when it is not the one that this folder would lead one to expect."""
     context = session.context
     elsewhere = not context.settings.session and context.workspace.is_overridden()
-    return [(f" – in session {session.id}", "dim")] if elsewhere else []
+    where: Part = (f" – in session {session.id}" if elsewhere else "", "dim")
+    screen.done((f"#{event.seq} ", "dim"), *again, *said, *removed_secrets(event), where)
+    screen.hint("next: ", then)
+    warn_others(others, screen)
+    if damaged:
+        line = screen.as_typed(f"forestay verify {session.id}")
+        what = f"session {session.id} is damaged; see what is wrong: "
+        screen.aside(("attention: ", "yellow"), what, (line, "cyan"))
 
 
-def left_out(event: Event) -> list[Part]:
-    """Say when a secret was taken out before anything was stored."""
+def removed_secrets(event: Event) -> list[Part]:
+    """Return a remark naming what was removed before the event was stored, or nothing."""
     names = ", ".join(event.body.redacted)
-    return [(f" – left out, it looked secret: {names}", "yellow")] if names else []
+    return [(f" – removed, it looked secret: {names}", "yellow")] if names else []
 
 
-def tell_damage(session: Session, screen: Screen) -> None:
-    said = f"session {session.id} is damaged; see what is wrong: "
-    line = screen.as_typed(f"forestay verify {session.id}")
-    screen.aside(("attention: ", "yellow"), said, (line, "cyan"))
-
-
-def tell_outvoted(session: Session, screen: Screen) -> None:
-    """Say when choosing a session for this folder does not decide where commands go."""
+def warn_other_current(session: Session, screen: Screen) -> None:
+    """Warn when commands in this folder will use another session than the one just chosen."""
     context, named = session.context, session.context.settings.session
-    meant = named or context.workspace.current()
-    if not meant or meant == session.id:
+    current = named or context.workspace.current()
+    if not current or current == session.id:
         return
     if not named and not context.workspace.is_overridden():
-        return  # it was not taken up, so what was current in this folder still is
+        return  # the choice was not made, so the folder's current session is still the same
     origin = context.settings.origin("session")
-    who = f"{origin} names" if named else "a process above this one works on"
+    who = f"{origin} names" if named else "a parent process uses"
     how = (f"forestay … --session {session.id}", "cyan")
-    screen.aside(("but ", "yellow"), f"{who} {meant}, so commands go there; to mean it: ", how)
+    screen.aside(("but ", "yellow"), f"{who} {current}, so commands use that one; instead: ", how)
 
 
-def tell_finished(session: Session, screen: Screen) -> None:
-    """Say that what was described is over; only a session that was named can be."""
+def warn_finished(session: Session, screen: Screen) -> None:
+    """Warn that the session is finished; only one that was named can be."""
     if session.context.settings.session and not screen.json:
         status = session.status()["status"]
         if status in FINISHED:
             screen.aside(("attention: ", "yellow"), f"session {session.id} is {status}")
 
 
-def tell_others(others: list[dict[str, Any]], screen: Screen) -> None:
+def warn_others(others: list[dict[str, Any]], screen: Screen) -> None:
+    """Name the other processes that work on the session."""
     if others:
         names = ", ".join(f"{one['name']} (pid {one['pid']})" for one in others)
-        screen.aside(("also at work on this session: ", "yellow"), names)
+        screen.aside(("also working on this session: ", "yellow"), names)
 
 
-def at_work(session: Session) -> list[dict[str, Any]]:
-    """Others who work on the session, as far as can be known."""
+def other_holders(session: Session) -> list[dict[str, Any]]:
+    """Return the other processes that work on the session, as JSON values."""
     from forestay.api.status import holder_view
 
     held = session.agents.others()

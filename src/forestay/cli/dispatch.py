@@ -7,7 +7,7 @@ parsers would cost more than most commands do.
 
 from __future__ import annotations
 
-from forestay.cli.lookup import help_hint, locate, split
+from forestay.cli.table import help_hint, locate, split
 from forestay.errors import BROKEN_PIPE, FAILED, INTERRUPTED, ForestayError, InvalidInput
 
 TYPE_CHECKING = False
@@ -35,7 +35,7 @@ def run(
 
     screen = Screen(out, err, source)
     words = list(argv)
-    screen.json, screen.colourless = (n in _options(words) for n in ("--json", "--no-color"))
+    screen.json, screen.colorless = (n in _options(words) for n in ("--json", "--no-color"))
     try:
         return _run_or_tell(words, screen, leaving=leaving)
     except KeyboardInterrupt:
@@ -58,19 +58,19 @@ def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
         return tell(error, screen)
     except Exception as error:
-        from forestay.cli.errors import tell_bug
+        from forestay.cli.errors import report_bug
         from forestay.cli.terminal import Unwritable
 
         if isinstance(error, BrokenPipeError | Unwritable):
             raise
-        return tell_bug(error, screen)
+        return report_bug(error, screen)
 
 
 def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     _refuse_halves(argv)
     name, rest = split(argv)
     screen.command = name
-    told = _tell_at_once(name, rest, screen)
+    told = _print_at_once(name, rest, screen)
     if told is not None:
         return told
     name = alone(name)
@@ -111,20 +111,20 @@ def alone(family: str) -> str:
     )
 
 
-def _tell_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
+def _print_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
     """Version and help, which need no home, nor settings that can be read."""
     asked = {"--version", "--help", "-h"}.intersection(_options(rest))
     if asked and name:
         # Only the parser of the command knows whether such a word is the value of an option.
         asked = asked.intersection(_options(_parsed_words(name, rest)))
     if "--version" in asked:
-        return _tell_version(screen)
+        return _print_version(screen)
     if asked:
         from forestay.cli.errors import settle
-        from forestay.cli.help import tell_help
+        from forestay.cli.help import print_help
 
         settle(screen)
-        return tell_help(name, screen)
+        return print_help(name, screen)
     return None
 
 
@@ -170,7 +170,7 @@ def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
     return command, parser.parse_args(parser.joined(rest))
 
 
-def _tell_version(screen: Screen) -> int:
+def _print_version(screen: Screen) -> int:
     from forestay.base.version import __version__
 
     screen.line(f"forestay {__version__}")
@@ -196,7 +196,7 @@ def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -
 
 
 def _passphrase(screen: Screen) -> str:
-    from forestay.cli.key import passphrase_of_key
+    from forestay.cli.devices import passphrase_of_key
 
     return passphrase_of_key(screen)
 

@@ -7,7 +7,7 @@ that whoever parses the answer need not look elsewhere; the exit code is the sam
 from __future__ import annotations
 
 from forestay.api import error_values
-from forestay.cli.suggestions import told_from_here
+from forestay.cli.suggestions import shorten_paths
 from forestay.cli.terminal import VERSION, Screen
 from forestay.errors import ForestayError, NoSession, Refused
 
@@ -33,11 +33,11 @@ def tell(error: ForestayError, screen: Screen) -> int:
         values["hint"] = screen.as_typed(values["hint"])
         screen.object({"forestay": VERSION, "error": values})
     else:
-        tell_people(error, screen)
+        print_error(error, screen)
     return error.exit_code
 
 
-def tell_bug(error: Exception, screen: Screen) -> int:
+def report_bug(error: Exception, screen: Screen) -> int:
     """An error that nobody meant to happen: one line, and the traceback only when asked for."""
     from forestay.base.config import child_environment
 
@@ -67,8 +67,7 @@ def _hint(error: ForestayError) -> str:
 
 def typable(moves: list[str]) -> list[str]:
     """The moves that this command line has a command for; the model knows more of them."""
-    from forestay.cli.lookup import split
-    from forestay.cli.table import COMMANDS
+    from forestay.cli.table import COMMANDS, split
 
     return [move for move in moves if split(move.split())[0] in COMMANDS]
 
@@ -100,22 +99,22 @@ def settle(screen: Screen) -> None:
             return
 
 
-def tell_people(error: ForestayError, screen: Screen, *, where: str = "") -> None:
+def print_error(error: ForestayError, screen: Screen, *, where: str = "") -> None:
     """What is wrong, why, and what helps, on the error stream."""
     # Document 0's companions give some refusals word by word, with the capital.
-    said = told_from_here(f"{where}{error.what}")
+    said = shorten_paths(f"{where}{error.what}")
     lead = _CAPITAL if said.startswith(_CAPITAL) else "error: "
     screen.explain((lead, "red"), said.removeprefix(_CAPITAL))
     if error.why:
-        screen.explain("  ", told_from_here(error.why), "dim")
+        screen.explain("  ", shorten_paths(error.why), "dim")
     choices = error.choices if isinstance(error, NoSession) else []
     if choices:
-        _tell_choices(choices, screen)
+        _print_choices(choices, screen)
     elif hint := _hint(error):
-        screen.advise(told_from_here(hint))
+        screen.advise(shorten_paths(hint))
 
 
-def _tell_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
+def _print_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
     from forestay.base.text import fit, shorten
 
     verb = screen.command if screen.command in ("resume", "brief") else "session use"

@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 
 from forestay.cli.arguments import Parser, build
-from forestay.cli.lookup import locate
-from forestay.cli.table import COMMANDS, FAMILIES, FLAGS, GROUPS, SHORT, WITH_VALUE, actions_of
+from forestay.cli.table import (
+    COMMANDS,
+    FAMILIES,
+    FLAGS,
+    GROUPS,
+    SHORT,
+    WITH_VALUE,
+    actions_of,
+    locate,
+)
 from forestay.cli.terminal import Screen
 from forestay.errors import EXIT_CODES
 
@@ -24,7 +32,7 @@ _TOGETHER = "\xa0"
 _USAGE = "forestay [OPTIONS] COMMAND …"
 
 
-def tell_help(name: str, screen: Screen, *, everything: bool = False) -> int:
+def print_help(name: str, screen: Screen, *, everything: bool = False) -> int:
     """Print the requested help page."""
     screen.long()
     if not name:

@@ -7,7 +7,7 @@ form in which the agent expects it.
 from __future__ import annotations
 
 from forestay.base.text import plural
-from forestay.cli.arguments import Command, Parser
+from forestay.cli.arguments import Command, arg, flag
 from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
@@ -20,14 +20,6 @@ if TYPE_CHECKING:
 
 _PLAIN = frozenset({"opencode"})
 """Agents that are told in plain text; all others in a JSON object."""
-
-
-def _hook_arguments(parser: Parser) -> None:
-    parser.add_argument("agent", nargs="?", default="", metavar="AGENT", help="whose hook it is")
-    parser.add_argument("--payload", default="", metavar="NAME", help="of the file in the spool")
-    parser.add_argument(
-        "--set-up", action="store_true", help="write the script that hooks run, for a plugin"
-    )
 
 
 def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -49,14 +41,6 @@ def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
         return
     told = {"hookEventName": "SessionStart", "additionalContext": text}
     screen.object({"hookSpecificOutput": told})
-
-
-def _ingest_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "--discard",
-        action="store_true",
-        help="delete, for good, what was set aside because nobody understood it",
-    )
 
 
 def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -97,12 +81,17 @@ def _told(done: Ingested) -> list[str]:
 
 COMMANDS = {
     "hook": Command(
-        _hook_arguments,
         run_hook,
+        arg("agent?", "AGENT", "whose hook it is"),
+        arg("--payload", "NAME", "of the file in the spool"),
+        flag("--set-up", "write the script that hooks run, for a plugin"),
         "forestay hook claude-code --payload NAME",
         "forestay hook --set-up",
     ),
     "ingest": Command(
-        _ingest_arguments, run_ingest, "forestay ingest", "forestay ingest --discard"
+        run_ingest,
+        flag("--discard", "delete, for good, what was set aside because nobody understood it"),
+        "forestay ingest",
+        "forestay ingest --discard",
     ),
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.cli.arguments import Command, Parser
+from forestay.cli.arguments import Command, arg, flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,31 +14,9 @@ if TYPE_CHECKING:
     from forestay.cli.terminal import Screen
 
 
-def _scope_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "agent",
-        nargs="?",
-        default="",
-        metavar="AGENT",
-        help="claude-code, codex, gemini, opencode, qwen, cursor or agents-md",
-    )
-    parser.add_argument(
-        "--scope",
-        choices=("user", "project"),
-        default="user",
-        help="for all your projects (user), or for this one",
-    )
-    parser.add_argument("--dry-run", action="store_true", help="only show what would change")
-
-
-def _install_arguments(parser: Parser) -> None:
-    _scope_arguments(parser)
-    parser.add_argument("--no-tools", action="store_true", help="hooks only, no MCP server")
-
-
 def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.agent:
-        _tell_agents(stay, screen)
+        _print_agents(stay, screen)
         return
     plan = stay.agents.install(
         options.agent, options.scope, tools=not options.no_tools, dry_run=options.dry_run
@@ -48,7 +26,7 @@ def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
         _show(plan, screen)
         return
     screen.line(("installed ", "green"), f"in {plan.title}, {_reach(plan)}")
-    _tell_places(plan, screen)
+    _print_places(plan, screen)
     for line in plan.says:
         screen.line(("  note    ", "yellow"), line)
     if plan.events:
@@ -59,7 +37,7 @@ def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.agent:
-        _tell_agents(stay, screen)
+        _print_agents(stay, screen)
         return
     plan = stay.agents.uninstall(options.agent, options.scope, dry_run=options.dry_run)
     screen.answer(_values(plan, options.dry_run))
@@ -67,13 +45,13 @@ def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
         _show(plan, screen)
     elif plan.changes or plan.runs:
         screen.line(("taken out ", "green"), f"of {plan.title}, {_reach(plan)}")
-        _tell_places(plan, screen)
+        _print_places(plan, screen)
         screen.line("What was recorded stays.")
     else:
         screen.line(f"nothing of ours is in {plan.title}, {_reach(plan)}")
 
 
-def _tell_agents(stay: Forestay, screen: Screen) -> None:
+def _print_agents(stay: Forestay, screen: Screen) -> None:
     """What can be installed, and what is."""
     from forestay.agents.registry import AGENTS
 
@@ -123,7 +101,7 @@ def _words(plan: Plan) -> str:
     return f"{plan.agent} --scope project" if plan.scope == "project" else plan.agent
 
 
-def _tell_places(plan: Plan, screen: Screen) -> None:
+def _print_places(plan: Plan, screen: Screen) -> None:
     for change in plan.changes:
         word = "removed" if change.after is None else "made" if change.before is None else "changed"
         screen.line((f"  {word:<8}", "dim"), change.path)
@@ -155,11 +133,32 @@ def _difference(change: Change) -> str:
 
 COMMANDS = {
     "install": Command(
-        _install_arguments,
         run_install,
+        arg("agent?", "AGENT", "claude-code, codex, gemini, opencode, qwen, cursor or agents-md"),
+        arg(
+            "--scope",
+            "",
+            "for all your projects (user), or for this one",
+            choices=("user", "project"),
+            default="user",
+        ),
+        flag("--dry-run", "only show what would change"),
+        flag("--no-tools", "hooks only, no MCP server"),
         "forestay install claude-code",
         "forestay install codex --dry-run",
         "forestay install gemini --scope project",
     ),
-    "uninstall": Command(_scope_arguments, run_uninstall, "forestay uninstall claude-code"),
+    "uninstall": Command(
+        run_uninstall,
+        arg("agent?", "AGENT", "claude-code, codex, gemini, opencode, qwen, cursor or agents-md"),
+        arg(
+            "--scope",
+            "",
+            "for all your projects (user), or for this one",
+            choices=("user", "project"),
+            default="user",
+        ),
+        flag("--dry-run", "only show what would change"),
+        "forestay uninstall claude-code",
+    ),
 }

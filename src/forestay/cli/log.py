@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from forestay.base.text import fit, one_line, person_title, shorten, width
-from forestay.cli.arguments import Command, Parser, count
+from forestay.cli.arguments import Command, arg, count, flag
 from forestay.cli.event_lines import about, word_of
 from forestay.cli.terminal import VERSION
 from forestay.errors import ForestayError
@@ -25,7 +25,7 @@ _POLL_SECONDS, _PAUSE_SECONDS = 2.0, 1.0
 _WHO, _WORD, _LEAST, _DEVICE = 12, 11, 16, 12
 _PERSON, _NARROW, _ROOMY = 32, 18, 100
 _GOAL = 50
-_COLOURS = {
+_COLORS = {
     "error.raised": "red",
     "agent.failed": "red",
     "session.interrupted": "red",
@@ -36,12 +36,6 @@ _COLOURS = {
 
 
 # -- log ---------------------------------------------------------------------------------------
-
-
-def _log_arguments(parser: Parser) -> None:
-    parser.add_argument("-n", type=count, default=0, metavar="N", help="only the newest N")
-    parser.add_argument("--follow", action="store_true", help="wait for what happens next")
-    parser.add_argument("--full", action="store_true", help="cut nothing: long texts are wrapped")
 
 
 def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -89,10 +83,10 @@ class _Told:
     def tell(self, lines: Iterable[LogLine]) -> None:
         now, room = self.stay.context.clock.now(), _room_for_devices(self.stay, self._screen)
         for line in lines:
-            self._tell_one(line, now, room)
+            self._print_one(line, now, room)
             self.last = line.event.seq
 
-    def _tell_one(self, line: LogLine, now: int, room: int) -> None:
+    def _print_one(self, line: LogLine, now: int, room: int) -> None:
         from forestay.journal.history import event_to_json
 
         if self._screen.json:
@@ -129,7 +123,7 @@ def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> lis
         text = fit(text, max(screen.columns - width(lead), _LEAST))
     first, *more = screen.wrapped(f"{lead}{one_line(text)}".rstrip()) if full else [lead + text]
     said = first[sum(map(len, head)) :].rstrip()
-    style = "strike" if line.retracted else _COLOURS.get(line.event.kind, "")
+    style = "strike" if line.retracted else _COLORS.get(line.event.kind, "")
     if line.retracted and not screen.shows_strike:
         said = f"~~{' '.join([said, *map(str.strip, more)])}~~ (withdrawn)"
         more = []
@@ -156,13 +150,6 @@ def when(ms: int, now: int) -> str:
 # -- search ------------------------------------------------------------------------------------
 
 
-def _search_arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "words", nargs="+", metavar="WORDS", help="all of them, or their beginnings"
-    )
-    parser.add_argument("-n", type=count, default=20, metavar="N", help="at most N (default 20)")
-
-
 def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
     from forestay.errors import InvalidInput
 
@@ -176,12 +163,12 @@ def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
     for one in found:
         sessions.setdefault(one["session"], []).append(one)
     for places in sessions.values():
-        _tell_places(places, screen)
+        _print_places(places, screen)
     if not found:
         screen.line("Nothing found.")
 
 
-def _tell_places(places: list[dict[str, Any]], screen: Screen) -> None:
+def _print_places(places: list[dict[str, Any]], screen: Screen) -> None:
     """Where the words occur in one session, under its goal."""
     first = places[0]
     project = f" in {first['project']}" if first["project"] else ""
@@ -197,13 +184,19 @@ def _tell_places(places: list[dict[str, Any]], screen: Screen) -> None:
 
 COMMANDS = {
     "log": Command(
-        _log_arguments,
         run_log,
+        arg("-n", "N", "only the newest N", type=count, default=0),
+        flag("--follow", "wait for what happens next"),
+        flag("--full", "cut nothing: long texts are wrapped"),
         "forestay log",
         "forestay log -n 20 --full",
         "forestay log --follow",
     ),
     "search": Command(
-        _search_arguments, run_search, 'forestay search "login token"', "forestay search boots"
+        run_search,
+        arg("words+", "WORDS", "all of them, or their beginnings"),
+        arg("-n", "N", "at most N (default 20)", type=count, default=20),
+        'forestay search "login token"',
+        "forestay search boots",
     ),
 }

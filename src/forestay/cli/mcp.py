@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from forestay.cli.arguments import Command, Parser, count
+from forestay.cli.arguments import Command, arg, count, flag
 from forestay.errors import ForestayError, InvalidInput
 
 TYPE_CHECKING = False
@@ -21,17 +21,6 @@ if TYPE_CHECKING:
 _USUALLY = 4653
 
 
-def _arguments(parser: Parser) -> None:
-    add = parser.add_argument
-    add("--http", action="store_true", help="serve HTTP on 127.0.0.1 instead of stdin and stdout")
-    told = f"with --http: the port ({_USUALLY}; 0 for any that is free)"
-    add("--port", type=count, default=None, metavar="N", help=told)
-    add("--new-token", action="store_true", help="with --http: another token; the old one ends")
-    add("--project", default="", metavar="DIR", help="the project, if not this folder")
-    add("--no-prove", action="store_true", help="without the tool that runs commands")
-    add("--desktop", action="store_true", help="for the extension of Claude Desktop")
-
-
 def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.http and (options.port is not None or options.new_token):
         raise InvalidInput("--port and --new-token go with --http", hint="forestay mcp --http")
@@ -45,13 +34,13 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
         if options.http:
             _serve_http(server, desk, options, screen)
         else:
-            _tell_people(screen)
+            _print_people(screen)
             _serve_stdio(server)
     finally:
         desk.home.close()
 
 
-def _tell_people(screen: Screen) -> None:
+def _print_people(screen: Screen) -> None:
     """Whoever typed the command sees nothing happen otherwise."""
     if screen.source.isatty():
         said = "An agent is meant to start this and to talk to it here; to let Claude Code do so: "
@@ -152,10 +141,17 @@ def _serve_http(server: Server[Any], desk: Desk, options: Namespace, screen: Scr
 
 COMMANDS = {
     "mcp": Command(
-        _arguments,
         run_mcp,
+        flag("--http", "serve HTTP on 127.0.0.1 instead of stdin and stdout"),
+        arg(
+            "--port", "N", f"with --http: the port ({_USUALLY}; 0 for any that is free)", type=count
+        ),
+        flag("--new-token", "with --http: another token; the old one ends"),
+        arg("--project", "DIR", "the project, if not this folder"),
+        flag("--no-prove", "without the tool that runs commands"),
+        flag("--desktop", "for the extension of Claude Desktop"),
         "forestay mcp",
         "forestay mcp --http --port 4653",
         "forestay mcp --project ~/work/site --no-prove",
-    ),
+    )
 }

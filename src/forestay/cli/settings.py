@@ -1,4 +1,4 @@
-"""Settings, the project's marker, completion and help: what needs no session."""
+"""Commands that need no session: settings, the project's marker, completion and help."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from forestay.base.config import (
     unset,
     without_password,
 )
-from forestay.cli.arguments import Command, Parser, nothing
+from forestay.cli.arguments import Command, Parser, arg, flag
 from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
@@ -29,15 +29,8 @@ SHELLS = ("bash", "zsh", "fish")
 # -- config ------------------------------------------------------------------------------------
 
 
-def _config_arguments(parser: Parser) -> None:
-    parser.add_argument("key", nargs="?", default="", metavar="KEY", help="one setting")
-    parser.add_argument("value", nargs="?", metavar="VALUE", help="its new value")
-    parser.add_argument("--unset", metavar="KEY", help="take a setting out of the file")
-    parser.add_argument("--example", action="store_true", help="a file with every setting")
-
-
-def _mends(options: Namespace) -> bool:
-    """A bad line in the file must not keep the command from running that mends it."""
+def _repairs(options: Namespace) -> bool:
+    """Return whether the command repairs the file: then a bad line must not stop it."""
     return options.value is not None or options.unset is not None or options.example
 
 
@@ -51,7 +44,7 @@ def run_config(options: Namespace, stay: Forestay, screen: Screen) -> None:
     elif options.value is not None:
         _set(options.key, options.value, stay, screen)
     else:
-        _tell_settings(options.key, stay, screen)
+        _print_settings(options.key, stay, screen)
 
 
 def _set(key: str, value: str, stay: Forestay, screen: Screen) -> None:
@@ -60,16 +53,16 @@ def _set(key: str, value: str, stay: Forestay, screen: Screen) -> None:
     screen.done(f"{key} = {_shown(kept)}")
     variable = OPTIONS[key].variable
     if child_environment().get(variable):
-        screen.aside(("but ", "yellow"), f"the environment variable {variable} outvotes it here")
+        screen.aside(("but ", "yellow"), f"the environment variable {variable} overrides it here")
 
 
 def _unset(key: str, stay: Forestay, screen: Screen) -> None:
     found = unset(stay.context.settings.home, key)
     screen.answer({"key": key, "found": found, "file": _file(stay)})
-    screen.done(f"{key} is not set any more" if found else f"{key} was not set in {_file(stay)}")
+    screen.done(f"{key} is no longer set" if found else f"{key} was not set in {_file(stay)}")
 
 
-def _tell_settings(key: str, stay: Forestay, screen: Screen) -> None:
+def _print_settings(key: str, stay: Forestay, screen: Screen) -> None:
     found = stay.config(key)
     values = {name: {"value": _safe(v), "origin": origin} for name, (v, origin) in found.items()}
     unknown = list(stay.context.settings.unknown)
@@ -79,7 +72,7 @@ def _tell_settings(key: str, stay: Forestay, screen: Screen) -> None:
         return
     screen.table([[name, _shown(v), (origin, "dim")] for name, (v, origin) in found.items()])
     if unknown:
-        screen.line((f"not known to this version, left alone: {', '.join(unknown)}", "yellow"))
+        screen.line((f"unknown to this version and ignored: {', '.join(unknown)}", "yellow"))
     screen.line(
         ("set one: forestay config KEY VALUE · what they mean: forestay config --example", "dim")
     )
@@ -90,7 +83,7 @@ def _file(stay: Forestay) -> str:
 
 
 def _safe(value: object) -> object:
-    """A value without the password that a URL may carry."""
+    """Return a value without the password that a URL may contain."""
     if isinstance(value, str):
         return without_password(value)
     return list(value) if isinstance(value, tuple) else value
@@ -114,10 +107,6 @@ def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
 # -- completion --------------------------------------------------------------------------------
 
 
-def _completion_arguments(parser: Parser) -> None:
-    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-
-
 def run_completion(options: Namespace, stay: Forestay, screen: Screen) -> None:
     script = completion(options.shell)
     screen.answer({"shell": options.shell, "script": script})
@@ -126,18 +115,18 @@ def run_completion(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def completion(shell: str) -> str:
-    """The script that completes commands and options in a shell."""
+    """Return the script that completes commands and options in a shell."""
     import shtab
 
     if shell not in shtab.SUPPORTED_SHELLS:
         raise InvalidInput(
-            f"the installed shtab knows nothing of {shell}", hint="pip install --upgrade shtab"
+            f"the installed shtab does not support {shell}", hint="pip install --upgrade shtab"
         )
     return shtab.complete(_with_paths(whole_parser()), shell)
 
 
 def whole_parser() -> ArgumentParser:
-    """Every command in one parser, as completion needs it; far too slow for daily use."""
+    """Return all commands in one parser, as completion needs it; too slow for daily use."""
     from forestay.cli.help import parser_of
     from forestay.cli.table import COMMANDS, FAMILIES, actions_of
 
@@ -160,7 +149,7 @@ def whole_parser() -> ArgumentParser:
 
 
 def _with_paths(parser: Any) -> ArgumentParser:
-    """Tell completion which values are files and folders."""
+    """Mark which values are files and folders, for completion."""
     import shtab
 
     kinds = {"PATH": shtab.FILE, "FILE": shtab.FILE, "DIR": shtab.DIRECTORY}
@@ -177,40 +166,39 @@ def _with_paths(parser: Any) -> ArgumentParser:
 # -- help --------------------------------------------------------------------------------------
 
 
-def _help_arguments(parser: Parser) -> None:
-    parser.add_argument("words", nargs="*", metavar="COMMAND", help="the command")
-    parser.add_argument("--all", action="store_true", help="all commands, options and exit codes")
-
-
 def run_help(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    from forestay.cli.help import tell_help
+    from forestay.cli.help import print_help
 
-    return tell_help(" ".join(options.words), screen, everything=options.all)
-
-
-def _always(options: Namespace) -> bool:
-    return True
+    return print_help(" ".join(options.words), screen, everything=options.all)
 
 
 COMMANDS = {
     "config": Command(
-        _config_arguments,
         run_config,
+        arg("key?", "KEY", "one setting"),
+        arg("value?", "VALUE", "its new value", default=None),
+        arg("--unset", "KEY", "remove a setting from the file", default=None),
+        flag("--example", "print a file with every setting"),
         "forestay config",
         "forestay config brief_budget 2000",
         "forestay config --unset brief_budget",
-        careful=_mends,
+        careful=_repairs,
     ),
-    "init": Command(nothing, run_init, "forestay init"),
+    "init": Command(run_init, "forestay init"),
     "config completion": Command(
-        _completion_arguments,
         run_completion,
+        arg("shell", "SHELL", ", ".join(SHELLS), choices=SHELLS),
         "forestay config completion bash > ~/.bash_completion.d/forestay",
         "forestay config completion zsh > ~/.zfunc/_forestay",
         "forestay config completion fish > ~/.config/fish/completions/forestay.fish",
-        careful=_always,
+        careful=lambda options: True,
     ),
     "help": Command(
-        _help_arguments, run_help, "forestay help task add", "forestay help --all", careful=_always
+        run_help,
+        arg("words*", "COMMAND", "the command"),
+        flag("--all", "all commands, options and exit codes"),
+        "forestay help task add",
+        "forestay help --all",
+        careful=lambda options: True,
     ),
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from forestay.base.clock import iso
 from forestay.base.text import plural, shorten
-from forestay.cli.arguments import Command, Parser
+from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.common import confirm
 from forestay.cli.log import when
 from forestay.sync.device_names import name_of
@@ -22,23 +22,10 @@ if TYPE_CHECKING:
 _LONG, _SAID = 60, 400
 
 
-def _arguments(parser: Parser) -> None:
-    parser.add_argument(
-        "dispute", nargs="?", default="", metavar="DISPUTE", help="its number, or what it is about"
-    )
-    parser.add_argument(
-        "--prefer", default="", metavar="SIDE", help="what this one said stands: a number, a device"
-    )
-    parser.add_argument("--merge", action="store_true", help="put both into one")
-    parser.add_argument("--keep-both", action="store_true", help="take neither; keep both apart")
-    parser.add_argument("--because", default="", metavar="TEXT", help="why")
-    parser.add_argument("--key", default="", metavar="KEY", help="makes a repeated call harmless")
-
-
 def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     if not (options.prefer or options.merge or options.keep_both):
-        _tell(session, options.dispute, stay, screen)
+        _print(session, options.dispute, stay, screen)
         return
     open_before = {case.subject: case.about for case in session.disputes.list()}
     event = session.disputes.settle(
@@ -144,7 +131,7 @@ def _choices(found: list[Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _tell(session: Session, dispute: str, stay: Forestay, screen: Screen) -> None:
+def _print(session: Session, dispute: str, stay: Forestay, screen: Screen) -> None:
     shown = dialogue(session, dispute)
     if screen.json:
         screen.answer({**session.status(), **shown})
@@ -154,16 +141,16 @@ def _tell(session: Session, dispute: str, stay: Forestay, screen: Screen) -> Non
     else:
         screen.line((f"{plural(len(shown['disputes']), 'dispute')} to settle", "bold"))
         screen.line()
-        _tell_devices(shown["devices"], stay.context.clock.now(), screen)
+        _print_devices(shown["devices"], stay.context.clock.now(), screen)
         for case in shown["disputes"]:
-            _tell_case(case, stay.context.clock.now(), screen)
+            _print_case(case, stay.context.clock.now(), screen)
         screen.line()
         for one in shown["choices"]:
             screen.line("→ ", f"{one['what']:<44}", (screen.as_typed(one["command"]), "cyan"))
-    _tell_settled(shown["settled"], screen)
+    _print_settled(shown["settled"], screen)
 
 
-def _tell_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> None:
+def _print_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> None:
     from forestay.cli.status import since
 
     head = ["DEVICE", "LAST MODIFIED", "DONE", "EVENTS", "AT WORK"]
@@ -176,7 +163,7 @@ def _tell_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> No
     screen.table(rows, indent=2, right="23")
 
 
-def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
+def _print_case(case: dict[str, Any], now: int, screen: Screen) -> None:
     screen.line()
     title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
     screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
@@ -192,7 +179,7 @@ def _tell_case(case: dict[str, Any], now: int, screen: Screen) -> None:
         screen.line((line, "dim"))
 
 
-def _tell_settled(settled: list[dict[str, Any]], screen: Screen) -> None:
+def _print_settled(settled: list[dict[str, Any]], screen: Screen) -> None:
     for one in settled:
         both = " or ".join(_plain(word) for word in one["outcomes"])
         name = one["subject"].replace("step:", "task ").replace(":", " ", 1)
@@ -213,10 +200,15 @@ def _ms(stamp: str) -> int:
 
 COMMANDS = {
     "settle": Command(
-        _arguments,
         run_settle,
+        arg("dispute?", "DISPUTE", "its number, or what it is about"),
+        arg("--prefer", "SIDE", "what this one said stands: a number, a device"),
+        flag("--merge", "put both into one"),
+        flag("--keep-both", "take neither; keep both apart"),
+        arg("--because", "TEXT", "why"),
+        arg("--key", "KEY", "makes a repeated call harmless"),
         "forestay settle",
         'forestay settle t1 --prefer laptop --because "its tests ran"',
         "forestay settle --merge",
-    ),
+    )
 }

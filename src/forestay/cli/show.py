@@ -5,7 +5,7 @@ from __future__ import annotations
 from forestay.base.clock import iso
 from forestay.base.text import one_line, shorten
 from forestay.base.vocabulary import PAUSE_REASONS, undecided
-from forestay.cli.arguments import Command, Parser
+from forestay.cli.arguments import Command, arg
 from forestay.cli.event_lines import plainly
 from forestay.cli.log import when
 from forestay.cli.terminal import json_text
@@ -32,26 +32,22 @@ _TEXT = 3
 # -- show --------------------------------------------------------------------------------------
 
 
-def _show_arguments(parser: Parser) -> None:
-    parser.add_argument("--at", default="", metavar="POINT", help=f"as it was at {_POINT}")
-
-
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     shown = state_to_json(session.show(options.at))
     screen.answer({**shown, "at": options.at or None})
     screen.long()
-    _tell_core(shown, options.at, stay, screen)
+    _print_core(shown, options.at, stay, screen)
     for table, (title, cells) in _TABLES.items():
         rows = shown["rows"].get(table, [])
         if rows:
             screen.line()
             screen.line((f"{title} ({len(rows)})", "title"))
             screen.table([cells(row) for row in rows], indent=2)
-    _tell_newest(shown["core"], screen)
+    _print_newest(shown["core"], screen)
 
 
-def _tell_newest(core: dict[str, Any], screen: Screen) -> None:
+def _print_newest(core: dict[str, Any], screen: Screen) -> None:
     """Notes, commands and pauses: a state has the newest of them, the journal has all."""
     counts = core.get("counts", {})
     commands = sum(n for name, n in counts.items() if name.startswith("command."))
@@ -73,7 +69,7 @@ def _tell_newest(core: dict[str, Any], screen: Screen) -> None:
             screen.line((f"  {rest} older: forestay log", "dim"))
 
 
-def _tell_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
+def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
     core, now = shown["core"], stay.context.clock.now()
     point = (f"   as it was at {at}", "yellow") if at else ""
     screen.line((shown["goal"], "bold"), point)
@@ -119,12 +115,12 @@ def _text(row: Row, *names: str) -> str:
 
 
 def _unit(*names: str) -> Callable[[Row], list[Part]]:
-    colours = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
+    colors = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
 
     def cells(row: Row) -> list[Part]:
         status = row.get("status", "pending")
         done = f" {row['fraction']:.0%}" if row.get("fraction") and status == "running" else ""
-        shown = (plainly(status) + done, colours.get(status, "dim"))
+        shown = (plainly(status) + done, colors.get(status, "dim"))
         return [row["id"], shown, _text(row, *names)]
 
     return cells
@@ -188,11 +184,6 @@ _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
 # -- diff --------------------------------------------------------------------------------------
 
 
-def _diff_arguments(parser: Parser) -> None:
-    parser.add_argument("a", metavar="POINT", help=_POINT)
-    parser.add_argument("b", metavar="POINT", nargs="?", default="", help="another one; else now")
-
-
 def run_diff(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     changes = session.diff(options.a, options.b)
@@ -205,26 +196,26 @@ def run_diff(options: Namespace, stay: Forestay, screen: Screen) -> None:
     subjects: dict[str, list[Change]] = {}
     for change in changes:
         subjects.setdefault(change.where.rpartition(": ")[0], []).append(change)
-    told = [_tell_subject(subject, found, screen) for subject, found in subjects.items()]
+    told = [_print_subject(subject, found, screen) for subject, found in subjects.items()]
     if not any(told):
         screen.line("No difference.")
 
 
-def _tell_subject(subject: str, found: list[Change], screen: Screen) -> bool:
+def _print_subject(subject: str, found: list[Change], screen: Screen) -> bool:
     """A row that came, went or changed; the session itself has no name."""
     names = {change.where.rpartition(": ")[2] for change in found}
     shown = [c for c in found if c.where.rpartition(": ")[2] not in _UNSAID]
     came = all(change.before is None for change in found) and bool(names & _KEYS)
     went = all(change.after is None for change in found) and bool(names & _KEYS)
     if subject and (came or went):
-        sign, colour = ("+", "green") if came else ("-", "red")
+        sign, color = ("+", "green") if came else ("-", "red")
         shown.sort(key=lambda change: bool(_word(change)))  # what it says before its fields
         said = [_named(c, _shown(c.after if came else c.before)) for c in shown]
         head = f"{sign} {_subject(subject)}"
         first, *rest = screen.wrapped(f"{head}  {' · '.join(said)}")
-        # A name too long for one line begins on the next; the colour goes with what stands here.
+        # A name too long for one line begins on the next; the color goes with what stands here.
         named = head if first.startswith(head) else first
-        screen.line((named, colour), first.removeprefix(named))
+        screen.line((named, color), first.removeprefix(named))
         for more in rest:
             screen.line(more)
     elif shown:
@@ -312,11 +303,17 @@ _A_TIME = 10**12  # as milliseconds the year 2001; no other number here is so la
 
 COMMANDS = {
     "show": Command(
-        _show_arguments,
         run_show,
+        arg("--at", "POINT", f"as it was at {_POINT}"),
         "forestay show",
         "forestay show --at 12",
         'forestay show --at "2 hours ago"',
     ),
-    "diff": Command(_diff_arguments, run_diff, "forestay diff 3 12", "forestay diff yesterday now"),
+    "diff": Command(
+        run_diff,
+        arg("a", "POINT", _POINT),
+        arg("b?", "POINT", "another one; else now"),
+        "forestay diff 3 12",
+        "forestay diff yesterday now",
+    ),
 }

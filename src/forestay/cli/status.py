@@ -6,7 +6,8 @@ from forestay.api.status import may_expire
 from forestay.base.clock import ago
 from forestay.base.text import plural
 from forestay.base.vocabulary import FINISHED, STATUSES
-from forestay.cli.arguments import Command, Parser, count, nothing
+from forestay.cli.arguments import Command, arg, count, flag
+from forestay.cli.terminal import format_size
 from forestay.errors import InvalidInput, NoSession
 
 TYPE_CHECKING = False
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _SHOWN = 50
 _HOUR = 3_600_000
 _FEW = 10
-_COLOURS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
+_COLORS = {"active": "green", "paused": "yellow", "failed": "red", "completed": "cyan"}
 _HINTS = {
     "active": 'forestay note "…" · forestay log · forestay pause',
     "created": "forestay resume",
@@ -47,11 +48,11 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
     more = {**waiting_values(stay), **({"expiry": idle} if idle else {})}
     more |= unpushed_values(shown, stay)
     screen.answer({**shown, **more})
-    tell_status(shown, stay, screen)
+    print_status(shown, stay, screen)
     if shown["status"] == "active":
-        _tell_paused(idle, screen)
-    tell_idle(idle, screen)
-    tell_waiting(stay, screen)
+        _print_paused(idle, screen)
+    warn_idle(idle, screen)
+    warn_waiting(stay, screen)
 
 
 def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
@@ -81,14 +82,14 @@ def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     }
 
 
-def _tell_paused(idle: dict[str, Any], screen: Screen) -> None:
+def _print_paused(idle: dict[str, Any], screen: Screen) -> None:
     if idle.get("state") == "pause":
         hours = plural(idle["idle_ms"] // _HOUR, "hour")
         what = f"nobody worked on this session for {hours}"
         screen.aside((what, "yellow"), ": it counts as paused")
 
 
-def tell_idle(idle: dict[str, Any], screen: Screen) -> None:
+def warn_idle(idle: dict[str, Any], screen: Screen) -> None:
     """Warn of a session that counts as abandoned, with what can be done; nothing is decided."""
     if not idle or not idle["choices"]:
         return
@@ -110,14 +111,14 @@ def unpushed_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     return {} if count is None else {"unpushed": count}
 
 
-def tell_waiting(stay: Forestay, screen: Screen) -> None:
+def warn_waiting(stay: Forestay, screen: Screen) -> None:
     if count := stay.agents.waiting():
         said = f"{count} of what hooks said"
         line = (screen.as_typed("forestay ingest"), "cyan")
         screen.aside(("not recorded yet: ", "yellow"), said, ("; to record it: ", "dim"), line)
 
 
-def tell_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
+def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
     """One session for people: goal, then names and values."""
     now = stay.context.clock.now()
     screen.line((shown["goal"], "bold"))
@@ -155,11 +156,11 @@ def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
 def _left_alone(shown: dict[str, Any]) -> str:
     if not shown.get("suspended"):
         return ""
-    from forestay.cli.suggestions import told_from_here
+    from forestay.cli.suggestions import shorten_paths
 
     whose: dict[str, list[str]] = {}
     for one in shown["suspended"]:
-        whose.setdefault(told_from_here(one["why"]), []).append(one["layout"])
+        whose.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
     return "; ".join(f"{', '.join(names)} left alone: {why}" for why, names in whose.items())
 
 
@@ -169,13 +170,13 @@ def _status_words(shown: dict[str, Any]) -> Part:
         words += f" ({shown['paused_reason'].replace('_', ' ')})"
     steps = shown.get("steps", {})
     if shown["phase"]:
-        return words, _COLOURS.get(shown["status"], "")
+        return words, _COLORS.get(shown["status"], "")
     if steps.get("total"):
         words += f" · {steps['done']} of {plural(steps['total'], 'task')} done"
         words += f", {steps['skipped']} skipped" if steps.get("skipped") else ""
     elif shown["progress_from"] not in ("none", "agents"):
         words += f" · {shown['progress']:.0%} done"
-    return words, _COLOURS.get(shown["status"], "")
+    return words, _COLORS.get(shown["status"], "")
 
 
 def _phase(shown: dict[str, Any]) -> str:
@@ -243,16 +244,6 @@ def since(stamp: str | None, now: int) -> str:
 # -- list --------------------------------------------------------------------------------------
 
 
-def _list_arguments(parser: Parser) -> None:
-    parser.add_argument("--all", action="store_true", help="every project, archived ones too")
-    parser.add_argument("--archived", action="store_true", help="those that were archived")
-    parser.add_argument("--size", action="store_true", help="how much each holds, and all together")
-    parser.add_argument("--status", choices=STATUSES, default="", metavar="WORD", help=_one_of())
-    parser.add_argument(
-        "-n", type=count, default=_SHOWN, metavar="N", help=f"at most N (default {_SHOWN}; 0: all)"
-    )
-
-
 def _one_of() -> str:
     return f"only those that are {', '.join(STATUSES[:-1])} or {STATUSES[-1]}"
 
@@ -270,9 +261,9 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
         right = "34" if options.size else "3"
         screen.table(list(_rows(shown, current, stay, with_project=options.all)), right=right)
     elif not screen.json:
-        _tell_nothing(options, stay, screen)
+        _print_nothing(options, stay, screen)
     if totals and shown:
-        _tell_totals(totals["totals"], screen)
+        _print_totals(totals["totals"], screen)
     if any("damaged" in one["attention"] for one in shown):
         screen.line(("What is listed of some is damaged: ", "red"), "forestay doctor --fix")
     if any(one["attention"] for one in shown):
@@ -292,20 +283,12 @@ def _measured(shown: list[dict[str, Any]], stay: Forestay) -> dict[str, Any]:
     return {"totals": {**whole, "size": sum(one["size"] for one in shown), "by_status": count}}
 
 
-def _tell_totals(totals: dict[str, Any], screen: Screen) -> None:
+def _print_totals(totals: dict[str, Any], screen: Screen) -> None:
     statuses = ", ".join(f"{n} {word}" for word, n in totals["by_status"].items())
     screen.line(
         f"{plural(totals['sessions'], 'session')} ({statuses}), "
-        f"{totals['events']:,} events, {_bytes(totals['size'])} in all"
+        f"{totals['events']:,} events, {format_size(totals['size'])} in all"
     )
-
-
-def _bytes(count: float) -> str:
-    for word in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {word}" if word == "bytes" else f"{count:.1f} {word}"
-        count /= 1000
-    return f"{count:.1f} GB"
 
 
 def _current(stay: Forestay) -> str:
@@ -330,7 +313,7 @@ def _rows(
             (one["session"], "bold" if is_current else ""),
             _listed_status(one),
             "" if one["progress_from"] == "none" else f"{one['progress']:.0%}",
-            *([_bytes(one["size"])] if sized else []),
+            *([format_size(one["size"])] if sized else []),
             (since(one["updated_at"], now), "dim"),
             *[one.get("project", "")] * with_project,
             one["goal"],
@@ -341,10 +324,10 @@ def _listed_status(one: dict[str, Any]) -> Part:
     word = "archived" if one["archived"] else one["status"]
     if one["attention"]:
         return f"{word}!", "yellow"
-    return word, _COLOURS.get(word, "dim")
+    return word, _COLORS.get(word, "dim")
 
 
-def _tell_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
+def _print_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
     word = "archived" if options.archived else ""
     which = " ".join(filter(None, ["no", options.status, word, "sessions"]))
     if options.all:
@@ -369,10 +352,10 @@ def run_alone(options: Namespace, stay: Forestay, screen: Screen) -> None:
     except NoSession as error:
         if stay.context.settings.session:
             raise
-        _tell_choices(error, stay, screen)
+        _print_choices(error, stay, screen)
         return
     screen.answer(shown)
-    tell_status(shown, stay, screen)
+    print_status(shown, stay, screen)
     screen.line()
     screen.line("→ ", (screen.as_typed(_next_command(shown)), "cyan"))
 
@@ -387,7 +370,7 @@ def _next_command(shown: dict[str, Any]) -> str:
     return _HINTS[shown["status"]]
 
 
-def _tell_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
+def _print_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
     ids = {id for id, _, _ in error.choices}
     found = [one for one in stay.list() if one["session"] in ids] if ids else []
     screen.answer({"session": None, "sessions": found, "hint": error.hint})
@@ -431,9 +414,16 @@ _FIRST_STEPS = (
 
 
 COMMANDS = {
-    "": Command(nothing, run_alone, "forestay"),
-    "status": Command(nothing, run_status, "forestay status", "forestay status --json"),
+    "": Command(run_alone, "forestay"),
+    "status": Command(run_status, "forestay status", "forestay status --json"),
     "list": Command(
-        _list_arguments, run_list, "forestay list", "forestay list --all --status paused -n 20"
+        run_list,
+        flag("--all", "every project, archived ones too"),
+        flag("--archived", "those that were archived"),
+        flag("--size", "how much each holds, and all together"),
+        arg("--status", "WORD", _one_of(), choices=STATUSES),
+        arg("-n", "N", f"at most N (default {_SHOWN}; 0: all)", type=count, default=_SHOWN),
+        "forestay list",
+        "forestay list --all --status paused -n 20",
     ),
 }

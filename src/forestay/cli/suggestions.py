@@ -10,20 +10,18 @@ from __future__ import annotations
 import os
 import re
 
-from forestay.cli.table import COMMANDS, FAMILIES
 
-
-def shown_path(path: str) -> str:
+def short_path(path: str) -> str:
     """A path as it is shortest from here."""
     from_here = os.path.relpath(path)
     return from_here if len(from_here) < len(path) else path
 
 
-def typed_path(path: str) -> str:
+def quoted_path(path: str) -> str:
     """A path as one types it from here in a command."""
     import shlex
 
-    shown = shown_path(path)
+    shown = short_path(path)
     shown = f"./{shown}" if shown.startswith("-") else shown
     return shlex.quote(shown) if shown.isprintable() else f"$'{''.join(map(_spelled, shown))}'"
 
@@ -35,7 +33,7 @@ def _spelled(sign: str) -> str:
     return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
 
 
-def told_from_here(text: str, *known: str) -> str:
+def shorten_paths(text: str, *known: str) -> str:
     """A sentence or a command with the paths in this folder, and those that are known to be in
     it, as they are from here."""
     try:
@@ -50,7 +48,9 @@ def told_from_here(text: str, *known: str) -> str:
     text = _shortened(text, shlex.quote(here)[:-1], "'") if "'" in here else text
     for path in filter(os.path.isabs, known):
         if path != here:
-            text = text.replace(shlex.quote(path), typed_path(path)).replace(path, shown_path(path))
+            text = text.replace(shlex.quote(path), quoted_path(path)).replace(
+                path, short_path(path)
+            )
     return text
 
 
@@ -138,16 +138,16 @@ _MEANT = {
 """What people type who do not know the name of a command yet."""
 
 
-def suggest_commands(name: str) -> list[str]:
-    """Return the commands that an unknown name probably stands for, best first."""
+def suggest_commands(name: str, names: tuple[str, ...]) -> list[str]:
+    """Return those of `names` that an unknown name probably stands for, best first."""
     if name in _MEANT:
         return [_MEANT[name]]
     import difflib
 
     family, _, action = name.rpartition(" ")
     lead = f"{family} " if family else ""
-    known = {c.removeprefix(lead).split()[0]: c for c in COMMANDS if c.startswith(lead)}
-    elsewhere = [c for c in (*COMMANDS, *FAMILIES) if c.split()[-1] == name]
+    known = {c.removeprefix(lead).split()[0]: c for c in names if c.startswith(lead)}
+    elsewhere = [c for c in names if c.split()[-1] == name]
     near = difflib.get_close_matches(action, [*known, *([] if family else _MEANT)], 3, 0.7)
     return elsewhere or list(
         dict.fromkeys(lead + one if one in known else _MEANT[one] for one in near)

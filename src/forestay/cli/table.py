@@ -1,10 +1,16 @@
-"""List every command: its group, the module that runs it, and a one-line summary.
+"""List every command: its group, the module that runs it, and a one-line summary; and find one.
 
 A name of two or three words is an action of a *family* (`task add`, `device key show`). Only the
 module of the requested command is loaded.
 """
 
 from __future__ import annotations
+
+from forestay.errors import InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Everyday": {
@@ -17,16 +23,16 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "search": ("log", "search goals, notes, messages, decisions, errors and titles"),
         "show": ("show", "show everything a session holds, now or at an earlier point"),
         "diff": ("show", "show what changed between two points of a session"),
-        "note": ("facts", "save a note"),
-        "decide": ("facts", "record a decision, its reason and the rejected options"),
-        "task list": ("tasks", "list the tasks of the session; the same as `forestay task`"),
-        "task add": ("tasks", "add a task"),
-        "task start": ("tasks", "start a task"),
-        "task done": ("tasks", "complete a task"),
-        "task block": ("tasks", "mark a task as blocked"),
-        "task unblock": ("tasks", "make a blocked task available again"),
-        "task skip": ("tasks", "skip a task"),
-        "undo": ("facts", "undo the last command, or one event"),
+        "note": ("record", "save a note"),
+        "decide": ("record", "record a decision, its reason and the rejected options"),
+        "task list": ("record", "list the tasks of the session; the same as `forestay task`"),
+        "task add": ("record", "add a task"),
+        "task start": ("record", "start a task"),
+        "task done": ("record", "complete a task"),
+        "task block": ("record", "mark a task as blocked"),
+        "task unblock": ("record", "make a blocked task available again"),
+        "task skip": ("record", "skip a task"),
+        "undo": ("record", "undo the last command, or one event"),
         "pause": ("session", "pause the session"),
         "complete": ("session", "complete the session: its goal is reached"),
         "settle": ("settle", "show contradictions between devices and settle them"),
@@ -34,14 +40,14 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     "Agents": {
         "install": ("install", "make an agent record its sessions and start with a briefing"),
         "uninstall": ("install", "remove Forestay from an agent's settings"),
-        "agent list": ("tasks", "list the agents of the session; the same as `forestay agent`"),
-        "agent start": ("tasks", "record that an agent starts"),
-        "agent progress": ("tasks", "record how far an agent is"),
-        "agent done": ("tasks", "record that an agent finished"),
-        "agent fail": ("tasks", "record that an agent failed"),
-        "agent retry": ("tasks", "record that a failed agent runs again"),
-        "agent timeout": ("tasks", "record that an agent timed out"),
-        "adopt": ("files", "turn session files of other programs into sessions"),
+        "agent list": ("record", "list the agents of the session; the same as `forestay agent`"),
+        "agent start": ("record", "record that an agent starts"),
+        "agent progress": ("record", "record how far an agent is"),
+        "agent done": ("record", "record that an agent finished"),
+        "agent fail": ("record", "record that an agent failed"),
+        "agent retry": ("record", "record that a failed agent runs again"),
+        "agent timeout": ("record", "record that an agent timed out"),
+        "adopt": ("adopt", "turn session files of other programs into sessions"),
         "mcp": ("mcp", "serve agents over the Model Context Protocol"),
     },
     "Plans": {
@@ -58,23 +64,23 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "phase total": ("phase", "set how many phases there are, once that is known"),
         "prove": ("prove", "run a command as a proof that holds until its inputs change"),
         "revisit": ("revisit", "preview going back to a step; with --apply, do it"),
-        "essay list": ("documents", "list the essays that have their own folder"),
-        "essay show": ("pipeline", "print the essay so far"),
-        "essay resume": ("documents", "resume an essay"),
-        "essay approve": ("pipeline", "approve what waits at a gate, for the user"),
-        "essay section list": ("pipeline", "list the sections; the same as `essay section`"),
-        "essay section add": ("pipeline", "add a section"),
-        "essay section start": ("pipeline", "start work on a section"),
-        "essay section done": ("pipeline", "record the argument map of a section"),
-        "essay paragraph done": ("pipeline", "approve a paragraph, for the user"),
-        "essay claim list": ("pipeline", "list the claims; the same as `essay claim`"),
-        "essay claim defer": ("pipeline", "record that a claim cannot be checked now"),
-        "essay claim resolve": ("pipeline", "record the check of a deferred claim"),
-        "essay claim override": ("pipeline", "accept a claim despite its check, for the user"),
-        "essay calibrate": ("pipeline", "rate how close the first voice result is to the user"),
-        "essay voice": ("pipeline", "record the voice check of a section"),
-        "essay output": ("pipeline", "record the file of the final essay"),
-        "essay pushback": ("pipeline", "set how hard to question the author"),
+        "essay list": ("essay", "list the essays that have their own folder"),
+        "essay show": ("essay", "print the essay so far"),
+        "essay resume": ("essay", "resume an essay"),
+        "essay approve": ("essay", "approve what waits at a gate, for the user"),
+        "essay section list": ("essay", "list the sections; the same as `essay section`"),
+        "essay section add": ("essay", "add a section"),
+        "essay section start": ("essay", "start work on a section"),
+        "essay section done": ("essay", "record the argument map of a section"),
+        "essay paragraph done": ("essay", "approve a paragraph, for the user"),
+        "essay claim list": ("essay", "list the claims; the same as `essay claim`"),
+        "essay claim defer": ("essay", "record that a claim cannot be checked now"),
+        "essay claim resolve": ("essay", "record the check of a deferred claim"),
+        "essay claim override": ("essay", "accept a claim despite its check, for the user"),
+        "essay calibrate": ("essay", "rate how close the first voice result is to the user"),
+        "essay voice": ("essay", "record the voice check of a section"),
+        "essay output": ("essay", "record the file of the final essay"),
+        "essay pushback": ("essay", "set how hard to question the author"),
     },
     "Files": {
         "files list": ("files", "list the bound files of the session; same as `forestay files`"),
@@ -83,18 +89,36 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "files restore": ("files", "rewrite damaged or missing files from the journal"),
         "files check": ("files", "check session files against their specification"),
         "files convert": ("files", "write a copy of a session file in another format"),
-        "files update": ("cleanup", "set task, model or status, as ai-session programs do"),
-        "files report": ("cleanup", "summarize ai-session files in figures"),
-        "files live": ("cleanup", "show who is working now, according to aiterm's files"),
-        "files cleanup": ("cleanup", "archive ai-session files that are finished"),
-        "files contract show": ("contract", "show who has acknowledged the session contract"),
-        "files contract ack": ("contract", "acknowledge the contract as an agent"),
-        "files contract verify": ("contract", "check that the current contract is acknowledged"),
-        "files orchestrator continue": ("documents", "resume the project's orchestrator session"),
-        "files orchestrator history": ("documents", "list archived orchestrator sessions"),
-        "files orchestrator new": ("documents", "start a new one and archive the current one"),
-        "files orchestrator abort": ("documents", "abort the current one; its state is preserved"),
-        "files orchestrator save": ("documents", "write the orchestrator session's files now"),
+        "files update": ("format_commands", "set task, model or status, as ai-session programs do"),
+        "files report": ("format_commands", "summarize ai-session files in figures"),
+        "files live": ("format_commands", "show who is working now, according to aiterm's files"),
+        "files cleanup": ("format_commands", "archive ai-session files that are finished"),
+        "files contract show": (
+            "format_commands",
+            "show who has acknowledged the session contract",
+        ),
+        "files contract ack": ("format_commands", "acknowledge the contract as an agent"),
+        "files contract verify": (
+            "format_commands",
+            "check that the current contract is acknowledged",
+        ),
+        "files orchestrator continue": (
+            "format_commands",
+            "resume the project's orchestrator session",
+        ),
+        "files orchestrator history": ("format_commands", "list archived orchestrator sessions"),
+        "files orchestrator new": (
+            "format_commands",
+            "start a new one and archive the current one",
+        ),
+        "files orchestrator abort": (
+            "format_commands",
+            "abort the current one; its state is preserved",
+        ),
+        "files orchestrator save": (
+            "format_commands",
+            "write the orchestrator session's files now",
+        ),
     },
     "Devices": {
         "sync": ("remote", "exchange sessions with other devices; --push or --pull: one way"),
@@ -102,31 +126,34 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "remote add": ("remote", "add a folder or a bucket for exchanging sessions"),
         "remote remove": ("remote", "remove a remote; nothing is deleted there"),
         "remote check": ("remote", "test a remote and list foreign objects there"),
-        "device list": ("key", "list the devices that can read your sessions"),
-        "device add": ("key", "ask to add this device, then confirm it"),
-        "device approve": ("key", "approve a device by its code"),
-        "device revoke": ("key", "revoke a device; it cannot read anything new"),
-        "device rename": ("key", "rename a device"),
-        "device key init": ("key", "create the key of this device and a recovery code"),
-        "device key show": ("key", "show the key of this device, never its secret"),
-        "device key export": ("key", "write the key to a file, protected by a passphrase"),
-        "device key import": ("key", "import an exported key"),
-        "device key recover": ("key", "recover your sessions with the recovery code and a remote"),
-        "device key rotate": ("key", "create new keys; what was sealed before stays as it is"),
-        "share list": ("share", "list the people a session is shared with"),
-        "share add": ("share", "allow a person to read or continue a session"),
-        "share remove": ("share", "stop sharing a session with a person"),
+        "device list": ("devices", "list the devices that can read your sessions"),
+        "device add": ("devices", "ask to add this device, then confirm it"),
+        "device approve": ("devices", "approve a device by its code"),
+        "device revoke": ("devices", "revoke a device; it cannot read anything new"),
+        "device rename": ("devices", "rename a device"),
+        "device key init": ("devices", "create the key of this device and a recovery code"),
+        "device key show": ("devices", "show the key of this device, never its secret"),
+        "device key export": ("devices", "write the key to a file, protected by a passphrase"),
+        "device key import": ("devices", "import an exported key"),
+        "device key recover": (
+            "devices",
+            "recover your sessions with the recovery code and a remote",
+        ),
+        "device key rotate": ("devices", "create new keys; what was sealed before stays as it is"),
+        "share list": ("devices", "list the people a session is shared with"),
+        "share add": ("devices", "allow a person to read or continue a session"),
+        "share remove": ("devices", "stop sharing a session with a person"),
     },
     "Record": {
-        "record command": ("facts", "record a command and its result"),
-        "record file": ("facts", "record a file change"),
-        "record artifact": ("facts", "save a file's content with the session"),
-        "record tokens": ("facts", "record how many tokens the context holds"),
-        "record compaction": ("facts", "record that the context was compacted"),
-        "record error": ("facts", "record an error"),
-        "record model": ("session", "record the model that works on the session"),
-        "record attribute": ("session", "set an attribute of your own"),
-        "record rename": ("session", "change the goal of the session"),
+        "record command": ("record", "record a command and its result"),
+        "record file": ("record", "record a file change"),
+        "record artifact": ("record", "save a file's content with the session"),
+        "record tokens": ("record", "record how many tokens the context holds"),
+        "record compaction": ("record", "record that the context was compacted"),
+        "record error": ("record", "record an error"),
+        "record model": ("record", "record the model that works on the session"),
+        "record attribute": ("record", "set an attribute of your own"),
+        "record rename": ("record", "change the goal of the session"),
     },
     "Lifecycle": {
         "session use": ("session", "make a session the current one of this folder"),
@@ -194,3 +221,51 @@ FLAGS = {
     "--help": "show this help",
 }
 SHORT = {"--quiet": "-q", "--help": "-h"}
+
+
+# -- find a command ----------------------------------------------------------------------------
+
+
+def split(argv: list[str]) -> tuple[str, list[str]]:
+    """Return the name of the command (up to three words, "" for none) and everything else."""
+    words: list[str] = []
+    rest: list[str] = []
+    left = iter(argv)
+    for word in left:
+        if word == "--":
+            return " ".join(words), [*rest, word, *left]
+        if word.startswith("-") and word != "-":
+            rest.append(word)
+            if word in WITH_VALUE:
+                rest += [value for _, value in zip(range(1), left, strict=False)]
+            continue
+        name = " ".join([*words, word])
+        if words and " ".join(words) in COMMANDS and name not in COMMANDS:
+            return " ".join(words), [*rest, word, *left]  # `config brief_budget 2000`
+        words.append(word)
+        if name not in FAMILIES:
+            break
+    return " ".join(words), [*rest, *left]
+
+
+def locate(name: str) -> tuple[str, Any]:
+    """Return what a command does in one line, and the command; loads only the module it is in."""
+    if name not in COMMANDS and name:
+        raise _unknown(name)
+    module, help = COMMANDS[name] if name else ("status", "where things stand")
+    found = __import__(f"forestay.cli.{module}", fromlist=["COMMANDS"])
+    return help, found.COMMANDS[name]
+
+
+def _unknown(name: str) -> InvalidInput:
+    from forestay.cli.suggestions import suggest_commands  # start-up
+
+    name = name[:100]
+    near = [f"forestay {one}" for one in suggest_commands(name, (*COMMANDS, *FAMILIES))]
+    hint = f"did you mean: {' or '.join(near)}?" if near else help_hint(name.rpartition(" ")[0])
+    return InvalidInput(f"there is no command '{name}'", hint=hint)
+
+
+def help_hint(family: str) -> str:
+    """Return the line to type for help on a family of commands, or on all of them."""
+    return f"see: forestay {family} --help" if family else "see all commands: forestay --help"

@@ -2,7 +2,7 @@
 
 People get lines. A line is made of *parts*: a text, or a text with a style. Each part goes
 through `text.terminal` before it is painted, so nothing that was recorded can move a cursor or
-change a colour; styles become colour on a terminal and vanish elsewhere. On a terminal lines are
+change a colour; styles become color on a terminal and vanish elsewhere. On a terminal lines are
 broken between words and tables fit its width; in a pipe lines, and the last column, are left whole.
 
 Programs get JSON: one object on one line, in UTF-8 whatever the locale, with every character
@@ -61,7 +61,7 @@ class Screen:
         self.command = ""
         self.json = False
         self.quiet = False
-        self.colourless = False
+        self.colorless = False
         self.settled = False
         self.patterns: Sequence[str] = ()
         """Of secrets, besides those that everyone knows: errors repeat what was typed."""
@@ -69,7 +69,7 @@ class Screen:
         """Shared options with a value that were typed, which suggested lines repeat."""
         self.chosen = ""
         """The session that a command named by itself, and made the current one if all went well."""
-        self._colour = "auto"
+        self._color = "auto"
         self._pager = ""
         self._kept: list[str] | None = None
         self._aside: list[tuple[Part, ...]] = []
@@ -77,10 +77,10 @@ class Screen:
         self._is_progressing = False
 
     def settle(self, settings: Settings) -> None:
-        """Take over what the settings say about colour and the pager."""
+        """Take over what the settings say about color and the pager."""
         self.settled = True
         self.patterns = settings.redact_patterns
-        self._colour = settings.color
+        self._color = settings.color
         self._pager = settings.pager
 
     @property
@@ -160,11 +160,7 @@ class Screen:
         import textwrap
 
         return textwrap.wrap(
-            text,
-            columns,
-            subsequent_indent=indent,
-            break_long_words=False,
-            break_on_hyphens=False,
+            text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
 
     def aside(self, *parts: Part) -> None:
@@ -176,9 +172,9 @@ class Screen:
 
     def notice(self, line: str) -> None:
         """What the engine has to say besides, with what one might type as it is from here."""
-        from forestay.cli.suggestions import told_from_here
+        from forestay.cli.suggestions import shorten_paths
 
-        self.aside(self.as_typed(told_from_here(line)))
+        self.aside(self.as_typed(shorten_paths(line)))
 
     def complain(self, *parts: Part) -> None:
         """A line on the error stream that is always shown."""
@@ -207,7 +203,7 @@ class Screen:
         if _is_terminal(self.err):
             _put(self.err, "\r\x1b[K" if self._is_progressing else "\n")
 
-    def passed_on(self, data: bytes) -> bool:
+    def pass_through(self, data: bytes) -> bool:
         """Pass on what another program prints, as it is; False once nobody reads it.
 
         With --json it goes to the error stream, so that the answer stays one object.
@@ -257,6 +253,22 @@ class Screen:
             line = "  ".join(_aligned(row, widths, right, paints=paints))
             self._write(" " * indent + line + "\n")
 
+    def listing(
+        self, head: str, rows: Sequence[Sequence[Part]], empty: str = "", **more: Any
+    ) -> None:
+        """Print a table with the words of `head` above its columns, or the line `empty`.
+
+        A dash in `head` stands for a column without a name.
+        """
+        self.long()
+        if rows:
+            titles = [
+                ("" if word == "-" else word.replace("_", " "), "dim") for word in head.split()
+            ]
+            self.table([titles, *rows], **more)
+        elif empty:
+            self.offer("", empty)
+
     def fields(self, pairs: Iterable[tuple[str, Part]]) -> None:
         """Names and values below each other, whole on a terminal too; empty ones are left out."""
         told = [(name, value) for name, value in pairs if _text_of(value)]
@@ -276,8 +288,8 @@ class Screen:
         return _paint(text, _style_of(part)) if self._paints(stream) else text
 
     def _paints(self, stream: TextIO) -> bool:
-        wanted = _is_terminal(stream) if self._colour == "auto" else self._colour == "always"
-        return wanted and not self.colourless
+        wanted = _is_terminal(stream) if self._color == "auto" else self._color == "always"
+        return wanted and not self.colorless
 
     @property
     def shows_strike(self) -> bool:
@@ -291,7 +303,7 @@ class Screen:
         """Whether someone sits there who sees a question and can type an answer."""
         return not self.json and self.is_terminal and self.source.isatty()
 
-    def says_yes(self, when: str) -> bool:
+    def confirms(self, when: str) -> bool:
         """Whether someone types yes; `when` says what that means."""
         self.flush()
         self.out.write(f"Type yes {when}: ")
@@ -358,6 +370,29 @@ def json_text(values: object) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
+
+
+def pick(thing: object, *names: str) -> dict[str, Any]:
+    """Return attributes of an object as JSON values.
+
+    `names` hold one or more names, separated by blanks. One that ends in `?` is None where the
+    attribute is empty; `key=attribute` gives it another name.
+    """
+    found = {}
+    for word in " ".join(names).split():
+        key, _, attribute = word.rstrip("?").partition("=")
+        value = getattr(thing, attribute or key)
+        found[key] = value or None if word.endswith("?") else value
+    return found
+
+
+def format_size(count: float) -> str:
+    """Return a number of bytes in a unit that fits."""
+    for unit in ("bytes", "kB", "MB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "bytes" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} GB"
 
 
 def _escaped(sign: str) -> str:
@@ -499,7 +534,7 @@ def _page(pager: str, text: str) -> bool:
     import signal
     import subprocess
 
-    # As in git: a pager that is told nothing leaves short output alone and keeps colours.
+    # As in git: a pager that is told nothing leaves short output alone and keeps colors.
     command = f"LESS=${{LESS-FRX}}; export LESS; {pager}"
     # Ctrl-C is for the pager, which has uses for it; a handler, unlike SIG_IGN, is not inherited.
     before = signal.signal(signal.SIGINT, lambda *_: None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forestay.base.text import plural
-from forestay.cli.arguments import Command, Parser, nothing
+from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import SEVERITIES
 from forestay.errors import DAMAGED
 
@@ -54,14 +54,9 @@ def _count(phases: int | None, unit: str) -> str:
 # -- show --------------------------------------------------------------------------------------
 
 
-def _show_arguments(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", default="", metavar="NAME|FILE", help="which one")
-    parser.add_argument("--schema", action="store_true", help="the JSON Schema of definitions")
-
-
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.schema:
-        return _tell_schema(stay, screen)
+        return _print_schema(stay, screen)
     if not options.name:
         from forestay.errors import InvalidInput
 
@@ -71,16 +66,16 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.workflows.show(options.name)
     screen.answer(as_values(found))
     screen.long()
-    _tell_workflow(found, screen)
+    _print_workflow(found, screen)
 
 
-def _tell_schema(stay: Forestay, screen: Screen) -> None:
+def _print_schema(stay: Forestay, screen: Screen) -> None:
     text = stay.workflows.schema()
     screen.answer({"schema": text})
     screen.block(text)
 
 
-def _tell_workflow(found: Workflow, screen: Screen) -> None:
+def _print_workflow(found: Workflow, screen: Screen) -> None:
     screen.line((found.name, "bold"), f"   {found.title}" if found.title else "")
     if found.description:
         for line in screen.wrapped(found.description):
@@ -95,9 +90,9 @@ def _tell_workflow(found: Workflow, screen: Screen) -> None:
         ]
     )
     for phase in found.phases:
-        _tell_phase(phase, f"{found.unit.capitalize()} {phase.number}", screen)
+        _print_phase(phase, f"{found.unit.capitalize()} {phase.number}", screen)
     if found.pattern is not None:
-        _tell_phase(found.pattern, f"Every further {found.unit}", screen)
+        _print_phase(found.pattern, f"Every further {found.unit}", screen)
 
 
 def _range(found: Workflow) -> str:
@@ -112,7 +107,7 @@ def _after(hours: float | None) -> str:
     return f"after {hours:g} h without anything" if hours else ""
 
 
-def _tell_phase(phase: Phase, number: str, screen: Screen) -> None:
+def _print_phase(phase: Phase, number: str, screen: Screen) -> None:
     screen.line()
     effort = f"  {phase.effort}" if phase.effort else ""
     screen.line((number, "title"), f"  {phase.name}", (effort, "dim"))
@@ -142,15 +137,11 @@ def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
 # -- check -------------------------------------------------------------------------------------
 
 
-def _check_arguments(parser: Parser) -> None:
-    parser.add_argument("file", metavar="FILE|NAME", help="a definition, or a folder of praxis")
-
-
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     checked = stay.workflows.check(options.file)
     screen.answer(_checked_values(checked))
     for finding in checked.findings:
-        _tell_finding(finding, screen)
+        _print_finding(finding, screen)
     if checked.workflow is not None:
         said = f"{checked.workflow.name}: {_range(checked.workflow)}"
         screen.done(("good  ", "green"), said)
@@ -177,20 +168,13 @@ def _finding_values(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _tell_finding(finding: Finding, screen: Screen) -> None:
+def _print_finding(finding: Finding, screen: Screen) -> None:
     place = f"{finding.file}:{finding.line}" if finding.line else finding.file
     severity = (finding.severity, SEVERITIES[finding.severity])
     screen.line(place, ": ", severity, f": {finding.what}  ", (f"[{finding.code}]", "dim"))
 
 
 # -- new ---------------------------------------------------------------------------------------
-
-
-def _new_arguments(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="what it is called")
-    parser.add_argument(
-        "--from", dest="origin", default="", metavar="NAME|FILE", help="a copy of this one"
-    )
 
 
 def run_new(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -201,22 +185,24 @@ def run_new(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 COMMANDS = {
-    "workflow list": Command(nothing, run_list, "forestay workflow"),
+    "workflow list": Command(run_list, "forestay workflow"),
     "workflow show": Command(
-        _show_arguments,
         run_show,
+        arg("name?", "NAME|FILE", "which one"),
+        flag("--schema", "the JSON Schema of definitions"),
         "forestay workflow show spec-execution",
         "forestay workflow show --schema > workflow-v1.json",
     ),
     "workflow check": Command(
-        _check_arguments,
         run_check,
+        arg("file", "FILE|NAME", "a definition, or a folder of praxis"),
         "forestay workflow check .forestay/workflows/release.yaml",
         "forestay workflow check .praxis-os/workflows/spec_execution_v1",
     ),
     "workflow new": Command(
-        _new_arguments,
         run_new,
+        arg("name", "NAME", "what it is called"),
+        arg("--from", "NAME|FILE", "a copy of this one", dest="origin"),
         "forestay workflow new release",
         "forestay workflow new ours --from spec-execution",
     ),

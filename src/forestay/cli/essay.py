@@ -1,0 +1,305 @@
+"""Commands for essays: gates, sections, paragraphs, claims, voice, output, and resuming one."""
+
+from __future__ import annotations
+
+import shlex
+
+from forestay.base.text import plural, shorten
+from forestay.base.vocabulary import (
+    FACT_CHECKS,
+    GATES,
+    SETTLING,
+    VOICE_MODES,
+)
+from forestay.cli.arguments import Command, arg, flag
+from forestay.cli.brief import RESUME_ARGUMENTS, run_resume
+from forestay.cli.common import Verb, confirm
+from forestay.cli.suggestions import short_path
+from forestay.cli.terminal import pick
+from forestay.errors import DAMAGED
+from forestay.model.timing import brief
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.api.session import Session
+    from forestay.cli.terminal import Part, Screen
+    from forestay.model.essay.next_step import Summary
+    from forestay.plans.essay_sessions import Faulty
+    from forestay.plans.essay_steps import Done
+
+_WIDTH = 70
+
+
+# -- verbs -------------------------------------------------------------------------------------
+
+
+def _report(session: Session, done: Done, screen: Screen) -> None:
+    """Print what was recorded, what is still missing, and what comes next."""
+    more: dict[str, Any] = {"claim": done.claim, "action": done.action, "ask": done.ask}
+    if done.summary is not None:
+        more["summary"] = pick(done.summary, *done.summary.__struct_fields__)
+    confirm(
+        session,
+        done.event,
+        screen,
+        (shorten(done.said, 200), "green"),
+        said=done.said,
+        missing=done.missing,
+        warnings=done.warnings,
+        following=done.next,
+        **{name: value for name, value in more.items() if value},
+    )
+    if screen.json:
+        return
+    for warning in done.warnings:
+        screen.done("  ", ("! ", "yellow"), warning)
+    for command in done.missing:
+        screen.done("  still missing: ", (f"forestay {command}", "cyan"))
+    if done.ask:
+        screen.done("  ask the user: ", done.ask)
+    if done.summary is not None:
+        _print_summary(done.summary, screen)
+    screen.hint("next: ", f"forestay {done.next}" if done.next else "forestay session archive")
+
+
+def _print_summary(summary: Summary, screen: Screen) -> None:
+    target = f" of {summary.target_words:,}" if summary.target_words else ""
+    sources = plural(summary.sources, "unique source")
+    screen.fields(
+        [
+            ("words", f"{summary.words:,}{target}" if summary.words is not None else ""),
+            ("sections", str(summary.sections)),
+            ("claims", f"{summary.claims_verified} verified, {sources}"),
+            ("voice", f"{summary.voice:g}/5" if summary.voice is not None else "not checked"),
+            ("overrides", str(summary.overrides)),
+            ("deferred", f"{summary.resolved} of {summary.deferred} resolved"),
+            ("time spent", brief(summary.seconds)),
+        ]
+    )
+
+
+# -- lists -------------------------------------------------------------------------------------
+
+
+def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.current()
+    found = session.essay.sections.list()
+    if screen.json:
+        sections = [pick(one, *one.__struct_fields__) for one in found]
+        screen.answer({**session.status(), "sections": sections})
+        return
+    words = {"done": "completed", "pending": "not started", "running": "in progress"}
+    rows = []
+    for one in found:
+        arguments, paragraphs = (
+            words.get(word, word.replace("_", " ")) for word in (one.arguments, one.paragraphs)
+        )
+        total = "?" if one.total is None else str(one.total)
+        voice = "" if one.voice is None else f"{one.voice:g}/5"
+        written = f"{one.completed} of {total}, {paragraphs}"
+        counts = [str(one.verified), str(one.deferred)]
+        rows.append([str(one.number), arguments, *counts, written, voice, one.title])
+    head = "SECTION ARGUMENTS VERIFIED DEFERRED PARAGRAPHS VOICE TITLE"
+    screen.listing(head, rows, "no sections yet; the outline has them: forestay essay approve G2")
+
+
+def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.current()
+    found = session.essay.claims.list()
+    if screen.json:
+        names = "id text reason section paragraph resolved result because".split()
+        screen.answer({**session.status(), "claims": [pick(one, *names) for one in found]})
+        return
+    rows: list[list[Part]] = []
+    for one in found:
+        state: Part = f"overridden: {one.result}" if one.result else ("resolved", "green")
+        if one.is_open:
+            state = (f"deferred: {one.reason}", "yellow")
+        rows.append([one.id, state, str(one.section or ""), shorten(one.text, _WIDTH)])
+    screen.listing("CLAIM - SECTION TEXT", rows, "no claim was deferred")
+
+
+def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    path, text = stay.current().essay.show()
+    screen.answer({"path": path, "text": text, "words": len(text.split())})
+    screen.long()
+    screen.line((short_path(path), "dim"))
+    screen.block(text)
+
+
+def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    from forestay.plans import essay_sessions
+
+    essays = stay.essays.list()
+    text = essay_sessions.list_text(stay.context, essays)
+    days = [essay_sessions.abandoned_for(stay.context, one) for one in essays]
+    rows = [
+        {"name": e.name, "path": e.folder, "readable": e.state is not None, "abandoned_days": idle}
+        for e, idle in zip(essays, days, strict=True)
+    ]
+    screen.answer({"essays": rows, "text": text})
+    screen.block(text)
+    for one, idle in zip(essays, days, strict=True):
+        if idle:
+            resume = screen.as_typed(f"forestay essay resume {shlex.quote(one.name)}")
+            screen.aside((f"{one.name}: no work for ", "yellow"), plural(idle, "day"))
+            screen.aside("  to resume it: ", (resume, "cyan"))
+            screen.aside("  to clean it up: move its folder away, ", short_path(one.folder))
+    screen.hint("resume one: ", "forestay essay resume 1" if essays else "")
+    if not essays:
+        screen.hint("start one: ", 'forestay start "GOAL" --workflow essay --bind essay')
+
+
+# -- resume ------------------------------------------------------------------------------------
+
+
+def run_essay_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
+    from forestay.cli.files import answer_unusable
+    from forestay.mirror.recover import Unusable
+    from forestay.plans.essay_sessions import Faulty
+
+    try:
+        options.chosen = stay.essays.resume(options.which, anyway=options.anyway).id
+    except Unusable as error:
+        return answer_unusable(error, screen)
+    except Faulty as error:
+        return _print_faults(error, screen)
+    return run_resume(options, stay, screen)
+
+
+def _print_faults(error: Faulty, screen: Screen) -> int:
+    """The state contradicts the files: the user has to decide how to proceed."""
+    anyway = f"forestay essay resume {shlex.quote(error.name)} --anyway"
+    screen.answer({"kind": "invalid", "faults": error.faults, "choices": {"continue": anyway}})
+    for fault in error.faults:
+        screen.line(("error    ", "red"), fault)
+    screen.line("How do you want to proceed?")
+    screen.offer("continue with the state in the session file → ", anyway)
+    screen.line("or correct the files first, and try again")
+    return DAMAGED
+
+
+_SECTION = "N the section; default: the current one"
+
+COMMANDS = {
+    "essay approve": Verb(
+        "essay.approve",
+        _report,
+        "forestay essay approve G1",
+        "forestay essay approve G3 --section 2",
+        "forestay essay approve G5 --confirm",
+        gate=f"GATE {', '.join(GATES)}; G3.2 is G3 of section 2",
+        section=_SECTION,
+        paragraph="N for G4: the paragraph",
+        last="no paragraph of the section follows",
+        confirm="for G5: confirm the overrides",
+    ),
+    "essay section list": Command(run_sections, "forestay essay section"),
+    "essay section add": Verb(
+        "essay.sections.add",
+        _report,
+        'forestay essay section add 4 --title "What remains"',
+        number="N the number of the section",
+        title="TITLE its title",
+    ),
+    "essay section start": Verb(
+        "essay.sections.start",
+        _report,
+        "forestay essay section start 2",
+        "forestay essay section start 1 --stage 4",
+        choices={"stage": (3, 4)},
+        number="N the number of the section",
+        stage="3|4 its arguments or its paragraphs; default: the one that is not completed",
+    ),
+    "essay section done": Verb(
+        "essay.sections.done",
+        _report,
+        "forestay essay section done 1 --map stage-3-section-1-arguments.md",
+        number="N the number of the section",
+        map="FILE its argument map; default: stage-3-section-N-arguments.md",
+        verified="N verified claims; default: counted in the map",
+        deferred="N deferred claims; default: counted in the map",
+    ),
+    "essay paragraph done": Verb(
+        "essay.paragraph_done",
+        _report,
+        "forestay essay paragraph done 1",
+        "forestay essay paragraph done 3 --last",
+        number="N the number of the paragraph",
+        section=_SECTION,
+        last="it is the last one of its section",
+    ),
+    "essay claim list": Command(run_claims, "forestay essay claim"),
+    "essay claim defer": Verb(
+        "essay.claims.defer",
+        _report,
+        'forestay essay claim defer "Nine in ten programs got slower" --reason timeout',
+        text="TEXT the claim",
+        reason="WORD",
+        section=_SECTION,
+        paragraph="N the paragraph it is in",
+    ),
+    "essay claim resolve": Verb(
+        "essay.claims.resolve",
+        _report,
+        "forestay essay claim resolve c1 --source https://example.org/study",
+        id="ID the claim, such as c1",
+        result=f"WORD {', '.join(SETTLING)}",
+        sources="SOURCE what it was checked with; may be repeated",
+    ),
+    "essay claim override": Verb(
+        "essay.claims.override",
+        _report,
+        'forestay essay claim override c1 --result contested --because "I measured it"',
+        id="ID the claim, such as c1",
+        result=f"WORD the result of the check: {', '.join(FACT_CHECKS)}",
+        because="REASON why it is accepted",
+    ),
+    "essay calibrate": Verb(
+        "essay.calibrate",
+        _report,
+        'forestay essay calibrate 4 --notes "shorter sentences" --reference hybrid',
+        choices={"reference": VOICE_MODES},
+        rating="1-5 5 sounds just like the user",
+        notes="TEXT what is off",
+        reference=f"WORD what the voice is compared with: {', '.join(VOICE_MODES)}",
+        again="rate it again",
+    ),
+    "essay voice": Verb(
+        "essay.voice",
+        _report,
+        "forestay essay voice 4.5 --section 1",
+        "forestay essay voice skip --because timeout",
+        score="SCORE 1 to 5, or skip",
+        section=_SECTION,
+        because="REASON why it was skipped",
+    ),
+    "essay output": Verb(
+        "essay.output",
+        _report,
+        "forestay essay output final-essay.md",
+        file="FILE the final essay",
+        words="N default: counted",
+        sources="N default: those of the claims",
+        voice="SCORE default: the mean of the sections",
+    ),
+    "essay pushback": Verb(
+        "essay.pushback",
+        _report,
+        "forestay essay pushback light",
+        level="LEVEL",
+    ),
+    "essay show": Command(run_show, "forestay essay show"),
+    "essay list": Command(run_list, "forestay essay list"),
+    "essay resume": Command(
+        run_essay_resume,
+        arg("which", "N", "a number of the list, or a name"),
+        flag("--anyway", "even if its state contradicts its files"),
+        *RESUME_ARGUMENTS,
+        "forestay essay resume 1",
+    ),
+}

@@ -1,0 +1,410 @@
+"""Commands that record what happens in a session: facts, tasks and agents."""
+
+from __future__ import annotations
+
+import os
+
+from forestay.base.text import shorten
+from forestay.base.vocabulary import undecided
+from forestay.cli.arguments import Command, arg, flag
+from forestay.cli.common import Verb, confirm
+from forestay.cli.terminal import json_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from typing import Any
+
+    from forestay.api.forestay import Forestay
+    from forestay.api.session import Session
+    from forestay.cli.terminal import Part, Screen
+    from forestay.model.event import Event
+
+_WIDTH = 60
+_COLORS = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
+
+
+# -- facts -------------------------------------------------------------------------------------
+
+
+def _report_note(session: Session, event: Event, screen: Screen) -> None:
+    body: Any = event.body
+    confirm(session, event, screen, "noted for the next briefing" if body.for_next else "noted")
+
+
+def _report_decision(session: Session, event: Event, screen: Screen) -> None:
+    body: Any = event.body
+    rejected = [one for one in body.options if body.chosen and one != body.chosen]
+    left = undecided(body.what, body.chosen, body.options)
+    said = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
+    said = f"recorded; still open: {', '.join(left)}" if left else said
+    confirm(session, event, screen, shorten(said, _WIDTH))
+
+
+def _report_file(session: Session, event: Event, screen: Screen) -> None:
+    body: Any = event.body
+    lines = [f"+{body.added}" if body.added else "", f"-{body.removed}" if body.removed else ""]
+    said = " ".join(filter(None, [body.action, body.path, *lines]))
+    without_hash: Part = ""
+    if not (body.after or body.action == "deleted"):
+        try:
+            size = os.path.getsize(os.path.join(session.context.workspace.tree.root, body.path))
+            without_hash = (f" ({size:,} bytes, not hashed: changes will not be noticed)", "yellow")
+        except OSError:
+            without_hash = " (not hashed: there is no such file)"
+    confirm(session, event, screen, said, without_hash)
+
+
+def _report_artifact(session: Session, event: Event, screen: Screen) -> None:
+    body: Any = event.body
+    said = f"saved {body.path} ({body.size:,} bytes)"
+    if not body.kept:
+        said = f"saved only the digest of {body.path}: it contains secrets"
+    confirm(session, event, screen, said)
+
+
+def _write_artifact(options: Namespace, session: Session, screen: Screen) -> bool:
+    """With --to, write the saved content of a file instead of saving it."""
+    if not options.to:
+        return False
+    to = os.path.abspath(options.to)
+    size = session.files.write_artifact(options.path, to, overwrite=options.force)
+    screen.answer({"session": session.id, "path": options.path, "file": to, "size": size})
+    screen.done(("Wrote ", "green"), f"{options.path} to {to} ({size:,} bytes)")
+    return True
+
+
+def _parse_value(options: Namespace, session: Session, screen: Screen) -> bool:
+    options.value = options.value if options.text else scalar(options.value)
+    return False
+
+
+def scalar(text: str) -> str | int | float | bool | None:
+    """Return the value of a word; it stays text unless it would be written back unchanged."""
+    words: dict[str, bool | None] = {"true": True, "false": False, "null": None}
+    if text in words:
+        return words[text]
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if str(value) == text and value == value and abs(value) < 2**53:
+            return value
+    return text
+
+
+def _report_attribute(session: Session, event: Event, screen: Screen) -> None:
+    body: Any = event.body
+    value = body.value if isinstance(body.value, str) else json_text(body.value)
+    confirm(session, event, screen, f"{body.key} = {shorten(value, _WIDTH)}")
+
+
+def _report_undo(session: Session, last: Event, screen: Screen) -> None:
+    """Name everything that an undo withdrew: it may be several events, recorded together."""
+    said = ""
+    if not screen.json:
+        from forestay.cli.event_lines import about  # start-up
+
+        lines = list(session.log())
+        ours = [line.event for line in lines if line.event.id.startswith(last.id)]
+        gone = {getattr(event.body, "event", "") for event in ours}
+        found = [(line.event.seq, *about(line)) for line in lines if line.event.id in gone]
+        words = ", ".join(f"#{seq} {word} {text}" for seq, word, text in found)
+        said = shorten(f"withdrawn: {words}", 2 * _WIDTH)
+    confirm(session, last, screen, said)
+    line = screen.as_typed(f"forestay undo {last.seq}")
+    screen.done(("  to bring it back: ", "dim"), (line, "cyan"))
+
+
+# -- tasks and agents --------------------------------------------------------------------------
+
+
+def _report_task(session: Session, event: Event, screen: Screen) -> None:
+    body: Any = event.body
+    said = f"task {body.step}: {shorten(body.title, _WIDTH)}"
+    confirm(session, event, screen, said, then=f"forestay task start {body.step}")
+
+
+def _status(unit: Any) -> Part:
+    done = f" {unit.fraction:.0%}" if unit.fraction and unit.status == "running" else ""
+    return unit.status.replace("_", " ") + done, _COLORS.get(unit.status, "dim")
+
+
+def _values(unit: Any, names: str) -> dict[str, Any]:
+    from forestay.base.clock import iso  # start-up
+
+    values = {name: getattr(unit, name) for name in names.split()}
+    times = {name: getattr(unit, name) for name in ("started_at", "ended_at")}
+    return values | {name: iso(ms) if ms else None for name, ms in times.items()}
+
+
+def _summary(status: dict[str, Any]) -> dict[str, Any]:
+    return {name: status[name] for name in ("session", "status", "goal", "progress", "seq")}
+
+
+def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.current()
+    tasks = session.tasks.list()
+    if screen.json:
+        screen.answer({**_summary(session.status()), "tasks": [task_values(t) for t in tasks]})
+        return
+    rows: list[list[Part]] = []
+    for task in tasks:
+        result = task.because if task.is_open else task.outcome or task.because
+        what = " – ".join(filter(None, [task.title, result]))
+        rows.append([task.id, _status(task), task.agent, what])
+    empty = 'There are no tasks yet. Add one: forestay task add "TEXT"'
+    screen.listing("TASK STATUS AGENT WHAT", rows, empty)
+
+
+def task_values(task: Any) -> dict[str, Any]:
+    """Return a task as JSON values."""
+    known = {"progress": task.fraction, "phase": task.parent, "files": list(task.files)}
+    return {**_values(task, "id title status agent because outcome"), **known}
+
+
+def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    from forestay.cli.log import when  # start-up
+
+    session = stay.current()
+    agents, status = session.agents.list(), session.status()
+    life = {one["agent"]: one["state"] for one in status["holders"] if one["agent"]}
+    if screen.json:
+        values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]
+        screen.answer({**_summary(status), "agents": values})
+        return
+    rows: list[list[Part]] = []
+    for one in agents:
+        state = life.get(one.id, "")
+        color = {"alive": "green", "dead": "red"}.get(state, "yellow")
+        process: Part = (state or "not tracked", color) if one.status == "running" else ""
+        started = when(one.started_at, stay.context.clock.now()) if one.started_at else ""
+        waits = f"waits for {one.blocking_on}" if one.blocking_on and one.is_open else ""
+        result = one.error if one.is_open else one.result
+        what = " – ".join(filter(None, [one.type, one.task, waits, result]))
+        rows.append([one.id, _status(one), (started, "dim"), process, what])
+    empty = "There are no agents yet. Start one: forestay agent start ID"
+    screen.listing("AGENT STATUS STARTED PROCESS WHAT", rows, empty)
+
+
+def agent_values(agent: Any) -> dict[str, Any]:
+    """Return an agent as JSON values."""
+    names = "id type task status blocking_on result error category tokens"
+    return {**_values(agent, names), "progress": agent.fraction}
+
+
+COMMANDS = {
+    "note": Verb(
+        "note",
+        _report_note,
+        'forestay note "the primary method is bootstrap"',
+        'forestay note --for-next "run the slow tests first"',
+        "git diff --stat | forestay note -",
+        warns=True,
+        text="TEXT the note",
+        for_next="show it first in the next briefing",
+    ),
+    "decide": Verb(
+        "decide",
+        _report_decision,
+        'forestay decide "keep sessions in SQLite" --because "one file, no server"',
+        'forestay decide "database" --option SQLite --option Postgres --chosen SQLite',
+        what="WHAT what was decided",
+        options="OPTION what could have been chosen; may be repeated",
+        chosen="OPTION the option that was chosen",
+    ),
+    "record error": Verb(
+        "record.error",
+        "{0.category} error recorded",
+        'forestay record error "the API answers 503" --category transient',
+        message="MSG what went wrong",
+        category="WORD",
+        agent="AGENT the agent it happened to",
+    ),
+    "record command": Verb(
+        "record.command",
+        "{0.name}: {0.status}",
+        'forestay record command pytest --arguments "-q tests" --duration-ms 5300',
+        'forestay record command make --status failure --error "no rule to make target x"',
+        name="NAME the command that ran",
+        arguments="ARGUMENTS its arguments",
+        status="WORD",
+        duration_ms="N how long it ran",
+        error="TEXT what it printed when it failed",
+        agent="AGENT the agent that ran it",
+        task="TASK the task it was run for",
+        model="MODEL the model that was used",
+    ),
+    "record file": Verb(
+        "record.file",
+        _report_file,
+        "forestay record file src/login.py",
+        "forestay record file a.py --agent code-1",
+        about="What is not given is determined from the file.",
+        path="PATH a file of the project",
+        action="WORD",
+        added="N lines added",
+        removed="N lines removed",
+        before="SHA SHA-256 before the change",
+        after="SHA SHA-256 after the change",
+    ),
+    "record artifact": Verb(
+        "record.artifact",
+        _report_artifact,
+        arg("--to", "FILE", "write its saved content to this file instead"),
+        flag("--force", "with --to: replace the file if it exists"),
+        "forestay record artifact report.pdf",
+        "forestay record artifact report.pdf --to old-report.pdf",
+        prepare=_write_artifact,
+        path="PATH a file of the project",
+    ),
+    "record tokens": Verb(
+        "record.tokens",
+        "{0.tokens:,} tokens",
+        "forestay record tokens 25000",
+        "forestay record tokens 900 --agent code-1",
+        count="N tokens in the context now",
+        agent="AGENT of this agent",
+    ),
+    "record compaction": Verb(
+        "record.compaction",
+        "compaction recorded",
+        "forestay record compaction",
+        then="forestay brief",
+        summary="TEXT what the context was reduced to",
+    ),
+    "record rename": Verb(
+        "record.rename",
+        "the goal is now: {0.goal:.80}",
+        'forestay record rename "Fix login and logout"',
+        warns=True,
+        goal="GOAL the new goal",
+    ),
+    "record model": Verb(
+        "record.model",
+        "model: {0.value}",
+        "forestay record model claude-opus-4",
+        warns=True,
+        name="NAME the model's name",
+    ),
+    "record attribute": Verb(
+        "record.attribute",
+        _report_attribute,
+        flag("--text", "store VALUE as text, even if it is a number, true, false or null"),
+        "forestay record attribute ticket PROJ-17",
+        "forestay record attribute progress 0.4",
+        prepare=_parse_value,
+        warns=True,
+        name="NAME its name",
+        value="VALUE a number, true, false, null, or text",
+    ),
+    "undo": Verb(
+        "undo",
+        _report_undo,
+        "forestay undo",
+        'forestay undo 12 --because "wrong session"',
+        finished=True,
+        event="EVENT its number in the log, or its id; default: the last command",
+    ),
+    "task list": Command(run_task_list, "forestay task", "forestay task list --json"),
+    "task add": Verb(
+        "tasks.add",
+        _report_task,
+        'forestay task add "write the parser"',
+        'forestay task add "write its tests" --id tests --agent code-1',
+        title="TEXT what is to be done",
+        id="ID an id of your own; default: t1, t2, …",
+        phase="TASK the task it is part of",
+        agent="AGENT the agent that will do it",
+    ),
+    "task start": Verb(
+        "tasks.start",
+        "task {0.step} is running",
+        "forestay task start t1",
+        then="forestay task done {0.step}",
+        id="ID the task",
+        agent="AGENT the agent that does it",
+    ),
+    "task done": Verb(
+        "tasks.done",
+        "task {0.step} is done",
+        "forestay task done t1",
+        'forestay task done t1 --outcome "it parses" --file src/parser.py',
+        id="ID the task",
+        outcome="TEXT the result",
+        files="FILE a file it created; may be repeated",
+    ),
+    "task block": Verb(
+        "tasks.block",
+        "task {0.step} is blocked",
+        'forestay task block t2 --because "no test data"',
+        then="forestay task unblock {0.step}",
+        id="ID the task",
+    ),
+    "task unblock": Verb(
+        "tasks.unblock",
+        "task {0.step} is available again",
+        "forestay task unblock t2",
+        then="forestay task start {0.step}",
+        id="ID the task",
+    ),
+    "task skip": Verb(
+        "tasks.skip",
+        "task {0.step} is skipped",
+        'forestay task skip t3 --because "t1 covers it"',
+        id="ID the task",
+    ),
+    "agent list": Command(run_agent_list, "forestay agent", "forestay agent list --json"),
+    "agent start": Verb(
+        "agents.start",
+        "agent {0.agent} is running",
+        'forestay agent start code-1 --type feature-dev --task "write the parser"',
+        "forestay agent start code-2 --blocking-on code-1 --pid 4711",
+        then="forestay agent done {0.agent}",
+        id="ID the agent",
+        type="TYPE its kind, such as feature-dev",
+        task="TEXT what it is to do",
+        blocking_on="AGENT the agent it waits for",
+        pid="N its process, so that its end is noticed",
+    ),
+    "agent progress": Verb(
+        "agents.progress",
+        "agent {0.agent} is at {0.fraction:.0%}",
+        "forestay agent progress code-1 0.6",
+        id="ID the agent",
+        fraction="PART 0.6 or 60%%",
+    ),
+    "agent done": Verb(
+        "agents.done",
+        "agent {0.agent} is done",
+        'forestay agent done code-1 --result "12 tests pass" --created tests/test_parser.py',
+        id="ID the agent",
+        result="TEXT the result",
+        created="FILE a file it created; may be repeated",
+        modified="FILE a file it modified; may be repeated",
+        deleted="FILE a file it deleted; may be repeated",
+    ),
+    "agent fail": Verb(
+        "agents.fail",
+        "agent {0.agent} failed",
+        'forestay agent fail code-1 --error "rate limited" --category transient',
+        then="forestay agent retry {0.agent}",
+        id="ID the agent",
+        category="WORD",
+    ),
+    "agent retry": Verb(
+        "agents.retry",
+        "agent {0.agent} runs again",
+        "forestay agent retry code-1",
+        id="ID the agent",
+    ),
+    "agent timeout": Verb(
+        "agents.timeout",
+        "agent {0.agent} timed out",
+        "forestay agent timeout code-1",
+        then="forestay agent retry {0.agent}",
+        id="ID the agent",
+        error="TEXT what it was waiting for",
+    ),
+}

@@ -23,8 +23,7 @@ from forestay.health import database_probe
 from forestay.journal import backup, restore
 from forestay.journal.journal import Journal
 from forestay.journal.projections import as_sealed
-from forestay.store.machine.copy import Who
-from forestay.store.machine.projects import Places
+from forestay.store.machine.copy import SalvagedMachine
 from forestay.store.open import open_store
 from forestay.store.port import Head, Store
 from forestay.store.sqlite.heads_file import RememberedHeads
@@ -62,8 +61,7 @@ class Rebuild:
         self._new = os.path.join(self._aside, "new")
         self._heads = remembered(store)
         self._counts: dict[str, int] = {}
-        self._places: Places | None = None
-        self._who: Who | None = None
+        self._machine: SalvagedMachine | None = None
         self.lost: list[str] = []
 
     def run(self) -> list[str]:
@@ -103,8 +101,8 @@ class Rebuild:
         packs = [*backup.list_packs(self._backups), *self._salvages()]
         store = self._open(self._new)
         try:
-            if self._who is not None:
-                self._who.take_over(store.machine)  # who may erase what must be known first
+            if self._machine is not None:
+                self._machine.write_identity(store.machine)  # decides what may be erased
             journal = Journal(store, self._clock, Redactor())
             total, unread = restore.absorb_all(journal, packs)
             self.lost += [f"a pack that cannot be read: {why}" for why in unread]
@@ -133,11 +131,8 @@ class Rebuild:
             self._counts = backup.last_seqs(store)
         except ForestayError:
             self._counts = {}
-        try:
-            self._places = store.machine.projects.export_places()
-        except ForestayError:
-            self._places = None
-        self._who = Who(store.machine, [head.device for _, head in self._heads])
+        devices = [head.device for _, head in self._heads]
+        self._machine = SalvagedMachine(store.machine, devices)
         wanted = dict.fromkeys([*self._counts, *(session for session, _ in self._heads)])
         path = os.path.join(self._aside, _SALVAGE)
         try:
@@ -166,8 +161,8 @@ class Rebuild:
                 self.lost.append(f"session {session}: events up to {upto} were acknowledged")
 
     def _take_over_places(self, store: Store) -> None:
-        if self._places is not None:
-            store.machine.projects.import_places(self._places)
+        if self._machine is not None and self._machine.has_places:
+            self._machine.write_places(store.machine)
         elif backup.last_seqs(store):
             self.lost.append("which folder works on which session: forestay session use SESSION")
             if os.path.exists(os.path.join(self._home, files.KEYS)):

@@ -14,16 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from forestay.base.hashing import digest_of
 from forestay.errors import Damaged, ForestayError, InvalidInput, Refused
 from forestay.journal import verify
-from forestay.journal.backup import catalogue_lines
+from forestay.journal.backup import last_seqs
 from forestay.journal.projections import as_sealed, encode, encode_rows, listing, read
 from forestay.model.blob_refs import blob_names
 from forestay.model.event import parse_header
 from forestay.model.fold import FOLD_VERSION, fold
-from forestay.store.machine.copy import carry
-from forestay.store.port import Batch, Entry, Store, Stored, View, moved
+from forestay.store.machine.copy import copy_machine
+from forestay.store.port import SHOWN, Batch, Entry, Store, Stored, View, moved
 
 _CHUNK = 1000
 OnPart = Callable[[str, int, int], None]
@@ -85,8 +84,8 @@ def break_seal(source: Store) -> MoveResult:
     if seal is None:
         raise Refused(f"{source.shown} is not sealed", hint="forestay status")
     source.maintenance.unseal()
-    sessions = [(str(row["id"]), int(str(row["seq"]))) for row in catalogue_lines(source)]
-    count = sum(seq for _, seq in sessions)
+    sessions = last_seqs(source)
+    count = sum(sessions.values())
     return MoveResult(source.shown, seal[0], len(sessions), count, 0, "unsealed", [])
 
 
@@ -112,7 +111,7 @@ class _Move:
             self._common(id)
 
     def _sessions(self) -> list[tuple[str, int]]:
-        return [(str(row["id"]), int(str(row["seq"]))) for row in catalogue_lines(self._source)]
+        return list(last_seqs(self._source).items())
 
     def _common(self, id: str) -> int:
         """Return how many events of a session the target has; `Refused` if it has others."""
@@ -220,7 +219,7 @@ class _Move:
         """Copy what is true of this machine: its folders, bound files, agents and remotes."""
         self._report("copying what is known of this machine", 0, 1)
         self._target.machine.tables.ensure_sessions([id for id, _ in self._sessions()])
-        carry(self._source.machine, self._target.machine)
+        copy_machine(self._source.machine, self._target.machine)
 
     def result(self, state: str) -> MoveResult:
         sessions = self._sessions()
@@ -251,14 +250,8 @@ def _chunks(view: View, after: int) -> Iterator[list[Stored]]:
 def _partial_batch(view: View, chunk: Sequence[Stored]) -> Batch:
     """Return part of a session; derived data follows with the last part."""
     shown = view.listing()
-    names = ("status", "goal", "archived", "forgotten", "began", "updated", "summary")
-    return Batch(
-        entries=list(map(_entry, chunk)),
-        core=b"",
-        fold=0,
-        rows=(),
-        listing={name: shown[name] for name in names},
-    )
+    listing = {name: shown[name] for name in SHOWN}
+    return Batch(entries=list(map(_entry, chunk)), core=b"", fold=0, rows=(), listing=listing)
 
 
 def _require_sound(view: View) -> None:
@@ -284,11 +277,5 @@ def _difference(ours: View, theirs: View) -> str:
         if (one.header, one.salt, one.data) != (other.header, other.salt, other.data):
             return f"event {one.seq} differs"
     state = fold(map(read, ours.events()))
-    if _hash(encode(state.core), encode_rows(state)) != _hash(theirs.core, theirs.all_rows()):
-        return "its state differs"
-    return ""
-
-
-def _hash(core: bytes, rows: Sequence[tuple[str, str, bool, int, bytes]]) -> str:
-    """Return the digest of a session's state: its core and its rows."""
-    return digest_of(core + repr(sorted(rows)).encode())
+    same_rows = sorted(encode_rows(state)) == sorted(theirs.all_rows())
+    return "" if same_rows and encode(state.core) == theirs.core else "its state differs"

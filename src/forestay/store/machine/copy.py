@@ -1,12 +1,12 @@
-"""Copies the tables of this machine from one store's database to another's.
+"""Copy the tables of this machine from one store's database to another's.
 
-Sessions, projects, bindings and the rest have different numbers in each; they are matched by
-their ids, names and places. Where the other database differs, the copied row is newer and wins.
-Holders are not copied: a process registers again when it continues.
+Sessions, projects, bindings and the rest have different numbers in each; rows are matched by their
+ids, names and places. Where the other database differs, the copied row is newer and wins. Holders
+are not copied: a process registers again when it continues.
 
-Where a database is rebuilt from packs, only identities are copied: the ids that this home wrote
-under, its remotes, the owners of chains. What lies on the remotes has to be read again, because
-what was fetched from there before may be missing now.
+Where a database is rebuilt from packs, only places and identities are copied: projects and folders,
+the ids that this home wrote under, its remotes, the owners of chains. What is on the remotes has to
+be read again, because what was fetched from there before may be missing now.
 """
 
 from __future__ import annotations
@@ -23,169 +23,143 @@ if TYPE_CHECKING:
 
     from forestay.store.machine.machine import Machine
 
-    Rows = list[tuple[Any, ...]]
+    Row = dict[str, Any]
 
-_READ = {
-    "session": "SELECT number, id, project FROM session",
-    "project": "SELECT number, id, name FROM project",
-    "project_key": "SELECT kind, value, project FROM project_key",
-    "tree": "SELECT path, inode, project, session FROM tree",
-    "seen_file": "SELECT session, path, stamp, digest FROM seen_file",
-    "binding": "SELECT number, session, layout, native, root, place, mirrored, quiet, suspended"
-    " FROM binding",
-    "rendering": "SELECT binding, file, n, digest, stat, data FROM rendering",
-    "run": "SELECT number, agent, native, session, process, folder, transcript, began, last, seen"
-    " FROM run",
-    "inflight": "SELECT run, key, agent, tool, doing, since FROM inflight",
-    "taken": "SELECT name FROM taken",
-    "tally": "SELECT what, count, last FROM tally",
-    "meta": "SELECT key, value FROM meta WHERE key = 'circle' OR substr(key, 1, instr(key, ' '))"
-    " IN ('person ', 'shared ', 'hearsay ')",
-    "remote": "SELECT number, name, address, probe, added, synced, result, error FROM remote",
-    **{
-        name: f"SELECT * FROM {name}"
-        for name in ("remote_session", "remote_chain", "remote_object")
-    },
+_PLACES = ("session", "project", "project_key", "tree")
+_IDENTITY = ("meta", "remote", "remote_session", "remote_chain")
+_REST = ("seen_file", "binding", "rendering", "run", "inflight", "taken", "tally", "remote_object")
+_KEYS = {
+    "project": ("id",),
+    "binding": ("place",),
+    "run": ("agent", "native"),
+    "remote": ("name",),
 }
+"""The columns by which rows with numbers are matched."""
+_REFERENCES = {
+    "project_key": {"project": "project"},
+    "tree": {"project": "project", "session": "session"},
+    "seen_file": {"session": "session"},
+    "binding": {"session": "session"},
+    "rendering": {"binding": "binding"},
+    "inflight": {"run": "run"},
+    **{name: {"remote": "remote"} for name in ("remote_session", "remote_chain", "remote_object")},
+}
+"""The columns that are numbers of rows in another table."""
+_NULLABLE = {("session", "project"), ("tree", "session")}
+_COPIED_META = (
+    "WHERE key = 'circle' OR substr(key, 1, instr(key, ' ')) IN ('person ', 'shared ', 'hearsay ')"
+)
+_COLUMNS = "SELECT name FROM pragma_table_info(?)"
 
 
-def carry(source: Machine, target: Machine) -> None:
+def copy_machine(source: Machine, target: Machine) -> None:
     """Copy all of it, in one transaction; repeating it changes nothing."""
-    found = {name: read_if_present(source.tables, sql) for name, sql in _READ.items()}
-    found["device"] = [(device,) for device in source.devices()]
-    target.tables.write(lambda connection: _Carrying(connection, found).run())
+    found = {name: _read(source, name) for name in (*_PLACES, *_IDENTITY, *_REST)}
+    devices = source.devices()
+    target.tables.write(lambda connection: _Copy(connection).write(found, devices))
 
 
-class Who:
-    """Identity of this home and of those it knows, read from a database that may be damaged."""
+class SalvagedMachine:
+    """The places and identities of this machine, read from a database that may be damaged."""
 
     def __init__(self, source: Machine, more: Iterable[str] = ()) -> None:
         """`more` are further ids that this home wrote under."""
         self._source = source
-        names = ("meta", "remote", "remote_session", "remote_chain")
-        self._found = {name: self._readable(name) for name in names}
-        self._found["remote_object"] = []
-        self._found["device"] = [(device,) for device in {*more, *_ids(source)}]
+        self.has_places = True
+        """Whether all that is known of folders could be read."""
+        self._places = {name: self._readable(name) for name in _PLACES}
+        self._identity = {name: self._readable(name) for name in _IDENTITY}
         # What was there once is listed again, and fetched if it is missing here.
-        self._found["remote_session"] = [
-            (*row[:4], 0, "", 0, *row[7:]) for row in self._found["remote_session"]
+        for row in self._identity["remote_session"]:
+            row.update(pushed=0, hash="", beyond=0)
+        try:
+            self._devices = {*more, *source.devices()}
+        except ForestayError:
+            self._devices = set(more)
+
+    def _readable(self, name: str) -> list[Row]:
+        """Return the rows whose values are plausible: a damaged page may hold anything."""
+        try:
+            found = _read(self._source, name)
+        except ForestayError:
+            self.has_places = self.has_places and name not in _PLACES
+            return []
+        kinds = {
+            column: [type(row[column]) for row in found if row[column] is not None]
+            for column in (found[0] if found else ())
+        }
+        usual = {name: max(set(some), key=some.count, default=str) for name, some in kinds.items()}
+        return [
+            row
+            for row in found
+            if all(
+                type(value) is usual[column] or (value is None and (name, column) in _NULLABLE)
+                for column, value in row.items()
+            )
         ]
 
-    def _readable(self, name: str) -> Rows:
-        try:
-            found = read_if_present(self._source.tables, _READ[name])
-        except ForestayError:
-            return []
-        # A damaged page may hold anything, and other tables would refuse it.
-        kinds = [tuple(map(type, row)) for row in found]
-        usual = max(set(kinds), key=kinds.count, default=())
-        return [row for row, kind in zip(found, kinds, strict=True) if kind == usual]
+    def write_identity(self, target: Machine) -> None:
+        """Write who this home is, and whom it knows."""
+        target.tables.write(lambda db: _Copy(db).write(self._identity, self._devices))
 
-    def take_over(self, target: Machine) -> None:
-        target.tables.write(lambda connection: _Carrying(connection, self._found).who())
+    def write_places(self, target: Machine) -> None:
+        """Write projects and folders, once the sessions are there."""
+        target.tables.write(lambda db: _Copy(db).write(self._places))
 
 
-def _ids(source: Machine) -> set[str]:
-    try:
-        return source.devices()
-    except ForestayError:
-        return set()
+def _read(source: Machine, table: str) -> list[Row]:
+    if table == "session":
+        columns = ["number", "id", "project"]
+    else:
+        columns = [name for (name,) in read_if_present(source.tables, _COLUMNS, (table,))]
+    if not columns:
+        return []
+    where = _COPIED_META if table == "meta" else ""
+    rows = read_if_present(source.tables, f"SELECT {', '.join(columns)} FROM {table} {where}")
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
-class _Carrying:
-    def __init__(self, connection: sqlite3.Connection, found: dict[str, Rows]) -> None:
-        self._connection, self._put, self._found = connection, connection.execute, found
+class _Copy:
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._numbers: dict[str, dict[int | None, int]] = {"remote": {0: 0}}
+        """Table → number there → number here."""
 
-    def run(self) -> None:
-        sessions = self._numbers(
-            "session", "id", ((row[0], row[1]) for row in self._found["session"])
-        )
-        projects = self._projects()
-        for _, id, project in self._found["session"]:
-            if project in projects:
-                self._put(
-                    "UPDATE session SET project = ? WHERE id = ?",
-                    (projects[project], id),
-                )
-        for path, inode, project, session in self._found["tree"]:
-            values = (path, inode, projects.get(project, 0), sessions.get(session))
-            self._put("INSERT OR REPLACE INTO tree VALUES (?, ?, ?, ?)", values)
-        self._mapped("seen_file", sessions)
-        self._bindings(sessions)
-        self._runs()
-        self._plain("taken")
-        self._plain("tally")
-        self.who()
+    def write(self, found: dict[str, list[Row]], devices: Iterable[str] = ()) -> None:
+        for device in devices:
+            remember_device(self._connection, device)
+        for row in found.get("session", ()):
+            self._match("session", ("id",), row["number"], row)
+        for name, rows in found.items():
+            if name != "session":
+                for row in rows:
+                    self._put(name, row)
+        for row in found.get("session", ()):
+            project = self._numbers.get("project", {}).get(row["project"])
+            if project is not None:
+                sql = "UPDATE session SET project = ? WHERE id = ?"
+                self._connection.execute(sql, (project, row["id"]))
 
-    def who(self) -> None:
-        for (device,) in self._found["device"]:
-            remember_device(self._connection, str(device))
-        self._plain("meta")
-        self._remotes()
+    def _put(self, table: str, row: Row) -> None:
+        values = {name: value for name, value in row.items() if name != "number"}
+        for column, other in _REFERENCES.get(table, {}).items():
+            values[column] = self._numbers.get(other, {}).get(row[column])
+            if values[column] is None and (table, column) not in _NULLABLE:
+                return  # what it belongs to is not here
+        key = _KEYS.get(table)
+        into = f"INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
+        if key is None:
+            self._connection.execute(f"INSERT OR REPLACE {into}", (*values.values(),))
+            return
+        changes = ", ".join(f"{name} = excluded.{name}" for name in values if name not in key)
+        sql = f"INSERT {into} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+        self._connection.execute(sql, (*values.values(),))
+        self._match(table, key, row["number"], row)
 
-    def _numbers(self, table: str, name: str, rows: Any) -> dict[int, int]:
-        """Return number there → number here of the rows of a table, matched by name."""
-        sql = f"SELECT number FROM {table} WHERE {name} = ?"
-        pairs = ((number, self._put(sql, (called,)).fetchone()) for number, called in rows)
-        return {number: found[0] for number, found in pairs if found}
-
-    def _plain(self, table: str, rows: Rows | None = None) -> None:
-        for row in self._found[table] if rows is None else rows:
-            marks = ", ".join("?" * len(row))
-            self._put(f"INSERT OR REPLACE INTO {table} VALUES ({marks})", row)
-
-    def _mapped(self, table: str, numbers: dict[int, int]) -> None:
-        """Copy rows whose first column is such a number."""
-        rows = self._found[table]
-        self._plain(table, [(numbers[row[0]], *row[1:]) for row in rows if row[0] in numbers])
-
-    def _projects(self) -> dict[int, int]:
-        for _, id, name in self._found["project"]:
-            self._put("INSERT OR IGNORE INTO project (id, name) VALUES (?, ?)", (id, name))
-        rows = ((row[0], row[1]) for row in self._found["project"])
-        projects = self._numbers("project", "id", rows)
-        for kind, value, project in self._found["project_key"]:
-            if project in projects:
-                values = (kind, value, projects[project])
-                self._put("INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)", values)
-        return projects
-
-    def _bindings(self, sessions: dict[int, int]) -> None:
-        for _, session, *rest in self._found["binding"]:
-            if session in sessions:
-                self._put(
-                    "INSERT INTO binding (session, layout, native, root, place, mirrored, quiet,"
-                    " suspended) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (place) DO UPDATE SET"
-                    " session = excluded.session, native = excluded.native,"
-                    " mirrored = excluded.mirrored, quiet = excluded.quiet,"
-                    " suspended = excluded.suspended",
-                    (sessions[session], *rest),
-                )
-        rows = ((row[0], row[5]) for row in self._found["binding"])
-        self._mapped("rendering", self._numbers("binding", "place", rows))
-
-    def _runs(self) -> None:
-        numbers: dict[int, int] = {}
-        for number, *rest in self._found["run"]:
-            self._put(
-                "INSERT INTO run (agent, native, session, process, folder, transcript, began, last,"
-                " seen) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (agent, native) DO UPDATE"
-                " SET session = excluded.session, process = excluded.process,"
-                " last = excluded.last, seen = excluded.seen",
-                rest,
-            )
-            here = self._put("SELECT number FROM run WHERE agent = ? AND native = ?", rest[:2])
-            numbers[number] = here.fetchone()[0]
-        self._mapped("inflight", numbers)
-
-    def _remotes(self) -> None:
-        for _, *rest in self._found["remote"]:
-            self._put(
-                "INSERT OR IGNORE INTO remote (name, address, probe, added, synced, result, error)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?)",
-                rest,
-            )
-        rows = ((row[0], row[1]) for row in self._found["remote"])
-        numbers = {0: 0, **self._numbers("remote", "name", rows)}
-        for table in ("remote_session", "remote_chain", "remote_object"):
-            self._mapped(table, numbers)
+    def _match(self, table: str, key: Iterable[str], number: int, row: Row) -> None:
+        """Remember which number a row has here, if it is here."""
+        tests = " AND ".join(f"{name} = ?" for name in key)
+        sql = f"SELECT number FROM {table} WHERE {tests}"
+        here = self._connection.execute(sql, [row[name] for name in key]).fetchone()
+        if here is not None:
+            self._numbers.setdefault(table, {})[number] = here[0]

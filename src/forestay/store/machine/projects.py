@@ -9,8 +9,6 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from forestay.store.machine.tables import Rows
-
     Key = tuple[str, str]
 
 
@@ -34,15 +32,6 @@ class TreeRecord:
     ) -> None:
         self.path, self.inode, self.project = path, inode, project
         self.id, self.name, self.keys = id, name, keys
-
-
-class Places:
-    """What is known of the projects and folders of this machine, sessions by their ids."""
-
-    __slots__ = ("keys", "members", "projects", "trees")
-
-    def __init__(self, projects: Rows, keys: Rows, members: Rows, trees: Rows) -> None:
-        self.projects, self.keys, self.members, self.trees = projects, keys, members, trees
 
 
 class Projects(Topic):
@@ -90,48 +79,6 @@ class Projects(Topic):
 
         self._tables.ensure_sessions([session or "", *members])
         return self._tables.write(act)
-
-    def export_places(self) -> Places:
-        """Return projects, folders and what belongs to them, for another database."""
-
-        def read(sql: str, *kinds: type | tuple[type, ...]) -> Rows:
-            # A damaged page may hold anything, and other tables would refuse it.
-            found = self._tables.read(sql)
-            return [r for r in found if all(map(isinstance, r, kinds))]
-
-        return Places(
-            read("SELECT number, id, name FROM project", int, str, str),
-            read("SELECT kind, value, project FROM project_key", str, str, int),
-            read("SELECT id, project FROM session WHERE project IS NOT NULL", str, int),
-            read(
-                "SELECT t.path, t.inode, t.project, s.id FROM tree t"
-                " LEFT JOIN session s ON s.number = t.session",
-                *(str, str, int, (str, type(None))),
-            ),
-        )
-
-    def import_places(self, places: Places) -> None:
-        """Copy what another database knew of this machine into one that knows nothing yet."""
-
-        def act(connection: sqlite3.Connection) -> None:
-            connection.executemany(
-                "INSERT OR IGNORE INTO project VALUES (?, ?, ?)", places.projects
-            )
-            connection.executemany(
-                "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)", places.keys
-            )
-            connection.executemany(
-                f"UPDATE session SET project = ?2 WHERE {BY_ID.replace('?', '?1')}", places.members
-            )
-            connection.executemany(
-                "INSERT OR IGNORE INTO tree VALUES"
-                f" (?1, ?2, ?3, (SELECT number FROM session WHERE {BY_ID.replace('?', '?4')}))",
-                places.trees,
-            )
-
-        known = [*(row[0] for row in places.members), *(row[3] or "" for row in places.trees)]
-        self._tables.ensure_sessions(known)
-        self._tables.write(act)
 
 
 def record_tree(connection: sqlite3.Connection, tree: TreeRecord, session: str | None) -> int:

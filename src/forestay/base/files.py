@@ -248,9 +248,12 @@ class locked:
     def __enter__(self) -> None:
         self._fd = _open(self._path, self._flags, "lock")
         try:
-            if self._private:
-                _make_private(self._fd, self._path)
+            if self._private and stat.S_IMODE(os.fstat(self._fd).st_mode) != 0o600:
+                os.fchmod(self._fd, 0o600)  # the umask or an earlier version set another mode
             _lock(self._fd, self._path, self._timeout, self._clock, shared=self._shared)
+        except OSError as error:
+            self.__exit__()
+            raise failure(error, "lock", self._path) from error
         except BaseException:
             self.__exit__()
             raise
@@ -269,14 +272,6 @@ class locked:
         # After an interrupt at the wrong moment no other process would ever get the lock.
         if self._fd >= 0:
             os.close(self._fd)
-
-
-def _make_private(fd: int, path: str) -> None:
-    try:
-        if stat.S_IMODE(os.fstat(fd).st_mode) != 0o600:
-            os.fchmod(fd, 0o600)  # the umask or an earlier version set another mode
-    except OSError as error:
-        raise failure(error, "lock", path) from error
 
 
 # A busy writer holds the lock most of the time: others must try often to get it.
@@ -302,8 +297,6 @@ def _lock(fd: int, path: str, timeout: float, clock: Clock, *, shared: bool = Fa
             return fcntl.flock(fd, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
         except BlockingIOError:
             continue
-        except OSError as error:
-            raise failure(error, "lock", path) from error
     raise Busy(f"another process is changing {path}")
 
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 from forestay.errors import Damaged, ForestayError, InvalidInput, Refused
 from forestay.journal import verify
 from forestay.journal.backup import last_seqs
-from forestay.journal.projections import as_sealed, encode, encode_rows, listing, read
+from forestay.journal.projections import as_sealed, encode, encode_rows, read, rebuild_batch
 from forestay.model.blob_refs import blob_names
 from forestay.model.event import parse_header
-from forestay.model.fold import FOLD_VERSION, fold
+from forestay.model.fold import fold
 from forestay.store.machine.copy import copy_machine
 from forestay.store.port import SHOWN, Batch, Entry, Store, Stored, View, moved
 
@@ -101,7 +101,7 @@ class _Move:
             raise InvalidInput("a store cannot be moved into itself", why=self._source.shown)
         ours, theirs = self._source.maintenance.sealed(), self._target.maintenance.sealed()
         is_almost_done = theirs == (self._source.shown, "filling")
-        begun = ("moving", *(["moved"] if is_almost_done else []))
+        begun = ("moving", "moved") if is_almost_done else ("moving",)
         if ours not in (None, *((self._target.shown, word) for word in begun)):
             raise moved(self._source.shown, ours or ("", ""))
         # A store that was moved away may be filled again from the place it moved to.
@@ -120,7 +120,9 @@ class _Move:
         except ForestayError:
             return 0
         with theirs, self._source.view(id) as ours:
-            if ours.seq < theirs.seq or not _same_headers(ours, theirs):
+            pairs = zip(theirs.events(), ours.events(), strict=False)
+            same = all(one.header == other.header for one, other in pairs)
+            if ours.seq < theirs.seq or not same:
                 raise Refused(
                     f"session {id} has other events in {self._target.shown}",
                     why="they would have to be merged",
@@ -174,16 +176,10 @@ class _Move:
     def _last(self, view: View, after: int) -> Batch:
         """Return the rest of a session with everything derived from the whole."""
         state = fold(map(read, view.events()))
-        return Batch(
-            entries=[_entry(stored, state.core.forgotten) for stored in view.events(after=after)],
-            core=encode(state.core),
-            fold=FOLD_VERSION,
-            rows=encode_rows(state),
-            listing=listing(state),
-            head=self._heads.get(view.session),
-            fresh_rows=True,
-            lost=view.lost(),
-        )
+        rest = [_entry(stored, state.core.forgotten) for stored in view.events(after=after)]
+        batch = rebuild_batch(state, rest)
+        batch.head, batch.lost = self._heads.get(view.session), view.lost()
+        return batch
 
     def _blobs(self, chunk: Sequence[Stored]) -> list[tuple[str, bytes]]:
         names = dict.fromkeys(name for one in chunk for name in blob_names(as_sealed(one)))
@@ -263,11 +259,6 @@ def _require_sound(view: View) -> None:
             hint="repair it first: forestay doctor --fix",
             session=view.session,
         )
-
-
-def _same_headers(ours: View, theirs: View) -> bool:
-    pairs = zip(theirs.events(), ours.events(), strict=False)
-    return all(one.header == other.header for one, other in pairs)
 
 
 def _difference(ours: View, theirs: View) -> str:

@@ -21,7 +21,6 @@ from forestay.model.erasure import Entitled, Tombstones, anyone
 from forestay.model.event import Header, Sealed
 from forestay.model.hash_chain import check_link
 from forestay.model.merge import in_order
-from forestay.store.port import Store
 
 _BLOBS_AT_ONCE = 64 << 20
 UNREADABLE = (Damaged, InvalidInput, Outdated)
@@ -63,10 +62,14 @@ def combine_results(outcomes: Iterable[ImportResult]) -> ImportResult:
         blobs += outcome.blobs
         for one in outcome.sessions:
             old = combined.get(one.session, SessionResult(one.session, 0, 0))
-            new, held = old.new + one.new, old.held + one.held
-            left_out, why = old.left_out + one.left_out, one.why or old.why
-            kept = old.kept + one.kept
-            combined[one.session] = SessionResult(one.session, new, held, left_out, why, kept)
+            combined[one.session] = SessionResult(
+                one.session,
+                old.new + one.new,
+                old.held + one.held,
+                old.left_out + one.left_out,
+                one.why or old.why,
+                old.kept + one.kept,
+            )
     return ImportResult(list(combined.values()), blobs)
 
 
@@ -257,7 +260,10 @@ def _judge(
     if why:
         return _Verdict([], held, len(fresh), why)
     accepted = _select_closed(session, fresh, headers, name=options.name, partial=options.partial)
-    kept = 0 if options.entitled else _kept(here, accepted)
+    kept = 0
+    if not options.entitled and (tombstones := Tombstones(map(ev.read, accepted))):
+        with_content = [s for s in here if s.data is not None]
+        kept = sum(tombstones.name(ev.parse_header(s.header), s.hash) for s in with_content)
     lack = {sealed.hash for sealed in here if sealed.data is None}
     blank = {sealed.hash for sealed in events if sealed.data is not None and sealed.hash in lack}
     return _Verdict(accepted, held, len(fresh) - len(accepted), kept=kept, blank=blank)
@@ -274,15 +280,6 @@ def _require_no_own_ids(journal: Journal, session: str, fresh: Iterable[Sealed],
             session=session,
             file=name,
         )
-
-
-def _kept(here: Sequence[Sealed], fresh: Sequence[Sealed]) -> int:
-    """Return how many of our events the incoming tombstones name."""
-    tombstones = Tombstones(map(ev.read, fresh))
-    if not tombstones:
-        return 0
-    with_content = [s for s in here if s.data is not None]
-    return sum(tombstones.name(ev.parse_header(s.header), s.hash) for s in with_content)
 
 
 def _reason_to_skip(
@@ -366,17 +363,9 @@ class _Merging:
         if not self._session:
             return
         self._merge()
-        verdict = self._judge_once()
-        self.sessions.append(
-            SessionResult(
-                self._session,
-                self._added or 0,
-                verdict.held,
-                verdict.left_out,
-                verdict.why,
-                verdict.kept,
-            )
-        )
+        found = self._judge_once()
+        counts = (self._added or 0, found.held, found.left_out)
+        self.sessions.append(SessionResult(self._session, *counts, found.why, found.kept))
 
     def _merge(self) -> None:
         fresh = self._judge_once().fresh if self._added is None else []
@@ -413,13 +402,9 @@ class _Merging:
     def _is_wanted(self, blob: Blob) -> bool:
         """Return whether to store a blob: new events bring all their content."""
         verdict = self._judge_once()
-        if verdict.why:
-            return False
-        return bool(verdict.fresh) or _lacks(self._journal.store, blob.digest)
-
-
-def _lacks(store: Store, digest: str) -> bool:
-    try:
-        return store.blob(digest) is None
-    except Damaged:
-        return False  # merging replaces nothing: only a rebuild repairs this blob
+        if verdict.why or verdict.fresh:
+            return not verdict.why
+        try:
+            return self._journal.store.blob(blob.digest) is None
+        except Damaged:
+            return False  # merging replaces nothing: only a rebuild repairs this blob

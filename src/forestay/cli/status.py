@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.api.status import may_expire
+from forestay.api.status import count_waiting, may_expire
 from forestay.base.clock import ago
 from forestay.base.text import plural
 from forestay.base.vocabulary import FINISHED, STATUSES
@@ -41,7 +41,7 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
     try:
         shown = stay.status()
     except NoSession as error:
-        if stay.agents.waiting():
+        if count_waiting(stay.context):
             error.hint = "record what hooks said first: forestay ingest"
         raise
     idle = idle_values(shown, stay)
@@ -101,18 +101,18 @@ def warn_idle(idle: dict[str, Any], screen: Screen) -> None:
 
 def waiting_values(stay: Forestay) -> dict[str, Any]:
     """How many payloads of hooks were not taken up yet, if any."""
-    count = stay.agents.waiting()
+    count = count_waiting(stay.context)
     return {"waiting": count} if count else {}
 
 
 def unpushed_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     """How many events of a session are on no remote yet; nothing where there is no remote."""
-    count = stay.remotes.unpushed(shown["session"])
+    count = stay.context.store.machine.remotes.waiting(shown["session"])
     return {} if count is None else {"unpushed": count}
 
 
 def warn_waiting(stay: Forestay, screen: Screen) -> None:
-    if count := stay.agents.waiting():
+    if count := count_waiting(stay.context):
         said = f"{count} of what hooks said"
         line = (screen.as_typed("forestay ingest"), "cyan")
         screen.aside(("not recorded yet: ", "yellow"), said, ("; to record it: ", "dim"), line)
@@ -145,10 +145,12 @@ def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
 
 
 def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
-    count = stay.remotes.unpushed(shown["session"])
+    count = stay.context.store.machine.remotes.waiting(shown["session"])
     if not count:
         return ""
-    failed = [one.name for one in stay.remotes.list() if one.result == "failed"]
+    failed = [
+        one.name for one in stay.context.store.machine.remotes.all() if one.result == "failed"
+    ]
     why = f"; the last sync with {', '.join(failed)} failed: forestay remote list" if failed else ""
     return f"{plural(count, 'event')} not pushed{why}"
 

@@ -520,21 +520,6 @@ def test_an_error_that_ended_nothing_is_no_reason_that_could_be_taken_out(make: 
     assert project.edits()[0].residue == ""  # type: ignore[attr-defined]
 
 
-def test_the_phase_of_a_file_is_the_one_that_was_begun_last(make: Make) -> None:
-    project = in_phases(make, 0)
-    first = project.read()
-    project.edit(lambda doc: doc.update(completed_phases=[0], current_phase=1))
-    project.edit(lambda doc: doc["phase_timing"].update({"1": {"started_at": doc["updated_at"]}}))
-    project.session.note("passed")
-    again = {"0": {"started_at": "2027-01-15T09:00:00Z"}}
-    project.edit(lambda doc: doc.update(first | {"phase_timing": again}))
-    project.session.note("begun again")
-    assert project.read()["current_phase"] == project.session.show().core.phase == 0
-    project.edit(lambda doc: doc["checkpoints"].update({"0": "failed"}))
-    project.session.note("failed there")
-    assert project.read()["current_phase"] == project.session.show().core.phase == 0
-
-
 @pytest.mark.req("S1-59", "S1-74")
 def test_an_attempt_that_fails_in_the_same_way_again_is_another_attempt(make: Make) -> None:
     project = in_phases(make)

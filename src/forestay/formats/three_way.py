@@ -30,7 +30,6 @@ from forestay.formats.facts import (
     Facts,
     StepFact,
     alike,
-    beginnings,
     plain,
 )
 from forestay.formats.fields import tasks_in
@@ -97,46 +96,12 @@ def changes(
     if not format.has_goal and today.get("goal") != now.goal:
         # Its files have no goal; the one that is read there is no other than what the user gave.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
-    renamed = _called_anew(before, after, today)
     merged, contested, residue = in_one(before, after, today)
-    _call_anew(renamed, now, (before, today), (after, merged))
     # Where there is room for one only, whoever writes another takes nothing out.
     lasting = {key: each for key, each in before.items() if key not in format.latest & after.keys()}
     edit = _Edit(lasting, after, today, merged, now, _between(today, merged, now))
     residue += _unsaid(edit)
     return Changes(edit.made, contested, "; ".join(filter(None, residue))[:LONGEST])
-
-
-def _called_anew(before: Plain, after: Plain, today: Plain) -> dict[str, str]:
-    """What open steps that files know by their titles only are called by now, if it goes on from
-    what they were called; the edit calls them that again, so that it is compared by what else it
-    says."""
-    was, is_, ours = (
-        {step["title"]: step for step in side.get("steps", []) if "id" not in step}
-        for side in (before, after, today)
-    )
-    gone = {
-        title
-        for title in was.keys() & ours.keys() - is_.keys()
-        if was[title].get("status") not in _CLOSED
-    }
-    longer: dict[str, list[str]] = {}
-    for title, known in beginnings(is_.keys() - was.keys() - ours.keys(), gone).items():
-        longer.setdefault(known[-1], []).append(title)
-    found = {start: titles[0] for start, titles in longer.items() if len(titles) == 1}
-    for start, title in found.items():
-        is_[title]["title"] = start
-    return found
-
-
-def _call_anew(renamed: dict[str, str], now: Facts, *sides: tuple[Plain, Plain]) -> None:
-    """Give steps the id that they have with us, and in the last sides what they are called now."""
-    ids = {step.title: step.id for step in now.steps} if renamed else {}
-    for is_new, pair in enumerate(sides):
-        for step in (step for side in pair for step in side.get("steps", [])):
-            if "id" not in step and (title := step.get("title")) in renamed and title in ids:
-                step["id"] = ids[title]
-                step["title"] = renamed[title] if is_new else title
 
 
 def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
@@ -145,9 +110,7 @@ def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str],
     merged, conflicts = trees.merge(*_filled(before, after, today))
     merged = {key: each for key, each in merged.items() if each not in ([], {})}
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
-    _go_on(before, after, today, merged)
-    _begin_again(before, after, merged)
-    residue += [_astray(before, after, today, merged)]
+    residue.append(_astray(before, after, today, merged))
     said = [path for path in conflicts if not _is_beside(path, after, today)]
     contested = [".".join(map(str, path)) for path in said]
     return merged, contested, residue
@@ -567,41 +530,6 @@ def _lift(before: Plain, after: Plain) -> None:
     paused = after.get("paused_at") not in (None, before.get("paused_at"))
     if after.get("because") in known and not paused:
         del after["status"], after["because"]
-
-
-def _go_on(before: Plain, after: Plain, today: Plain, merged: Plain) -> None:
-    """Who resumed after we paused has read that it was paused, whatever the file looks like."""
-    paused = today.get("paused_at") if today.get("status") == "paused" else None
-    resumed = after.get("resumed_at", 0)
-    if paused is None or resumed < paused or "status" in after:
-        return
-    # A stale copy may tell of a resumption in the second of the pause.
-    if resumed != before.get("resumed_at"):
-        merged.pop("status", None)
-
-
-def _begin_again(before: Plain, after: Plain, merged: Plain) -> None:
-    """Who began a step or an agent after its end runs it, also if the file that was read knew of no
-    end."""
-    for step, _ in _begun_again("steps", before, after, merged):
-        step["status"] = "running"
-        merged["position"] = after.get("position", "")
-    for agent, edited in _begun_again("agents", before, after, merged):
-        agent.clear()
-        agent.update(edited)
-
-
-def _begun_again(
-    kind: str, before: Plain, after: Plain, merged: Plain
-) -> Iterator[tuple[Plain, Plain]]:
-    sides = (side.get(kind, []) for side in (before, after))
-    was, is_ = ({each["id"]: each for each in side if "id" in each} for side in sides)
-    untold = AgentFact("").status if kind == "agents" else ""
-    for each in merged.get(kind, []):
-        edited, old = (side.get(each.get("id"), {}) for side in (is_, was))
-        news = edited.get("started_at") if edited.get("status", untold) == "running" else None
-        if news not in (None, old.get("started_at")) and each.get("ended_at", news) < news:
-            yield each, edited
 
 
 def _named(facts: Facts, now: Facts) -> Facts:

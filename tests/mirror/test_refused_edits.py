@@ -12,11 +12,11 @@ from tests.mirror.support import AI_SESSION
 
 
 def _goes_on(value: dict[str, Any]) -> None:
-    value["forestay"] = {"v": 1, "facts": {"add": {"agents": [{"id": "a1"}]}}}
+    value["forestay"] = {"v": 1, "facts": {"lists": {"agents": [{"now": {"id": "a1"}}]}}}
 
 
 def _negative(value: dict[str, Any]) -> None:
-    value["forestay"] = {"v": 1, "facts": {"add": {"plan_total": -3}}}
+    value["forestay"] = {"v": 1, "facts": {"now": {"plan_total": -3}}}
 
 
 @pytest.mark.parametrize("edit, over", [(_goes_on, True), (_negative, False)])

@@ -68,8 +68,8 @@ class Absorber:
         looks = self._looker.looks(binding)
         edited = self._edited(looks)
         if edited:
-            self._looker.need_new_id.update((binding.number, name) for name in edited)
             said += self._absorb_trees(binding, looks, edited)
+            self._looker.need_new_id.update((binding.number, name) for name in edited)
             owed = [self._owed(binding, look) for look in looks if look.name in edited]
             made = {each.name: each for each in owed if each}
             self._remember(binding, [*looks, *made.values()], _reached(binding, looks))

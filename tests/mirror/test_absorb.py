@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -293,10 +294,10 @@ def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     assert project.session.status()["status"] == "completed" and not project.session.disputes.list()
 
 
-@pytest.mark.parametrize("end", ["complete", "abandon"])
+@pytest.mark.parametrize("end", ["complete", "lifecycle.abandon"])
 def test_an_ending_that_was_contested_is_settled_after_the_end(make: Make, end: str) -> None:
     project = with_contested_end(make)
-    getattr(project.session, end)()
+    attrgetter(end)(project.session)()
     ended = project.session.status()["status"]
     project.session.disputes.settle(prefer="file")
     assert project.session.status()["status"] == ended and not project.session.disputes.list()
@@ -558,7 +559,7 @@ def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
 )
 def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, format_id: str, verb: str) -> None:
     project = make(format_id)
-    getattr(project.session, verb)(because="no way")
+    getattr(project.session.lifecycle, verb)(because="no way")
 
     def go_on(doc: Any) -> None:
         entry = doc["active_features"][0] if format_id == AI_SESSION else doc
@@ -625,13 +626,13 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_nothing_out(
 
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
-@pytest.mark.parametrize("change", ["task_done", "rename"])
+@pytest.mark.parametrize("change", ["tasks.done", "record.rename"])
 def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
     make: Make, format_id: str, stamp: str, change: str
 ) -> None:
     project = with_tasks(make, format_id)
     held = project.read()
-    getattr(project.session, change)("t1")
+    attrgetter(change)(project.session)("t1")
     held[stamp] = timestamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     before = project.session.status()
@@ -639,17 +640,17 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
     after = project.session.status()
     assert [after[key] for key in ("goal", "steps")] == [before[key] for key in ("goal", "steps")]
     assert (after["steps"]["done"], after["goal"] == "t1") == (
-        (1, False) if change == "task_done" else (0, True)
+        (1, False) if change == "tasks.done" else (0, True)
     )
 
 
 @pytest.mark.parametrize(
     ("format_id", "stamp", "change", "subject", "word"),
     [
-        ("craft", "updated_at", "agent_done", ("agent", "t2"), "done"),
-        ("orchestrator", "updated", "agent_done", ("agent", "t2"), "done"),
-        ("praxis", "updated_at", "task_start", ("step", "t2"), "running"),
-        ("essay", "last_activity", "task_done", ("step", "stage-1"), "done"),
+        ("craft", "updated_at", "agents.done", ("agent", "t2"), "done"),
+        ("orchestrator", "updated", "agents.done", ("agent", "t2"), "done"),
+        ("praxis", "updated_at", "tasks.start", ("step", "t2"), "running"),
+        ("essay", "last_activity", "tasks.done", ("step", "stage-1"), "done"),
     ],
 )
 def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
@@ -659,7 +660,7 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
     project.session.tasks.start("stage-1" if format_id == "essay" else "t1")
     project.session.agents.start("t2", type="code")
     held = project.read()
-    getattr(project.session, change)(subject[1])
+    attrgetter(change)(project.session)(subject[1])
     held[stamp] = timestamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     project.session.note("next")
@@ -1543,7 +1544,7 @@ def test_reading_writes_nothing(make: Make) -> None:
 
 def home_rows(project: Project) -> dict[str, list[Any]]:
     tables = ("session", "event", "row", "binding", "rendering", "holder")
-    return {t: project.home.store.database.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
+    return {t: project.home.context.store.database.read(f"SELECT * FROM {t}", ()) for t in tables}  # type: ignore[attr-defined]
 
 
 def test_what_is_pending_can_be_asked_for(make: Make) -> None:

@@ -375,7 +375,7 @@ def test_what_was_written_to_a_place_that_was_let_go_of_is_forgotten_with_its_se
     project.session.lifecycle.abort(because="no use")
     project.session.lifecycle.forget()
     for table in ("binding", "rendering"):
-        assert project.home.store.database.read(f"SELECT * FROM {table}") == []  # type: ignore[attr-defined]
+        assert project.home.context.store.database.read(f"SELECT * FROM {table}") == []  # type: ignore[attr-defined]
 
 
 def test_a_folder_that_cannot_be_made_is_told_before_anything_is_bound(make: Make) -> None:

@@ -615,7 +615,7 @@ def test_the_display_says_paused_of_a_session_that_stopped_as_its_file_does(
     make: Make, verb: str
 ) -> None:
     project = in_phases(make)
-    getattr(project.session, verb)(because="no more")
+    getattr(project.session.lifecycle, verb)(because="no more")
     assert "Current Status: paused" in project.session.brief(style="praxis").text
 
 

@@ -99,7 +99,7 @@ def without(path: str) -> Tree:
         ("", False),
     ],
 )
-def test_a_feature_id_is_a_lowercase_slug_and_a_day_that_exists(
+def test_feature_id_is_a_lowercase_slug_and_a_day_that_exists(
     native_id: str, possible: bool
 ) -> None:
     assert (FORMAT.valid_id(native_id) == "") is possible
@@ -120,13 +120,13 @@ def test_a_feature_id_is_a_lowercase_slug_and_a_day_that_exists(
         ("x" * 60, "x" * 40),
     ],
 )
-def test_a_new_id_is_the_folded_goal_cut_at_a_word_end(goal: str, made: str) -> None:
+def test_new_id_is_the_folded_goal_cut_at_a_word_end(goal: str, made: str) -> None:
     facts = Facts(goal=goal, began_at=BEGAN)
     assert FORMAT.new_id(facts, WHERE, frozenset()) == f"{made}-2025-03-04"
 
 
 @pytest.mark.req("S0-52", "S0-72")
-def test_a_taken_id_gets_a_number_before_the_date() -> None:
+def test_taken_id_gets_a_number_before_the_date() -> None:
     facts, taken = Facts(goal="Row"), set[str]()
     for made in ("row-2025-03-04", "row-2-2025-03-04", "row-3-2025-03-04"):
         assert FORMAT.new_id(facts, WHERE, frozenset(taken)) == made
@@ -141,12 +141,12 @@ def test_every_new_id_is_a_valid_one(goal: str, moment: int) -> None:
 
 
 @pytest.mark.parametrize("id", ["../x-2025-01-01", "a/b", "..", "a\nb", " ", "x" * 300])
-def test_an_id_that_is_no_folder_name_is_not_taken_over(id: str) -> None:
+def test_id_that_is_no_folder_name_is_not_used(id: str) -> None:
     made = FORMAT.put(None, Facts(native_id=id, goal="Row"), WHERE)
     assert list(made) == FORMAT.files("row-2025-03-04")
 
 
-def test_an_odd_id_of_another_program_is_kept_and_reported() -> None:
+def test_invalid_id_of_another_program_is_preserved_and_reported() -> None:
     made = FORMAT.put(None, Facts(native_id="Payment_API", goal="Pay"), WHERE)
     assert list(made) == FORMAT.files("Payment_API")
     assert set(codes(made)) == {"bad-feature-id"}
@@ -156,7 +156,7 @@ def test_an_odd_id_of_another_program_is_kept_and_reported() -> None:
 
 
 @pytest.mark.req("S0-10", "S0-11", "S0-12", "S0-13", "S0-14", "S0-15")
-def test_the_files_are_those_of_the_contract_with_the_state_first() -> None:
+def test_files_are_those_of_the_contract_with_the_state_first() -> None:
     assert ROOT == ".ai-session"
     assert FORMAT.files("a-2025-01-09") == [
         "a-2025-01-09/state.yaml",
@@ -167,7 +167,7 @@ def test_the_files_are_those_of_the_contract_with_the_state_first() -> None:
 
 
 @pytest.mark.req("S0-17")
-def test_the_readme_names_every_file_of_the_folder() -> None:
+def test_readme_names_every_file_of_the_folder() -> None:
     names = [file.replace(FEATURE, "{feature-id}") for file in FORMAT.files(FEATURE)]
     for name in (*names, "{feature-id}/artifacts/", "contract-acknowledgment.md"):
         assert f"`{name}`" in subject.readme()
@@ -175,7 +175,7 @@ def test_the_readme_names_every_file_of_the_folder() -> None:
 
 @pytest.mark.req("S0-3", "S0-6", "S0-7", "S0-8", "S0-9", "S0-22", "S0-23", "S0-24", "S0-25")
 @pytest.mark.req("S0-47", "S0-48", "S0-49", "S0-50", "S0-51")
-def test_a_new_session_has_every_field_of_the_contract_in_its_order() -> None:
+def test_new_session_has_every_field_of_the_contract_in_its_order() -> None:
     facts = Facts(native_id=FEATURE, goal="Cross", model="opus", position="T9", began_at=BEGAN)
     made = FORMAT.put(None, replace(facts, updated_at=BEGAN + 3_600_000), WHERE)
     assert list(made) == FORMAT.files(FEATURE)
@@ -199,7 +199,7 @@ def test_a_new_session_has_every_field_of_the_contract_in_its_order() -> None:
 
 
 @pytest.mark.req("X0-1")
-def test_a_new_session_has_the_companions_defaults() -> None:
+def test_new_session_has_the_companions_defaults() -> None:
     made = FORMAT.put(None, Facts(goal="Row"), WHERE)
     folder = "row-2025-03-04"
     assert made[f"{folder}/state.yaml"]["current_state"]["model_in_use"] == "sonnet"
@@ -209,7 +209,7 @@ def test_a_new_session_has_the_companions_defaults() -> None:
 
 
 @pytest.mark.req("S0-108")
-def test_the_contracts_example_state_is_what_is_written() -> None:
+def test_contracts_example_state_is_what_is_written() -> None:
     text = """{"version": "1.0", "feature_id": "ai-orchestrator-2025-01-09", "current_state":
     {"active_task": "impl-core-commands", "model_in_use": "opus",
      "started_at": "2025-01-09T10:00:00Z", "last_updated": "2025-01-09T15:30:45Z"}}"""
@@ -221,7 +221,7 @@ def test_the_contracts_example_state_is_what_is_written() -> None:
 
 
 @pytest.mark.req("S0-109", "S0-43", "S0-38", "S0-39", "S0-40", "S0-41", "S0-42", "S0-44", "S0-45")
-def test_the_contracts_example_line_is_what_is_written() -> None:
+def test_contracts_example_line_is_what_is_written() -> None:
     example = (
         '{"timestamp":"2025-01-09T10:00:00Z","command":"plan","arguments":"Create AI orchestrator",'
         '"model":"gemini","agent":"agent-1","task_id":null,"status":"success","duration_ms":5234}'
@@ -233,7 +233,7 @@ def test_the_contracts_example_line_is_what_is_written() -> None:
 
 
 @pytest.mark.req("S0-44", "S0-46", "S0-40", "S0-45")
-def test_a_failure_has_its_error_and_any_content_survives() -> None:
+def test_failure_has_its_error_and_any_content_survives() -> None:
     nasty = 'say "no"\n\tback\\slash \u2028 ∅'
     command = CommandFact("run", nasty, "failure", 7, nasty, "a-1", "T1", "opus", BEGAN)
     made = FORMAT.put(tree(), replace(get(tree()), commands=[command]), WHERE)
@@ -266,7 +266,7 @@ def test_phases_and_tasks_are_read_as_steps() -> None:
 
 @pytest.mark.req("S0-26", "S0-27", "S0-28", "S0-29", "S0-30", "S0-31", "S0-32")
 @pytest.mark.req("S0-33", "S0-34", "S0-35", "S0-36")
-def test_a_new_task_has_every_field_in_the_contracts_order() -> None:
+def test_new_task_has_every_field_in_the_contracts_order() -> None:
     new = StepFact("Look", "T7", parent="P2", status="running", started_at=BEGAN)
     done = replace(get(tree()).steps[1], parent="P2")
     made = FORMAT.put(None, Facts(native_id=FEATURE, steps=[_phase("P2"), new, done]), WHERE)
@@ -293,7 +293,7 @@ def test_a_new_task_has_every_field_in_the_contracts_order() -> None:
 
 
 @pytest.mark.req("S0-28", "S0-31")
-def test_a_phase_stays_done_when_the_task_of_its_name_gets_another() -> None:
+def test_phase_stays_done_when_the_task_of_its_name_is_renamed() -> None:
     done = StepFact("Bank", "P1", unit="phase", status="done", started_at=BEGAN, ended_at=NOW)
     made = FORMAT.put(None, Facts(native_id=FEATURE, steps=[done]), WHERE)
     made[PLAN]["phases"][0]["tasks"][0]["description"] = "Find the bank"
@@ -338,7 +338,7 @@ def test_every_session_status_has_a_word_in_the_index(status: str) -> None:
 
 
 @pytest.mark.req("S0-4", "S0-5")
-def test_paths_of_plan_and_log_in_the_state_are_accepted_and_kept() -> None:
+def test_paths_of_plan_and_log_in_the_state_are_preserved() -> None:
     made = tree()
     made[STATE] |= {"implementation_plan": "implementation-plan.yaml", "history_log": "h.jsonl"}
     assert codes(made) == []
@@ -350,7 +350,7 @@ def test_paths_of_plan_and_log_in_the_state_are_accepted_and_kept() -> None:
 
 
 @pytest.mark.req("S0-6", "S0-7", "S0-8", "S0-9", "S0-49", "S0-50")
-def test_the_state_is_read() -> None:
+def test_state_is_read() -> None:
     facts = get(tree())
     assert (facts.native_id, facts.goal, facts.model) == (FEATURE, "Cross the river", "opus")
     assert (facts.position, facts.status) == ("T2", "active")
@@ -370,7 +370,7 @@ def test_generated_files_are_those_under_artifacts() -> None:
 
 
 @pytest.mark.req("S0-24")
-def test_a_description_of_its_own_travels_as_an_attribute() -> None:
+def test_custom_description_is_an_attribute() -> None:
     made = changed("plan/feature/description", "With a goat")
     facts = get(made)
     assert facts.attributes == {"ai-session.description": "With a goat"}
@@ -382,7 +382,7 @@ def test_a_description_of_its_own_travels_as_an_attribute() -> None:
 
 
 @pytest.mark.req("S0-51")
-def test_a_stray_status_in_the_state_is_read_and_kept_true() -> None:
+def test_status_in_the_state_is_read_and_updated() -> None:
     made: Tree = {STATE: changed("state/current_state/status", "completed")[STATE]}
     assert get(made).status == "completed"
     assert FORMAT.reading(made, WHERE).complete is True
@@ -402,16 +402,14 @@ def test_a_stray_status_in_the_state_is_read_and_kept_true() -> None:
         ("active", "whatever", "active"),
     ],
 )
-def test_an_index_that_says_what_it_began_with_yields_to_the_state(
-    index: str, state: str, read: str
-) -> None:
+def test_status_in_the_state_outweighs_an_active_index(index: str, state: str, read: str) -> None:
     made = changed("state/current_state/status", state)
     made[INDEX]["active_features"][0]["status"] = index
     assert get(made).status == read and FORMAT.reading(made, WHERE).status == read
 
 
 @pytest.mark.req("X0-10")
-def test_events_and_extra_keys_in_the_log_are_tolerated_and_kept() -> None:
+def test_events_and_extra_keys_in_the_log_are_preserved() -> None:
     event = {"timestamp": "2025-03-04T10:00:00Z", "event": "session_start", "session_name": "x"}
     extra = {"feature_id": FEATURE, "task_status": "completed", "session_state": {"a": 1}}
     late = event | {"event": "session_end", "timestamp": "2025-03-04T10:20:00Z"}
@@ -447,7 +445,9 @@ def test_each_file_is_recognised_by_its_shape_whatever_its_name(name: str) -> No
         (10**400, "?", False, "version-unknown"),
     ],
 )
-def test_versions_are_told_apart(version: Any, read: str, writable: bool, code: str | None) -> None:
+def test_versions_are_distinguished(
+    version: Any, read: str, writable: bool, code: str | None
+) -> None:
     made = without("state/version") if version is ... else changed("state/version", version)
     reading = FORMAT.reading(made, WHERE)
     assert (reading.version, reading.writable) == (read, writable)
@@ -455,7 +455,7 @@ def test_versions_are_told_apart(version: Any, read: str, writable: bool, code: 
 
 
 @pytest.mark.req("S0-90", "S0-91")
-def test_a_version_that_is_not_known_is_never_written() -> None:
+def test_unknown_version_is_never_written() -> None:
     made = changed("state/version", "99")
     facts = replace(get(made), goal="other", status="completed", commands=[CommandFact("x")])
     assert FORMAT.put(made, facts, WHERE) == made
@@ -476,7 +476,7 @@ def test_any_tree_can_be_reported_and_created_again(data: st.DataObject) -> None
     subject.recreate(made, WHERE)
 
 
-def test_a_command_that_came_from_another_layout_gains_no_task() -> None:
+def test_command_of_another_format_gains_no_task() -> None:
     facts = Facts(goal="Add login", position="t1", commands=[CommandFact("pytest", at=NOW)])
     (command,) = FORMAT.get(FORMAT.put(None, facts, WHERE), WHERE).commands
     assert command.task == ""
@@ -533,7 +533,7 @@ def test_only_what_the_facts_changed_is_written(facts: dict[str, Any], places: l
 
 
 @pytest.mark.req("S0-76", "S0-7")
-def test_a_model_that_is_not_allowed_is_not_written() -> None:
+def test_model_that_is_not_allowed_is_not_written() -> None:
     facts = replace(get(tree()), model="gpt-9", commands=[CommandFact("x", model="llama", at=NOW)])
     made = FORMAT.put(tree(), facts, WHERE)
     assert made[STATE]["current_state"]["model_in_use"] == "opus"
@@ -543,19 +543,19 @@ def test_a_model_that_is_not_allowed_is_not_written() -> None:
 
 
 @pytest.mark.req("S0-60", "S0-70")
-def test_the_log_only_grows() -> None:
+def test_log_only_grows() -> None:
     old = tree()
     facts = replace(get(old), commands=[CommandFact("swim", at=BEGAN)])
     made = FORMAT.put(old, facts, WHERE)
     assert made[LOG][:2] == old[LOG]
     assert [each["command"] for each in made[LOG]] == ["plan", "row", "swim"]
-    # Told late, so its line tells the moment of the one before it.
+    # Recorded late, so its line has the time of the one before it.
     assert made[LOG][2]["timestamp"] == "2025-03-04T10:10:00Z"
     assert FORMAT.put(made, facts, WHERE) == made
 
 
 @pytest.mark.req("S0-60")
-def test_a_command_that_ran_twice_is_two_lines() -> None:
+def test_command_that_ran_twice_is_two_lines() -> None:
     twice = [CommandFact("test", at=NOW, duration_ms=3), CommandFact("test", at=NOW, duration_ms=3)]
     made = FORMAT.put(tree(), replace(get(tree()), commands=twice), WHERE)
     assert [each["command"] for each in made[LOG]] == ["plan", "row", "test", "test"]
@@ -574,7 +574,7 @@ def step_facts(**changes: Any) -> list[StepFact]:
 
 
 @pytest.mark.req("S0-31", "S0-32", "S0-33", "S0-34", "S0-35", "S0-36")
-def test_what_changed_of_a_task_is_written_into_its_own_lines_only() -> None:
+def test_changed_task_is_the_only_part_that_is_written() -> None:
     files = ["artifacts/goat.md"]
     ended = {"title": "Load it", "agent": "a-2", "status": "done", "started_at": BEGAN}
     steps = step_facts(**ended, ended_at=NOW, files=files)
@@ -593,7 +593,7 @@ def test_what_changed_of_a_task_is_written_into_its_own_lines_only() -> None:
 
 
 @pytest.mark.req("S0-28")
-def test_a_phase_that_is_called_otherwise_has_its_new_name() -> None:
+def test_renamed_phase_has_its_new_name() -> None:
     phase, *tasks = get(tree()).steps
     made = FORMAT.put(
         tree(), replace(get(tree()), steps=[replace(phase, title="B"), *tasks]), WHERE
@@ -601,7 +601,7 @@ def test_a_phase_that_is_called_otherwise_has_its_new_name() -> None:
     assert made == changed("plan/phases/0/name", "B")
 
 
-def test_a_task_that_starts_over_loses_its_times() -> None:
+def test_task_that_starts_over_loses_its_times() -> None:
     made = FORMAT.put(
         tree(),
         replace(get(tree()), steps=step_facts(status="pending", started_at=None)),
@@ -610,7 +610,7 @@ def test_a_task_that_starts_over_loses_its_times() -> None:
     assert made[PLAN]["phases"][0]["tasks"][1]["started_at"] is None
 
 
-def test_a_task_moves_with_all_its_keys_and_an_empty_plan_loses_it() -> None:
+def test_task_moves_with_all_its_keys_and_an_empty_plan_loses_it() -> None:
     old = changed("plan/phases/0/tasks/1/secret", 42)
     moved = [*step_facts(parent="P2"), _phase("P2")]
     made = FORMAT.put(old, replace(get(old), steps=moved), WHERE)
@@ -620,7 +620,7 @@ def test_a_task_moves_with_all_its_keys_and_an_empty_plan_loses_it() -> None:
     assert FORMAT.put(old, replace(get(old), steps=[]), WHERE)[PLAN]["phases"] == []
 
 
-def test_a_phase_keeps_the_task_of_its_name_when_the_only_one_with_news_goes() -> None:
+def test_phase_retains_the_task_of_its_name_when_another_is_removed() -> None:
     """What is taken out of a plan takes nothing else with it."""
     done, pending = (StepFact(id, id, unit="phase", status=id) for id in ("done", "pending"))
     old = FORMAT.put(None, Facts(native_id=FEATURE, steps=[done, pending]), WHERE)
@@ -630,7 +630,7 @@ def test_a_phase_keeps_the_task_of_its_name_when_the_only_one_with_news_goes() -
     assert made[PLAN]["phases"] == [kept]
 
 
-def test_tasks_without_a_phase_stand_in_one_that_is_no_step() -> None:
+def test_tasks_without_a_phase_are_in_one_that_is_no_step() -> None:
     loose = [StepFact("Sing"), StepFact("Sing"), StepFact("Dance", "D")]
     made = FORMAT.put(None, Facts(native_id=FEATURE, steps=loose), WHERE)
     (phase,) = made[PLAN]["phases"]
@@ -664,7 +664,7 @@ def test_deeper_steps_are_brought_to_two_levels() -> None:
 
 
 @pytest.mark.req("S0-57", "S0-48")
-def test_a_new_session_joins_the_index_and_leaves_the_others_alone() -> None:
+def test_new_session_is_added_to_the_index_without_other_changes() -> None:
     old: Tree = {INDEX: {"active_features": [entry(feature_id="a-2025-01-01", x=1)], "y": 2}}
     made = FORMAT.put(old, Facts(native_id=FEATURE, goal="Row"), WHERE)
     assert made[INDEX]["active_features"][0] == entry(feature_id="a-2025-01-01", x=1)
@@ -673,7 +673,7 @@ def test_a_new_session_joins_the_index_and_leaves_the_others_alone() -> None:
     assert set(made) == set(FORMAT.files(FEATURE))
 
 
-def test_an_existing_session_that_is_not_listed_is_listed_at_its_next_change() -> None:
+def test_unlisted_session_is_listed_at_its_next_change() -> None:
     old = changed("index/active_features", [])
     made = FORMAT.put(old, replace(get(old), updated_at=NOW), WHERE)
     (mine,) = made[INDEX]["active_features"]
@@ -682,7 +682,7 @@ def test_an_existing_session_that_is_not_listed_is_listed_at_its_next_change() -
 
 @pytest.mark.req("S0-86", "S0-77")
 @pytest.mark.parametrize("missing", [STATE, PLAN, LOG, INDEX])
-def test_a_missing_file_is_made_anew_from_the_others(missing: str) -> None:
+def test_missing_file_is_created_from_the_others(missing: str) -> None:
     for lacking in ({k: v for k, v in tree().items() if k != missing}, tree() | {missing: None}):
         made, notes = subject.recreate(lacking, WHERE)
         assert set(made) == set(tree())
@@ -694,7 +694,7 @@ def test_a_missing_file_is_made_anew_from_the_others(missing: str) -> None:
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("lacking", ["started_at", "last_active", "status"])
-def test_an_entry_of_the_index_gets_what_it_lacks(lacking: str) -> None:
+def test_missing_keys_of_an_index_entry_are_restored(lacking: str) -> None:
     torn = tree()
     del torn[INDEX]["active_features"][0][lacking]
     made, notes = subject.recreate(torn, WHERE)
@@ -702,7 +702,7 @@ def test_an_entry_of_the_index_gets_what_it_lacks(lacking: str) -> None:
     assert notes == [f"active-features.yaml: {lacking} of {FEATURE}, from the other files"]
 
 
-def test_nothing_is_made_anew_for_a_session_without_name_or_of_another_version() -> None:
+def test_no_file_is_created_without_an_id_or_for_another_version() -> None:
     assert subject.recreate({}, WHERE) == ({}, [])
     newer: Tree = {STATE: changed("state/version", "3.0")[STATE]}
     assert subject.recreate(newer, WHERE) == (newer, [])
@@ -712,7 +712,7 @@ def test_nothing_is_made_anew_for_a_session_without_name_or_of_another_version()
 
 
 @pytest.mark.req("S0-74", "S0-78")
-def test_a_whole_session_has_no_finding() -> None:
+def test_whole_session_has_no_finding() -> None:
     names = frozenset([f"{name}" for name in tree()] + ["artifacts/boat.md"])
     assert codes(tree(), replace_where(names), strict=True) == []
 
@@ -735,7 +735,7 @@ def replace_where(names: frozenset[str]) -> Where:
         ("state/status", "paused", "status-differs", "active_features[0].status"),
     ],
 )
-def test_what_contradicts_something_else_is_told_where_it_stands(
+def test_contradiction_is_reported_at_its_place(
     path: str, value: Any, code: str, where: str
 ) -> None:
     found = FORMAT.check(changed(path, value), WHERE)
@@ -757,7 +757,7 @@ def test_strict_wants_stamps_in_our_form() -> None:
 
 
 @pytest.mark.req("S0-77")
-def test_files_that_the_folder_lacks_are_told() -> None:
+def test_missing_files_are_reported() -> None:
     lone = {STATE: tree()[STATE]}
     found = FORMAT.check(lone, replace_where(frozenset(["state.yaml"])))
     assert [(f.code, f.file) for f in found] == [
@@ -774,7 +774,7 @@ def test_files_that_the_folder_lacks_are_told() -> None:
 
 @pytest.mark.req("S0-6", "S0-30")
 @pytest.mark.parametrize("number", [7, 1.2])
-def test_a_task_whose_id_has_no_quotes_is_called_as_it_is_written(number: float) -> None:
+def test_numeric_task_id_is_read_as_written(number: float) -> None:
     made = changed("plan/phases/0/tasks/0/task_id", number)
     made[STATE] = changed("state/current_state/active_task", number)[STATE]
     facts = get(made)
@@ -784,13 +784,13 @@ def test_a_task_whose_id_has_no_quotes_is_called_as_it_is_written(number: float)
 
 
 @pytest.mark.req("S0-36")
-def test_a_generated_file_that_is_gone_is_told() -> None:
+def test_missing_artifact_is_reported() -> None:
     names = frozenset([STATE, PLAN, LOG])
     assert codes(tree(), replace_where(names)) == ["artifact-missing"]
 
 
 @pytest.mark.req("S0-37")
-def test_faults_of_the_log_are_told_once_with_their_count() -> None:
+def test_log_faults_are_reported_once_with_their_count() -> None:
     made = changed("log", [line(status="x")] * 3 + [7] * 2)
     found = FORMAT.check(made, WHERE)
     assert [(f.code, "more such" in f.what) for f in found] == [
@@ -801,7 +801,7 @@ def test_faults_of_the_log_are_told_once_with_their_count() -> None:
 
 
 @pytest.mark.req("S0-69", "S0-72")
-def test_a_diverged_index_is_told_with_both_sides_and_left_alone() -> None:
+def test_duplicate_index_entries_are_reported_and_unchanged() -> None:
     made = changed("index/active_features/1", entry(status="paused"))
     (found,) = [f for f in FORMAT.check(made, WHERE) if f.code == "duplicate-entry"]
     assert "status active" in found.what and "status paused" in found.what
@@ -810,7 +810,7 @@ def test_a_diverged_index_is_told_with_both_sides_and_left_alone() -> None:
 
 
 @pytest.mark.req("S0-79")
-def test_contradictions_between_files_are_told() -> None:
+def test_contradictions_between_files_are_reported() -> None:
     made = changed("state/current_state/status", "completed")
     assert "status-differs" in codes(made)
     done = changed("index/active_features/0/status", "completed")
@@ -868,7 +868,7 @@ def salvaged(**texts: str | bytes) -> Any:
 
 
 @pytest.mark.req("S0-85")
-def test_an_empty_state_is_restored_from_log_index_and_plan() -> None:
+def test_empty_state_is_restored_from_log_index_and_plan() -> None:
     found = salvaged(state="", plan=PLAN_TEXT, log=LOG_TEXT, index=INDEX_TEXT)
     facts = found.facts
     assert (facts.native_id, facts.status, facts.goal) == (FEATURE, "paused", "It's a river")
@@ -893,7 +893,7 @@ def test_an_empty_state_is_restored_from_log_index_and_plan() -> None:
 
 
 @pytest.mark.req("S0-85")
-def test_the_start_comes_from_the_index_else_the_plan_else_the_first_line() -> None:
+def test_start_comes_from_the_index_else_the_plan_else_the_first_line() -> None:
     by_plan = salvaged(state="", plan=PLAN_TEXT, log=LOG_TEXT)
     assert by_plan.facts.began_at == BEGAN - 3_600_000
     assert "began_at: from implementation-plan.yaml" in by_plan.inferred
@@ -905,7 +905,7 @@ def test_the_start_comes_from_the_index_else_the_plan_else_the_first_line() -> N
 
 
 @pytest.mark.req("S0-85", "S0-75")
-def test_what_the_log_tells_of_last_is_no_later_than_the_restored_state() -> None:
+def test_restored_state_is_not_older_than_the_last_log_line() -> None:
     later = LOG_TEXT + json.dumps(line(timestamp="2026-01-01T00:00:00Z")) + "\n"
     found = salvaged(state="", log=later, index=INDEX_TEXT)
     assert found.facts.updated_at == timestamps.read("2026-01-01T00:00:00Z")
@@ -913,7 +913,7 @@ def test_what_the_log_tells_of_last_is_no_later_than_the_restored_state() -> Non
 
 
 @pytest.mark.req("S0-85", "S0-79")
-def test_a_line_put_into_the_middle_does_not_hide_the_rest() -> None:
+def test_inserted_line_does_not_hide_the_rest() -> None:
     broken = STATE_TEXT.replace("current_state:", '  status: "completed"\ncurrent_state:')
     found = salvaged(state=broken)
     assert found.facts.status == "completed"
@@ -923,7 +923,7 @@ def test_a_line_put_into_the_middle_does_not_hide_the_rest() -> None:
 
 @pytest.mark.req("S0-85")
 @pytest.mark.parametrize("cut", range(0, len(STATE_TEXT), 7))
-def test_a_torn_state_is_believed_only_as_far_as_it_is_whole(cut: int) -> None:
+def test_torn_state_is_trusted_up_to_its_last_complete_line(cut: int) -> None:
     found = salvaged(state=STATE_TEXT[:cut].encode() + b"\0" * 40, log=LOG_TEXT)
     assert found.facts.native_id == FEATURE
     assert found.facts.position in ("T1", "T2")
@@ -932,7 +932,7 @@ def test_a_torn_state_is_believed_only_as_far_as_it_is_whole(cut: int) -> None:
 
 
 @pytest.mark.req("S0-79")
-def test_a_state_that_breaks_off_within_a_line_is_not_read_as_if_it_ended_there() -> None:
+def test_state_torn_within_a_line_is_not_read_as_complete() -> None:
     text = fresh("yaml", tree()[STATE]).decode().replace('"', "").encode()
     last, seen = text.index(b"  last_updated:"), 0
     for cut in range(text.index(b"current_state:"), last):
@@ -948,7 +948,7 @@ def test_a_state_that_breaks_off_within_a_line_is_not_read_as_if_it_ended_there(
 
 
 @pytest.mark.req("S0-47", "S0-69", "S0-79")
-def test_the_entries_of_a_broken_index_are_extracted() -> None:
+def test_entries_of_a_broken_index_are_extracted() -> None:
     index, lost = subject.salvage_index(INDEX_TEXT.encode())
     assert [each["feature_id"] for each in index["active_features"]] == [
         FEATURE,
@@ -972,7 +972,7 @@ CONFLICT = INDEX_TEXT.replace(
 
 
 @pytest.mark.req("S0-69")
-def test_a_merge_conflict_is_told_with_both_sides_and_neither_is_taken() -> None:
+def test_merge_conflict_is_reported_and_neither_side_is_used() -> None:
     (found,) = subject.conflicts(INDEX, CONFLICT.encode())
     assert (found.code, found.severity, found.requirement) == ("conflict-markers", ERROR, "S0-69")
     assert "paused" in found.what and "completed" in found.what
@@ -988,7 +988,7 @@ def test_a_merge_conflict_is_told_with_both_sides_and_neither_is_taken() -> None
 
 
 @pytest.mark.req("S0-69")
-def test_a_conflict_with_a_base_and_in_other_files_is_seen_too() -> None:
+def test_conflict_with_a_base_or_in_another_file_is_found() -> None:
     text = STATE_TEXT.replace(
         '  active_task: "T2"\n',
         '<<<<<<< a\n  active_task: "T2"\n||||||| b\n  active_task: "T0"\n'
@@ -1003,7 +1003,7 @@ def test_a_conflict_with_a_base_and_in_other_files_is_seen_too() -> None:
 
 
 @pytest.mark.req("S0-85", "S0-37")
-def test_a_record_broken_by_quotes_and_newlines_is_read_piece_by_piece() -> None:
+def test_record_broken_by_quotes_and_newlines_is_read_piece_by_piece() -> None:
     broken = (
         LOG_TEXT
         + '{"timestamp":"2025-03-04T10:30:00Z","command":"row","arguments":"say "no" twice",'
@@ -1019,27 +1019,27 @@ def test_a_record_broken_by_quotes_and_newlines_is_read_piece_by_piece() -> None
 
 
 @pytest.mark.req("S0-85")
-def test_lines_of_a_state_that_cannot_be_read_are_told_many_of_them_at_once() -> None:
+def test_many_unreadable_lines_are_reported_together() -> None:
     broken = STATE_TEXT.replace("current_state:", "{[\n" * 22 + "current_state:")
     found = salvaged(state=broken)
-    first, *_, last, more = (told for told in found.lost if "read" in told)
+    first, *_, last, more = (each for each in found.lost if "read" in each)
     assert (first, last) == tuple(f"state.yaml: line {n} cannot be read" for n in (3, 22))
     assert more == "state.yaml: 2 more lines cannot be read" and found.facts.position
 
 
-def test_the_log_names_its_session_when_nothing_else_does() -> None:
+def test_log_names_its_session_when_nothing_else_does() -> None:
     text = json.dumps(line(feature_id=FEATURE))
     found = FORMAT.salvage({"history.jsonl": text.encode()}, WHERE)
     assert found is not None and found.facts.native_id == FEATURE
 
 
-def test_a_state_in_utf_16_is_read() -> None:
+def test_state_in_utf_16_is_read() -> None:
     found = FORMAT.salvage({"state.yaml": STATE_TEXT.encode("utf-16")}, WHERE)
     assert found is not None and found.facts.native_id == FEATURE
 
 
 @given(st.data())
-def test_what_is_saved_of_any_damage_can_be_written_again(data: st.DataObject) -> None:
+def test_salvaged_facts_can_be_written(data: st.DataObject) -> None:
     texts = {STATE: STATE_TEXT, PLAN: PLAN_TEXT, LOG: LOG_TEXT, INDEX: INDEX_TEXT}
     bundle = {}
     for name, text in texts.items():
@@ -1089,31 +1089,31 @@ def test_salvage_takes_bounded_time(text: str) -> None:
         (-5, "Active"),
     ],
 )
-def test_health_is_told_by_the_time_since_the_last_change(idle: int, word: str) -> None:
+def test_health_depends_on_the_time_since_the_last_change(idle: int, word: str) -> None:
     assert subject.health(BEGAN, BEGAN + idle) == word
 
 
 @pytest.mark.req("X0-8")
-def test_the_report_counts_what_the_files_hold() -> None:
+def test_report_counts_the_contents_of_the_files() -> None:
     made = changed("log", [line(duration_ms=n, command=f"c{n % 2}") for n in range(1, 8)])
     made[LOG][0] |= {"status": "failure", "error": "x", "model": "opus"}
     names = frozenset(["artifacts/a.md", "artifacts/b.MD", "artifacts/.hidden", "artifacts/x/c.py"])
-    told = subject.report(made, replace_where(names))
-    assert (told.feature_id, told.status, told.health) == (FEATURE, "active", "Idle")
-    assert (told.tasks_done, told.tasks_total, told.percent) == (1, 2, 50)
-    assert told.commands == {"c1": 4, "c0": 3}
-    assert told.models == {"gemini": 6, "opus": 1}
-    assert (told.failures, told.average_ms, told.total_ms) == (1, 4, 28)
-    assert [command.duration_ms for command in told.last] == [3, 4, 5, 6, 7]
-    assert told.artifacts == {"md": 2, "none": 1, "py": 1}
+    report = subject.report(made, replace_where(names))
+    assert (report.feature_id, report.status, report.health) == (FEATURE, "active", "Idle")
+    assert (report.tasks_done, report.tasks_total, report.percent) == (1, 2, 50)
+    assert report.commands == {"c1": 4, "c0": 3}
+    assert report.models == {"gemini": 6, "opus": 1}
+    assert (report.failures, report.average_ms, report.total_ms) == (1, 4, 28)
+    assert [command.duration_ms for command in report.last] == [3, 4, 5, 6, 7]
+    assert report.artifacts == {"md": 2, "none": 1, "py": 1}
 
 
 @pytest.mark.req("X0-8")
-def test_a_session_without_a_task_shows_none() -> None:
+def test_session_without_a_task_shows_none() -> None:
     made = changed("state/current_state/active_task", None)
-    told = subject.report(made, WHERE)
-    assert told.active_task == "none"
-    shown = subject.display(told)
+    report = subject.report(made, WHERE)
+    assert report.active_task == "none"
+    shown = subject.display(report)
     assert "Active task: none" in shown
     assert "Tasks:       1/2 (50%)" in shown
     empty = subject.report({}, WHERE)
@@ -1129,7 +1129,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize(("name", "content"), DAMAGED.items(), ids=list(DAMAGED))
-def test_nobody_waits_for_a_large_damaged_file_and_what_was_not_read_is_told(
+def test_large_damaged_file_is_read_in_bounded_time_and_the_rest_is_reported(
     name: str, content: str
 ) -> None:
     began = time.process_time()

@@ -206,8 +206,8 @@ def test_the_whole_tree_is_saved_though_index_and_log_are_broken() -> None:
     assert emptied.facts.position == "T1.2"
     assert emptied.facts.model == "opus"
     assert emptied.facts.began_at == facts.began_at
-    told = report(FORMAT.put(None, facts, WHERE), WHERE)
-    assert (told.tasks_done, told.tasks_total, told.failures) == (1, 2, 1)
+    shown = report(FORMAT.put(None, facts, WHERE), WHERE)
+    assert (shown.tasks_done, shown.tasks_total, shown.failures) == (1, 2, 1)
 
 
 @pytest.mark.req("S0-45")

@@ -30,14 +30,14 @@ def codes(text: str | None, agent: str = "ann", spec: bytes = SPEC) -> tuple[boo
 
 
 @pytest.mark.req("S0-1")
-def test_the_shipped_contract_names_its_version_status_and_date() -> None:
+def test_shipped_contract_names_its_version_status_and_date() -> None:
     text = contract.shipped().decode()
     assert contract.version_of(contract.shipped()) == contract.VERSION == "1.0"
     assert "**Status**: BINDING" in text
     assert "2025-01-09" in text
 
 
-def test_the_shipped_contract_says_how_it_changes() -> None:
+def test_shipped_contract_says_how_it_changes() -> None:
     text = " ".join(contract.shipped().decode().split())
     assert "new acknowledgment by every agent" in text
     assert "It raises the version; one that breaks readers raises the first number" in text
@@ -46,7 +46,7 @@ def test_the_shipped_contract_says_how_it_changes() -> None:
 
 
 @pytest.mark.req("S0-99")
-def test_the_originals_checksum_is_known_and_is_not_ours() -> None:
+def test_originals_checksum_is_known_and_is_not_ours() -> None:
     assert contract.ORIGINAL_SHA256.startswith("06416afc017a6d00")
     assert contract.checksum(contract.shipped()) != contract.ORIGINAL_SHA256
     assert contract.checksum(b"") == (
@@ -65,7 +65,7 @@ def test_the_originals_checksum_is_known_and_is_not_ours() -> None:
         (b"\xff\xfe", "1.0"),
     ],
 )
-def test_a_specification_gives_its_own_version(spec: bytes, version: str) -> None:
+def test_specification_gives_its_own_version(spec: bytes, version: str) -> None:
     assert contract.version_of(spec) == version
 
 
@@ -73,7 +73,7 @@ def test_a_specification_gives_its_own_version(spec: bytes, version: str) -> Non
 
 
 @pytest.mark.req("S0-95", "S0-96", "S0-97", "S0-98", "S0-99", "S0-100")
-def test_a_block_has_exactly_the_contracts_form() -> None:
+def test_block_has_exactly_the_contracts_form() -> None:
     assert acknowledged("agent-1") == (
         "# Contract Acknowledgment\n"
         "\n"
@@ -134,14 +134,14 @@ def test_any_text_before_stays_when_an_agent_joins(text: str, agent: str) -> Non
     assert all(0 <= each.start < each.end <= len(text) for each in others)
 
 
-def test_a_second_block_of_the_same_agent_goes() -> None:
+def test_second_block_of_the_same_agent_goes() -> None:
     text = acknowledged("ann", "bob") + "\n" + contract.block("ann", NOON, b"old")
     made = contract.put(text, "ann", NOON, SPEC)
     assert [each.agent for each in contract.parse(made)] == ["ann", "bob"]
 
 
 @pytest.mark.req("X0-9")
-def test_a_damaged_block_of_another_agent_stays_and_is_not_taken_for_ours() -> None:
+def test_damaged_block_of_another_agent_stays_and_does_not_count() -> None:
     torn = acknowledged("ann").replace("Agent:", "Age\ufffdnt:").replace("1.0", "0.9")
     text = torn
     for moment in (1, 2):
@@ -150,14 +150,14 @@ def test_a_damaged_block_of_another_agent_stays_and_is_not_taken_for_ours() -> N
     assert codes(text, "bob") == (True, [])
 
 
-def test_a_file_without_a_final_newline_can_be_joined() -> None:
+def test_file_without_a_final_newline_can_be_joined() -> None:
     text = contract.put(acknowledged("ann").rstrip("\n"), "bob", NOON, SPEC)
     assert [each.pledged for each in contract.parse(text)] == [True, True]
     assert "\n\n# Contract Acknowledgment\n\nAgent: bob\n" in text
 
 
 @pytest.mark.parametrize("agent", ["", "  ", "a\nb", "a\x1b[2Jb", "a\u2028b"])
-def test_an_agent_needs_a_name_on_one_line(agent: str) -> None:
+def test_agent_needs_a_name_on_one_line(agent: str) -> None:
     with pytest.raises(InvalidInput, match="name must be printable"):
         contract.block(agent, NOON, SPEC)
 
@@ -167,7 +167,7 @@ def test_an_agent_needs_a_name_on_one_line(agent: str) -> None:
 
 @pytest.mark.req("X0-9", "S0-94")
 @pytest.mark.parametrize("text", [None, "", "# Contract Acknowledgment\n", "Date: 2025-01-01\n"])
-def test_a_missing_acknowledgment_fails(text: str | None) -> None:
+def test_missing_acknowledgment_fails(text: str | None) -> None:
     assert codes(text) == (False, ["contract-missing"])
 
 
@@ -187,7 +187,7 @@ def test_another_version_fails() -> None:
 @pytest.mark.parametrize(
     "text", [acknowledged("ann", spec=b"other"), acknowledged("ann").replace("Checksum: ", "C: ")]
 )
-def test_a_changed_contract_asks_for_a_new_acknowledgment(text: str) -> None:
+def test_changed_contract_asks_for_a_new_acknowledgment(text: str) -> None:
     verdict = contract.verify(text, "ann", SPEC)
     (finding,) = verdict.findings
     assert not verdict.ok
@@ -209,7 +209,7 @@ def test_another_agents_name_is_only_a_warning() -> None:
 
 
 @pytest.mark.req("S0-95", "S0-97", "S0-100")
-def test_a_missing_heading_sentence_or_date_is_a_warning() -> None:
+def test_missing_heading_sentence_or_date_is_a_warning() -> None:
     bare = acknowledged("ann").replace("# Contract Acknowledgment", "")
     assert codes(bare) == (True, ["contract-no-heading"])
     assert codes(acknowledged("bob") + bare) == (True, ["contract-no-heading"])
@@ -223,7 +223,7 @@ def test_a_missing_heading_sentence_or_date_is_a_warning() -> None:
 
 
 @pytest.mark.req("S0-99")
-def test_the_original_specification_counts_for_the_contract_that_restates_it() -> None:
+def test_original_specification_counts_for_the_contract_that_restates_it() -> None:
     ours = contract.checksum(contract.shipped())
     text = acknowledged("ann", spec=contract.shipped()).replace(ours, contract.ORIGINAL_SHA256)
     verdict = contract.verify(text, "ann", contract.shipped())
@@ -233,7 +233,7 @@ def test_the_original_specification_counts_for_the_contract_that_restates_it() -
 
 
 @pytest.mark.req("X0-9")
-def test_the_summary_names_every_agent_and_who_is_stale() -> None:
+def test_summary_names_every_agent_and_who_is_stale() -> None:
     text = contract.put(acknowledged("bob", spec=b"old"), "ann", NOON, SPEC)
     first, bob, ann = contract.summary(text, SPEC).splitlines()
     assert contract.checksum(SPEC) in first

@@ -91,7 +91,7 @@ def step(facts: Facts, number: int) -> StepFact:
         (second() | EMPTY, "ouroboros-timed"),
     ],
 )
-def test_generations_are_told_apart_by_shape(doc: dict[str, Any], generation: str) -> None:
+def test_generation_is_recognised_by_shape(doc: dict[str, Any], generation: str) -> None:
     assert FORMAT.recognise("any name", doc) > 0.9
     reading = FORMAT.reading(tree(doc), HERE)
     assert reading.generation == generation
@@ -99,18 +99,18 @@ def test_generations_are_told_apart_by_shape(doc: dict[str, Any], generation: st
 
 
 @pytest.mark.req("X1-1")
-def test_a_file_is_named_after_its_session_of_either_generation() -> None:
+def test_file_is_named_after_its_session_in_every_generation() -> None:
     assert FORMAT.files(ID) == [NAME] == [file_name(ID)]
     assert FORMAT.valid_id(ID) == FORMAT.valid_id(f"workflow_default_{ID}") == ""
 
 
 @pytest.mark.parametrize("bad", ["", "..", "../x", "a/b", "a\\b", "a\0b", ".hidden", "x" * 300])
-def test_ids_that_reach_out_of_the_folder_are_unsafe(bad: str) -> None:
+def test_id_that_leaves_the_folder_is_unsafe(bad: str) -> None:
     assert unsafe_id(bad) and FORMAT.valid_id(bad)
     assert "unsafe-id" in found(session(session_id=bad))
 
 
-def test_an_id_that_is_no_uuid_is_read_but_not_given_out() -> None:
+def test_id_that_is_no_uuid_is_read_but_never_created() -> None:
     assert get(session(session_id="abc-123")).native_id == "abc-123"
     assert unsafe_id("abc-123") == "" and FORMAT.valid_id("abc-123")
     (name,) = FORMAT.put(None, Facts(native_id="../abc"), HERE)
@@ -122,9 +122,9 @@ def test_an_id_that_is_no_uuid_is_read_but_not_given_out() -> None:
 
 
 @pytest.mark.req("S1-32")
-def test_an_older_form_is_an_error_in_what_we_write() -> None:
-    told = found(legacy(), strict=True)["not-redesigned"]
-    assert (told.severity, told.requirement) == ("error", "S1-32")
+def test_older_form_is_an_error_in_strict_checks() -> None:
+    finding = found(legacy(), strict=True)["not-redesigned"]
+    assert (finding.severity, finding.requirement) == ("error", "S1-32")
 
 
 # -- reading -------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_phases_become_steps() -> None:
     ]
 
 
-def test_phases_that_have_not_begun_are_steps_too_up_to_a_limit() -> None:
+def test_pending_phases_are_steps_up_to_a_limit() -> None:
     facts = get(session(workflow_structure__total_phases=5))
     assert [s.status for s in facts.steps] == ["done", "done", "running", "pending", "pending"]
     assert len(get(session(workflow_structure__total_phases=10**18)).steps) == 3
@@ -179,7 +179,7 @@ def test_each_checkpoint_word_has_its_status(word: str, status: str) -> None:
     assert put(session(), facts)["checkpoints"].get("2", "pending") == word
 
 
-def test_a_session_that_is_over_is_flagged_also_if_all_its_phases_say_so() -> None:
+def test_completed_session_is_flagged_even_if_all_phases_are_completed() -> None:
     done = [StepFact("", f"phase-{n}", "phase", status="done") for n in range(2)]
     facts = Facts(status="completed", steps=done, plan_total=2, plan_base=0)
     assert put(None, facts)["lifecycle"]["completed"] is True
@@ -189,7 +189,7 @@ def test_a_session_that_is_over_is_flagged_also_if_all_its_phases_say_so() -> No
     assert put(unflagged, get(unflagged)) == unflagged
 
 
-def test_a_phase_that_waits_stands_in_its_place_if_the_others_do() -> None:
+def test_pending_phase_is_listed_in_order_if_the_others_are() -> None:
     words = ("pending", "done", "failed")
     steps = [StepFact("", f"phase-{n}", "phase", status=word) for n, word in enumerate(words)]
     new = put(None, Facts(steps=steps, position="phase-2"))
@@ -199,7 +199,7 @@ def test_a_phase_that_waits_stands_in_its_place_if_the_others_do() -> None:
 
 
 @pytest.mark.req("S1-75", "S1-38")
-def test_a_phase_with_an_end_that_was_not_completed_is_in_progress() -> None:
+def test_phase_with_an_end_that_is_not_completed_is_in_progress() -> None:
     doc = session(phase_timing__2={"started_at": at(30), "completed_at": at(40)})
     assert step(get(doc), 2).status == "running" and step(get(doc), 2).ended_at is None
     assert "ended-not-completed" in found(doc)
@@ -208,7 +208,7 @@ def test_a_phase_with_an_end_that_was_not_completed_is_in_progress() -> None:
 
 
 @pytest.mark.req("S1-40", "S1-41", "S1-51", "S1-84")
-def test_the_flag_says_completed() -> None:
+def test_flag_makes_a_session_completed() -> None:
     doc = session(lifecycle__completed=True, lifecycle__completed_at=at(60))
     facts = get(doc)
     assert facts.status == "completed" and facts.ended_at == ms(60)
@@ -238,7 +238,7 @@ def test_pauses_are_read() -> None:
     ("value", "message"),
     [("disk full", "disk full"), ({"message": "no", "code": 3}, "no"), ([1], "[1]")],
 )
-def test_an_error_with_no_success_after_it_is_a_failed_session(value: Any, message: str) -> None:
+def test_error_without_a_later_success_fails_the_session(value: Any, message: str) -> None:
     doc = session(lifecycle__last_error=value, lifecycle__last_error_at=at(35))
     assert get(doc).status == "failed"
     assert get(doc).errors == [ErrorFact(message, at=ms(35))]
@@ -251,7 +251,7 @@ def test_an_error_with_no_success_after_it_is_a_failed_session(value: Any, messa
     assert get(change(doc, {"phase_timing__1__completed_at": at(30)})).status == "failed"
 
 
-def test_a_pause_by_a_system_error_is_a_failed_session() -> None:
+def test_pause_by_a_system_error_is_a_failed_session() -> None:
     flags = {"paused": True, "paused_reason": "system_error", "last_error": "boom"}
     assert get(session(lifecycle=flags)).status == "failed"
     assert get(session(lifecycle={**flags, "last_error": None})).status == "paused"
@@ -279,11 +279,11 @@ def test_single_values_of_the_metadata_are_attributes() -> None:
         ({}, ".", "review_v1"),
     ],
 )
-def test_a_goal_is_made_of_what_is_worked_on(metadata: Any, target: str, goal: str) -> None:
+def test_goal_is_made_of_workflow_and_target(metadata: Any, target: str, goal: str) -> None:
     assert get(session(metadata=metadata, target_file=target)).goal == goal
 
 
-def test_the_goal_is_never_written() -> None:
+def test_goal_is_never_written() -> None:
     facts = get(session())
     facts.goal = "something else"
     assert put(session(), facts) == session()
@@ -291,7 +291,7 @@ def test_the_goal_is_never_written() -> None:
 
 
 @pytest.mark.req("S1-55", "S1-56")
-def test_outputs_stay_and_commands_are_read() -> None:
+def test_outputs_are_preserved_and_commands_are_read() -> None:
     ran = {"command": "make", "output": "no", "exit_code": 2, "executed_at": at(5)}
     doc = session(phase_artifacts__0__commands_executed=[ran, "ls", 7])
     first, other = get(doc).commands
@@ -310,27 +310,31 @@ def test_outputs_stay_and_commands_are_read() -> None:
 
 
 @pytest.mark.req("S1-29", "S1-30", "S1-31", "S1-40", "S1-42", "S1-47", "S1-69")
-def test_what_every_redesigned_session_has_from_its_start_is_missed_and_no_more() -> None:
+def test_only_keys_that_every_redesigned_session_has_are_reported_missing() -> None:
     for key, names in (
         ("workflow_structure", {"starting_phase", "indexing_scheme", "workflow_version"}),
         ("lifecycle", {"completed", "paused", "resume_count"}),
     ):
-        told = [f for f in FORMAT.check(tree(session(**{key: {}})), HERE) if f.severity != "info"]
-        assert {f.where for f in told} == {f"{key}.{name}" for name in names}
-        assert {(f.code, f.severity) for f in told} == {("missing-key", "warning")}
+        findings = [
+            f for f in FORMAT.check(tree(session(**{key: {}})), HERE) if f.severity != "info"
+        ]
+        assert {f.where for f in findings} == {f"{key}.{name}" for name in names}
+        assert {(f.code, f.severity) for f in findings} == {("missing-key", "warning")}
         strict = FORMAT.check(tree(session(**{key: {}})), HERE, strict=True)
         assert len({(f.code, f.where) for f in strict}) == len(strict)
 
 
 @pytest.mark.req("S1-125")
-def test_a_number_of_phases_that_is_noted_as_text_is_an_error() -> None:
-    told = found(legacy(metadata={"total_phases": "6"}))["wrong-type"]
-    assert (told.where, told.severity) == ("metadata.total_phases", "error")
+def test_number_of_phases_as_text_is_an_error() -> None:
+    finding = found(legacy(metadata={"total_phases": "6"}))["wrong-type"]
+    assert (finding.where, finding.severity) == ("metadata.total_phases", "error")
 
 
 @pytest.mark.req("S1-52", "S1-58")
 @pytest.mark.parametrize("key, number", [("phase_artifacts", "S1-52"), ("checkpoints", "S1-58")])
-def test_a_key_that_is_no_phase_is_told_with_the_map_s_own_number(key: str, number: str) -> None:
+def test_key_that_is_no_phase_is_reported_with_the_requirement_of_its_map(
+    key: str, number: str
+) -> None:
     assert found(session(**{f"{key}__x": {}}))["bad-phase-key"].requirement == number
 
 
@@ -346,7 +350,7 @@ def complete(completed: list[int], total: Any, start: int = 0, where: Where = HE
 
 
 @pytest.mark.req("S1-85", "S1-86", "S1-87", "S1-88")
-def test_a_session_that_completed_all_its_phases_is_complete() -> None:
+def test_session_that_completed_all_its_phases_is_complete() -> None:
     assert complete([0, 1, 2], 3)
     assert not complete([0, 1], 3)
     assert not complete([0, 2, 2], 3)
@@ -375,7 +379,7 @@ def test_without_a_number_of_phases_only_a_flag_makes_it_complete() -> None:
 
 
 @pytest.mark.req("S1-125", "S1-137")
-def test_the_number_of_phases_is_the_one_it_began_with_else_a_later_one() -> None:
+def test_number_of_phases_at_the_start_outweighs_a_later_one() -> None:
     three = Where(total=3)
     assert complete([0, 1, 2], None, where=three)
     assert not complete([0, 1, 2], 4, where=three)
@@ -395,23 +399,21 @@ def test_the_number_of_phases_is_the_one_it_began_with_else_a_later_one() -> Non
         ("error", "failed", False),
     ],
 )
-def test_the_second_generation_says_its_status(
-    status: str, canonical: str, is_complete: bool
-) -> None:
+def test_second_generation_has_a_status(status: str, canonical: str, is_complete: bool) -> None:
     reading = FORMAT.reading(tree(second(status=status)), HERE)
     assert (reading.status, reading.complete) == (canonical, is_complete)
     assert WorkflowState.from_dict(second(status=status)).is_complete() is is_complete
 
 
 @pytest.mark.req("X1-13")
-def test_a_session_deleted_by_hand_is_told_so() -> None:
+def test_session_deleted_by_hand_is_reported() -> None:
     doc = second(status="error", error_reason="manually_deleted", completed_at=at(50))
     assert get(doc).status == "failed" and get(doc).because == "manually_deleted"
     assert found(doc)["deleted-by-hand"].requirement == "X1-13"
 
 
 @pytest.mark.req("S1-136")
-def test_a_phase_past_the_end_is_never_passed_on() -> None:
+def test_phase_past_the_end_is_never_used() -> None:
     doc = legacy(completed_phases=[0, 1, 2], current_phase=3, metadata={"total_phases": 3})
     facts = get(doc)
     assert facts.position == "phase-2" and len(facts.steps) == 3
@@ -439,7 +441,7 @@ def test_older_forms_are_read_with_the_warning_of_the_document(doc: dict[str, An
 
 @pytest.mark.req("S1-138", "S1-142")
 @pytest.mark.parametrize("doc", [legacy(), second()])
-def test_older_forms_keep_working_and_are_not_migrated(doc: dict[str, Any]) -> None:
+def test_older_forms_are_read_and_not_migrated(doc: dict[str, Any]) -> None:
     before = copy.deepcopy(doc)
     facts = get(doc)
     assert [s.status for s in facts.steps] == ["done", "done", "running"]
@@ -464,14 +466,14 @@ def test_changed_file_of_an_older_generation_gets_the_redesigned_form() -> None:
         assert get(changed).status == "paused" and get(changed).workflow_version == "v2"
 
 
-def test_phases_of_old_files_last_from_one_evidence_to_the_next() -> None:
+def test_phase_of_an_old_file_lasts_from_one_evidence_to_the_next() -> None:
     facts = get(legacy())
     assert step(facts, 0).started_at == facts.began_at
     assert step(facts, 0).ended_at == step(facts, 1).started_at == ms(10)
 
 
 @pytest.mark.req("S1-127", "S1-32")
-def test_the_redesigned_form_of_an_old_file_says_the_same_and_keeps_what_it_does_not_know() -> None:
+def test_redesigned_form_of_an_old_file_has_the_same_facts_and_unknown_keys() -> None:
     for doc in (legacy(mystery=[1]), second(mystery=[1]), second(mystery=[1]) | EMPTY):
         (new,) = FORMAT.renewed(tree(doc), Where(total=3)).values()
         assert get(new) == get(doc, Where(total=3))
@@ -481,7 +483,7 @@ def test_the_redesigned_form_of_an_old_file_says_the_same_and_keeps_what_it_does
 
 
 @pytest.mark.parametrize("key", ["created_at", "updated_at"])
-def test_the_redesigned_form_of_a_file_that_lacks_a_time_has_both(key: str) -> None:
+def test_redesigned_form_of_a_file_without_a_time_has_both_times(key: str) -> None:
     doc = {name: value for name, value in legacy().items() if name != key}
     (new,) = FORMAT.renewed(tree(doc), HERE).values()
     assert not any(f.severity == "error" for f in found(new, strict=True).values())
@@ -513,7 +515,7 @@ DOCUMENT_ORDER = [
 
 
 @pytest.mark.req("S1-60", "S1-61", "S1-28", "S1-29", "S1-30", "S1-32", "S1-47")
-def test_a_new_file_has_every_key_in_the_order_of_the_document() -> None:
+def test_new_file_has_every_key_in_the_order_of_the_document() -> None:
     facts = Facts(native_id=ID, workflow="w", plan_total=4, plan_base=1, began_at=NOON)
     doc = put(None, facts)
     assert list(doc) == DOCUMENT_ORDER
@@ -534,7 +536,7 @@ def test_a_new_file_has_every_key_in_the_order_of_the_document() -> None:
 
 
 @pytest.mark.req("S1-28")
-def test_a_number_of_phases_that_nobody_knows_is_null_until_it_is_resolved() -> None:
+def test_unknown_number_of_phases_is_null_until_it_is_resolved() -> None:
     doc = put(None, Facts(native_id=ID))
     assert doc["workflow_structure"]["total_phases"] is None
     assert found(doc)["total-unknown"].severity == "info"
@@ -566,7 +568,7 @@ def test_finishing_the_last_phase_writes_flag_times_and_durations() -> None:
 
 
 @pytest.mark.req("S1-36", "S1-39", "S1-59")
-def test_a_phase_that_begins_anew_is_not_charged_with_the_pauses_before() -> None:
+def test_phase_that_restarts_does_not_count_earlier_pauses() -> None:
     doc = session()
     doc["phase_timing"]["1"]["paused_duration_seconds"] = 600
     facts = get(doc)
@@ -580,7 +582,7 @@ def test_a_phase_that_begins_anew_is_not_charged_with_the_pauses_before() -> Non
 
 
 @pytest.mark.req("S1-39")
-def test_a_pause_that_is_a_boolean_is_none() -> None:
+def test_boolean_is_not_a_pause_duration() -> None:
     doc = session()
     doc["phase_timing"]["2"]["paused_duration_seconds"] = True
     facts = get(doc)
@@ -589,7 +591,7 @@ def test_a_pause_that_is_a_boolean_is_none() -> None:
 
 
 @pytest.mark.req("S1-51")
-def test_a_session_that_goes_on_has_no_duration_in_all() -> None:
+def test_reopened_session_has_no_total_duration() -> None:
     facts = get(session())
     facts.status, facts.ended_at = "completed", ms(60)
     over = put(session(), facts)
@@ -598,14 +600,14 @@ def test_a_session_that_goes_on_has_no_duration_in_all() -> None:
     assert "total_duration_seconds" not in put(over, facts)["lifecycle"]
 
 
-def test_the_next_phase_is_the_first_that_is_not_over() -> None:
+def test_next_phase_is_the_first_open_one() -> None:
     facts = get(session(workflow_structure__total_phases=5))
     facts.steps[2].status, facts.position = "done", ""
     assert put(session(workflow_structure__total_phases=5), facts)["current_phase"] == 3
 
 
 @pytest.mark.req("S1-42", "S1-43", "S1-44", "S1-45", "S1-46", "S1-47", "S1-50")
-def test_a_pause_and_what_ends_it_are_written() -> None:
+def test_pause_and_resume_are_written() -> None:
     facts = get(session())
     facts.status, facts.paused_at = "paused", ms(40)
     facts.pause_reason, facts.pause_context = "gone fishing", "the second table"
@@ -622,7 +624,7 @@ def test_a_pause_and_what_ends_it_are_written() -> None:
 
 
 @pytest.mark.req("S1-44", "S1-48", "S1-49")
-def test_a_failed_session_is_paused_by_a_system_error_with_its_reason() -> None:
+def test_failed_session_is_paused_by_a_system_error_with_its_reason() -> None:
     facts = get(session())
     facts.status, facts.because, facts.ended_at = "failed", "disk full", ms(45)
     doc = put(session(), facts)
@@ -634,7 +636,7 @@ def test_a_failed_session_is_paused_by_a_system_error_with_its_reason() -> None:
 
 @pytest.mark.req("S1-42", "S1-43")
 @pytest.mark.parametrize("status", ["failed", "aborted", "abandoned"])
-def test_a_session_that_stopped_is_paused_since_then(status: str) -> None:
+def test_stopped_session_is_paused_since_its_end(status: str) -> None:
     facts = get(session())
     facts.status, facts.ended_at = status, ms(45)
     doc = put(session(), facts)
@@ -644,7 +646,7 @@ def test_a_session_that_stopped_is_paused_since_then(status: str) -> None:
 
 
 @pytest.mark.req("S1-43")
-def test_when_another_program_says_that_a_session_failed_its_time_of_that_stays() -> None:
+def test_time_of_a_failure_by_another_program_is_preserved() -> None:
     doc = session(lifecycle__paused=True, lifecycle__paused_at=at(40))
     doc["lifecycle"] |= {"paused_reason": "system_error", "last_error": "boom"}
     facts = get(doc)
@@ -652,7 +654,7 @@ def test_when_another_program_says_that_a_session_failed_its_time_of_that_stays(
     assert put(doc, facts)["lifecycle"]["paused_at"] == at(40)
 
 
-def test_a_file_that_failed_by_its_error_alone_gets_no_time_of_a_pause() -> None:
+def test_file_that_failed_by_its_error_alone_gets_no_pause_time() -> None:
     doc = session(lifecycle__last_error="boom", lifecycle__last_error_at=at(55))
     facts = get(doc)
     assert facts.status == "failed"
@@ -661,40 +663,40 @@ def test_a_file_that_failed_by_its_error_alone_gets_no_time_of_a_pause() -> None
 
 
 @pytest.mark.req("S1-28", "S1-29", "S1-30", "S1-31")
-def test_a_structure_that_somebody_took_out_comes_back_whole() -> None:
+def test_removed_structure_is_restored_with_all_keys() -> None:
     doc = session()
     whole = doc.pop("workflow_structure")
     facts = get(session())
     assert put(doc, facts)["workflow_structure"] == whole
 
 
-def test_sections_that_a_program_leaves_empty_come_back() -> None:
-    made, told = FORMAT.whole({NAME: session() | EMPTY}, {NAME: session()}, HERE)
+def test_sections_emptied_by_a_program_are_restored() -> None:
+    made, notes = FORMAT.whole({NAME: session() | EMPTY}, {NAME: session()}, HERE)
     assert made[NAME] == session()
-    assert sorted(told) == sorted(f"{key} was taken out" for key in EMPTY)
+    assert sorted(notes) == sorted(f"{key} was taken out" for key in EMPTY)
 
 
 @pytest.mark.parametrize("timing", [None, [], 5, {"2": None}])
-def test_times_that_are_none_stay_when_a_program_that_knows_of_no_times_passes_a_phase(
+def test_invalid_times_stay_when_a_program_without_times_passes_a_phase(
     timing: object,
 ) -> None:
     before = session() | {"phase_timing": timing}
     doc = session(completed_phases=[0, 1, 2], current_phase=3, phase_timing=...)
     doc["phase_artifacts"]["2"] = doc["phase_artifacts"]["0"] | {"phase_number": 2}
-    made, told = FORMAT.whole({NAME: doc}, {NAME: before}, HERE)
-    assert told == ["phase_timing was taken out"]
+    made, notes = FORMAT.whole({NAME: doc}, {NAME: before}, HERE)
+    assert notes == ["phase_timing was taken out"]
     assert made[NAME]["completed_phases"] == [0, 1, 2]
 
 
 @pytest.mark.parametrize("status", ["aborted", "abandoned"])
-def test_what_was_given_up_is_paused_on_request(status: str) -> None:
+def test_abandoned_session_is_paused_on_request(status: str) -> None:
     facts = get(session())
     facts.status = status
     flags = put(session(), facts)["lifecycle"]
     assert flags["paused"] is True and flags["paused_reason"] == "user_request"
 
 
-def test_a_file_keeps_the_latest_error_only() -> None:
+def test_file_contains_the_latest_error_only() -> None:
     facts = get(session())
     facts.errors = [ErrorFact("new", at=ms(9)), ErrorFact("old", at=ms(3))]
     doc = put(session(), facts)
@@ -704,7 +706,7 @@ def test_a_file_keeps_the_latest_error_only() -> None:
 
 
 @pytest.mark.req("S1-59")
-def test_a_failed_checkpoint_can_be_tried_again_and_the_attempt_stays() -> None:
+def test_failed_checkpoint_can_be_retried_and_the_attempt_is_archived() -> None:
     facts = get(session())
     facts.steps[2].status = "failed"
     facts.checkpoints.append(CheckpointFact("phase-2", "failed", {"tests": 1}, at=ms(40)))
@@ -722,7 +724,7 @@ def test_a_failed_checkpoint_can_be_tried_again_and_the_attempt_stays() -> None:
 
 
 @pytest.mark.req("S1-59")
-def test_a_phase_rolled_back_leaves_the_current_view_but_not_the_file() -> None:
+def test_rolled_back_phase_is_archived_in_the_file() -> None:
     facts = get(session())
     facts.steps[0] = StepFact("Phase 0", "phase-0", "phase")
     facts.checkpoints = [facts.checkpoints[1]]
@@ -734,7 +736,7 @@ def test_a_phase_rolled_back_leaves_the_current_view_but_not_the_file() -> None:
 
 
 @pytest.mark.req("S1-53", "S1-54", "S1-55", "S1-56", "S1-57")
-def test_evidence_is_written_whole_and_always_with_a_time() -> None:
+def test_evidence_is_written_with_all_keys_and_a_time() -> None:
     steps = [StepFact("Phase 0", "phase-0", "phase", "", "done", ended_at=ms(5))]
     check = CheckpointFact("phase-0", "passed", {"a": [1]})
     doc = put(None, Facts(native_id=ID, steps=steps, checkpoints=[check], began_at=NOON))
@@ -747,7 +749,7 @@ def test_evidence_is_written_whole_and_always_with_a_time() -> None:
     }
 
 
-def test_steps_from_elsewhere_are_numbered_in_their_order() -> None:
+def test_steps_without_a_phase_number_are_numbered_in_order() -> None:
     steps = [
         StepFact("design", "t-1", status="done"),
         StepFact("part", "t-1a", parent="t-2"),
@@ -761,13 +763,13 @@ def test_steps_from_elsewhere_are_numbered_in_their_order() -> None:
     assert [s.status for s in get(doc).steps] == ["done", "running", "pending"]
 
 
-def test_loose_tasks_beside_phases_are_no_phases() -> None:
+def test_tasks_next_to_phases_are_no_phases() -> None:
     facts = get(session())
     facts.steps.append(StepFact("mow the lawn", "t-1"))
     assert put(session(), facts) == session()
 
 
-def test_stamps_keep_their_manner_and_never_go_back() -> None:
+def test_stamps_retain_their_style_and_never_go_back() -> None:
     doc = session(updated_at="2025-10-09T11:31:00.000+02:00")
     facts = get(doc)
     facts.updated_at = ms(90)
@@ -776,7 +778,7 @@ def test_stamps_keep_their_manner_and_never_go_back() -> None:
     assert put(doc, facts) == doc
 
 
-def test_a_step_that_is_gone_leaves_the_file() -> None:
+def test_removed_step_is_removed_from_the_file() -> None:
     doc = session(workflow_structure__total_phases=None)
     facts = get(doc)
     del facts.steps[1], facts.checkpoints[1]
@@ -795,7 +797,7 @@ def test_a_step_that_is_gone_leaves_the_file() -> None:
 
 
 @pytest.mark.req("S1-39")
-def test_a_phase_that_was_paused_for_longer_than_it_took_by_a_clock_set_back_took_no_time() -> None:
+def test_phase_paused_for_longer_than_it_lasted_has_no_duration() -> None:
     paused = {"paused_duration_seconds": 7200, "duration_seconds": 0.0}
     changes = {f"phase_timing__1__{key}": value for key, value in paused.items()}
     assert "duration-mismatch" not in found(session(**changes))
@@ -807,14 +809,14 @@ HUGE = 10**400
 
 @pytest.mark.req("S1-39")
 @pytest.mark.parametrize("key", ["duration_seconds", "paused_duration_seconds"])
-def test_a_duration_beyond_all_measure_is_checked_as_any_other(key: str) -> None:
+def test_implausible_duration_is_checked(key: str) -> None:
     assert "duration-mismatch" in found(session(phase_timing__1__duration_seconds=3))
-    told = found(session(**{f"phase_timing__1__{key}": HUGE}))
-    assert ("duration-mismatch" in told) == (key == "duration_seconds")
+    findings = found(session(**{f"phase_timing__1__{key}": HUGE}))
+    assert ("duration-mismatch" in findings) == (key == "duration_seconds")
 
 
 @pytest.mark.req("S1-39")
-def test_a_pause_beyond_all_measure_counts_for_none_when_its_phase_ends() -> None:
+def test_implausible_pause_is_ignored_when_its_phase_ends() -> None:
     doc = session(phase_timing__2={"started_at": at(30), "paused_duration_seconds": HUGE})
     facts = get(doc)
     facts.steps[2].status, facts.steps[2].ended_at = "done", ms(45)
@@ -822,7 +824,7 @@ def test_a_pause_beyond_all_measure_counts_for_none_when_its_phase_ends() -> Non
 
 
 @pytest.mark.req("S1-40", "S1-45", "S1-48")
-def test_strictly_all_ten_flags_must_be_there() -> None:
+def test_strict_check_requires_all_ten_flags() -> None:
     for key in LIFECYCLE:
         doc = session(**{f"lifecycle__{key}": ...})
         missed = key in ("completed", "paused", "resume_count")
@@ -863,7 +865,7 @@ def test_hostile_files_take_no_longer_than_their_length(data: bytes) -> None:
     assert time.process_time() - began < 60
 
 
-def test_halves_of_characters_do_not_get_through() -> None:
+def test_halves_of_surrogate_pairs_are_replaced() -> None:
     text = json.dumps(session(target_file="x")).replace('"x"', '"\\ud800"')
     assert salvage(text.encode()).facts.target == "\ufffd"
 
@@ -899,7 +901,7 @@ def later(minutes: int) -> datetime:
 
 
 @pytest.mark.req("S1-71", "S1-73", "S1-74", "S1-75", "S1-76", "S1-80", "S1-83")
-def test_a_phase_that_passed_is_recorded_and_the_next_begins() -> None:
+def test_phase_that_passed_is_recorded_and_the_next_begins() -> None:
     made = state()
     made.complete_phase(0, handed(0, ok=True), now=later(10))
     assert made.phase_artifacts[0].evidence == {"ok": True}
@@ -924,7 +926,7 @@ def test_only_the_current_phase_can_be_completed() -> None:
 
 @pytest.mark.req("S1-77", "S1-78", "S1-79")
 @pytest.mark.parametrize(("start", "last"), [(0, 1), (1, 2)])
-def test_the_last_phase_completes_the_whole(start: int, last: int) -> None:
+def test_last_phase_completes_the_session(start: int, last: int) -> None:
     made = state(
         current_phase=last, workflow_structure={"total_phases": 2, "starting_phase": start}
     )
@@ -938,7 +940,7 @@ def test_the_last_phase_completes_the_whole(start: int, last: int) -> None:
 
 
 @pytest.mark.req("S1-50")
-def test_the_flag_of_completion_is_set_once() -> None:
+def test_flag_of_completion_is_set_once() -> None:
     made = state(current_phase=1, workflow_structure={"total_phases": 2})
     made.complete_phase(1, handed(1), now=later(60))
     flags = dict(made.lifecycle)
@@ -954,7 +956,7 @@ def test_without_a_number_of_phases_only_the_current_phase_moves() -> None:
 
 
 @pytest.mark.req("S1-74", "S1-75", "S1-76", "S1-82", "S1-83")
-def test_a_failed_phase_stays_where_it_is_and_its_attempt_is_kept() -> None:
+def test_failed_phase_does_not_advance_and_its_attempt_is_stored() -> None:
     made = state()
     made.complete_phase(0, handed(0, n=1), checkpoint_passed=False, now=later(5))
     assert made.checkpoints == {0: CheckpointStatus.FAILED}
@@ -971,7 +973,7 @@ def test_a_failed_phase_stays_where_it_is_and_its_attempt_is_kept() -> None:
 
 
 @pytest.mark.req("S1-76")
-def test_a_phase_is_listed_once() -> None:
+def test_phase_is_listed_once() -> None:
     made = state(completed_phases=[0])
     made.complete_phase(0, handed(0), now=later(1))
     assert made.completed_phases == [0]
@@ -985,7 +987,7 @@ def test_time_spent_paused_does_not_count() -> None:
     assert made.phase_timing[0]["duration_seconds"] == 500.0
 
 
-def test_a_pause_that_is_none_does_not_count() -> None:
+def test_invalid_pause_does_not_count() -> None:
     for none in (HUGE, "long", -1):
         timing = {0: {"started_at": "2025-10-09T09:00:00Z", "paused_duration_seconds": none}}
         made = state(phase_timing=timing)
@@ -1014,13 +1016,13 @@ def test_stamps_never_go_back_when_another_clock_is_ahead() -> None:
     assert made.updated_at == later(50)
 
 
-def test_a_phase_whose_start_is_no_time_can_be_completed() -> None:
+def test_phase_with_an_invalid_start_can_be_completed() -> None:
     made = state(phase_timing={0: {"started_at": "yesterday"}})
     made.complete_phase(0, handed(0), now=later(5))
     assert made.phase_timing[0] == {"started_at": "yesterday"} and made.current_phase == 1
 
 
-def test_what_the_class_gave_is_not_changed_by_what_follows() -> None:
+def test_returned_dict_is_independent_of_the_state() -> None:
     made = state()
     given = made.to_dict()
     before = json.dumps(given)
@@ -1028,7 +1030,7 @@ def test_what_the_class_gave_is_not_changed_by_what_follows() -> None:
     assert json.dumps(given) == before
 
 
-def test_what_is_no_artifact_is_refused_before_anything_is_changed() -> None:
+def test_wrong_artifact_is_refused_before_anything_changes() -> None:
     made = state()
     made.complete_phase(0, handed(0), False, now=later(5))
     before = made.to_dict()
@@ -1037,13 +1039,13 @@ def test_what_is_no_artifact_is_refused_before_anything_is_changed() -> None:
     assert made.to_dict() == before
 
 
-def test_a_state_without_a_clock_says_so() -> None:
+def test_state_without_a_clock_raises() -> None:
     with pytest.raises(RuntimeError, match="clock"):
         state().complete_phase(0, handed(0))
 
 
 @pytest.mark.req("S1-117", "S1-118")
-def test_the_class_has_the_fields_of_the_document() -> None:
+def test_class_has_the_fields_of_the_document() -> None:
     made = WorkflowState(ID, "w", "t", 0, [], {}, {}, START, START)
     assert made.metadata == made.workflow_structure == made.lifecycle == {}
     assert made.phase_timing == {}
@@ -1055,7 +1057,7 @@ def test_the_class_has_the_fields_of_the_document() -> None:
 
 
 @pytest.mark.req("S1-119")
-def test_the_class_gives_back_what_it_read() -> None:
+def test_class_writes_what_it_read() -> None:
     doc = session(mystery={"a": 1}, phase_artifacts__0__more=2)
     made = WorkflowState.from_dict(doc)
     assert made.to_dict() == doc
@@ -1064,7 +1066,7 @@ def test_the_class_gives_back_what_it_read() -> None:
 
 
 @pytest.mark.req("S1-119", "S1-126")
-def test_an_older_session_that_the_class_saved_says_what_it_said() -> None:
+def test_older_session_saved_by_the_class_has_the_same_facts() -> None:
     for doc in (legacy(), second(status="completed"), second(status="error", error_reason="no")):
         saved = WorkflowState.from_dict(doc).to_dict()
         assert get(saved) == get(doc)
@@ -1072,7 +1074,7 @@ def test_an_older_session_that_the_class_saved_says_what_it_said() -> None:
 
 
 @pytest.mark.req("S1-120")
-def test_callers_ask_without_arguments() -> None:
+def test_completion_is_known_without_arguments() -> None:
     assert state(completed_phases=[0, 1]).is_complete() is True
     assert state(completed_phases=[0]).is_complete() is False
     assert WorkflowState.from_dict(legacy(completed_phases=[0, 1, 2])).is_complete() is False

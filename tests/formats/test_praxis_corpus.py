@@ -76,7 +76,7 @@ OCT_27: dict[str, Row] = {
     "6bc23573-0698-4044-8063-5bf2aa32d101": ("legacy", False, "active", 33, OLD),
     "d89a34b3-5536-40c6-bcb9-15cc1aced0c6": ("legacy", False, "active", 33, OLD),
     "f01b7f5f-d981-4b69-82a4-acc34e16b2fc": ("legacy-total", True, "completed", 100, PAST),
-    # These two are not classified, so nobody hands in how many phases there are.
+    # These two are not classified, so the number of phases is not given.
     "earlier-version/062f24e7-6fdc-40b3-a2d8-7ffaea6351b6": (
         "legacy-total",
         True,
@@ -246,8 +246,8 @@ def test_an_adopted_session_is_at_the_phase_its_file_says(path: Path) -> None:
     where = Where(now=1_800_000_000_000)
     state = State()
     for number, move in enumerate(adoption(FORMAT.get({"": value}, where), "praxis")):
-        told = {"session": "s", "device": "d", "actor": "file:praxis", "salt": bytes(16)}
+        common = {"session": "s", "device": "d", "actor": "file:praxis", "salt": bytes(16)}
         at, id = move.at or 0, f"e{number}"
-        _, event = next_event(state.core, move.body, id=id, at=at, **told)  # type: ignore[arg-type]
+        _, event = next_event(state.core, move.body, id=id, at=at, **common)  # type: ignore[arg-type]
         extend(state, event)
     assert state.core.phase == View({"": value}, where).position

@@ -1,4 +1,4 @@
-"""Files of aiterm for sessions that run: shown, their conflicts told, dead ones archived."""
+"""Files of aiterm for sessions that run: shown with their conflicts; dead ones are archived."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ def put(folder: Path, id: str, pid: object, path: str = "/work", **more: Any) ->
 
 
 @pytest.mark.req("X4-8")
-def test_live_sessions_are_shown_with_whether_their_process_is_there(
-    tmp_path: Path, dead: int
-) -> None:
+def test_live_sessions_show_whether_their_process_runs(tmp_path: Path, dead: int) -> None:
     put(tmp_path, "a", os.getpid())
     put(tmp_path, "b", dead)
     one, two = aiterm.live(str(tmp_path))
@@ -48,17 +46,17 @@ def test_live_sessions_are_shown_with_whether_their_process_is_there(
 
 
 @pytest.mark.req("X4-8")
-def test_two_on_one_path_are_a_conflict_while_both_live(tmp_path: Path, dead: int) -> None:
+def test_two_live_sessions_on_one_path_conflict(tmp_path: Path, dead: int) -> None:
     put(tmp_path, "a", os.getpid(), str(tmp_path))
     put(tmp_path, "b", os.getppid(), f"{tmp_path}/.")
     put(tmp_path, "c", dead, str(tmp_path))
     put(tmp_path, "d", os.getpid(), "/elsewhere")
-    told = {one.session_id: one.conflicts for one in aiterm.live(str(tmp_path))}
-    assert told == {"a": ["b"], "b": ["a"], "c": [], "d": []}
+    conflicts = {one.session_id: one.conflicts for one in aiterm.live(str(tmp_path))}
+    assert conflicts == {"a": ["b"], "b": ["a"], "c": [], "d": []}
 
 
 @pytest.mark.req("X4-8")
-def test_prune_moves_dead_ones_into_the_history_of_the_day(tmp_path: Path, dead: int) -> None:
+def test_prune_moves_dead_sessions_into_the_history_of_the_day(tmp_path: Path, dead: int) -> None:
     alive, gone = put(tmp_path, "a", os.getpid()), put(tmp_path, "b", dead, mine={"kept": 1})
     before = json.loads(gone.read_text())
     aiterm.prune(str(tmp_path), FakeClock(1_766_834_400_000))
@@ -71,7 +69,7 @@ def test_prune_moves_dead_ones_into_the_history_of_the_day(tmp_path: Path, dead:
     assert alive.is_file() and not gone.exists()
 
 
-def test_prune_replaces_nothing_in_the_history(tmp_path: Path, dead: int) -> None:
+def test_prune_overwrites_nothing_in_the_history(tmp_path: Path, dead: int) -> None:
     file = put(tmp_path, "b", dead)
     kept = tmp_path / "history" / "2025-12-27" / "b.json"
     kept.parent.mkdir(parents=True)
@@ -81,7 +79,7 @@ def test_prune_replaces_nothing_in_the_history(tmp_path: Path, dead: int) -> Non
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"[]", b"{}", b"\xff", b'{"session_id": 3}'])
-def test_file_that_cannot_be_read_is_told_and_left(tmp_path: Path, data: bytes) -> None:
+def test_unreadable_file_is_reported_and_unchanged(tmp_path: Path, data: bytes) -> None:
     file = put(tmp_path, "odd", 1)
     file.write_bytes(data)
     (one,) = aiterm.prune(str(tmp_path), FakeClock())
@@ -89,7 +87,7 @@ def test_file_that_cannot_be_read_is_told_and_left(tmp_path: Path, data: bytes) 
 
 
 @pytest.mark.parametrize("pid", [None, True, "12", -1, 0, 2**70])
-def test_pid_that_is_none_is_not_alive(tmp_path: Path, pid: object) -> None:
+def test_invalid_pid_is_not_alive(tmp_path: Path, pid: object) -> None:
     put(tmp_path, "a", pid)
     (one,) = aiterm.live(str(tmp_path))
     assert not one.alive

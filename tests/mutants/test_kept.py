@@ -73,9 +73,7 @@ def test_only_a_failure_of_the_test_itself_tells() -> None:
 
 # -- running one ---------------------------------------------------------------------------------
 
-TEST = (
-    "tests/formats/test_ai_session.py::test_a_feature_id_is_a_lowercase_slug_and_a_day_that_exists"
-)
+TEST = "tests/formats/test_ai_session.py::test_feature_id_is_a_lowercase_slug_and_a_day_that_exists"
 SHAPE = "    match = _SHAPE.fullmatch(native_id)\n"
 CAUGHT = Mutant("S0 Feature ID", "every text is an id", SHAPE, f"    return '', ''\n{SHAPE}")
 BROKEN = Mutant("S0 Feature ID", "nothing loads", SHAPE, "    import no_such_module\n")

@@ -299,7 +299,7 @@ def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: 
     assert ("code-1", "alive") in others
 
 
-def test_a_forked_child_is_a_holder_of_its_own(stay: Forestay) -> None:
+def test_forked_child_is_a_separate_holder(stay: Forestay) -> None:
     session = stay.start("forking")
     session.note("parent")
     child = os.fork()

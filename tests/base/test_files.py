@@ -779,7 +779,7 @@ def other_file_system(tmp_path: Path) -> Iterator[Path]:
     pytest.skip("needs a second file system")
 
 
-def test_quarantine_keeps_every_byte_and_frees_the_name(tmp_path: Path) -> None:
+def test_quarantine_preserves_every_byte_and_frees_the_name(tmp_path: Path) -> None:
     kept = []
     for data in (b"one", b"two"):
         (tmp_path / "x").write_bytes(data)

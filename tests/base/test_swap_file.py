@@ -67,7 +67,7 @@ def test_each_staged_file_is_synced_and_has_its_own_error(
     assert sorted(os.listdir(tmp_path)) == sorted(os.path.basename(str(each)) for each in (a, c))
 
 
-def test_one_that_cannot_be_synced_keeps_no_other_from_it(
+def test_file_that_cannot_be_synced_does_not_stop_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "a").symlink_to(tmp_path)
@@ -98,7 +98,7 @@ def test_what_was_seen_before_it_was_displaced_is_cleared_up(tmp_path: Path) -> 
     assert swap_file.cut_off(str(tmp_path)) == []
 
 
-def test_what_nobody_saw_is_never_cleared_up(tmp_path: Path) -> None:
+def test_displaced_file_that_was_not_seen_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     path.write_bytes(b"someone's edit")
     aside = _cut_off_after_the_swap(path, b"new", seen=b"old")

@@ -242,7 +242,7 @@ def test_width_counts_columns(text: str, columns: int) -> None:
 
 @given(TEXTS, st.integers(-1, 20), st.booleans())
 @example("\ufe0f", 1, True)
-def test_fitted_text_takes_exactly_its_columns(text: str, columns: int, right: bool) -> None:
+def test_fitted_text_has_exactly_its_columns(text: str, columns: int, right: bool) -> None:
     cell = fit(text, columns, right=right)
     assert width(cell) == max(0, columns)
     assert cell == terminal(cell)

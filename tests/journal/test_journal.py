@@ -489,7 +489,7 @@ def test_content_without_events_is_stored_only_for_an_existing_session(
     assert b.codes() == []
 
 
-def test_device_takes_a_new_id_after_merging_unknown_events_of_its_own(
+def test_device_gets_a_new_id_after_merging_unknown_events_under_its_id(
     make: Callable[..., Home],
 ) -> None:
     """A copy of this home went on under our id: both histories stay, and neither goes on."""

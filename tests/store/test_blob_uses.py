@@ -79,7 +79,7 @@ def test_wrong_rows_are_listed_and_mended(home: Home, name: str) -> None:
     assert home.store.maintenance.flaws() == []
 
 
-def test_what_a_damaged_session_used_stays_though_it_cannot_say_so_any_more(home: Home) -> None:
+def test_blobs_of_a_damaged_session_are_not_erased(home: Home) -> None:
     home.write(
         "UPDATE event SET data = CAST(replace(data, ?, ?) AS BLOB) WHERE position >> 32 = 2",
         digest_of(SHARED)[:8],
@@ -90,7 +90,7 @@ def test_what_a_damaged_session_used_stays_though_it_cannot_say_so_any_more(home
     assert kept(home) == {SHARED}
 
 
-def test_a_session_whose_line_is_gone_still_keeps_its_content(home: Home) -> None:
+def test_session_without_a_catalogue_line_still_has_its_content(home: Home) -> None:
     home.write("DELETE FROM session WHERE number = 2")
     home.write("DELETE FROM blob_use WHERE session = 2")
     home.journal.forget("s-1", actor="cli")
@@ -101,7 +101,7 @@ def test_a_session_whose_line_is_gone_still_keeps_its_content(home: Home) -> Non
     "damage",
     ["UPDATE blob SET data = x'00'", "DELETE FROM blob", "UPDATE blob SET digest = upper(digest)"],
 )
-def test_content_that_is_kept_again_is_sound_again(home: Home, damage: str) -> None:
+def test_damaged_content_is_repaired_by_storing_it_again(home: Home, damage: str) -> None:
     home.write(damage)
     assert not home.is_sound("s-1")
     for data in (SHARED, OWN, TOUCHED):

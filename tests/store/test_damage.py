@@ -71,7 +71,7 @@ def test_readers_follow_a_database_that_was_replaced(home: Path) -> None:
     store.close()
 
 
-def test_a_home_that_vanished_while_open_is_reported_then_begun_anew(home: Path) -> None:
+def test_home_that_vanished_while_open_is_reported_then_created_again(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
     shutil.rmtree(home)
@@ -88,7 +88,7 @@ def test_a_home_that_vanished_while_open_is_reported_then_begun_anew(home: Path)
     store.close()
 
 
-def test_a_copied_home_takes_a_new_device_id_and_the_original_keeps_its_own(home: Path) -> None:
+def test_copied_home_gets_a_new_device_id_and_the_original_does_not(home: Path) -> None:
     original = opened(home)
     put(original, "s1", batch("a"))
     device = original.machine.device
@@ -108,7 +108,7 @@ def test_a_copied_home_takes_a_new_device_id_and_the_original_keeps_its_own(home
         store.close()
 
 
-def test_a_moved_home_keeps_its_device_id(home: Path) -> None:
+def test_moved_home_has_the_same_device_id(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
     device = store.machine.device
@@ -120,7 +120,7 @@ def test_a_moved_home_keeps_its_device_id(home: Path) -> None:
     moved.close()
 
 
-def test_a_home_carried_to_another_machine_takes_a_new_device_id(home: Path) -> None:
+def test_home_moved_to_another_machine_gets_a_new_device_id(home: Path) -> None:
     store = opened(home)
     put(store, "s1", batch("a"))
     device = store.machine.device
@@ -157,7 +157,7 @@ def test_a_database_of_last_week_gets_a_new_device_id_and_verify_names_the_loss(
     store.close()
 
 
-def test_two_processes_on_one_session_never_look_like_a_loss(home: Path) -> None:
+def test_two_processes_on_one_session_never_appear_as_a_loss(home: Path) -> None:
     mine = opened(home)
     journal = journal_of(mine)
     first = journal.append("s1", SessionStarted(goal="g"), actor="user", create=True).events[-1]
@@ -241,7 +241,7 @@ def test_a_harmed_database_is_reported_and_nothing_is_overwritten(
     assert after.keys() - before.keys() <= {"forestay.db-wal", "forestay.db-shm"}
 
 
-def test_a_log_whose_database_is_gone_is_never_deleted(home: Path) -> None:
+def test_log_of_a_missing_database_is_never_deleted(home: Path) -> None:
     """SQLite deletes the log of an empty database, with every commit that is only there."""
     run('put(opened(), "s1", batch("only in the log")); os._exit(0)', home)
     (home / "heads").unlink(missing_ok=True)
@@ -255,7 +255,7 @@ def test_a_log_whose_database_is_gone_is_never_deleted(home: Path) -> None:
         assert look(home)["forestay.db-wal"] == before
 
 
-def test_database_created_by_another_process_during_the_first_look_is_no_damage(
+def test_database_created_by_another_process_during_the_first_read_is_not_damage(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store, created = opened(home), []
@@ -271,7 +271,7 @@ def test_database_created_by_another_process_during_the_first_look_is_no_damage(
     store.close()
 
 
-def test_an_empty_file_where_nothing_was_kept_is_no_damage(home: Path) -> None:
+def test_empty_file_without_earlier_sessions_is_not_damage(home: Path) -> None:
     home.mkdir(0o700)
     (home / "forestay.db").touch()
     store = opened(home)
@@ -281,7 +281,7 @@ def test_an_empty_file_where_nothing_was_kept_is_no_damage(home: Path) -> None:
     store.close()
 
 
-def test_a_creation_that_died_halfway_is_begun_anew(home: Path) -> None:
+def test_interrupted_creation_of_a_database_starts_again(home: Path) -> None:
     home.mkdir(0o700)
     for name in ("forestay.db.new", "forestay.db.new-wal", "forestay.db.new-journal"):
         (home / name).write_bytes(b"half a database")
@@ -292,7 +292,7 @@ def test_a_creation_that_died_halfway_is_begun_anew(home: Path) -> None:
     assert sorted(os.listdir(home)) == ["forestay.db", "writer.lock", "writer.queue"]
 
 
-def test_nobody_ever_meets_half_a_database(home: Path) -> None:
+def test_no_process_ever_opens_half_a_database(home: Path) -> None:
     """Killed at any statement of the creation, there is no database, and the next write works."""
     for step in (0, 1, 3, 10, 20):
         process = start(
@@ -320,7 +320,7 @@ def test_nobody_ever_meets_half_a_database(home: Path) -> None:
     assert texts(opened(home), "s1") == ["a"]
 
 
-def test_a_flipped_byte_in_what_is_derived_is_seen_and_made_anew(store: SqliteStore) -> None:
+def test_flipped_byte_in_derived_data_is_noticed_and_repaired(store: SqliteStore) -> None:
     put(store, "s1", batch("a", core=b"core", rows=[("step", "t", True, 1, b"row")]))
     writer = store.database._writer
     assert writer is not None
@@ -351,7 +351,7 @@ def test_a_flipped_byte_in_what_is_derived_is_seen_and_made_anew(store: SqliteSt
         "UPDATE session SET seq = 2",
     ],
 )
-def test_a_sum_tells_that_something_changed(store: SqliteStore, harm: str) -> None:
+def test_checksum_shows_that_something_changed(store: SqliteStore, harm: str) -> None:
     put(store, "s1", batch("a", key="k", rows=[("step", "t", True, 1, b"row")]))
     with store.view("s1") as view:
         assert view.intact()
@@ -387,7 +387,7 @@ def test_a_format_that_cannot_be_read_is_damage_not_a_traceback(
         store.machine.seen_files.record("s1", "/a", "1", "d")
 
 
-def test_an_arrival_number_that_is_taken_is_damage_and_nothing_is_overwritten(
+def test_arrival_number_in_use_is_damage_and_nothing_is_overwritten(
     store: SqliteStore,
 ) -> None:
     put(store, "s1", batch("a", "b"))
@@ -519,7 +519,7 @@ def test_every_error_of_the_driver_has_a_meaning() -> None:
 
 
 @pytest.mark.parametrize("code", sorted(MEANING))
-def test_a_translated_error_says_what_why_and_what_helps(home: Path, code: int) -> None:
+def test_translated_error_has_what_why_and_hint(home: Path, code: int) -> None:
     base = Database(str(home), clock=Clock(), timeout=1, settle=lambda connection: None)
     cause = sqlite3.OperationalError("the driver's words")
     cause.sqlite_errorcode = code

@@ -43,7 +43,7 @@ a line that is none
         ("/win/x", "cifs"),
     ],
 )
-def test_home_on_a_file_system_of_another_machine_is_told(path: str, kind: str) -> None:
+def test_home_on_a_file_system_of_another_machine_is_reported(path: str, kind: str) -> None:
     reason = filesystem_check.shared_locks_ok(path, mounts=MOUNTS)
     assert (reason is not None) == bool(kind)
     assert f" {kind}," in (reason or f" {kind},")
@@ -69,7 +69,7 @@ def test_folder_that_is_locked_right_now_will_do(tmp_path: Path) -> None:
         assert filesystem_check.shared_locks_ok(str(tmp_path)) is None
 
 
-def test_folder_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_without_locks_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def none(fd: int, how: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
@@ -78,7 +78,7 @@ def test_folder_without_locks_is_told(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "no file locks" in (filesystem_check.shared_locks_ok(str(tmp_path)) or "")
 
 
-def test_locks_that_keep_nobody_out_are_told(
+def test_locks_that_exclude_no_process_are_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
 

@@ -113,9 +113,7 @@ def test_garbage_is_not_believed_and_does_not_raise(path: str) -> None:
     heads.remember(1, "s1", head(1))
 
 
-def test_a_disk_that_refuses_keeps_nobody_from_working(
-    path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_failing_disk_does_not_stop_other_work(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     heads = RememberedHeads(path)
     heads.remember(1, "s1", head(1))
 
@@ -132,7 +130,7 @@ def test_a_disk_that_refuses_keeps_nobody_from_working(
     assert found is not None and found[1].n == 1
 
 
-def test_slots_lie_where_the_format_says(path: str) -> None:
+def test_slots_are_where_the_format_states(path: str) -> None:
     RememberedHeads(path).remember(2, "s1", Head("d1", 258, "ab" * 32))
     raw = Path(path).read_bytes()
     assert raw[: 2 * SIZE] == bytes(2 * SIZE)

@@ -78,7 +78,7 @@ class TestBehindATransactionPool(Appending):
 
 
 @pytest.mark.parametrize("pool", ["session", "transaction&prepare=no", "transaction"])
-def test_who_waits_behind_a_pool_hears_of_it_soon(
+def test_watcher_behind_a_pooler_notices_growth_soon(
     pools: dict[str, str], tmp_path: Path, pool: str
 ) -> None:
     mode, _, more = pool.partition("&")

@@ -245,7 +245,7 @@ def test_what_is_lost_around_a_single_statement_counts_once(
     assert [h.n for _, h in store.maintenance.remembered()] == [2]
 
 
-def test_who_writes_on_takes_one_round_trip_and_who_is_behind_decides_again(
+def test_repeated_append_takes_one_round_trip_and_an_outdated_one_decides_again(
     store: PostgresStore, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "s1", batch("a"))
@@ -316,7 +316,7 @@ def test_a_process_that_begins_while_the_server_restarts_waits_for_it(
     later.close()
 
 
-def test_a_server_that_stays_away_is_told_as_one_that_cannot_be_reached(
+def test_server_that_does_not_return_is_reported_as_unreachable(
     place: PostgresPlace,
 ) -> None:
     first = opened(place)
@@ -328,9 +328,7 @@ def test_a_server_that_stays_away_is_told_as_one_that_cannot_be_reached(
     assert "forestay config store" in told.value.hint
 
 
-def test_a_view_that_lost_its_connection_says_so(
-    store: PostgresStore, place: PostgresPlace
-) -> None:
+def test_view_that_lost_its_connection_raises(store: PostgresStore, place: PostgresPlace) -> None:
     put(store, "s1", batch("a"))
     with store.view("s1") as view:
         end_all(place)
@@ -354,9 +352,7 @@ def test_what_stays_lost_is_an_error_of_ours(
         put(store, "s1", batch("b"))
 
 
-def test_a_forked_child_has_connections_of_its_own(
-    store: PostgresStore, place: PostgresPlace
-) -> None:
+def test_forked_child_opens_new_connections(store: PostgresStore, place: PostgresPlace) -> None:
     put(store, "s1", batch("a"))
     child = os.fork()
     if not child:
@@ -462,7 +458,7 @@ def test_what_is_true_of_one_machine_is_not_seen_from_another(place: PostgresPla
     there.close()
 
 
-def test_chores_belong_to_the_home_whose_event_asked_for_them(place: PostgresPlace) -> None:
+def test_file_work_belongs_to_the_home_of_its_event(place: PostgresPlace) -> None:
     here, there = opened(place), opened(place, "other")
     here.append("s1", lambda view: batch("a"), create=True, change=MachineChange(file_work=["{}"]))
     put(there, "s1", batch("b"))
@@ -475,7 +471,7 @@ def test_chores_belong_to_the_home_whose_event_asked_for_them(place: PostgresPla
 
 
 @pytest.mark.parametrize("knows", [True, False], ids=["writing on", "for the first time"])
-def test_who_waits_too_long_for_a_session_is_told(place: PostgresPlace, knows: bool) -> None:
+def test_waiting_too_long_for_a_session_raises_busy(place: PostgresPlace, knows: bool) -> None:
     here, there = opened(place), opened(place, timeout=0.05)
     put(there if knows else here, "s1", batch("a"))
 
@@ -495,7 +491,7 @@ def test_who_waits_too_long_for_a_session_is_told(place: PostgresPlace, knows: b
 # --- notifications -------------------------------------------------------------------------------
 
 
-def test_a_watcher_is_told_and_need_not_ask(
+def test_watcher_is_notified_without_polling(
     store: PostgresStore, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(store, "s1", batch("a"))
@@ -518,7 +514,7 @@ def test_a_watcher_is_told_and_need_not_ask(
     other.close()
 
 
-def test_who_begins_to_wait_while_another_writes_on_is_not_left_waiting(
+def test_new_watcher_of_a_busy_session_is_notified(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     """Who writes on does not look each time whether somebody waits."""
@@ -539,7 +535,7 @@ def test_who_begins_to_wait_while_another_writes_on_is_not_left_waiting(
     other.close()
 
 
-def test_where_nothing_is_told_one_looks_again(
+def test_without_notifications_the_session_is_polled(
     store: PostgresStore, place: PostgresPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As behind a pooler that shares connections: it takes LISTEN and delivers nothing."""
@@ -646,7 +642,7 @@ def _state(error: object) -> str:
 # --- tables --------------------------------------------------------------------------------------
 
 
-def test_looking_changes_nothing_and_says_what_would_be_made(
+def test_dry_run_changes_nothing_and_reports_what_would_be_done(
     store: PostgresStore, place: PostgresPlace
 ) -> None:
     def there() -> list[tuple[Any, ...]]:
@@ -672,7 +668,7 @@ def test_the_sql_is_printed_for_a_schema_and_for_nothing_else(given: list[str], 
     assert done.stdout.startswith(first) if not code else "usage: " in done.stderr
 
 
-def test_whoever_reads_the_first_lines_of_the_sql_gets_no_trace() -> None:
+def test_printing_the_sql_to_a_closed_pipe_shows_no_traceback() -> None:
     line = f"{sys.executable} -m forestay.store.postgres | true"
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True)
     assert done.stderr == ""

@@ -53,7 +53,7 @@ def test_a_tree_knows_its_project_and_its_current_session(machine: Machine) -> N
     assert machine.projects.tree("/W") is None
 
 
-def test_who_meets_a_tree_at_the_same_time_makes_no_second_project_of_it(machine: Machine) -> None:
+def test_two_processes_in_a_new_tree_create_one_project(machine: Machine) -> None:
     keys = [("path", "/w"), ("inode", "1:2")]
     here = [TreeRecord("/w", "1:2", 0, id=id, name="w", keys=keys) for id in ("p1", "p2")]
     first, second = (
@@ -87,7 +87,7 @@ def test_worktrees_that_are_met_at_the_same_time_are_of_one_project(machine: Mac
     assert machine.projects.record_tree(TreeRecord("/u", "1:6", 0, id="p4", name="u"), None) != one
 
 
-def test_settling_again_keeps_what_is_not_said(machine: Machine) -> None:
+def test_settling_again_preserves_what_is_not_given(machine: Machine) -> None:
     project, other = add_project(machine, "p1", "one"), add_project(machine, "p2", "two")
     machine.projects.record_tree(TreeRecord("/w", "1:2", project, keys=[("path", "/w")]), "s1")
     machine.projects.record_tree(TreeRecord("/w", "1:3", other), None)
@@ -152,7 +152,7 @@ def test_projects_are_listed_with_all_their_keys_once(machine: Machine) -> None:
 # --- holders ------------------------------------------------------------------------------------
 
 
-def test_a_holder_is_there_until_it_lets_go(machine: Machine, home: Path) -> None:
+def test_holder_exists_until_it_is_released(machine: Machine, home: Path) -> None:
     other = "m1/b1/ns1/200/556"
     machine.holders.add(holder(since=5))
     machine.holders.add(holder(process=other, since=3))
@@ -173,14 +173,14 @@ def test_a_holder_is_there_until_it_lets_go(machine: Machine, home: Path) -> Non
     assert len(seen.holders.find()) == 2
 
 
-def test_holding_again_says_what_is_done_now(machine: Machine) -> None:
+def test_holding_again_updates_the_work_shown(machine: Machine) -> None:
     machine.holders.add(holder())
     machine.holders.add(Holder("S1", ME, "user", "", "testing", 9))
     (found,) = machine.holders.find("s1")
     assert (found.doing, found.since, found.name) == ("testing", 9, "user")
 
 
-def test_nobody_holds_a_session_that_is_not_there(machine: Machine) -> None:
+def test_missing_session_has_no_holder(machine: Machine) -> None:
     machine.holders.add(holder("nothing"))
     assert machine.holders.find() == []
 

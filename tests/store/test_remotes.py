@@ -72,7 +72,7 @@ def test_what_was_seen_is_remembered_until_the_remote_is_removed(remotes: Remote
     assert [one.name for one in remotes.objects(other, "s1")] == [pack.name]
 
 
-def test_how_a_sync_went_is_kept(remotes: Remotes) -> None:
+def test_result_of_a_sync_is_recorded(remotes: Remotes) -> None:
     usb = added(remotes)
     remotes.synced(usb, 99, "failed", "gone")
     remotes.probed(usb, "no conditions")
@@ -85,7 +85,7 @@ def test_how_a_sync_went_is_kept(remotes: Remotes) -> None:
     )
 
 
-def test_when_a_sync_went_well_is_kept_though_the_next_ones_do_not(remotes: Remotes) -> None:
+def test_time_of_the_last_successful_sync_survives_failed_ones(remotes: Remotes) -> None:
     """Also by who looked at the remote before that: it is not taken for a new one again."""
     before = added(remotes)
     remotes.synced(before, 99, "done", "")

@@ -51,7 +51,7 @@ def test_an_old_process_stops_at_its_next_write_and_nothing_is_lost(home: Path) 
     run('assert texts(opened(), "s1") == ["before", "newer"]', home)
 
 
-def test_a_newer_format_that_lets_us_write_is_written(home: Path) -> None:
+def test_newer_format_that_allows_this_version_is_written(home: Path) -> None:
     old = opened(home)
     put(old, "s1", batch("before"))
     run(NEWER + '    newer(schema.FORMAT)\n    put(opened(), "s1", batch("newer"))', home)

@@ -157,7 +157,7 @@ def test_where_nothing_can_be_written_a_damaged_index_is_passed_over(
         store.close()
 
 
-def test_an_index_of_which_nobody_has_a_sum_is_looked_at_by_sqlite(indexed: Path) -> None:
+def test_index_without_a_checksum_is_checked_by_sqlite(indexed: Path) -> None:
     store = opened(indexed)
     before = everything(store)
     store.close()

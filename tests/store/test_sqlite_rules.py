@@ -110,7 +110,7 @@ def test_all_use_of_the_writer_is_under_the_lock(
     assert not any(held for who, what, held in Spy.log if who not in writers)
 
 
-def test_a_head_is_remembered_before_the_lock_is_let_go(
+def test_head_is_remembered_before_the_lock_is_released(
     store: SqliteStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise two processes could write their slots in the wrong order."""
@@ -170,7 +170,7 @@ def test_a_holder_that_was_stopped_is_named_and_nothing_is_lost(home: Path) -> N
     store.close()
 
 
-def test_a_writer_that_died_in_the_middle_leaves_nothing_and_bars_nobody(home: Path) -> None:
+def test_writer_that_died_leaves_nothing_and_blocks_no_process(home: Path) -> None:
     writer = start(
         """
         store = opened()
@@ -192,7 +192,7 @@ def test_a_writer_that_died_in_the_middle_leaves_nothing_and_bars_nobody(home: P
     store.close()
 
 
-def test_nobody_is_starved_by_a_process_that_writes_all_the_time(home: Path) -> None:
+def test_process_that_keeps_writing_starves_no_other(home: Path) -> None:
     store = opened(home, timeout=10)
     put(store, "s1", batch("start"))
     greedy = start(
@@ -361,7 +361,7 @@ def test_a_log_that_cannot_be_read_in_a_read_only_home_is_not_passed_over(home: 
     assert len(opened(home).catalogue()) == 1
 
 
-def test_a_long_look_does_not_hinder_writers_and_the_log_shrinks_after_it(
+def test_long_read_does_not_block_writers_and_the_log_shrinks_after_it(
     store: SqliteStore, home: Path
 ) -> None:
     put(store, "s1", batch("a"))
@@ -427,7 +427,7 @@ def test_what_is_erased_makes_the_database_smaller(store: SqliteStore, home: Pat
     assert store.database.read("PRAGMA freelist_count") == [(0,)]
 
 
-def test_old_pages_that_a_reader_kept_go_with_the_next_writer(home: Path) -> None:
+def test_old_pages_that_a_reader_held_are_removed_by_the_next_writer(home: Path) -> None:
     out = run(
         """
         from forestay.errors import Busy
@@ -463,7 +463,7 @@ def noise(seed: int) -> bytes:
 # --- no foreign opens ---------------------------------------------------------------------------
 
 
-def test_opening_and_closing_the_file_beside_sqlite_loses_commits(tmp_path: Path) -> None:
+def test_opening_the_file_without_sqlite_loses_commits(tmp_path: Path) -> None:
     """Why the rule: the system drops all locks of a process when it closes any descriptor.
 
     SQLite resists it from 3.51 on, and the rule is for those who have an older one.
@@ -626,7 +626,7 @@ def test_a_child_that_outlives_its_parent_loses_nothing(home: Path) -> None:
     assert texts(opened(home), "s1") == ["a", "b", "c"]
 
 
-def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
+def test_child_forked_while_a_view_is_open_gets_an_error(home: Path) -> None:
     out = run(
         """
         from forestay.errors import StoreFailed
@@ -652,7 +652,7 @@ def test_a_child_forked_while_a_view_is_open_is_told_so(home: Path) -> None:
     assert out.splitlines() == [hint, hint, "['a', 'b']"]
 
 
-def test_a_child_of_a_process_that_could_not_close_its_writer_is_told_so(home: Path) -> None:
+def test_child_of_a_process_that_could_not_close_its_writer_gets_an_error(home: Path) -> None:
     out = run(
         """
         from forestay.errors import StoreFailed
@@ -680,7 +680,7 @@ def test_a_child_of_a_process_that_could_not_close_its_writer_is_told_so(home: P
     assert out.splitlines()[1:] == ["['a', 'b']"]
 
 
-def test_forking_while_other_threads_write_stops_nobody(home: Path) -> None:
+def test_fork_while_other_threads_write_blocks_none(home: Path) -> None:
     out = run(
         """
         import threading
@@ -708,7 +708,7 @@ def test_forking_while_other_threads_write_stops_nobody(home: Path) -> None:
     assert out.splitlines() == ["8", "[]"]
 
 
-def test_a_forked_child_is_a_holder_of_its_own(home: Path) -> None:
+def test_forked_child_is_a_separate_holder(home: Path) -> None:
     out = run(
         """
         import forestay
@@ -950,7 +950,7 @@ def cost(store: SqliteStore, home: Path, journal: Journal) -> tuple[int, int]:
     return len(statements), size(home / "forestay.db-wal") // 4096
 
 
-def test_watching_takes_no_longer_than_it_may(home: Path) -> None:
+def test_watching_stays_within_the_timeout(home: Path) -> None:
     class Resting(FakeClock):
         slept = 0.0
 
@@ -1018,7 +1018,7 @@ def test_one_home_may_be_used_by_several_threads(home: Path, tmp_path: Path) -> 
             assert [s for s in said if s.startswith(name)] == [f"{name} {n}" for n in range(12)]
 
 
-def test_a_store_that_is_dropped_unclosed_is_let_go_of(home: Path) -> None:
+def test_store_dropped_without_close_is_released(home: Path) -> None:
     for number in range(50):
         put(opened(home), "s1", batch(str(number)))
     mine = [

@@ -99,7 +99,7 @@ def test_it_is_held_inside_and_free_outside(path: str) -> None:
     lock.close()
 
 
-def test_an_error_inside_lets_go(path: str) -> None:
+def test_error_inside_releases_the_lock(path: str) -> None:
     lock = lock_at(path)
     with pytest.raises(LookupError):
         with lock:
@@ -137,7 +137,7 @@ def test_any_name_will_do(path: str, argv: list[str], monkeypatch: pytest.Monkey
     assert os.path.getsize(path) == 160
 
 
-def test_who_holds_it_may_be_unknown(path: str) -> None:
+def test_holder_may_be_unknown(path: str) -> None:
     assert lock_at(path).holder() == "unknown"
     Path(path).write_bytes(b"")
     assert lock_at(path).holder() == "unknown"
@@ -180,7 +180,7 @@ def test_no_time_to_wait_means_one_try(path: str) -> None:
     assert clock.slept == []
 
 
-def test_one_who_is_next_but_was_stopped_does_not_keep_the_others_out(path: str) -> None:
+def test_stopped_process_at_the_head_of_the_queue_does_not_block_the_others(path: str) -> None:
     clock = Resting()
     with held_elsewhere(queue_of(path)):
         with lock_at(path, clock=clock):
@@ -188,7 +188,7 @@ def test_one_who_is_next_but_was_stopped_does_not_keep_the_others_out(path: str)
     assert 0.2 < sum(clock.slept) < 0.5
 
 
-def test_whoever_waited_in_vain_leaves_the_queue(path: str) -> None:
+def test_process_that_times_out_leaves_the_queue(path: str) -> None:
     with held_elsewhere(path):
         with pytest.raises(Busy):
             with lock_at(path, timeout=0.01):
@@ -196,7 +196,7 @@ def test_whoever_waited_in_vain_leaves_the_queue(path: str) -> None:
         assert is_free(queue_of(path))
 
 
-def test_threads_take_turns_and_wait_no_longer_than_they_may(path: str) -> None:
+def test_threads_take_turns_within_the_timeout(path: str) -> None:
     lock = lock_at(path, timeout=0.2)
     inside, leave = threading.Event(), threading.Event()
 
@@ -227,7 +227,7 @@ def test_a_write_inside_a_write_is_a_mistake(path: str) -> None:
     assert is_free(path)
 
 
-def test_a_full_disk_keeps_the_name_out_not_the_writer(
+def test_full_disk_prevents_the_holder_name_but_not_the_write(
     path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def pwrite(*_: object) -> int:
@@ -239,7 +239,9 @@ def test_a_full_disk_keeps_the_name_out_not_the_writer(
     assert is_free(path)
 
 
-def test_an_interrupt_while_signing_lets_go(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interrupt_while_writing_the_holder_name_releases_the_lock(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def pwrite(*_: object) -> int:
         raise KeyboardInterrupt
 
@@ -327,7 +329,7 @@ def test_a_forked_child_does_not_share_its_parents_lock(tmp_path: Path) -> None:
     assert out.split() == ["Busy", "inside"]
 
 
-def test_the_kernel_lets_go_when_a_holder_is_killed(path: str) -> None:
+def test_kernel_releases_the_lock_when_its_holder_is_killed(path: str) -> None:
     holder = holding(path)
     with pytest.raises(Busy, match=f"pid {holder.pid} "):
         with lock_at(path, timeout=0.05):
@@ -373,7 +375,7 @@ def test_what_is_left_to_wait_runs_out_while_the_lock_is_held(tmp_path: Path) ->
     lock.close()
 
 
-def test_waiting_for_us_and_for_a_foreign_lock_takes_no_longer_than_was_allowed(
+def test_waiting_for_both_locks_stays_within_the_timeout(
     tmp_path: Path,
 ) -> None:
     home = tmp_path / "home"
@@ -455,7 +457,7 @@ def every_step(act: Callable[[], object], then: Callable[[], object]) -> int:
 
 
 @pytest.mark.parametrize("opened_before", [True, False])
-def test_an_interrupt_at_any_step_leaves_no_lock_taken(path: str, opened_before: bool) -> None:
+def test_interrupt_at_any_step_leaves_no_lock(path: str, opened_before: bool) -> None:
     lock = lock_at(path)
     done: list[int] = []
     with lock:
@@ -487,7 +489,7 @@ def test_an_interrupt_at_any_step_of_a_turn_ends_it(path: str) -> None:
     assert steps > 30 and len(done) > 10
 
 
-def test_who_waits_in_vain_for_another_thread_takes_nothing_from_it(path: str) -> None:
+def test_thread_that_times_out_does_not_release_the_lock_of_another(path: str) -> None:
     lock = lock_at(path, timeout=0.01)
     failed: list[type] = []
 
@@ -504,7 +506,7 @@ def test_who_waits_in_vain_for_another_thread_takes_nothing_from_it(path: str) -
         assert failed == [Busy] and lock.is_mine and not is_free(path)
 
 
-def test_an_interrupt_at_any_step_of_a_write_keeps_nobody_from_the_next(tmp_path: Path) -> None:
+def test_interrupt_at_any_step_of_a_write_does_not_block_the_next(tmp_path: Path) -> None:
     store = opened(tmp_path / "home")
     put(store, "s-1", batch("a"))
     database = store.database

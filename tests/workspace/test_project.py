@@ -92,7 +92,7 @@ def test_worktree_has_the_keys_of_its_main_checkout(tmp_path: Path) -> None:
     assert sorted(all_keys(tmp_path / "side")) == sorted(all_keys(repo))
 
 
-def test_submodule_has_keys_of_its_own(tmp_path: Path) -> None:
+def test_submodule_has_separate_keys(tmp_path: Path) -> None:
     library = repository(tmp_path / "library", message="library")
     repo = repository(tmp_path / "repo", remote=URL)
     git(repo, "submodule", "--quiet", "add", str(library), "lib")

@@ -86,7 +86,7 @@ def test_marker_makes_a_tree_without_git(tmp_path: Path) -> None:
     assert (tree.root, tree.git_dir) == (str(tmp_path / "p"), None)
 
 
-def test_worktree_is_a_tree_of_its_own_with_the_main_ones_repository(tmp_path: Path) -> None:
+def test_worktree_is_a_separate_tree_with_the_repository_of_the_main_one(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     git(repo, "worktree", "add", "-q", "-b", "side", "../side")
     tree = find_tree(str(tmp_path / "side"))
@@ -108,7 +108,7 @@ def test_worktrees_of_a_bare_repository_share_it_as_main(tmp_path: Path) -> None
     assert head(inside) == ("main", git(repo, "rev-parse", "HEAD"))
 
 
-def test_submodule_is_a_tree_of_its_own(tmp_path: Path) -> None:
+def test_submodule_is_a_separate_tree(tmp_path: Path) -> None:
     library = repository(tmp_path / "library")
     repo = repository(tmp_path / "repo")
     git(repo, "submodule", "--quiet", "add", str(library), "lib")

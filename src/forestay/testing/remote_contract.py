@@ -70,7 +70,7 @@ class RemoteContract:
         assert remote.get("s/1/p") == data
         assert [*remote.list("")] == [Object("s/1/p", len(data))]
 
-    def test_name_that_is_taken_keeps_its_first_bytes(self, remote: Remote) -> None:
+    def test_existing_object_is_not_overwritten(self, remote: Remote) -> None:
         assert remote.put("s/1", b"first")
         assert not remote.put("s/1", b"second, and longer")
         assert not remote.put("s/1", b"first")
@@ -81,7 +81,7 @@ class RemoteContract:
         assert not remote.put("s/1", bytes(6_000_000))
         assert remote.get("s/1") == b"first"
 
-    def test_object_that_is_not_there_is_said_to_be_missing(self, remote: Remote) -> None:
+    def test_missing_object_raises_not_there(self, remote: Remote) -> None:
         for name in ("s", "s/1", FORMAT):
             with pytest.raises(NotThere):
                 remote.get(name)
@@ -149,9 +149,7 @@ class RemoteContract:
             other.delete(name)
             assert [*remote.list("")] == []
 
-    def test_one_of_many_who_put_the_same_bytes_at_once_is_told_so(
-        self, another: Callable[[], Remote]
-    ) -> None:
+    def test_one_of_many_simultaneous_puts_succeeds(self, another: Callable[[], Remote]) -> None:
         remotes = [another() for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
             told = [pool.submit(remote.put, "s/1/p", b"same") for remote in remotes]

@@ -37,7 +37,7 @@ class Appending(Fixtures):
                 assert [stored.seq for stored in view.events()] == expected
                 assert view.seq == expected[-1]
 
-    def test_a_plan_sees_the_session_as_it_is(self, store: Store) -> None:
+    def test_plan_sees_the_current_session(self, store: Store) -> None:
         put(store, "s1", batch("a", rows=[("step", "t1", True, 1, b"row")], core=b"first"))
 
         def plan(view: View) -> Batch:
@@ -71,7 +71,9 @@ class Appending(Fixtures):
         put(store, "s1", batch("b"))
         assert texts(store, "s1") == ["a", "b"]
 
-    def test_a_batch_that_cannot_be_kept_whole_is_not_kept_at_all(self, store: Store) -> None:
+    def test_batch_that_cannot_be_stored_completely_is_not_stored_at_all(
+        self, store: Store
+    ) -> None:
         put(store, "s1", batch("a", goal="old", rows=[("step", "t1", True, 1, b"old")]))
         bad = batch("b", "c", goal="new", rows=[("step", "t1", True, 1, b"new")])
         bad.rows = [*bad.rows, ("step", "t2", True, "no number", b"")]  # type: ignore[list-item]
@@ -93,7 +95,7 @@ class Appending(Fixtures):
         store.append("s1", plan, create=True)
         assert texts(store, "s1") == ["a"]
 
-    def test_create_of_one_that_is_there_shows_it_to_the_plan(self, store: Store) -> None:
+    def test_create_of_an_existing_session_shows_it_to_the_plan(self, store: Store) -> None:
         put(store, "s1", batch("a"))
         seen: list[bool] = []
 
@@ -114,7 +116,7 @@ class Appending(Fixtures):
         with pytest.raises(NoSession):
             store.erase("s2", lambda view: batch("gone"))
 
-    def test_ids_are_found_in_any_case_and_kept_as_first_written(self, store: Store) -> None:
+    def test_ids_are_found_in_any_case_and_stored_as_first_written(self, store: Store) -> None:
         put(store, "Fix-Login", batch("a"))
         put(store, "FIX-LOGIN", batch("b"))
         with store.view("fix-login") as view:
@@ -188,7 +190,7 @@ class Appending(Fixtures):
             assert view.rows("nothing") == []
             assert view.row("step", "nothing") is None
 
-    def test_a_row_put_again_takes_the_place_of_the_old_one(self, store: Store) -> None:
+    def test_row_written_again_replaces_the_old_one(self, store: Store) -> None:
         put(store, "s1", batch("a", rows=[("step", "t", True, 1, b"old")]))
         put(store, "s1", batch("b", rows=[("step", "t", False, 9, b"new")]))
         with store.view("s1") as view:

@@ -42,7 +42,7 @@ class Erasing(Fixtures):
         assert store.blob("0" * 64) is None
         assert store.blob("\udc80") is None
 
-    def test_a_blob_that_is_not_what_its_name_says_is_refused(self, store: Store) -> None:
+    def test_blob_that_does_not_match_its_digest_is_refused(self, store: Store) -> None:
         with pytest.raises(Damaged):
             store.append("s1", lambda view: batch("a"), create=True, blobs=[("0" * 64, b"x")])
         assert store.catalogue() == []

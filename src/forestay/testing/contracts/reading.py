@@ -152,7 +152,7 @@ class Reading(Fixtures):
         assert store.catalogue(limit=0) == []
         assert len(store.catalogue(limit=10**30)) == 4
 
-    def test_a_listing_says_what_the_last_batch_said(self, store: Store) -> None:
+    def test_listing_is_that_of_the_last_batch(self, store: Store) -> None:
         put(store, "s1", batch("a", goal="first"))
         put(
             store,

@@ -65,7 +65,7 @@ class Searching(Fixtures):
         with pytest.raises(InvalidInput):
             found(searched, " ".join(map(str, range(10_000))))
 
-    def test_a_hit_says_where_and_shows_the_words(self, searched: Store) -> None:
+    def test_hit_has_its_place_and_a_snippet(self, searched: Store) -> None:
         (hit,) = searched.search("fails", text_of=text_of)
         assert (hit["session"], hit["seq"], hit["kind"]) == ("s1", 1, "note.added")
         assert "[fails]" in str(hit["snippet"])
@@ -114,7 +114,7 @@ class Searching(Fixtures):
         other.close()
         assert b"geheimnis" not in place.raw().lower()
 
-    def test_two_who_search_at_once_do_not_index_twice(
+    def test_two_simultaneous_searches_do_not_index_twice(
         self, searched: Store, another: Callable[[], Store]
     ) -> None:
         other = another()

@@ -47,7 +47,7 @@ class Sharing(Fixtures):
 
     # -- several at once -------------------------------------------------------------------------
 
-    def test_threads_of_one_store_and_of_several_keep_their_order(
+    def test_writes_of_threads_stay_in_order_with_one_store_or_several(
         self, store: Store, place: Place
     ) -> None:
         put(store, "s1", batch("start"))
@@ -62,7 +62,7 @@ class Sharing(Fixtures):
             thread.join()
         _check_order(texts(store, "s1"), writers=4, count=25)
 
-    def test_processes_keep_their_order(self, store: Store, place: Place) -> None:
+    def test_writes_of_several_processes_stay_in_order(self, store: Store, place: Place) -> None:
         put(store, "s1", batch("start"))
         running = [
             in_process(partial(append_many, place.opener, "s1", f"w{n}", 25)) for n in range(2)

@@ -327,10 +327,6 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
     "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
     "decisions: Use JWT was taken out": ("craft", lambda v: v["decisions_made"].clear()),
     "agents: code-1": ("craft", lambda v: v["agents"][0].update(type="doc-writer")),
-    "agents: code-1 (type, task)": (
-        "orchestrator",
-        lambda v: v["agents"][0].update(type="code", task="Theirs", progress=40),
-    ),
 }
 
 

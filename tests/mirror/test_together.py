@@ -172,7 +172,7 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
 
 
 @pytest.mark.parametrize(
-    "act", ["start('the next', formats=['orchestrator'])", "orchestrator.continue_current()"]
+    "act", ["start('the next', formats=['orchestrator'])", "files.orchestrator.current()"]
 )
 def test_what_another_is_in_the_middle_of_is_waited_for(
     folder: Path, seen: Callable[..., Forestay], act: str

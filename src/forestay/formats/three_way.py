@@ -12,7 +12,7 @@ file will say again what the journal says: that is the *residue*, told and kept,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate
 from typing import Any, TypeVar
 
@@ -36,7 +36,6 @@ from forestay.formats.fields import tasks_in
 from forestay.formats.port import Format, Tree, Where
 from forestay.formats.to_events import (
     Move,
-    begun_by,
     category_of,
     is_resumed,
     match_steps,
@@ -52,9 +51,6 @@ _TIMES = ("started_at", "ended_at")
 _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
 LONGEST = 2000
-_FEW = 16
-_SOON_TRIED = 1000
-"""How many elements are gone through to see what an edit comes to without each of its changes."""
 _CLEAR = 0.5
 """Of how many of its words a decision must keep more to be the same one without doubt."""
 _NAMED = {
@@ -377,12 +373,6 @@ class _Edit(Struct):
         sides = (self.before, self.after, self.today, self.merged)
         return [{_name(key, each): each for each in side.get(key, [])} for side in sides]
 
-    def moves_without(self, key: str, names: Iterable[str]) -> list[Move]:
-        """What would follow if some elements of a list were as they are today."""
-        *_, ours, all_ = self.named(key)
-        chosen = all_ | {name: ours.get(name) for name in names}
-        return self.moves_with(key, [each for each in chosen.values() if each is not None])
-
 
 def _unsaid(edit: _Edit) -> list[str]:
     """What the edit changed and what would be recorded just so without that change."""
@@ -433,23 +423,12 @@ def _as_told(key: str, theirs: Any) -> str:
 def _unsaid_of(edit: _Edit, key: str) -> Iterator[str]:
     """The same of a list, element by element; those that were taken out are among it."""
     was, is_, ours, all_ = edit.named(key)
-    changed = [
-        name
-        for name, element in is_.items()
-        if element != was.get(name) and name in all_ and all_[name] != ours.get(name)
-    ]
-    many = len(changed) > _FEW or len(changed) * len(all_) > _SOON_TRIED
-    told = _told(edit, key, changed) if many else set()
-    left = [name for name in changed if name not in told]
-    groups = [left] if many else [[name] for name in left]
-    tried = trees.by_halves(groups, lambda names: edit.moves_without(key, names) == edit.made)
-    silent = set(tried)
-    for name in left:
-        if name in silent:
+    recorded = _recorded_names(edit, key)
+    for name, element in is_.items():
+        is_new = element != was.get(name) and name in all_ and all_[name] != ours.get(name)
+        if is_new and name not in recorded:
             yield f"{key}: {name}"
-        elif key == "agents" and name in ours:
-            yield from _unsaid_words(was.get(name, {}), is_[name], ours[name], edit.made)
-    if key != "checkpoints":  # A verdict that is taken out is taken back.
+    if key != "checkpoints":  # a verdict that is taken out is withdrawn
         yield from _taken_out(edit, key)
 
 
@@ -463,34 +442,27 @@ def _taken_out(edit: _Edit, key: str) -> Iterator[str]:
             yield f"{key}: {name} was taken out (it counts as {became[name]} now)"
 
 
-def _unsaid_words(was: Plain, is_: Plain, ours: Plain, made: list[Move]) -> Iterator[str]:
-    """What an edit calls an agent and its work: only its start says that, if it is told anew."""
-    names = ("type", "task") if is_["id"] not in begun_by(made) else ()
-    words = [name for name in names if is_.get(name) not in (was.get(name), ours.get(name))]
-    if words:
-        yield f"agents: {is_['id']} ({', '.join(words)})"
-
-
 def _became(today: Plain, merged: Plain) -> dict[str, str]:
     """The decisions that were taken for reworded, and what they say now."""
     sides = (side.get("decisions", []) for side in (today, merged))
     return reworded(*(msgspec.convert(side, list[DecisionFact]) for side in sides))
 
 
-def _told(edit: _Edit, key: str, changed: list[str]) -> set[str]:
-    """The names in moves that are made because of some elements: to try each takes long."""
-    without = {repr(move) for move in edit.moves_without(key, changed)}
-    moves = (move.body for move in edit.made if repr(move) not in without)
-    texts = (getattr(body, field) for body in moves for field in body.__struct_fields__)
-    told = {text for text in texts if isinstance(text, str)}
-    return told | _titles_of(told, edit.merged, edit.now) if key == "steps" else told
-
-
-def _titles_of(ids: set[str], merged: Plain, now: Facts) -> set[str]:
-    """What steps with these ids are known by, where files tell their titles only."""
-    steps = _named(msgspec.convert(merged, Facts), now).steps
-    names = (_name("steps", element) for element in merged.get("steps", []))
-    return {name for name, step in zip(names, steps, strict=True) if step.id in ids}
+def _recorded_names(edit: _Edit, key: str) -> set[str]:
+    """Return the names of the elements that the moves of an edit mention."""
+    bodies = [move.body for move in edit.made]
+    texts = {
+        getattr(body, field)
+        for body in bodies
+        for field in ("step", "agent", "what", "title")
+        if isinstance(getattr(body, field, None), str)
+    }
+    if key != "steps":
+        return texts
+    # Some files know steps by their titles only.
+    steps = _named(msgspec.convert(edit.merged, Facts), edit.now).steps
+    names = (_name("steps", element) for element in edit.merged.get("steps", []))
+    return texts | {name for name, step in zip(names, steps, strict=True) if step.id in texts}
 
 
 def _less(all: Plain, key: str) -> Plain:

@@ -277,11 +277,11 @@ def test_nothing_for_people_is_spelled_as_a_field(cli: Cli, project: Path) -> No
 
 
 def test_every_kind_of_event_has_words(cli: Cli) -> None:
-    from forestay.cli.event_lines import _SAID, about
+    from forestay.cli.event_lines import _LINES, about
     from forestay.journal.history import LogLine
     from forestay.model.event import KINDS, Erased, Event, Header, Unknown
 
-    assert set(_SAID) == set(KINDS)
+    assert set(_LINES) == set(KINDS)
     head = Header(
         v=1, id="i", session="s", device="d", n=1, clock=1, at=0, actor="cli",
         kind="future.kind", digest="", prev="",

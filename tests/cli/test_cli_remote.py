@@ -255,7 +255,7 @@ def test_who_watches_waits_for_a_store_that_is_away(
     monkeypatch.setattr("forestay.api.remotes.Remotes.sync", sync)
     told = cli("sync", "--watch", "--every", "7")
     assert told.code == 130 and naps == [1, 1, 7, 1]
-    assert told.err.count("was lost: waiting for it; Ctrl-C ends this") == 2, "once each time"
+    assert told.err.count("was lost: waiting for it; Ctrl-C stops this") == 2, "once each time"
 
 
 def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> None:

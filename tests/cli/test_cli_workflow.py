@@ -43,7 +43,7 @@ def test_show_tells_phase_by_phase_what_is_asked_for(cli: Cli) -> None:
     assert "rule      tests_passing == tests_total" in shown
     assert "tests: observed – the whole test suite" in shown
     essay = cli.ok("workflow", "show", "essay").out
-    assert "after 24 h without anything" in essay and "Stage 1  Thesis Development" in essay
+    assert "after 24 h of inactivity" in essay and "Stage 1  Thesis Development" in essay
 
 
 def test_show_prints_the_schema(cli: Cli) -> None:

@@ -26,7 +26,12 @@ if TYPE_CHECKING:
     Report = Callable[[Session, Any, Screen], None]
 
 _SHOWN = 60
-_HELP = {"because": "REASON why", "agent": "AGENT the agent that did it", "error": "TEXT the error"}
+_HELP = {
+    "agent": "AGENT the agent that did it",
+    "because": "REASON why",
+    "error": "TEXT the error",
+    "id": "ID its id",
+}
 _OPTIONS = frozenset({"because", "error", "summary"})
 """Parameters that are options also where the method requires them."""
 _TYPES = {"int": count, "int | None": count, "float": fraction, "float | None": score}

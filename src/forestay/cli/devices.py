@@ -13,11 +13,7 @@ from forestay.base.config import passphrase
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput, Refused
-from forestay.sync.crypto.key_text import (
-    read_device_code,
-    read_person_key,
-    same_fingerprint,
-)
+from forestay.sync.crypto.key_text import read_device_code, read_person_key, same_fingerprint
 from forestay.sync.keychain import Changed, meant
 from forestay.sync.sharing import title
 

@@ -5,12 +5,7 @@ from __future__ import annotations
 import shlex
 
 from forestay.base.text import plural, shorten
-from forestay.base.vocabulary import (
-    FACT_CHECKS,
-    GATES,
-    SETTLING,
-    VOICE_MODES,
-)
+from forestay.base.vocabulary import FACT_CHECKS, GATES, SETTLING, VOICE_MODES
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.brief import RESUME_ARGUMENTS, run_resume
 from forestay.cli.common import Verb, confirm
@@ -288,10 +283,7 @@ COMMANDS = {
         voice="SCORE default: the mean of the sections",
     ),
     "essay pushback": Verb(
-        "essay.pushback",
-        _report,
-        "forestay essay pushback light",
-        level="LEVEL",
+        "essay.pushback", _report, "forestay essay pushback light", level="LEVEL"
     ),
     "essay show": Command(run_show, "forestay essay show"),
     "essay list": Command(run_list, "forestay essay list"),

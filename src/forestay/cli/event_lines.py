@@ -1,4 +1,4 @@
-"""How events read to people: one word for what happened, and a line of what it says."""
+"""Describe events for people: one word for what happened, and a line about it."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ if TYPE_CHECKING:
 
     from forestay.journal.history import LogLine
 
-    Say = Callable[[Any], str]
+    Describe = Callable[[Any], str]
 
 
 def about(line: LogLine) -> tuple[str, str]:
-    """A word for the kind of event, and what it says, for one line."""
+    """Return a word for the kind of event, and its content in one line."""
     event = line.event
-    word, say = _SAID.get(event.kind, (event.kind, _raw))
+    word, describe = _LINES.get(event.kind, (event.kind, _raw))
     body: Any = event.body
     kind = type(body).__name__
     if kind == "Erased":
         return word, _forgotten(line.forgotten)
     if kind == "EventForgotten":
         numbers = " ".join(f"#{number}" for number in line.targets)
-        return word, _join(numbers or say(body), body.because)
+        return word, _join(numbers or describe(body), body.because)
     if kind == "EventRetracted" and line.target:
         return word, _join(f"#{line.target}", body.because)
     if kind == "SessionArchived" and not body.archived:
         return "unarchived", ""
     if kind == "Unknown":
         return event.kind, _raw(body)
-    return _as_unit(word, getattr(body, "step", "")), say(body)
+    return _as_unit(word, getattr(body, "step", "")), describe(body)
 
 
 def _forgotten(stone: Any) -> str:
@@ -48,24 +48,24 @@ def _forgotten(stone: Any) -> str:
 
 
 def _as_unit(word: str, step: str) -> str:
-    """Steps of a plan go by their own names: `phase start`, where others are tasks."""
+    """Return the word with the plan's own name for its steps: `phase start`, not `task start`."""
     unit = step.rpartition("/")[2].partition("-")[0]
     is_planned = word.startswith("task") and unit in ("phase", "stage", "section")
     return word.replace("task", unit) if is_planned else word
 
 
 def word_of(kind: str) -> str:
-    """The word for a kind of event."""
-    return _SAID[kind][0] if kind in _SAID else kind
+    """Return the word for a kind of event."""
+    return _LINES[kind][0] if kind in _LINES else kind
 
 
 def plainly(word: str) -> str:
-    """A word of the journal as people write it: `timed out`, `user request`."""
+    """Return a word of the journal as people write it: `timed out`, `user request`."""
     return word.replace("_", " ")
 
 
 def _raw(body: Any) -> str:
-    """A kind of another version: its data as it was stored."""
+    """Return the stored data of an event of another version."""
     return str(getattr(body, "raw", "") or "")
 
 
@@ -73,7 +73,7 @@ def _join(*parts: str, by: str = " – ") -> str:
     return by.join(part for part in parts if part)
 
 
-def _field(*names: str) -> Say:
+def _field(*names: str) -> Describe:
     return lambda body: _join(*(str(getattr(body, name)) for name in names if getattr(body, name)))
 
 
@@ -82,7 +82,7 @@ def _nothing(body: Any) -> str:
 
 
 def _note(body: Any) -> str:
-    """A note too long for its event has only its beginning there."""
+    """Return a note; a long one is stored apart, and its event has only the beginning."""
     if not body.blob or len(body.text.encode()) >= body.size:
         return str(body.text)
     return f"{body.text}… ({body.size:,} bytes; all of it: forestay log --full)"
@@ -127,7 +127,7 @@ def _agent_start(body: Any) -> str:
     return _join(body.agent, body.type, body.task, waits or body.status)
 
 
-def _progress(name: str) -> Say:
+def _progress(name: str) -> Describe:
     return lambda body: f"{getattr(body, name)} {body.fraction:.0%}"
 
 
@@ -168,7 +168,7 @@ def _proof(body: Any) -> str:
     return _join(body.step, body.proof, shlex.join(body.argv), ended, f"{body.duration_ms:,} ms")
 
 
-_SAID: dict[str, tuple[str, Say]] = {
+_LINES: dict[str, tuple[str, Describe]] = {
     "session.started": ("started", _field("goal")),
     "session.adopted": ("adopted", _field("goal", "origin")),
     "session.renamed": ("renamed", _field("goal")),

@@ -1,7 +1,6 @@
-"""hook and ingest: what hooks of agents said, taken up, and what an agent is told at its start.
+"""The commands hook and ingest: record the events of agents' hooks, and brief agents at start.
 
-`hook` is run by the spool script alone. It says nothing unless there is something to say, in the
-form in which the agent expects it.
+Only the spool script runs `hook`. It prints nothing, or a briefing in the form the agent expects.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from forestay.cli.terminal import Screen
 
 _PLAIN = frozenset({"opencode"})
-"""Agents that are told in plain text; all others in a JSON object."""
+"""Agents that read plain text; all others read a JSON object."""
 
 
 def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -29,8 +28,8 @@ def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not (options.agent and options.payload):
         raise InvalidInput(
             "AGENT and --payload are missing",
-            why="this is run by the script that hooks of agents run",
-            hint="to let an agent record its sessions: forestay install AGENT",
+            why="only the hook script of an agent runs this",
+            hint="to record the sessions of an agent: forestay install AGENT",
         )
     text = stay.agents.hook(options.agent, options.payload)
     if not text:
@@ -47,7 +46,7 @@ def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.discard:
         count, size = stay.agents.discard()
         screen.answer({"discarded": count, "bytes": size})
-        screen.done(f"{plural(count, 'payload')} of hooks deleted, {size:,} bytes.")
+        screen.done(f"{plural(count, 'hook event')} deleted, {size:,} bytes.")
         return
     done = stay.agents.ingest()
     screen.answer(
@@ -68,12 +67,12 @@ def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _told(done: Ingested) -> list[str]:
     if done.busy:
-        return [f"Another process is taking up what hooks said; {done.waiting} waiting."]
+        return [f"Another process is recording hook events; {done.waiting} waiting."]
     parts = [
-        f"{plural(done.taken, 'payload')} of hooks taken up",
-        f"{done.ignored} of no interest" if done.ignored else "",
-        f"{done.wrong} of an unknown shape" if done.wrong else "",
-        f"{done.quarantined} no JSON" if done.quarantined else "",
+        f"{plural(done.taken, 'hook event')} recorded",
+        f"{done.ignored} ignored" if done.ignored else "",
+        f"{done.wrong} not understood" if done.wrong else "",
+        f"{done.quarantined} not JSON" if done.quarantined else "",
         f"{done.waiting} waiting" if done.waiting else "",
     ]
     return [", ".join(filter(None, parts)) + "."]
@@ -82,15 +81,15 @@ def _told(done: Ingested) -> list[str]:
 COMMANDS = {
     "hook": Command(
         run_hook,
-        arg("agent?", "AGENT", "whose hook it is"),
-        arg("--payload", "NAME", "of the file in the spool"),
-        flag("--set-up", "write the script that hooks run, for a plugin"),
+        arg("agent?", "AGENT", "the agent of the hook"),
+        arg("--payload", "NAME", "the name of a spool file"),
+        flag("--set-up", "write the hook script, for a plugin"),
         "forestay hook claude-code --payload NAME",
         "forestay hook --set-up",
     ),
     "ingest": Command(
         run_ingest,
-        flag("--discard", "delete, for good, what was set aside because nobody understood it"),
+        flag("--discard", "delete events that were set aside because they were not understood"),
         "forestay ingest",
         "forestay ingest --discard",
     ),

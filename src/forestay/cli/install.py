@@ -1,4 +1,4 @@
-"""Into an agent and out again: its hooks, its tools, and what only its user can do."""
+"""The commands install and uninstall: hooks and tools in the settings of an agent."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
     for line in plan.says:
         screen.line(("  note    ", "yellow"), line)
     if plan.events:
-        screen.line("Its next session is recorded, and begins with a briefing.")
-    screen.hint("→ look: ", "forestay doctor")
-    screen.hint("→ take it out: ", f"forestay uninstall {_words(plan)}")
+        screen.line("Its next session is recorded and starts with a briefing.")
+    screen.hint("→ check it: ", "forestay doctor")
+    screen.hint("→ remove it: ", f"forestay uninstall {_words(plan)}")
 
 
 def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -44,15 +44,15 @@ def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.dry_run:
         _show(plan, screen)
     elif plan.changes or plan.runs:
-        screen.line(("taken out ", "green"), f"of {plan.title}, {_reach(plan)}")
+        screen.line(("removed ", "green"), f"from {plan.title}, {_reach(plan)}")
         _print_places(plan, screen)
-        screen.line("What was recorded stays.")
+        screen.line("What was recorded is not deleted.")
     else:
-        screen.line(f"nothing of ours is in {plan.title}, {_reach(plan)}")
+        screen.line(f"Forestay is not installed in {plan.title}, {_reach(plan)}")
 
 
 def _print_agents(stay: Forestay, screen: Screen) -> None:
-    """What can be installed, and what is."""
+    """List the agents, and where Forestay is installed."""
     from forestay.agents.registry import AGENTS
 
     there = {(plan.agent, plan.scope) for plan in stay.agents.installed()}
@@ -103,7 +103,9 @@ def _words(plan: Plan) -> str:
 
 def _print_places(plan: Plan, screen: Screen) -> None:
     for change in plan.changes:
-        word = "removed" if change.after is None else "made" if change.before is None else "changed"
+        word = (
+            "removed" if change.after is None else "created" if change.before is None else "changed"
+        )
         screen.line((f"  {word:<8}", "dim"), change.path)
     for command in plan.runs:
         screen.line(("  ran     ", "dim"), " ".join(command))

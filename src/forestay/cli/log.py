@@ -1,4 +1,4 @@
-"""log and search: what happened, in order, and where words occur."""
+"""The commands log and search: what happened, in order, and where words occur."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ _COLORS = {
 
 
 def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    session, told = stay.current(), _Told(stay, screen, options.full)
+    session, printer = stay.current(), _Printer(stay, screen, options.full)
     if not options.follow:
         screen.long()
-    told.tell(session.log(limit=options.n or -1, full=options.full))
+    printer.tell(session.log(limit=options.n or -1, full=options.full))
     if options.follow:
-        _follow(session, told, screen)
+        _follow(session, printer, screen)
 
 
-def _follow(session: Session, told: _Told, screen: Screen) -> NoReturn:
+def _follow(session: Session, printer: _Printer, screen: Screen) -> NoReturn:
     def look() -> None:
-        if session.wait(told.last, _POLL_SECONDS):
-            told.tell(session.log(after=told.last, full=told.full))
+        if session.wait(printer.last, _POLL_SECONDS):
+            printer.tell(session.log(after=printer.last, full=printer.full))
         screen.flush()
 
     screen.flush()
-    for_ever(look, told.stay, screen)
+    repeat_forever(look, printer.stay, screen)
 
 
-def for_ever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoReturn:
-    """Do it again and again. A store that may come back is waited for, which is said once."""
+def repeat_forever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoReturn:
+    """Repeat an action; wait for a store that is away, and report that once."""
     waits = False
     while True:
         try:
@@ -68,13 +68,13 @@ def for_ever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoRetur
             if not error.retryable:
                 raise
             if not waits:
-                screen.complain(f"{error.what}: waiting for it; Ctrl-C ends this")
+                screen.complain(f"{error.what}: waiting for it; Ctrl-C stops this")
             waits = True
             stay.context.clock.sleep(_PAUSE_SECONDS)
 
 
-class _Told:
-    """What was printed of a log: `last` is the number of the last event, also if more was to be."""
+class _Printer:
+    """Print a log; `last` is the number of the last event that was printed."""
 
     def __init__(self, stay: Forestay, screen: Screen, full: bool) -> None:
         self.stay, self.full, self.last = stay, full, 0
@@ -98,7 +98,7 @@ class _Told:
 
 
 def _room_for_devices(stay: Forestay, screen: Screen) -> int:
-    """Columns for devices and persons: names of people are longer, and are not to be cut."""
+    """Return the columns for devices and people: names of people are longer."""
     others = stay.context.store.machine.remotes.persons()
     titles = [person_title(one, stay.devices.name_of(device)) for device, one in others.items()]
     most = _PERSON if not screen.columns or screen.columns >= _ROOMY else _NARROW
@@ -106,7 +106,7 @@ def _room_for_devices(stay: Forestay, screen: Screen) -> int:
 
 
 def _head(line: LogLine, now: int, stay: Forestay, room: int) -> list[str]:
-    """Number, time, who; and on which device, where a session was written on several."""
+    """Return number, time and actor; and the device, where a session has several."""
     event = line.event
     who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
     named = person_title(line.person, line.name) or line.name
@@ -116,7 +116,7 @@ def _head(line: LogLine, now: int, stay: Forestay, room: int) -> list[str]:
 
 
 def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> list[list[Part]]:
-    """An event as one line, cut at the edge of a terminal; with `full` as many as it takes."""
+    """Return an event as one line that fits the terminal; with `full`, as many as needed."""
     word, text = about(line)
     lead = f"{''.join(head)}{word:<{_WORD}} "
     if screen.columns and not full:
@@ -135,7 +135,7 @@ def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> lis
 
 
 def when(ms: int, now: int) -> str:
-    """A local time in at most eleven columns: the hour today, the day this year, else the date."""
+    """Return a local time in at most 11 columns: time today, day this year, else the date."""
     try:
         then, today = time.localtime(ms / 1000), time.localtime(now / 1000)
     except (OverflowError, OSError, ValueError):
@@ -169,7 +169,7 @@ def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def _print_places(places: list[dict[str, Any]], screen: Screen) -> None:
-    """Where the words occur in one session, under its goal."""
+    """Print where the words occur in one session, under its goal."""
     first = places[0]
     project = f" in {first['project']}" if first["project"] else ""
     screen.line((first["session"], "bold"), (project, "dim"), " – ", shorten(first["goal"], _GOAL))
@@ -186,15 +186,15 @@ COMMANDS = {
     "log": Command(
         run_log,
         arg("-n", "N", "only the newest N", type=count, default=0),
-        flag("--follow", "wait for what happens next"),
-        flag("--full", "cut nothing: long texts are wrapped"),
+        flag("--follow", "wait for new events and print them"),
+        flag("--full", "show long texts whole"),
         "forestay log",
         "forestay log -n 20 --full",
         "forestay log --follow",
     ),
     "search": Command(
         run_search,
-        arg("words+", "WORDS", "all of them, or their beginnings"),
+        arg("words+", "WORDS", "words, or the beginnings of words; all must occur"),
         arg("-n", "N", "at most N (default 20)", type=count, default=20),
         'forestay search "login token"',
         "forestay search boots",

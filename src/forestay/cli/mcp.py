@@ -1,4 +1,4 @@
-"""mcp: serve this home to programs that speak the Model Context Protocol."""
+"""The command mcp: serve this home over the Model Context Protocol."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.desktop:
         desk.home.agents.note_desktop()
     server = _server(desk)
-    _when_told_to_end(desk)
+    _release_on_signal(desk)
     try:
         if options.http:
             _serve_http(server, desk, options, screen)
@@ -41,9 +41,9 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def _print_people(screen: Screen) -> None:
-    """Whoever typed the command sees nothing happen otherwise."""
+    """Explain on a terminal why nothing seems to happen."""
     if screen.source.isatty():
-        said = "An agent is meant to start this and to talk to it here; to let Claude Code do so: "
+        said = "This is for agents, which start it themselves; to add it to Claude Code: "
         screen.aside(said, ("claude mcp add forestay -- forestay mcp", "cyan"))
 
 
@@ -53,7 +53,7 @@ def _require_sdk() -> None:
     if find_spec("mcp") is None:
         raise ForestayError(
             "the MCP server needs a package that is not installed",
-            why="it is heavy, and nothing else needs it",
+            why="it is large, and nothing else needs it",
             hint="pip install 'forestay[mcp]'",
         )
 
@@ -64,10 +64,10 @@ def _desk(options: Namespace, stay: Forestay) -> Desk:
     from forestay.mcp.tool_schemas import TOOLS
     from forestay.mcp.tools import Desk
 
-    guard_public_classes()  # what a model sends is checked by type
+    guard_public_classes()  # check the types of what a model sends
     notices: list[str] = []
     folder = _project(options.project)
-    # Over standard streams it works for the agent that started it; over HTTP for nobody.
+    # Over standard streams it works for the agent that started it; over HTTP for no agent.
     hand = not options.http
     home = Forestay(
         stay.context.settings, cwd=folder, actor="mcp", on_notice=notices.append, hand=hand
@@ -82,19 +82,19 @@ def _server(desk: Desk) -> Server[Any]:
 
     from forestay.mcp.server import make
 
-    # Rubbish is seldom looked for while a process starts; this one stays.
+    # Garbage collection is rare while a process starts; this process keeps running.
     gc.freeze()
     gc.set_threshold(700, 10, 10)
     return make(desk)
 
 
 def _project(given: str) -> str | None:
-    """The folder that is meant: named, or that of the agent that started us."""
+    """Return the folder that was named, or that of the agent that started this process."""
     from forestay.base.config import child_environment
 
     folder = given or child_environment().get("CLAUDE_PROJECT_DIR", "")
     if given and not os.path.isdir(given):
-        raise InvalidInput(f"there is no folder {given}", why="nothing is served")
+        raise InvalidInput(f"there is no folder {given}")
     return os.path.abspath(folder) if folder and os.path.isdir(folder) else None
 
 
@@ -109,8 +109,8 @@ def _serve_stdio(server: Server[Any]) -> None:
     anyio.run(serve)
 
 
-def _when_told_to_end(desk: Desk) -> None:
-    """Let go of the sessions before leaving: who ends us in order did not see us die."""
+def _release_on_signal(desk: Desk) -> None:
+    """Release the sessions when a signal ends the process, so that it does not count as a crash."""
     import signal
 
     def leave(number: int, frame: object) -> None:
@@ -143,13 +143,11 @@ COMMANDS = {
     "mcp": Command(
         run_mcp,
         flag("--http", "serve HTTP on 127.0.0.1 instead of stdin and stdout"),
-        arg(
-            "--port", "N", f"with --http: the port ({_USUALLY}; 0 for any that is free)", type=count
-        ),
-        flag("--new-token", "with --http: another token; the old one ends"),
-        arg("--project", "DIR", "the project, if not this folder"),
+        arg("--port", "N", f"with --http: the port ({_USUALLY}; 0: any free port)", type=count),
+        flag("--new-token", "with --http: create a new token; the old one becomes invalid"),
+        arg("--project", "DIR", "the project; default: this folder"),
         flag("--no-prove", "without the tool that runs commands"),
-        flag("--desktop", "for the extension of Claude Desktop"),
+        flag("--desktop", "for the Claude Desktop extension"),
         "forestay mcp",
         "forestay mcp --http --port 4653",
         "forestay mcp --project ~/work/site --no-prove",

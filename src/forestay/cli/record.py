@@ -323,7 +323,6 @@ COMMANDS = {
         "task {0.step} is running",
         "forestay task start t1",
         then="forestay task done {0.step}",
-        id="ID the task",
         agent="AGENT the agent that does it",
     ),
     "task done": Verb(
@@ -331,7 +330,6 @@ COMMANDS = {
         "task {0.step} is done",
         "forestay task done t1",
         'forestay task done t1 --outcome "it parses" --file src/parser.py',
-        id="ID the task",
         outcome="TEXT the result",
         files="FILE a file it created; may be repeated",
     ),
@@ -340,20 +338,15 @@ COMMANDS = {
         "task {0.step} is blocked",
         'forestay task block t2 --because "no test data"',
         then="forestay task unblock {0.step}",
-        id="ID the task",
     ),
     "task unblock": Verb(
         "tasks.unblock",
         "task {0.step} is available again",
         "forestay task unblock t2",
         then="forestay task start {0.step}",
-        id="ID the task",
     ),
     "task skip": Verb(
-        "tasks.skip",
-        "task {0.step} is skipped",
-        'forestay task skip t3 --because "t1 covers it"',
-        id="ID the task",
+        "tasks.skip", "task {0.step} is skipped", 'forestay task skip t3 --because "t1 covers it"'
     ),
     "agent list": Command(run_agent_list, "forestay agent", "forestay agent list --json"),
     "agent start": Verb(
@@ -362,7 +355,6 @@ COMMANDS = {
         'forestay agent start code-1 --type feature-dev --task "write the parser"',
         "forestay agent start code-2 --blocking-on code-1 --pid 4711",
         then="forestay agent done {0.agent}",
-        id="ID the agent",
         type="TYPE its kind, such as feature-dev",
         task="TEXT what it is to do",
         blocking_on="AGENT the agent it waits for",
@@ -372,14 +364,12 @@ COMMANDS = {
         "agents.progress",
         "agent {0.agent} is at {0.fraction:.0%}",
         "forestay agent progress code-1 0.6",
-        id="ID the agent",
         fraction="PART 0.6 or 60%%",
     ),
     "agent done": Verb(
         "agents.done",
         "agent {0.agent} is done",
         'forestay agent done code-1 --result "12 tests pass" --created tests/test_parser.py',
-        id="ID the agent",
         result="TEXT the result",
         created="FILE a file it created; may be repeated",
         modified="FILE a file it modified; may be repeated",
@@ -390,21 +380,16 @@ COMMANDS = {
         "agent {0.agent} failed",
         'forestay agent fail code-1 --error "rate limited" --category transient',
         then="forestay agent retry {0.agent}",
-        id="ID the agent",
         category="WORD",
     ),
     "agent retry": Verb(
-        "agents.retry",
-        "agent {0.agent} runs again",
-        "forestay agent retry code-1",
-        id="ID the agent",
+        "agents.retry", "agent {0.agent} runs again", "forestay agent retry code-1"
     ),
     "agent timeout": Verb(
         "agents.timeout",
         "agent {0.agent} timed out",
         "forestay agent timeout code-1",
         then="forestay agent retry {0.agent}",
-        id="ID the agent",
         error="TEXT what it was waiting for",
     ),
 }

@@ -241,7 +241,7 @@ class _Bar:
 
 def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -> NoReturn:
     """Sync again and again, and report what is new: transfers and problems."""
-    from forestay.cli.log import for_ever, when
+    from forestay.cli.log import repeat_forever, when
 
     every = options.every or stay.context.settings.sync_seconds or 10
     screen.hint(f"every {plural(every, 'second')}; to stop: ", "Ctrl-C")
@@ -264,7 +264,7 @@ def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -
         screen.progress(f"{now} synced; next in {plural(every, 'second')}")
         stay.context.clock.sleep(every)
 
-    for_ever(look, stay, screen)
+    repeat_forever(look, stay, screen)
 
 
 def _sessions(stay: Forestay, *, or_there: bool = False) -> list[str]:

@@ -1,12 +1,13 @@
-"""settle: what devices contradict each other about, side by side, and what is to stand."""
+"""The command settle: show contradictions between devices, and decide what holds."""
 
 from __future__ import annotations
 
 from forestay.base.clock import iso
 from forestay.base.text import plural, shorten
-from forestay.cli.arguments import Command, arg, flag
+from forestay.cli.arguments import KEY, Command, arg, flag
 from forestay.cli.common import confirm
 from forestay.cli.log import when
+from forestay.cli.terminal import pick
 from forestay.sync.device_names import name_of
 
 TYPE_CHECKING = False
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
     from forestay.api.forestay import Forestay
     from forestay.api.session import Session
-    from forestay.cli.terminal import Part, Screen
+    from forestay.cli.terminal import Screen
     from forestay.journal.context import Context
 
 _LONG, _SAID = 60, 400
@@ -47,19 +48,16 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
-    """What whoever settles has to know, as data: devices, disputes with their sides, the ways."""
+    """Return devices, disputes with their sides, and the choices, as JSON values."""
     context = session.context
     found = session.disputes.list(dispute)
     devices = [
         {
-            "device": seat.device,
+            **pick(seat, "device progress active_agents events"),
             "name": name_of(context, seat.device),
             "here": seat.device == context.store.machine.device,
             "last_modified": iso(seat.last_modified),
-            "progress": seat.progress,
             "active_agent": seat.active_agents[0] if seat.active_agents else None,
-            "active_agents": seat.active_agents,
-            "events": seat.events,
         }
         for seat in session.disputes.devices()
     ]
@@ -75,33 +73,22 @@ _TITLES = {"step": "title", "decision": "what", "agent": "task"}
 
 
 def _title(session: Session, case: Any) -> str:
-    """What people know it by, besides its id."""
+    """Return the title of what is disputed, or ""."""
     kind, _, id = case.subject.partition(":")
     row = session.show().rows.get(kind, id) if kind in _TITLES else None
     return str(getattr(row, _TITLES[kind], "")) if row else ""
 
 
 def _case(case: Any, context: Context) -> dict[str, Any]:
-    return {
-        "number": case.number,
-        "subject": case.subject,
-        "about": case.about,
-        "sides": [
-            {
-                "number": side.number,
-                "outcome": side.outcome,
-                "said": side.said,
-                "device": side.device,
-                "name": name_of(context, side.device),
-                "at": iso(side.at) if side.at else None,
-                "by": side.by,
-                "event": side.event or None,
-            }
-            for side in case.sides
-        ],
-        "recommended": case.newer,
-        "why": case.why,
-    }
+    sides = [
+        {
+            **pick(side, "number outcome said device by event?"),
+            "name": name_of(context, side.device),
+            "at": iso(side.at) if side.at else None,
+        }
+        for side in case.sides
+    ]
+    return {**pick(case, "number subject about recommended=newer why"), "sides": sides}
 
 
 def _settled(session: Session) -> list[dict[str, Any]]:
@@ -118,15 +105,15 @@ def _choices(found: list[Any]) -> list[tuple[str, str]]:
         return []
     first = found[0]
     one = f"forestay settle {first.number}"
-    cancel = ("cancel: nothing is done, and it stays open", "")
+    cancel = ("cancel: change nothing, it stays open", "")
     if first.kind == "edit":
-        # What each says is one whole: there is nothing to merge, and no place for both.
+        # Each side is a whole file: there is nothing to merge, and no place for both.
         sides = ("file", "journal")
-        return [*((f"the {side} stands", f"{one} --prefer {side}") for side in sides), cancel]
+        return [*((f"the {side} is right", f"{one} --prefer {side}") for side in sides), cancel]
     return [
         (f"prefer one side (newer: {first.newer})", f"{one} --prefer {first.newer}"),
-        ("merge: both in one", f"{one} --merge"),
-        ("keep both, apart", f"{one} --keep-both"),
+        ("merge both into one", f"{one} --merge"),
+        ("keep both, separately", f"{one} --keep-both"),
         cancel,
     ]
 
@@ -151,16 +138,15 @@ def _print(session: Session, dispute: str, stay: Forestay, screen: Screen) -> No
 
 
 def _print_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> None:
-    from forestay.cli.status import since
+    from forestay.cli.status import since  # start-up
 
-    head = ["DEVICE", "LAST MODIFIED", "DONE", "EVENTS", "AT WORK"]
-    rows: list[list[Part]] = [[(word, "dim") for word in head]]
+    rows = []
     for one in devices:
-        here = " (here)" if one["here"] else ""
-        at_work = ", ".join(one["active_agents"]) or "–"
+        name = one["name"] + (" (here)" if one["here"] else "")
+        agents = ", ".join(one["active_agents"]) or "–"
         done, count = f"{one['progress']:.0%}", str(one["events"])
-        rows.append([one["name"] + here, since(one["last_modified"], now), done, count, at_work])
-    screen.table(rows, indent=2, right="23")
+        rows.append([name, since(one["last_modified"], now), done, count, agents])
+    screen.listing("DEVICE LAST_MODIFIED DONE EVENTS AGENTS", rows, indent=2, right="23")
 
 
 def _print_case(case: dict[str, Any], now: int, screen: Screen) -> None:
@@ -202,11 +188,11 @@ COMMANDS = {
     "settle": Command(
         run_settle,
         arg("dispute?", "DISPUTE", "its number, or what it is about"),
-        arg("--prefer", "SIDE", "what this one said stands: a number, a device"),
-        flag("--merge", "put both into one"),
-        flag("--keep-both", "take neither; keep both apart"),
+        arg("--prefer", "SIDE", "the side that is right: a number, or a device"),
+        flag("--merge", "merge both into one"),
+        flag("--keep-both", "keep both, separately"),
         arg("--because", "TEXT", "why"),
-        arg("--key", "KEY", "makes a repeated call harmless"),
+        KEY,
         "forestay settle",
         'forestay settle t1 --prefer laptop --because "its tests ran"',
         "forestay settle --merge",

@@ -1,22 +1,20 @@
-"""Workflows: which there are, what one asks for, what is wrong with a definition, a new one."""
+"""Commands for workflows: list them, show one, check a definition, write a new one."""
 
 from __future__ import annotations
 
 from forestay.base.text import plural
 from forestay.cli.arguments import Command, arg, flag
-from forestay.cli.terminal import SEVERITIES
+from forestay.cli.terminal import SEVERITIES, pick
 from forestay.errors import DAMAGED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
-    from typing import Any
 
     from forestay.api.forestay import Forestay
-    from forestay.base.findings import Finding
     from forestay.cli.terminal import Screen
     from forestay.model.plan import Gate, Phase, Workflow
-    from forestay.plans.workflows import Checked, Listed
+    from forestay.plans.workflows import Listed
 
 _FAULTY = "faulty"
 
@@ -35,7 +33,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     for each in found:
         if each.error:
             screen.aside((f"{each.name}: ", "red"), each.error)
-    screen.hint("what one asks for: ", "forestay workflow show NAME")
+    screen.hint("what one requires: ", "forestay workflow show NAME")
 
 
 def _listed_cells(each: Listed) -> list[str | tuple[str, str]]:
@@ -85,7 +83,7 @@ def _print_workflow(found: Workflow, screen: Screen) -> None:
             ("version", found.version),
             ("phases", _range(found)),
             ("paused", _after(found.expiry.pause_hours)),
-            ("given up", _after(found.expiry.abandon_hours)),
+            ("abandoned", _after(found.expiry.abandon_hours)),
             ("from", found.source),
         ]
     )
@@ -104,7 +102,7 @@ def _range(found: Workflow) -> str:
 
 
 def _after(hours: float | None) -> str:
-    return f"after {hours:g} h without anything" if hours else ""
+    return f"after {hours:g} h of inactivity" if hours else ""
 
 
 def _print_phase(phase: Phase, number: str, screen: Screen) -> None:
@@ -124,7 +122,7 @@ def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
 
     rows = []
     for field in gate.fields:
-        said = ", ".join(filter(None, [wanted(field), "" if field.required else "may be left out"]))
+        said = ", ".join(filter(None, [wanted(field), "" if field.required else "optional"]))
         more = f" – {field.description}" if field.description else ""
         rows.append(("evidence", f"{field.name}: {said}{more}"))
     rows += [("rule", rule.check) for rule in gate.rules]
@@ -139,39 +137,20 @@ def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
 
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     checked = stay.workflows.check(options.file)
-    screen.answer(_checked_values(checked))
-    for finding in checked.findings:
-        _print_finding(finding, screen)
-    if checked.workflow is not None:
-        said = f"{checked.workflow.name}: {_range(checked.workflow)}"
-        screen.done(("good  ", "green"), said)
-    return 0 if checked.ok else DAMAGED
-
-
-def _checked_values(checked: Checked) -> dict[str, Any]:
-    return {
-        "ok": checked.ok,
-        "path": checked.path,
+    names = "code severity file line? where? message=what"
+    values = {
+        **pick(checked, "ok path"),
         "name": checked.workflow.name if checked.workflow else None,
-        "findings": [_finding_values(finding) for finding in checked.findings],
+        "findings": [pick(finding, names) for finding in checked.findings],
     }
-
-
-def _finding_values(finding: Finding) -> dict[str, Any]:
-    return {
-        "code": finding.code,
-        "severity": finding.severity,
-        "file": finding.file,
-        "line": finding.line or None,
-        "where": finding.where or None,
-        "message": finding.what,
-    }
-
-
-def _print_finding(finding: Finding, screen: Screen) -> None:
-    place = f"{finding.file}:{finding.line}" if finding.line else finding.file
-    severity = (finding.severity, SEVERITIES[finding.severity])
-    screen.line(place, ": ", severity, f": {finding.what}  ", (f"[{finding.code}]", "dim"))
+    screen.answer(values)
+    for finding in checked.findings:
+        place = f"{finding.file}:{finding.line}" if finding.line else finding.file
+        severity = (finding.severity, SEVERITIES[finding.severity])
+        screen.line(place, ": ", severity, f": {finding.what}  ", (f"[{finding.code}]", "dim"))
+    if checked.workflow is not None:
+        screen.done(("good  ", "green"), f"{checked.workflow.name}: {_range(checked.workflow)}")
+    return 0 if checked.ok else DAMAGED
 
 
 # -- new ---------------------------------------------------------------------------------------
@@ -181,28 +160,28 @@ def run_new(options: Namespace, stay: Forestay, screen: Screen) -> None:
     path = stay.workflows.new(options.name, origin=options.origin)
     screen.answer({"name": options.name, "path": path})
     screen.done(("Wrote ", "green"), path)
-    screen.hint("change it, then: ", f"forestay workflow check {options.name}")
+    screen.hint("edit it, then: ", f"forestay workflow check {options.name}")
 
 
 COMMANDS = {
     "workflow list": Command(run_list, "forestay workflow"),
     "workflow show": Command(
         run_show,
-        arg("name?", "NAME|FILE", "which one"),
-        flag("--schema", "the JSON Schema of definitions"),
+        arg("name?", "NAME|FILE", "the workflow"),
+        flag("--schema", "print the JSON Schema of definitions"),
         "forestay workflow show spec-execution",
         "forestay workflow show --schema > workflow-v1.json",
     ),
     "workflow check": Command(
         run_check,
-        arg("file", "FILE|NAME", "a definition, or a folder of praxis"),
+        arg("file", "FILE|NAME", "a definition, or a praxis folder"),
         "forestay workflow check .forestay/workflows/release.yaml",
         "forestay workflow check .praxis-os/workflows/spec_execution_v1",
     ),
     "workflow new": Command(
         run_new,
-        arg("name", "NAME", "what it is called"),
-        arg("--from", "NAME|FILE", "a copy of this one", dest="origin"),
+        arg("name", "NAME", "its name"),
+        arg("--from", "NAME|FILE", "copy this one", dest="origin"),
         "forestay workflow new release",
         "forestay workflow new ours --from spec-execution",
     ),

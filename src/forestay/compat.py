@@ -318,7 +318,7 @@ def _write(stay: Forestay, root: Root, state: State) -> None:
     # Edits of other programs are absorbed first, or stored next to the file, never overwritten.
     absorb_file_edits(stay.context, owner.session)
     with files.locked(os.path.dirname(path), clock=stay.context.clock):
-        swap_file.one(path, data, mode=0o644)
+        swap_file.exchange(path, data, mode=0o644)
     absorb_file_edits(stay.context, owner.session)
 
 

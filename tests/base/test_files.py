@@ -79,7 +79,7 @@ def test_replace_writes_all_bytes_with_the_mode_whatever_the_umask(tmp_path: Pat
     assert names(tmp_path) == ["x"]
 
 
-@pytest.mark.parametrize("write", [files.replace, swap_file.one])
+@pytest.mark.parametrize("write", [files.replace, swap_file.exchange])
 def test_replacing_a_shared_file_preserves_its_mode(
     tmp_path: Path, write: Callable[..., object]
 ) -> None:

@@ -29,10 +29,10 @@ def test_only_what_has_the_bytes_that_it_should_have_is_forgotten(tmp_path: Path
     longer.write_bytes(b"one more")
     (tmp_path / "link").symlink_to(ours)
     for other in (theirs, longer, tmp_path / "link"):
-        assert swap_file.forget(str(other), b"one") is None
-    held = swap_file.forget(str(ours), b"one")
+        assert swap_file.remove_displaced(str(other), b"one") is None
+    held = swap_file.remove_displaced(str(ours), b"one")
     assert held is not None and os.pread(held, 9, 0) == b"one"
-    swap_file.let_go([held])
+    swap_file.free_removed([held])
     assert sorted(os.listdir(tmp_path)) == ["link", "longer", "theirs"]
 
 
@@ -84,7 +84,7 @@ def test_file_that_cannot_be_synced_does_not_stop_the_others(
 
 def _cut_off_after_the_swap(path: Path, data: bytes, seen: bytes) -> Path:
     """What lies beside a file whose writer died between exchange and look."""
-    return Path(swap_file.one(str(path), data, seen=seen))
+    return Path(swap_file.exchange(str(path), data, seen=seen))
 
 
 def test_what_was_seen_before_it_was_displaced_is_cleared_up(tmp_path: Path) -> None:
@@ -92,15 +92,15 @@ def test_what_was_seen_before_it_was_displaced_is_cleared_up(tmp_path: Path) -> 
     path.write_bytes(b"old")
     aside = _cut_off_after_the_swap(path, b"new", seen=b"old")
     staged = swap_file.stage(str(path), b"never")
-    assert swap_file.cut_off(str(tmp_path)) == [str(path)]
-    assert swap_file.clear_up(str(path)) == [] and path.read_bytes() == b"new"
+    assert swap_file.interrupted_files(str(tmp_path)) == [str(path)]
+    assert swap_file.remove_leftovers(str(path)) == [] and path.read_bytes() == b"new"
     assert not aside.exists() and not Path(staged).exists()
-    assert swap_file.cut_off(str(tmp_path)) == []
+    assert swap_file.interrupted_files(str(tmp_path)) == []
 
 
 def test_displaced_file_that_was_not_seen_is_never_removed(tmp_path: Path) -> None:
     path = tmp_path / "file.yaml"
     path.write_bytes(b"someone's edit")
     aside = _cut_off_after_the_swap(path, b"new", seen=b"old")
-    assert swap_file.clear_up(str(path)) == [str(aside)]
+    assert swap_file.remove_leftovers(str(path)) == [str(aside)]
     assert aside.read_bytes() == b"someone's edit"

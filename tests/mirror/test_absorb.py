@@ -1104,7 +1104,7 @@ def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, format
     with project.home.context.store.view(project.session.id) as view:
         assert SECRET not in str([e.body for e in project.home.context.journal.events(view)])
     (binding,) = project.session.files.list()
-    kept = project.home.context.store.machine.bindings.said(binding, project.place.name)
+    kept = project.home.context.store.machine.bindings.contents(binding, project.place.name)
     assert kept and not any(SECRET.encode() in data for data in kept)
 
 

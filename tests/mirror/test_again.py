@@ -116,7 +116,7 @@ def test_every_version_that_is_remembered_can_be_told(bound: tuple[Bindings, Bin
     for at, data in enumerate(versions):
         remembered(store, binding, data)
         wanted = [each for each in versions[: at + 1] if each][: -KEPT - 1 : -1]
-        said = store.said(binding, "f")
+        said = store.contents(binding, "f")
         assert said[: len(wanted)][:8] == wanted[:8] and set(said) <= set(versions)
     assert len(store.renderings(binding)["f"]) <= 3 * KEPT
 
@@ -128,7 +128,7 @@ def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bindings
     other = Bindings(store._tables)
     remembered(other, binding, b"another " * 50)
     remembered(store, binding, b"one " * 50)
-    assert store.said(binding, "f") == [b"one " * 50, b"another " * 50]
+    assert store.contents(binding, "f") == [b"one " * 50, b"another " * 50]
 
 
 # -- spelling ----------------------------------------------------------------------------------
@@ -154,11 +154,11 @@ def test_what_the_quick_way_would_change_is_left_to_the_other(odd: object) -> No
 
 def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bindings, Binding]) -> None:
     store, binding = bound
-    assert store.said_last(binding, "f") == b""
+    assert store.last_content(binding, "f") == b""
     for data in (b"one " * 50, b"one " * 49 + b"two", b"", b"three"):
         remembered(store, binding, data)
-        assert store.said_last(binding, "f") == data
-        assert Bindings(store._tables).said_last(binding, "f") == data
+        assert store.last_content(binding, "f") == data
+        assert Bindings(store._tables).last_content(binding, "f") == data
 
 
 def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) -> None:
@@ -170,6 +170,6 @@ def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) 
     for number in range(3):
         project.again().note(f"note {number}")
         binding = project.home.context.store.machine.bindings.bindings()[0]
-        kept = project.home.context.store.machine.bindings.said(binding, project.place.name)
+        kept = project.home.context.store.machine.bindings.contents(binding, project.place.name)
         assert kept and not any(secret.encode() in data for data in kept)
         assert secret in project.place.read_text()

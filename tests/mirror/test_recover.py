@@ -1071,7 +1071,7 @@ def test_doctor_reports_and_reveals_bytes_that_a_killed_writer_left_hidden(
     path = project / MAIN[kind]
     good = path.read_bytes()
     path.write_bytes(b"\0 torn")
-    hidden = Path(swap_file.one(str(path), good))
+    hidden = Path(swap_file.exchange(str(path), good))
     assert hidden.name.startswith(".")
     found = [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]
     assert [(a.file, a.fixable) for a in found] == [(str(path), True)]

@@ -160,4 +160,4 @@ def _unadopted(context: Context, heard: HookEvent | None) -> list[str]:
 def _remember(context: Context, run: Run, session: Recorder) -> None:
     with context.store.view(session.id) as view:
         seq = view.seq
-    context.best_effort(lambda: context.store.machine.agent_runs.tell(run, seq))
+    context.best_effort(lambda: context.store.machine.agent_runs.record_seen(run, seq))

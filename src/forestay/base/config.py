@@ -360,7 +360,7 @@ def _default_home(environ: Mapping[str, str]) -> tuple[object, str]:
 
 
 def _expand(value: object, environ: Mapping[str, str]) -> object:
-    # Shells do not expand the ~ of --home=~/x; nobody has a folder called ~.
+    # Shells do not expand the ~ of --home=~/x; no one names a folder ~.
     if isinstance(value, str) and (value == "~" or value.startswith("~/")):
         return _user_home(environ) + value[1:]
     return value

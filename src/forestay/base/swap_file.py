@@ -130,7 +130,7 @@ def _sync(fd: int) -> OSError | None:
     return None
 
 
-def one(path: str, data: bytes, mode: int = 0o600, *, seen: bytes | None = None) -> str:
+def exchange(path: str, data: bytes, mode: int = 0o600, *, seen: bytes | None = None) -> str:
     """Exchange one file; return where the old one is now, empty if there was none.
 
     If this process dies, a displaced file whose bytes it had `seen` is recognized as handled.
@@ -150,7 +150,7 @@ def stage(path: str, data: bytes, mode: int = 0o600, seen: bytes | None = None) 
     return aside
 
 
-def put_back(aside: str, path: str) -> None:
+def undo(aside: str, path: str) -> None:
     """Undo an exchange: swap the displaced file and the new one again."""
     try:
         _swap(aside, path)
@@ -164,11 +164,11 @@ def displaced(path: str) -> list[str]:
     return files.list_temporaries(path, _SWAPPED)
 
 
-def forget(aside: str, data: bytes, clock: Clock | None = None) -> int | None:
+def remove_displaced(aside: str, data: bytes, clock: Clock | None = None) -> int | None:
     """Remove a displaced file if it has these bytes; return None if it has others.
 
     With a clock, a program that is still writing it is waited for briefly. The returned descriptor
-    holds the space until `let_go`: freeing it may take a disk as long as writing a file.
+    holds the space until `free_removed`: freeing it may take a disk as long as writing a file.
     """
     try:
         fd = os.open(aside, files.ANY)
@@ -237,7 +237,7 @@ def _is_being_written(fd: int) -> bool:
     return False
 
 
-def let_go(fds: Sequence[int]) -> None:
+def free_removed(fds: Sequence[int]) -> None:
     """Free the space of files that were removed."""
     for fd in fds:
         os.close(fd)
@@ -263,7 +263,7 @@ def _is_done_with(aside: str) -> bool:
 _LARGEST = 256 * 1024 * 1024
 
 
-def clear_up(path: str) -> list[str]:
+def remove_leftovers(path: str) -> list[str]:
     """Remove what interrupted writes to `path` left; return displaced files not handled yet.
 
     The caller holds the lock of the folder.
@@ -279,7 +279,7 @@ def clear_up(path: str) -> list[str]:
     return left
 
 
-def cut_off(folder: str) -> list[str]:
+def interrupted_files(folder: str) -> list[str]:
     """Return the files of a folder whose exchange was interrupted, by what is left of it."""
     found = map(_LEFT.fullmatch, files.list_names(folder))
     return list(dict.fromkeys(os.path.join(folder, each[1]) for each in found if each))

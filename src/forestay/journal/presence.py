@@ -119,7 +119,7 @@ class Presence(Follower):
                 self._context.workspace.release(held)
         except ForestayError as error:
             # Every event is acknowledged: what is left over is a holder that will be found dead.
-            self._context.notify(f"could not let go of the session: {error}")
+            self._context.notify(f"could not release the session: {error}")
 
     def close_context(self) -> None:
         self._context.close()

@@ -113,11 +113,11 @@ class Absorber:
                 if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):
                     # Secrets are not remembered, so that it could not be owed: it gets its name
                     # back. Not before: whoever read our file may write over it the next moment.
-                    swap_file.put_back(aside, path)
+                    swap_file.undo(aside, path)
                     said += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
                 # Whatever it is, it was there and is nobody's to throw away.
-                swap_file.put_back(aside, path)
+                swap_file.undo(aside, path)
                 raise
             files.remove(aside)
         return said
@@ -269,7 +269,7 @@ class Absorber:
         """The rendering that an edit was made from; None if none is stored."""
         if not look.older:
             assert look.read is not None
-            kept = self._desk.bound.said(binding, look.name)
+            kept = self._desk.bound.contents(binding, look.name)
             # Programs that drop keys they do not know drop them from any rendering.
             found = self._desk.without_secrets(self._whole(binding, look, look.value))
             read = partial(self._looker.said, look.name)

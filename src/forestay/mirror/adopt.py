@@ -231,7 +231,7 @@ class _Adoption:
     def _unbound_from(self, one: Find, native: str) -> str:
         """Return the session that was unbound from these files; none if it has others there."""
         root = os.path.realpath(_root(one)) if native and _root(one) else ""
-        session = self.bound.had(one.layout, native, root) if root else ""
+        session = self.bound.released_by(one.layout, native, root) if root else ""
         others = self.bound.bindings(session) if session else []
         return "" if any((b.layout, b.root) == (one.layout, root) for b in others) else session
 

@@ -215,7 +215,7 @@ def _archive(context: Context, one: Find, name: str, wanted: Wanted) -> str:
         mirror_of(context).keep_private(archive, one.paths.values())
         # Before the entry changes: a session that cannot be archived stays unchanged.
         files.make_folder(archive)
-        swap_file.clear_up(os.path.join(one.root, INDEX))
+        swap_file.remove_leftovers(os.path.join(one.root, INDEX))
         _mark_completed(os.path.join(one.root, INDEX), name)
         for owner in _owners(context, one):
             mirror_of(context).unbind(owner)

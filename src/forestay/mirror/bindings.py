@@ -46,7 +46,7 @@ def bind(
     if kept and not native:
         return kept[0]
     require_one_id(format, *(b.native for b in kept), native)
-    had = [id for id, there in desk.bound.let_go(session, kind) if there == root]
+    had = [id for id, there in desk.bound.released_ids(session, kind) if there == root]
     again = next((id for id in had if native in ("", id) and _is_left(desk, format, id, root)), "")
     chosen = native or again or _free_id(desk, format, session, root)
     is_its = found or bool(again)

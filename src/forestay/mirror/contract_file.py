@@ -65,7 +65,7 @@ class Contract:
             return _encoded(form.put(_decoded(data), agent, now, self.specification))
 
         with files.locked(folder, clock=self._clock):
-            swap_file.clear_up(self.path)
+            swap_file.remove_leftovers(self.path)
             if self._text() is None:
                 files.create(self.path, acknowledged(b""), mode=0o644)
             else:

@@ -34,7 +34,7 @@ def amend(path: str, change: Change, join: Join | None = None) -> None:
     for _ in range(_TRIES):
         if new == versions[0]:
             return _forget(beside, seen)
-        aside = swap_file.one(path, new, mode=0o644, seen=versions[0])
+        aside = swap_file.exchange(path, new, mode=0o644, seen=versions[0])
         # Someone's edit is in its place now: what it was read from may go.
         _forget(beside, seen)
         made, seen = _with_edit(path, aside, new, versions, join)
@@ -54,7 +54,7 @@ def _with_edit(
         return join(_nearest(found, versions), found, new), found
     except ForestayError:
         # Whatever it is, it was there and is nobody's to throw away.
-        swap_file.put_back(aside, path)
+        swap_file.undo(aside, path)
         _forget(aside, new)
         raise
 
@@ -75,8 +75,8 @@ def _read(path: str) -> bytes:
 
 
 def _forget(aside: str, seen: bytes) -> None:
-    fd = swap_file.forget(aside, seen) if aside else None
-    swap_file.let_go([] if fd is None else [fd])
+    fd = swap_file.remove_displaced(aside, seen) if aside else None
+    swap_file.free_removed([] if fd is None else [fd])
 
 
 def amend_lines(path: str, change: Change, most: int) -> None:
@@ -84,10 +84,10 @@ def amend_lines(path: str, change: Change, most: int) -> None:
     for _ in range(_TRIES):
         old = files.read_bounded(path, most, follow=False)
         new = change(old)
-        aside = swap_file.one(path, new, 0o644, seen=old) if new != old else ""
+        aside = swap_file.exchange(path, new, 0o644, seen=old) if new != old else ""
         if not aside or _is_carried_over(path, aside, old, change, most):
             return
-        swap_file.put_back(aside, path)
+        swap_file.undo(aside, path)
         _is_carried_over(path, aside, new, bytes, most)
     raise _never_left_alone(path)
 
@@ -95,7 +95,7 @@ def amend_lines(path: str, change: Change, most: int) -> None:
 def _is_carried_over(path: str, aside: str, old: bytes, change: Change, most: int) -> bool:
     """Whether what was displaced is known, and gone; lines that somebody added to it are added
     to what is in its place."""
-    while (fd := swap_file.forget(aside, old)) is None:
+    while (fd := swap_file.remove_displaced(aside, old)) is None:
         now = files.read_bounded(aside, most, follow=False)
         if not now.startswith(old):
             return False
@@ -104,7 +104,7 @@ def _is_carried_over(path: str, aside: str, old: bytes, change: Change, most: in
     try:
         _add(path, change(swap_file.added_later(fd, len(old), Clock())))
     finally:
-        swap_file.let_go([fd])
+        swap_file.free_removed([fd])
     return True
 
 

@@ -320,7 +320,7 @@ class Looker:
             return None
         digest = look.known[0].digest
         if (kind, digest) not in self._read_before:
-            data = self._bound.said_last(binding, look.name)
+            data = self._bound.last_content(binding, look.name)
             if sha256(data).hexdigest() != digest:
                 return self._newest_kept(look, data) if data else None
             self.said(look.name, data)
@@ -374,7 +374,7 @@ class Looker:
         format = load_format(binding.layout)
         if why := format.torn(data, value):
             return why
-        longer = [] if is_log(name) else self._bound.said(binding, name)
+        longer = [] if is_log(name) else self._bound.contents(binding, name)
         longer = [kept for kept in longer if len(kept) > len(data) and kept.startswith(data)]
         values = [parsed(name, kept).value for kept in longer]
         if not longer or value in values:

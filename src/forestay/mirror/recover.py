@@ -203,7 +203,7 @@ def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
             files.create(path, index, mode=0o644)
     harmed = {name: path for name, path in paths_of(binding).items() if path in wanted}
     for name, path in harmed.items():
-        data, newest = bound.said_last(binding, name), bound.newest(binding).get(name)
+        data, newest = bound.last_content(binding, name), bound.newest(binding).get(name)
         is_whole = newest is not None and newest.digest == sha256(data).hexdigest()
         if is_whole and not os.path.lexists(path):
             # The last rendering has what only the file contains, as earlier attempts at a phase.
@@ -249,7 +249,7 @@ def _saved_index(context: Context, path: str, binding: Binding) -> bytes | None:
     missing, and from the folders around it."""
     bound = context.store.machine.bindings
     is_gone = not os.path.lexists(path)
-    value, _ = salvage_index(bound.said_last(binding, INDEX) if is_gone else _read(path))
+    value, _ = salvage_index(bound.last_content(binding, INDEX) if is_gone else _read(path))
     if is_gone:
         # The rendering is old: the journal knows better what our sessions are like.
         ours = {b.native for b in bound.bindings() if b.root == binding.root}
@@ -333,12 +333,12 @@ def interrupted_everywhere(context: Context) -> Iterator[str]:
 
 
 def _interrupted_in(context: Context, folder: str) -> list[str]:
-    if not swap_file.cut_off(folder):
+    if not swap_file.interrupted_files(folder):
         return []
     root = _locked_root(os.path.join(folder, ""))
     # A process that is writing there now holds the lock.
     with suppress(ForestayError), files.locked(root, timeout=1.0, clock=context.clock):
-        left = swap_file.cut_off(folder)
+        left = swap_file.interrupted_files(folder)
         ours = {p for b in context.store.machine.bindings.bindings() for p in paths_of(b).values()}
         return [path for path in left if os.path.realpath(path) not in ours]
     return []
@@ -352,7 +352,7 @@ def uncover(context: Context, path: str) -> list[str]:
 
 
 def _uncover(path: str, clock: Clock) -> list[str]:
-    return [set_aside(path, clock, hidden) for hidden in swap_file.clear_up(path)]
+    return [set_aside(path, clock, hidden) for hidden in swap_file.remove_leftovers(path)]
 
 
 # -- files at a path ---------------------------------------------------------------------------
@@ -714,7 +714,7 @@ def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
         kept = set_aside(path, clock)
         files.create(path, data, mode=0o644)
         return [kept]
-    displaced = swap_file.one(path, data, mode=0o644)
+    displaced = swap_file.exchange(path, data, mode=0o644)
     return [set_aside(path, clock, displaced)] if displaced else []
 
 

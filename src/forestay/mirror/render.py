@@ -180,7 +180,7 @@ class Renderer:
         to see that all of our newest rendering was kept."""
         assert look.read is not None
         if not look.read.is_clean and look.verdict == "ours" and len(look.data or b"") > _LONG:
-            kept = self._desk.bound.said_last(binding, look.name)
+            kept = self._desk.bound.last_content(binding, look.name)
             look.read.is_clean = sha256(kept).hexdigest() == look.digest
         return look.read.is_clean
 
@@ -250,7 +250,7 @@ class Renderer:
             for look in looks
             if look.verdict in ("ours", "rewound") and look.read is not None
             if not is_log(look.name)
-            if not self._desk.bound.said_last(binding, look.name)
+            if not self._desk.bound.last_content(binding, look.name)
         ]
         self.remember(binding, [replace(look, verdict="found") for look in bare], binding.mirrored)
 
@@ -311,7 +311,7 @@ class Renderer:
     def let_go(self, plans: Sequence[Plan]) -> None:
         """Give back the space of files that were displaced and are gone."""
         gone = [change.gone for plan in plans for change in plan.changes]
-        swap_file.let_go([fd for fd in gone if fd is not None])
+        swap_file.free_removed([fd for fd in gone if fd is not None])
 
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:
@@ -355,7 +355,7 @@ def to_sync(plan: Plan) -> set[str]:
 def _is_displaced(change: Change, clock: Clock) -> bool:
     """Whether what an exchange displaced is not what was looked at; else it goes."""
     if change.displaced:
-        change.gone = swap_file.forget(change.displaced, change.look.data or b"", clock)
+        change.gone = swap_file.remove_displaced(change.displaced, change.look.data or b"", clock)
     return bool(change.displaced) and change.gone is None
 
 

@@ -72,7 +72,7 @@ def _had(context: Context, session: str) -> list[tuple[str, str]]:
     """The ids and folders of a session's essays: those it has, then those it let go of."""
     bound = context.store.machine.bindings
     has = [(b.native, b.root) for b in bound.bindings(session) if b.layout == "essay"]
-    return [*has, *(one for one in bound.let_go(session, "essay") if os.path.isdir(one[1]))]
+    return [*has, *(one for one in bound.released_ids(session, "essay") if os.path.isdir(one[1]))]
 
 
 def require_free(context: Context, session: str, native: str) -> None:

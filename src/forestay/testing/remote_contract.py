@@ -1,6 +1,6 @@
 """What every remote must do, as tests. An adapter is done when all of them pass.
 
-An adapter's test module says how one is opened over fresh data and inherits the rest:
+An adapter's test module defines how one is opened over fresh data and inherits the rest:
 
     class TestMyRemote(RemoteContract):
         @pytest.fixture
@@ -152,8 +152,8 @@ class RemoteContract:
     def test_one_of_many_simultaneous_puts_succeeds(self, another: Callable[[], Remote]) -> None:
         remotes = [another() for _ in range(4)]
         with ThreadPoolExecutor(4) as pool:
-            told = [pool.submit(remote.put, "s/1/p", b"same") for remote in remotes]
-        assert any(each.result() for each in told)
+            puts = [pool.submit(remote.put, "s/1/p", b"same") for remote in remotes]
+        assert any(each.result() for each in puts)
         assert {remote.get("s/1/p") for remote in remotes} == {b"same"}
 
     def test_many_at_once_lose_nothing(self, remote: Remote) -> None:

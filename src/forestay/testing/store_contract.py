@@ -1,6 +1,6 @@
 """What every store must do, as tests. An adapter is done when all of them pass.
 
-An adapter's test module says where its data lies and inherits the rest:
+An adapter's test module defines where its data is and inherits the rest:
 
     class TestMyStore(StoreContract):
         @pytest.fixture

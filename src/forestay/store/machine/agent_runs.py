@@ -139,7 +139,7 @@ class AgentRuns(Topic):
         self._tables.ensure_sessions([holder.session for holder in change.held])
         self._tables.write(change.apply)
 
-    def tell(self, run: Run, seq: int) -> None:
+    def record_seen(self, run: Run, seq: int) -> None:
         """Record the last event that a run was informed of; a power cut may undo this."""
         run.seen = seq
         self._run("UPDATE run SET seen = ? WHERE number = ?", (seq, run.number), soon=True)

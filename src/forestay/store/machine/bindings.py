@@ -62,7 +62,7 @@ class Binding:
 class Rendering:
     """Bytes that we wrote into a file, by their digest.
 
-    `Bindings.said` returns the bytes themselves; of a rendering that `is_bare` they are not stored.
+    `Bindings.contents` returns the bytes; those of a rendering that `is_bare` are not stored.
     """
 
     __slots__ = ("digest", "file", "is_bare", "n", "size")
@@ -96,7 +96,7 @@ class Bindings(Topic):
         return next((one for one in found if _is_same(one.place, place)), None)
 
     def named(self, format_id: str, native: str) -> list[Binding]:
-        """The bindings under an id of a layout, wherever they are."""
+        """Return the bindings under an id of a format, wherever they are."""
         rows = self._read(
             f"SELECT {_COLUMNS} FROM binding b JOIN session s ON s.number = b.session"
             " WHERE b.layout = ? AND b.native = ?",
@@ -155,8 +155,8 @@ class Bindings(Topic):
 
         return self._tables.write(act)
 
-    def let_go(self, session: str, format_id: str) -> list[tuple[str, str]]:
-        """The ids that a session had in a layout, with their roots; the last let go of first."""
+    def released_ids(self, session: str, format_id: str) -> list[tuple[str, str]]:
+        """Return the ids that a session released in a format, with their roots, the last first."""
         rows = self._read(
             "SELECT b.native, b.root FROM binding b JOIN session s ON s.number = -b.session"
             f" WHERE s.{BY_ID} AND b.layout = ? ORDER BY b.number DESC",
@@ -164,7 +164,7 @@ class Bindings(Topic):
         )
         return [(native, root) for native, root in rows]
 
-    def had(self, format_id: str, native: str, root: str) -> str:
+    def released_by(self, format_id: str, native: str, root: str) -> str:
         """Return the session that last released an id in a folder, or ""."""
         rows = self._read(
             "SELECT s.id FROM binding b JOIN session s ON s.number = -b.session"
@@ -212,25 +212,19 @@ class Bindings(Topic):
         rows = self._read(_NEWEST, (binding.number,))
         return {row[0]: Rendering(*row) for row in rows}
 
-    def said(self, binding: Binding, file: str) -> list[bytes]:
+    def contents(self, binding: Binding, file: str) -> list[bytes]:
         """Return the content of the renderings of a file, the newest first."""
-        return [data for _, data in self.said_each(binding, file)]
-
-    def said_each(self, binding: Binding, file: str) -> list[tuple[str, bytes]]:
-        """Return (digest, content) of the renderings of a file, the newest first."""
-        rows = self._read(
-            "SELECT n, digest, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
+        found: dict[int, bytes] = {}
+        for n, data in self._read(
+            "SELECT n, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
             (binding.number, file),
-        )
-        contents: dict[int, bytes] = {}
-        digests: dict[int, str] = {}
-        for n, digests[n], data in rows:
-            text = _unpacked(data, contents)
+        ):
+            text = _unpacked(data, found)
             if text is not None:
-                contents[n] = text
-        return [(digests[n], contents[n]) for n in sorted(contents, reverse=True)][:KEPT]
+                found[n] = text
+        return [found[n] for n in sorted(found, reverse=True)][:KEPT]
 
-    def said_last(self, binding: Binding, file: str) -> bytes:
+    def last_content(self, binding: Binding, file: str) -> bytes:
         """Return the content of the newest rendering of a file; empty if it is not stored."""
         place = (binding.number, file)
         data: bytes = next(iter(self._read(_DATA_LAST, place)), (b"",))[0]

@@ -272,7 +272,7 @@ class Remotes(Topic):
         found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_HEARSAY))
         return {str(key).removeprefix(_HEARSAY) for (key,) in found}
 
-    def heard(self, stones: Iterable[str], *, vouched: bool) -> None:
+    def record_hearsay(self, stones: Iterable[str], *, vouched: bool) -> None:
         """Record which tombstones are hearsay, or (with `vouched`) are so no longer."""
         known = self.hearsay()
         rows = [(_HEARSAY + hash,) for hash in stones if (hash in known) is vouched]

@@ -125,22 +125,23 @@ class Appender:
         work = save.Saving(self._sql, view, batch)
         append.sent = work.doubt()
         now = self._server.clock.monotonic()
-        tells = now >= alone
-        found = self._ask(work, known, tells=tells)
+        notifies = now >= alone
+        found = self._ask(work, known, notifies=notifies)
         if found is None:
             append.sent = None
             return None
-        if tells:
+        if notifies:
             alone = 0.0 if found[2] else now + NOTICED
         self._keep(work, found, alone)
         self._remember(view, batch)
         return view
 
-    def _ask(self, work: Saving, known: Sequence[Any], *, tells: bool) -> tuple[int, ...] | None:
-        told, prepares = self._channel, self._server.place.prepares
+    def _ask(self, work: Saving, known: Sequence[Any], *, notifies: bool) -> tuple[int, ...] | None:
+        channel, prepares = self._channel, self._server.place.prepares
         try:
             return self._server.use(
-                lambda one: work.ask(one, told, known, prepares=prepares, tells=tells), "update"
+                lambda one: work.ask(one, channel, known, prepares=prepares, notifies=notifies),
+                "update",
             )
         except NotDone:
             return None

@@ -330,12 +330,12 @@ class Server:
             self.give_back(connection)
 
     def _unreachable(self, error: psycopg.Error) -> ForestayError:
-        said = self.place.clean(str(error))
-        hint = next((told for sign, told in (*_REFUSALS, *_FULL) if sign in said), _REACH)
+        why = self.place.clean(str(error))
+        hint = next((hint for sign, hint in (*_REFUSALS, *_FULL) if sign in why), _REACH)
         what = f"{self.place.shown} cannot be reached"
-        told = StoreFailed(what, why=said, hint=hint, operation="connect", file=self.place.shown)
-        told.retryable = not _refusal(said)
-        return told
+        failed = StoreFailed(what, why=why, hint=hint, operation="connect", file=self.place.shown)
+        failed.retryable = not _refusal(why)
+        return failed
 
 
 _IDLE = psycopg.pq.TransactionStatus.IDLE

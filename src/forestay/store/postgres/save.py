@@ -57,7 +57,7 @@ _UNCHANGED = f"""
 _FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
 _WHICH = {"UPDATE": "%(number)s", "UNCHANGED": _UNCHANGED, "FREE": _FREE}
 # Notifications are serialized over the whole server, so they are sent only if a process waits.
-_TELL = """
+_NOTIFY = """
     CASE WHEN EXISTS (SELECT 1 FROM @watcher WHERE key = %(key)s AND until > now())
         THEN 1 + length(pg_notify(%(channel)s, %(key)s)::text)::bigint END
 """
@@ -169,18 +169,18 @@ class Saving:
         known: Sequence[Any],
         *,
         prepares: bool,
-        tells: bool,
+        notifies: bool,
     ) -> tuple[int, ...] | None:
         """Write in one round trip if the row of the session is still as `known`; else None.
 
-        With `tells`, processes that wait are notified; the third number is whether there were any.
+        With `notifies`, waiting processes are notified; the third number is whether any waited.
         """
         values = self._values(channel)
         values.update(zip(_WAS, _was(known), strict=True))
         whole = _seldom(values) != _was_seldom(known)
-        sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, tells=tells)
+        sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, notifies=notifies)
         # Otherwise everything in the answer is known.
-        count = 3 if tells or self.batch.rows else 0
+        count = 3 if notifies or self.batch.rows else 0
         found = connection.ask(sql, values, count, prepares=prepares)
         return found if found or found is None else (known[0], known[2], 0)
 
@@ -191,10 +191,10 @@ class Saving:
         self._line |= self._events()
         return self._line
 
-    def _statement(self, head: str, *, whole: bool = True, tells: bool = True) -> str:
+    def _statement(self, head: str, *, whole: bool = True, notifies: bool = True) -> str:
         batch = self.batch
         events, rows = min(len(batch.entries), 2), bool(batch.rows)
-        return self._sql(_statement(head, events, rows, batch.fresh_rows, whole, tells))
+        return self._sql(_statement(head, events, rows, batch.fresh_rows, whole, notifies))
 
     def found(self, number: int, row_sum: int) -> tuple[str, tuple[Any, ...]]:
         """Return the key of the session, and its line as `LOAD` would find it now."""
@@ -243,7 +243,7 @@ class Saving:
 
 @lru_cache
 def _statement(
-    head: str, events: int, has_rows: bool, fresh_rows: bool, whole: bool, tells: bool
+    head: str, events: int, has_rows: bool, fresh_rows: bool, whole: bool, notifies: bool
 ) -> str:
     """Return one statement for a whole batch: of no event, of one, or of several."""
     parts = [f"s AS ({_head(head, has_rows, fresh_rows, whole)})"]
@@ -251,7 +251,7 @@ def _statement(
         parts.append(f"e AS ({_EVENT if events == 1 else _EVENTS})")
     if has_rows:
         parts.append(f"r AS ({_ROWS})")
-    return f"WITH {', '.join(parts)} {_ANSWER.format(_TELL if tells else 'NULL')}"
+    return f"WITH {', '.join(parts)} {_ANSWER.format(_NOTIFY if notifies else 'NULL')}"
 
 
 def _head(head: str, has_rows: bool, fresh_rows: bool, whole: bool) -> str:

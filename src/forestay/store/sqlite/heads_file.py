@@ -2,7 +2,7 @@
 
 A database that was rolled back (an old copy restored, a tail deleted) is consistent in itself.
 This file is not rolled back with it, so the missing tail shows. A slot is written after the
-commit, before the writer lock is let go, and never synced: after a power cut it may lag behind
+commit, before the writer lock is released, and never synced: after a power cut it may lag behind
 the database, but is never ahead of it. So only a database that lost something can look shorter
 than what is remembered here; who compares must have read the slot before the database.
 

@@ -1,4 +1,4 @@
-"""Content beside events, and erasing: what is erased is in no byte any more."""
+"""Blobs, and erasing: what is erased is in no byte any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store remembers beside its tables: chain ends, what was lost, whose device it is."""
+"""What a store remembers outside its tables: chain ends, losses, its device."""
 
 from __future__ import annotations
 

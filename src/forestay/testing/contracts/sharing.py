@@ -1,4 +1,4 @@
-"""Several at once: waiting for others, writing beside them, opening and closing around them."""
+"""Several processes and threads at once: waiting, writing, opening and closing."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from forestay.mirror.session_files import absorb_file_edits, write_files
 from forestay.model import event as ev
 from forestay.model.essay import rules as model
 from forestay.model.essay.moves import Moves
-from forestay.model.essay.rules import Gate, gate_of
+from forestay.model.essay.rules import Gate, parse_gate
 from forestay.model.state import Artifact, Attribute, State, Step
 from forestay.plans import essay_sessions as essays
 from forestay.plans import essay_steps
@@ -138,18 +138,18 @@ def refused(session: Session, act: Callable[[], object], says: str) -> Refused:
     ],
 )
 def test_gates_are_known_in_any_spelling(text: str, gate: Gate) -> None:
-    assert gate_of(text) == gate
+    assert parse_gate(text) == gate
 
 
 @pytest.mark.parametrize("text", ["", "G6", "G1-Final", "G3-Section", "G1.2", "G3.1.2", "thesis"])
 def test_a_gate_that_is_none_is_refused_with_those_there_are(text: str) -> None:
     with pytest.raises(InvalidInput):
-        gate_of(text)
+        parse_gate(text)
 
 
 def test_a_gate_and_an_option_that_disagree_are_refused() -> None:
     with pytest.raises(InvalidInput, match="the gate names 2, the option 3"):
-        gate_of("G3.2", 3)
+        parse_gate("G3.2", 3)
 
 
 @pytest.mark.req("X3-2", "X3-3")
@@ -157,7 +157,7 @@ def test_an_approved_thesis_is_kept_as_it_was_and_stage_2_begins(essay: Essay) -
     session = essay.session
     essay.write(fields.THESIS, THESIS)
     done = session.essay.approve("G1")
-    assert done.said == "the thesis is approved; stage 2 begins: the outline"
+    assert done.message == "the thesis is approved; stage 2 begins: the outline"
     stages = essay.file["stages"]
     assert stages["stage_1"]["status"] == "completed"
     assert stages["stage_1"]["claim_type"] == "argument"
@@ -238,7 +238,7 @@ def test_an_outline_never_drops_a_section_that_holds_work() -> None:
     state.put("attribute", Attribute(key=name, value="map.md"))
     shorter = model.Outline(total=1, titles={1: "A"})
     with pytest.raises(Refused, match="lost section 2"):
-        model.outline_approved(
+        model.approve_outline(
             model.begin(state), ev.ArtifactSaved(path="o.md", digest="0", size=1), shorter
         )
 
@@ -420,9 +420,9 @@ def test_a_check_that_times_out_twice_leaves_its_claim_deferred_or_is_skipped(
     session.essay.claims.defer("It is slower", reason="timeout", section=1)
     assert essay.file["deferred_verifications"][0]["reason"] == "timeout"
     done = session.essay.voice(None, because="timeout")
-    assert done.said == "the voice check of section 1 was skipped: timeout"
+    assert done.message == "the voice check of section 1 was skipped: timeout"
     assert essay.file["stages"]["stage_4"]["sections"][0]["voice_check_score"] is None
-    assert done.said in (essay.folder / "voice-check-log.md").read_text()
+    assert done.message in (essay.folder / "voice-check-log.md").read_text()
 
 
 # -- voice, calibration, pushback --------------------------------------------------------------
@@ -943,7 +943,7 @@ def test_before_there_are_sections_the_gate_that_makes_them_is_named(essay: Essa
     found = refused(
         session, lambda: session.essay.paragraph_done(1), "no section of stage 4 is current"
     )
-    assert found.legal == model.owed(Moves(essays.state_of(session._recorder)), 1)
+    assert found.legal == model.missing_steps(Moves(essays.state_of(session._recorder)), 1)
     essay.argued(1)
     found = refused(session, lambda: session.essay.voice(4), "no section of stage 4 is current")
     assert found.legal == ["essay section start 1 --stage 4"]
@@ -954,7 +954,7 @@ def test_the_gate_of_a_stage_offers_what_an_essay_is_moved_by(essay: Essay) -> N
     assert session.phases.gate(1).judgment.next_steps == ["forestay essay approve G1"]
     essay.at_sections()
     assert session.phases.gate(1).judgment.next_steps == ["forestay revisit 1"]
-    owed = model.owed(Moves(essays.state_of(session._recorder)), 1)[0]
+    owed = model.missing_steps(Moves(essays.state_of(session._recorder)), 1)[0]
     assert session.phases.gate(3).judgment.next_steps == [f"forestay {owed}"]
 
 

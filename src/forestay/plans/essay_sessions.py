@@ -1,8 +1,7 @@
-"""Essay: sessions of the `essay` layout as their writers meet them.
+"""Sessions of the `essay` format: their folders, the list of them, pausing and resuming.
 
-They lie in folders of their own, named after the moment they began: ours below the home, those of
-other programs in `/tmp`. Here they are listed, their unfinished work is saved, and the document's
-sentences on pausing and resuming are made from what the session's file says.
+Each has its own folder, named after the time it began: ours below the home, those of other programs
+in `/tmp`. The messages about pausing and resuming are made from the session's file.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ from forestay.workspace.tree import relative
 
 MAX_PARTIAL = 4 * 1024 * 1024
 _LONGEST_NUMBER = 3
-"""Digits of a number of the list; more are part of a name, which is made of a date and a time."""
+"""Most digits of a number in the list; more are part of a name, which has a date and a time."""
 
 
 class Listed(Struct):
@@ -54,7 +53,7 @@ class Listed(Struct):
 
 
 def bind(context: Context, session: str, native: str, root: str = "") -> Binding:
-    """Give a session the folder of an essay: that one, where it was, or a new one."""
+    """Bind a session to the folder of an essay: the given one, its former one, or a new one."""
     require_free(context, session, native)
     mine = [folder for id, folder in _had(context, session) if native in ("", id)]
     if root or mine:
@@ -65,18 +64,18 @@ def bind(context: Context, session: str, native: str, root: str = "") -> Binding
             return mirror_of(context).bind(session, "essay", native, folder)
         except Refused:
             if not _is_owned(context, folder):
-                raise  # else somebody who begins at the same moment was faster
+                raise  # else another process took the same name at the same moment
 
 
 def _had(context: Context, session: str) -> list[tuple[str, str]]:
-    """The ids and folders of a session's essays: those it has, then those it let go of."""
+    """Return ids and folders of a session's essays: bound ones, then those unbound before."""
     bound = context.store.machine.bindings
     has = [(b.native, b.root) for b in bound.bindings(session) if b.layout == "essay"]
     return [*has, *(one for one in bound.released_ids(session, "essay") if os.path.isdir(one[1]))]
 
 
 def require_free(context: Context, session: str, native: str) -> None:
-    """Refuse the id of another essay: each has its own folder, so the place alone would be free."""
+    """Refuse the id of another essay: each has its own folder, so the place does not show it."""
     if not native:
         return
     owner = next(
@@ -100,7 +99,7 @@ def _taken(native: str, folder: str, why: str, helps: str) -> Refused:
 
 
 def _new_folder(context: Context) -> str:
-    """Where a new essay of this home lies: not in `/tmp`, which is emptied at every start."""
+    """Return a folder for a new essay: not in `/tmp`, which is emptied at every start."""
     moments = count(context.clock.now(), 1000)
     names = (folder_name(moment, context.settings.naive_time) for moment in moments)
     paths = (os.path.join(essay_root(context.settings), name) for name in names)
@@ -108,7 +107,7 @@ def _new_folder(context: Context) -> str:
 
 
 def _is_owned(context: Context, folder: str) -> bool:
-    """Whether a folder is some essay's, also where it is not there any more."""
+    """Return whether a folder is bound to an essay, even if it no longer exists."""
     return (
         context.store.machine.bindings.owner(os.path.join(os.path.realpath(folder), STATE))
         is not None
@@ -116,7 +115,7 @@ def _is_owned(context: Context, folder: str) -> bool:
 
 
 def listed(context: Context) -> list[Listed]:
-    """The essays of this user, newest first: also those that were adopted where they are."""
+    """Return the essays of this user, newest first, including adopted ones elsewhere."""
     ours = (
         os.path.dirname(b.place)
         for b in context.store.machine.bindings.bindings()
@@ -129,18 +128,18 @@ def listed(context: Context) -> list[Listed]:
 
 
 def list_text(context: Context, essays: list[Listed]) -> str:
-    """The list as the document words it."""
+    """Return the list in the words of the document."""
     rows = [(coerce_input(one.name, limit=255, lines=False), one.state) for one in essays]
     return display.session_list(rows, mirror_of(context).where(""))
 
 
 def abandoned_for(context: Context, one: Listed) -> int:
-    """For how many days nobody worked on an essay, once that means it was given up; else 0."""
+    """Return for how many days an essay was idle, once that counts as abandoned; else 0."""
     return display.abandoned_for(one.state, mirror_of(context).where(""))
 
 
 def chosen(context: Context, text: str) -> Listed:
-    """The essay that a number of the list, a name, or the beginning of one means."""
+    """Return the essay for a number of the list, a name, or part of a name."""
     essays = listed(context)
     if text.isascii() and text.isdigit() and len(text) <= _LONGEST_NUMBER:
         return _numbered(essays, int(text))
@@ -161,14 +160,14 @@ def _numbered(essays: list[Listed], number: int) -> Listed:
 
 
 def faults(context: Context, one: Listed) -> list[str]:
-    """What makes the state of an essay unfit to go on from: every error, in words."""
+    """Return every error in the state of an essay, in words."""
     (find,) = discover.find(os.path.join(one.folder, STATE))
     report = check_files.check(find, mirror_of(context).where(one.folder))
     return [finding.what for finding in report.findings if finding.severity == ERROR]
 
 
 class Faulty(Refused):
-    """The state of an essay contradicts its files; how to proceed is the user's to say."""
+    """The state of an essay contradicts its files; the user decides how to proceed."""
 
     def __init__(self, name: str, faults: list[str]) -> None:
         super().__init__(
@@ -182,7 +181,7 @@ class Faulty(Refused):
 
 
 def adopt_essay(context: Context, which: str, *, anyway: bool = False) -> str:
-    """Choose the session of an essay, its state validated first; return its id."""
+    """Adopt an essay whose state is valid, choose its session, and return its id."""
     one = chosen(context, which)
     case = recover.examine(context, one.folder)
     if case is not None:
@@ -211,14 +210,14 @@ def _state(path: str) -> dict[str, Any] | None:
 
 
 def binding_of(context: Context, session: str) -> Binding | None:
-    """The essay files of a session, if it has any."""
+    """Return the essay binding of a session, or None."""
     bound = context.store.machine.bindings.bindings(session)
     return next((b for b in bound if b.layout == "essay"), None)
 
 
 def state_of(session: Recorder) -> State:
-    """The session's state, with what others wrote into its files and nobody has taken up yet; to be
-    looked at when its store no longer is."""
+    """Return the session's state, including edits of its files that are not absorbed yet; a copy
+    that can be read after the view is closed."""
     with session.context.store.view(session.id) as view:
         state = read_state(session.context, session.id, view)
         rows = Rows()
@@ -229,7 +228,7 @@ def state_of(session: Recorder) -> State:
 
 
 def folder_of(context: Context, session: str, state: State) -> str:
-    """Where the files of an essay lie: in its own folder, at its target, or in the project."""
+    """Return the folder of an essay's files: its own, its target, or the project."""
     binding = binding_of(context, session)
     if binding is not None:
         return binding.root
@@ -239,7 +238,7 @@ def folder_of(context: Context, session: str, state: State) -> str:
 
 
 def inside(context: Context, folder: str, name: str) -> str:
-    """A file as it is named in an essay's folder: one that is there, or seen from here."""
+    """Return a file's name relative to an essay's folder, found there or in the current one."""
     real = os.path.realpath(folder)
     cwd = context.folder
     there = os.path.lexists(os.path.join(real, name))
@@ -248,7 +247,7 @@ def inside(context: Context, folder: str, name: str) -> str:
 
 
 def document(context: Context, session: str) -> dict[str, Any] | None:
-    """An essay's session file as it is, or as it would be; None for any other session."""
+    """Return an essay's session file, or what it would be; None for any other session."""
     binding = binding_of(context, session)
     if binding is not None:
         return _state(binding.place)
@@ -262,7 +261,7 @@ def document(context: Context, session: str) -> dict[str, Any] | None:
 
 
 def discrepancies(context: Context, session: str) -> list[str]:
-    """What an essay's state says that its files contradict, in words; empty for other sessions."""
+    """Return what an essay's files contradict in its state, in words; empty for other sessions."""
     found = document(context, session)
     if found is None:
         return []
@@ -273,7 +272,7 @@ def discrepancies(context: Context, session: str) -> list[str]:
 
 
 def _around(context: Context, folder: str, state: State) -> Where:
-    """An essay's surroundings: of a folder with much else in it, only what the essay names."""
+    """Return what the format may know of an essay's folder: files in it and those it names."""
     where = mirror_of(context).where(folder, names=False)
     named = [str(getattr(row, "value", "")) for row in state.rows.select("attribute")]
     known = {*files.list_names(folder), *(n for n in named if n and not os.path.isabs(n))}
@@ -289,16 +288,16 @@ def resume_summary(context: Context, session: str) -> str:
     return _sentence(context, session, display.resume_summary)
 
 
-def _sentence(context: Context, session: str, say: Any) -> str:
-    """A sentence about the session's file; empty for a session that is no essay."""
+def _sentence(context: Context, session: str, render: Any) -> str:
+    """Return a message about the session's file; empty for a session that is no essay."""
     found = document(context, session)
-    return str(say(found)) if found is not None else ""
+    return str(render(found)) if found is not None else ""
 
 
 def save_partial(session: Recorder, partial: dict[str, str], pause: Body) -> Body:
-    """Write unfinished work into the essay's folder, durably; returns what to record of it.
+    """Write unfinished work durably into the essay's folder; return the event to record.
 
-    What a file held before stays: as the beginning of the new text, or as a version of its own.
+    Earlier contents of a file stay: as the beginning of the new text, or as a version.
     Nothing is written where the session cannot be paused; but one that is paused, perhaps by
     itself, takes what comes late.
     """
@@ -316,7 +315,7 @@ def save_partial(session: Recorder, partial: dict[str, str], pause: Body) -> Bod
 
 
 def _folder_for(context: Context, session: str, partial: dict[str, str]) -> str:
-    """Where unfinished work is to be written, if all of it can be."""
+    """Return the folder for unfinished work; refuse names and texts that cannot be written."""
     binding = binding_of(context, session)
     if binding is None:
         raise Refused(
@@ -329,7 +328,7 @@ def _folder_for(context: Context, session: str, partial: dict[str, str]) -> str:
         if len(text) > MAX_PARTIAL:
             raise InvalidInput(f"{name} is too long", why=f"over {MAX_PARTIAL} characters")
     if not os.path.isdir(binding.root):
-        write_files(context, session, force=True)  # which says that it was gone
+        write_files(context, session, force=True)  # which reports that it was gone
     files.make_folder(binding.root)
     return binding.root
 

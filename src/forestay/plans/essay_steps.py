@@ -1,12 +1,12 @@
-"""The verbs of an essay: what its files say meets what may be recorded of it.
+"""Record the steps of an essay: approvals, sections, claims, voice checks, output.
 
-A verb reads the file it is about, asks `model.essay` for the events in the state that they are
-recorded in, and records them together. An essay's files are named relative to its *folder*: the
-one of its essay layout, else the target of its plan, else the project.
+A verb reads its file, asks `model.essay` for the events in the state under the lock, and records
+them together. An essay's files are named relative to its *folder*: the
+one of its essay format, else the target of its plan, else the project.
 
-In a folder of the layout the verbs also keep the logs that its document wants, a line for each
-entry. A log is made before anything names it; its lines are recorded with what they tell, and
-written when that is durable, by whoever comes next if need be.
+In a folder of the format the verbs also write the logs that its document wants, a line per entry.
+A log is created before anything names it; its lines are recorded as pending file work with the
+events, and written once those are durable, if need be by the next process.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from forestay.model import event as ev
 from forestay.model.essay import rules as model
 from forestay.model.essay.moves import Moves, is_essay, name_of, step_id
 from forestay.model.essay.next_step import Summary, next_command, summary
-from forestay.model.essay.rules import Gate, Outline, gate_of
+from forestay.model.essay.rules import Gate, Outline, parse_gate
 from forestay.model.event import Body
 from forestay.model.state import State
 from forestay.plans import essay_sessions
@@ -58,13 +58,13 @@ Same = Callable[[Body], bool]
 
 
 class Done(Struct, frozen=True):
-    """What a verb recorded: in words, what is still missing, and what comes next.
+    """The result of a verb: a message, what is still missing, and the next command.
 
-    `action` is what a voice check asks for, `ask` a question to the user that comes with it.
+    `action` is what a voice check calls for, `ask` a question to the user.
     """
 
     event: Event
-    said: str
+    message: str
     missing: list[str]
     next: str
     warnings: list[str] = []
@@ -94,7 +94,7 @@ class SectionListed(Struct, frozen=True):
 
 
 class _Look:
-    """An essay as it is: its state, and the folder with its files. Changes nothing."""
+    """The state of an essay and the folder with its files, for reading."""
 
     def __init__(self, session: Recorder) -> None:
         self.session, self.context = session, session.context
@@ -106,7 +106,7 @@ class _Look:
 
 
 class _Verb(_Look):
-    """A verb on its way, and what goes with the events."""
+    """A verb that is being recorded, with the blobs and warnings of its events."""
 
     def __init__(self, session: Recorder, key: str) -> None:
         absorb_file_edits(session.context, session.id)
@@ -117,11 +117,11 @@ class _Verb(_Look):
         self.warnings: list[str] = []
 
     def log(self, name: str) -> str:
-        """The name of a log of this essay; empty where it keeps none."""
+        """Return the name of a log of this essay; empty if it has none."""
         return name if self.binding is not None else ""
 
     def read(self, name: str, what: str, *, again: str) -> tuple[ev.ArtifactSaved, bytes]:
-        """A file of the essay as it is now, to be kept with the session."""
+        """Return a file of the essay as an event with its contents, and its bytes."""
         inside = essay_sessions.inside(self.context, self.folder, name)
         try:
             body, blobs, data = read_artifact(
@@ -130,17 +130,21 @@ class _Verb(_Look):
         except ForestayError as error:
             if not isinstance(error.__cause__, FileNotFoundError):
                 raise
-            raise Refused(
-                f"{what} is missing: there is no {inside}",
-                why=f"looked for in {self.folder}",
-                hint=f"write it, then: forestay {again}",
-                file=os.path.join(self.folder, inside),
-            ) from error
+            raise self.missing(inside, what, again=again) from error
         self.blobs += blobs
         return body, data
 
+    def missing(self, name: str, what: str, *, again: str) -> Refused:
+        """Return the error for a file that does not exist, with the command to repeat."""
+        return Refused(
+            f"{what} is missing: there is no {name}",
+            why=f"looked for in {self.folder}",
+            hint=f"write it, then: forestay {again}",
+            file=os.path.join(self.folder, name),
+        )
+
     def do(self, act: Act, is_same: Same, log: str = "", **more: object) -> Done:
-        """Record what the act makes of the state, then what the log says of it."""
+        """Record the events of the act, and a line in the log."""
         if earlier := self.session.called_before(self.key, is_same):
             return self._answer(earlier[-1], Moves(self.state), more)
         last: list[Moves] = []
@@ -151,7 +155,7 @@ class _Verb(_Look):
             moves = model.begin(state)
             act(moves)
             last.append(moves)
-            chores[:] = [self._line(log, moves.said)] if log else []
+            chores[:] = [self._line(log, moves.message)] if log else []
             return moves.bodies
 
         with self.context.store.view(self.session.id) as view:
@@ -169,7 +173,7 @@ class _Verb(_Look):
         completed = state.core.status == "completed"
         return Done(
             event=event,
-            said=moves.said or "nothing new",
+            message=moves.message or "nothing new",
             missing=moves.missing,
             next="" if completed else next_command(state),
             warnings=self.warnings,
@@ -183,9 +187,9 @@ class _Verb(_Look):
         if not os.path.lexists(path):
             files.append_lines(path, f"# {_TITLES[name]}\n".encode(), mode=0o644)
 
-    def _line(self, name: str, said: str) -> str:
-        """The chore to write a line into a log."""
-        kept = coerce_input(self.context.journal.redact(said), limit=_LINE, lines=False)
+    def _line(self, name: str, message: str) -> str:
+        """Return the pending file work that writes a line into a log."""
+        kept = coerce_input(self.context.journal.redact(message), limit=_LINE, lines=False)
         line = f"- {iso(self.context.clock.now())} {kept}"
         path = os.path.join(self.folder, name)
         return json.dumps({"op": "line", "file": path, "title": _TITLES[name], "line": line})
@@ -201,12 +205,16 @@ def _is_gate(gate: Gate) -> Same:
     return is_same
 
 
-def _sets(field: str, value: object = None) -> Same:
-    def is_same(body: Body) -> bool:
-        told = isinstance(body, ev.AttributeSet) and body.key == name_of(field)
-        return told and value in (None, body.value)  # type: ignore[attr-defined]
+def _same(kind: type[Body], **fields: object) -> Same:
+    """Return a predicate for events of a kind with these values in their fields."""
+    return lambda body: (
+        isinstance(body, kind)
+        and all(getattr(body, name) == value for name, value in fields.items())
+    )
 
-    return is_same
+
+def _sets(field: str, **value: object) -> Same:
+    return _same(ev.AttributeSet, key=name_of(field), **value)
 
 
 # -- gates -------------------------------------------------------------------------------------
@@ -222,16 +230,16 @@ def approve(
     confirm: bool = False,
     key: str = "",
 ) -> Done:
-    """The user says yes at a gate."""
-    meant = gate_of(gate, section, paragraph)
+    """Record that the user approved a gate."""
+    meant = parse_gate(gate, section, paragraph)
     verb = _Verb(session, key)
-    act, log = _acts(verb, meant, last=last, confirm=confirm)
+    act, log = _act_for(verb, meant, last=last, confirm=confirm)
     return verb.do(act, _is_gate(meant), log)
 
 
-def _acts(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, str]:
+def _act_for(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, str]:
     if _is_over(verb):
-        # Files are not asked for where the answer is no anyway, or known.
+        # No file is read if the move will be refused, or was recorded before.
         return (lambda moves: None), ""
     if gate.name == "G1":
         return _thesis(verb), fields.THESIS_LOG
@@ -240,14 +248,14 @@ def _acts(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, s
     if gate.name == "G3":
         return _arguments(verb, gate), FACTS
     if gate.name == "G3-Final":
-        return model.arguments_approved, FACTS
+        return model.approve_arguments, FACTS
     if gate.name == "G4":
         return _paragraph(verb, gate, last=last), fields.DRAFT_LOG
     if gate.name == "G4-Section":
         return (
-            lambda moves: model.writing_approved(moves, gate.section, last=last)
+            lambda moves: model.approve_section_text(moves, gate.section, last=last)
         ), fields.DRAFT_LOG
-    return _whole(verb, confirm=confirm), FACTS
+    return _essay(verb, confirm=confirm), FACTS
 
 
 def _is_over(verb: _Verb) -> bool:
@@ -258,21 +266,21 @@ def _is_over(verb: _Verb) -> bool:
 
 def _thesis(verb: _Verb) -> Act:
     if Moves(verb.state).status(1) == "done":
-        return lambda moves: model.thesis_approved(moves, _NOTHING, claim_type=None)
+        return lambda moves: model.approve_thesis(moves, _NOTHING, claim_type=None)
     kept, data = verb.read(
         _named(verb, "stage_1.thesis_file", fields.THESIS), "the thesis", again="essay approve G1"
     )
     told = stage_files.thesis(data)
     log = verb.log(fields.THESIS_LOG)
-    return lambda moves: model.thesis_approved(moves, kept, claim_type=told.claim_type, log=log)
+    return lambda moves: model.approve_thesis(moves, kept, claim_type=told.claim_type, log=log)
 
 
 _NOTHING = ev.ArtifactSaved(path="", digest="", size=0)
-"""Stands for a file that is not asked for, because the answer is no anyway."""
+"""Stands for a file that is not read, because the move will be refused."""
 
 
 def _named(found: _Look, field: str, default: str) -> str:
-    """The file that the essay names for something, else the one its document does."""
+    """Return the file that a field names if it exists, else the default."""
     said = Moves(found.state).value(field)
     return said if isinstance(said, str) and said and found.has(said) else default
 
@@ -280,7 +288,7 @@ def _named(found: _Look, field: str, default: str) -> str:
 def _outline(verb: _Verb) -> Act:
     looked = Moves(verb.state)
     if looked.status(1) != "done" or looked.status(2) == "done":
-        return lambda moves: model.outline_approved(moves, _NOTHING, Outline())
+        return lambda moves: model.approve_outline(moves, _NOTHING, Outline())
     name = _named(verb, "stage_2.outline_file", fields.OUTLINE)
     kept, data = verb.read(name, "the outline", again="essay approve G2")
     if beyond := re.search(rb"(?m)^### Section (\d{4,20}):", data):
@@ -290,22 +298,22 @@ def _outline(verb: _Verb) -> Act:
         )
     told = stage_files.outline(data)
     outline = Outline(told.total, told.titles, told.words, told.audience)
-    return lambda moves: model.outline_approved(moves, kept, outline)
+    return lambda moves: model.approve_outline(moves, kept, outline)
 
 
 def _arguments(verb: _Verb, gate: Gate) -> Act:
-    """G3; a map that was recorded must still be there, and is kept as it was approved."""
+    """Return the act of G3; a recorded map must still exist, and is saved as approved."""
     looked, kept = Moves(verb.state), None
     try:
-        section = model.section_meant(looked, gate.section, 3)
+        section = model.find_section(looked, gate.section, 3)
     except Refused:
-        # It is refused once more, under the lock.
-        return lambda moves: model.section_approved(moves, gate.section)
+        # It is refused again under the lock.
+        return lambda moves: model.approve_section_arguments(moves, gate.section)
     path = looked.value(f"stage_3.section_{section}.argument_map_file")
     if path and looked.status(3, section) != "done":
         again = f"essay approve G3 --section {section}"
         kept, _ = verb.read(str(path), f"the argument map of section {section}", again=again)
-    return lambda moves: model.section_approved(moves, gate.section, kept)
+    return lambda moves: model.approve_section_arguments(moves, gate.section, kept)
 
 
 def _paragraph(verb: _Verb, gate: Gate, *, last: bool) -> Act:
@@ -314,23 +322,19 @@ def _paragraph(verb: _Verb, gate: Gate, *, last: bool) -> Act:
     log = verb.log(fields.DRAFT_LOG)
 
     def act(moves: Moves) -> None:
-        section, number = model.paragraph_approved(
+        section, number = model.approve_paragraph(
             moves, gate.paragraph, section=gate.section, last=last, draft=draft, log=log
         )
         if not has:
-            raise Refused(
-                f"the draft is missing: there is no {draft}",
-                why=f"looked for in {verb.folder}",
-                hint=f"write it, then: forestay essay paragraph done {number} --section {section}",
-                file=os.path.join(verb.folder, draft),
-            )
+            again = f"essay paragraph done {number} --section {section}"
+            raise verb.missing(draft, "the draft", again=again)
         verb.warnings[:] = _short_draft(verb, moves, draft, section, number)
 
     return act
 
 
 def _short_draft(verb: _Verb, moves: Moves, draft: str, section: int, number: int) -> list[str]:
-    """Say when the draft has fewer paragraphs than are approved now."""
+    """Return a warning if the draft has fewer paragraphs than are approved now."""
     data = files.read_optional(os.path.join(verb.folder, draft), _MOST) or b""
     found = stage_files.draft(data)
     titles = {n: _title(moves.state, n) for n in moves.sections(4)}
@@ -347,8 +351,8 @@ def _title(state: State, section: int) -> str:
     return step.title if step else ""
 
 
-def _whole(verb: _Verb, *, confirm: bool) -> Act:
-    """G5; a final essay that lies there under its name need not be recorded first."""
+def _essay(verb: _Verb, *, confirm: bool) -> Act:
+    """Return the act of G5; a final essay under its default name need not be recorded first."""
     recorded = Moves(verb.state).value("output.final_essay_file")
     name = str(recorded or fields.FINAL)
     found = verb.read(name, "the final essay", again="essay approve G5") if verb.has(name) else None
@@ -362,12 +366,12 @@ def _whole(verb: _Verb, *, confirm: bool) -> Act:
             )
         if found is not None and moves.status(4) not in ("", "pending"):
             words = stage_files.words(found[1])
-            told = moves.known("output.total_word_count")
+            told = moves.whole_number("output.total_word_count")
             if not recorded or told is None:
-                model.output_recorded(moves, found[0], words=words)
+                model.record_output(moves, found[0], words=words)
             else:
-                moves.keep(found[0])
-        model.essay_approved(moves, confirm=confirm)
+                moves.save_artifact(found[0])
+        model.approve_essay(moves, confirm=confirm)
 
     return act
 
@@ -379,11 +383,8 @@ def section_add(session: Recorder, number: int, *, title: str = "", key: str = "
     if title:
         title = clean_input(title, "title", limit=500, lines=False)
     _require_number(number)
-
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.StepAdded) and body.step == step_id(3, number)
-
-    return _Verb(session, key).do(lambda moves: model.section_added(moves, number, title), is_same)
+    is_same = _same(ev.StepAdded, step=step_id(3, number))
+    return _Verb(session, key).do(lambda moves: model.add_section(moves, number, title), is_same)
 
 
 def section_start(
@@ -397,9 +398,7 @@ def section_start(
         places = [step_id(n, number) for n in (3, 4) if stage in (None, n)]
         return isinstance(body, ev.AttributeSet) and body.value in places
 
-    return _Verb(session, key).do(
-        lambda moves: model.section_started(moves, number, stage), is_same
-    )
+    return _Verb(session, key).do(lambda moves: model.start_section(moves, number, stage), is_same)
 
 
 def section_done(
@@ -417,7 +416,9 @@ def section_done(
             raise InvalidInput(f"{word} cannot be {value}")
     verb, field = _Verb(session, key), f"stage_3.section_{number}.argument_map_file"
     if _is_over(verb) or Moves(verb.state).status(3, number) in ("", "done"):
-        act = _refused_map(number)
+        act: Act = lambda moves: model.record_map(  # noqa: E731
+            moves, number, _NOTHING, verified=None, deferred=None
+        )
     else:
         name = map or _named(verb, field, fields.ARGUMENTS.format(number))
         again = f"essay section done {number} --map {fields.ARGUMENTS.format(number)}"
@@ -427,12 +428,8 @@ def section_done(
             "verified": told.verified if verified is None else verified,
             "deferred": told.deferred if deferred is None else deferred,
         }
-        act = lambda moves: model.map_recorded(moves, number, kept, **counts)  # noqa: E731
+        act = lambda moves: model.record_map(moves, number, kept, **counts)  # noqa: E731
     return verb.do(act, _sets(field), FACTS)
-
-
-def _refused_map(number: int) -> Act:
-    return lambda moves: model.map_recorded(moves, number, _NOTHING, verified=None, deferred=None)
 
 
 def _require_number(number: int) -> None:
@@ -441,10 +438,10 @@ def _require_number(number: int) -> None:
 
 
 def sections(session: Recorder) -> list[SectionListed]:
-    """Every section with how it stands in both stages."""
+    """Return every section with its status in both stages."""
     state = essay_sessions.state_of(session)
     model.require_essay(state)
-    moves = model.paired(state)
+    moves = model.with_paired_sections(state)
     return [_listed(moves, number) for number in moves.sections()]
 
 
@@ -462,7 +459,7 @@ def _listed(moves: Moves, number: int) -> SectionListed:
         deferred=moves.count(f"{arguments}.deferred_claims"),
         paragraphs=moves.status(4, number),
         completed=moves.completed(number),
-        total=moves.known(f"{writing}.total_paragraphs"),
+        total=moves.whole_number(f"{writing}.total_paragraphs"),
         voice=voice if isinstance(voice, int | float) else None,
     )
 
@@ -488,14 +485,11 @@ def claim_defer(
     verb = _Verb(session, key)
     kept = verb.context.journal.redact(text)
 
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.ClaimDeferred) and body.text == kept
-
     def act(moves: Moves) -> None:
-        model.claim_deferred(moves, kept, reason, section, paragraph)
-        moves.said += f" – {kept}"
+        model.defer_claim(moves, kept, reason, section, paragraph)
+        moves.message += f" – {kept}"
 
-    return verb.do(act, is_same, FACTS)
+    return verb.do(act, _same(ev.ClaimDeferred, text=kept), FACTS)
 
 
 def claim_resolve(
@@ -509,27 +503,21 @@ def claim_resolve(
     _require_word("result", result, FACT_CHECKS)
     sources = [clean_input(source, "source", limit=1000, lines=False) for source in sources]
 
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.ClaimResolved) and body.claim == id
-
     def act(moves: Moves) -> None:
-        model.claim_resolved(moves, id, result, sources)
-        moves.said += "".join(f"; {source}" for source in sources)
+        model.resolve_claim(moves, id, result, sources)
+        moves.message += "".join(f"; {source}" for source in sources)
 
-    return _Verb(session, key).do(act, is_same, FACTS)
+    return _Verb(session, key).do(act, _same(ev.ClaimResolved, claim=id), FACTS)
 
 
 def claim_override(session: Recorder, id: str, *, result: str, because: str, key: str = "") -> Done:
     _require_word("result", result, FACT_CHECKS)
 
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.ClaimOverridden) and body.claim == id
-
     def act(moves: Moves) -> None:
-        model.claim_overridden(moves, id, result, because)
-        moves.said += f", because {because}"
+        model.override_claim(moves, id, result, because)
+        moves.message += f", because {because}"
 
-    return _Verb(session, key).do(act, is_same, FACTS)
+    return _Verb(session, key).do(act, _same(ev.ClaimOverridden, claim=id), FACTS)
 
 
 def _require_word(what: str, word: str, words: Sequence[str]) -> None:
@@ -560,11 +548,11 @@ def calibrate(
         notes = clean_input(notes, "notes", limit=_TEXT, lines=True)
 
     def act(moves: Moves) -> None:
-        model.calibrated(moves, int(rating), notes, reference, again=again)
-        moves.said += f" – {notes}" if notes else ""
+        model.calibrate_voice(moves, int(rating), notes, reference, again=again)
+        moves.message += f" – {notes}" if notes else ""
 
     field = "voice_calibration.first_assessment_user_rating"
-    return _Verb(session, key).do(act, _sets(field, int(rating)), VOICES)
+    return _Verb(session, key).do(act, _sets(field, value=int(rating)), VOICES)
 
 
 def voice(
@@ -592,13 +580,13 @@ def voice(
         return told and body.value == score  # type: ignore[attr-defined]
 
     def act(moves: Moves) -> None:
-        model.voice_checked(moves, score, section, because)
+        model.record_voice_check(moves, score, section, because)
 
     return verb.do(
         act,
         is_same,
         VOICES,
-        action="" if score is None else model.action_for(score),
+        action="" if score is None else model.action_for_score(score),
         ask=_ASK if first and not scored and score is not None else "",
     )
 
@@ -622,20 +610,20 @@ def output(
     count = stage_files.words(data) if words is None else words
 
     def act(moves: Moves) -> None:
-        model.output_recorded(moves, kept, words=count, sources=sources, voice=voice)
+        model.record_output(moves, kept, words=count, sources=sources, voice=voice)
 
-    return verb.do(act, _sets("output.final_essay_file", kept.path))
+    return verb.do(act, _sets("output.final_essay_file", value=kept.path))
 
 
 def pushback(session: Recorder, level: str, *, key: str = "") -> Done:
     _require_word("level", level, PUSHBACK)
     verb = _Verb(session, key)
     log = fields.THESIS_LOG if Moves(verb.state).position()[0] == 1 else ""
-    act = lambda moves: model.pushed_back(moves, level)  # noqa: E731
-    return verb.do(act, _sets("pushback_level", level), log)
+    act = lambda moves: model.set_pushback(moves, level)  # noqa: E731
+    return verb.do(act, _sets("pushback_level", value=level), log)
 
 
-# -- looking -----------------------------------------------------------------------------------
+# -- reading -----------------------------------------------------------------------------------
 
 _SO_FAR = (
     ("output.final_essay_file", fields.FINAL),
@@ -646,7 +634,7 @@ _SO_FAR = (
 
 
 def so_far(session: Recorder) -> tuple[str, str]:
-    """The file that holds most of the essay, and its text."""
+    """Return the file that contains most of the essay, and its text."""
     found = _Look(session)
     model.require_essay(found.state)
     for field, default in _SO_FAR:

@@ -87,7 +87,10 @@ def resume_summary(doc: dict[str, Any]) -> str:
 def _left_off(doc: dict[str, Any], stage: int) -> str:
     """Return one sentence about the state of the work."""
     status = read_unit_status(value_at(doc, f"stages.stage_{stage}.status")) or "pending"
-    parts = [f"{STAGES[stage].title} {_STANDS[status]}", *_section_parts(doc, stage)]
+    parts = [
+        f"{STAGES[stage].title} {_STATUS_WORDS.get(status, status.replace('_', ' '))}",
+        *_section_parts(doc, stage),
+    ]
     waiting = [
         entry
         for entry in sequence(doc.get("deferred_verifications"))
@@ -97,16 +100,7 @@ def _left_off(doc: dict[str, Any], stage: int) -> str:
     return ", ".join(parts) + "."
 
 
-_STANDS = {
-    "pending": "not started",
-    "running": "in progress",
-    "done": "completed",
-    "needs_review": "needs review",
-    "blocked": "blocked",
-    "failed": "failed",
-    "timed_out": "timed out",
-    "skipped": "skipped",
-}
+_STATUS_WORDS = {"pending": "not started", "running": "in progress", "done": "completed"}
 
 
 def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:

@@ -1,11 +1,11 @@
-"""A move of an essay in the making, and how an essay lies in a session.
+"""How an essay is stored in a session, and how a move in it becomes events.
 
 An essay goes through four *stages*: thesis, outline, arguments, paragraphs. The last two have one
 *section* each for every section of the outline. Stages and sections are steps (`stage-3`,
-`stage-3/section-2`); all else that is known of them are attributes, named as the essay layout
-names the fields of its file. That is the secret of `Moves`: whoever makes one speaks of stages,
-sections and fields, and finds in `bodies` the events that it takes. It shows the essay as it
-stands, with what is about to be recorded counted in. When a move is refused is said in `essay`.
+`stage-3/section-2`); all other values are attributes, named like the fields of the essay format's
+file. `Moves` hides that: its callers use stages, sections and fields, and `bodies` collects the
+events. It shows the essay including what is about to be recorded. `rules` decides which moves are
+allowed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forestay.model.state import POSITION, Artifact, Attribute, Claim, State
 
 WORKFLOW = "essay"
 SOURCE = "source."
-"""Begins the names of attributes that each hold one source."""
+"""How the names of attributes begin that contain one source each."""
 
 _SECTION = re.compile(r"stage-([34])/section-([1-9][0-9]{0,5})")
 NAMES = {1: "the thesis", 2: "the outline", 3: "the arguments", 4: "the essay"}
@@ -29,7 +29,7 @@ Value = str | int | float | bool | None
 
 
 def is_essay(state: State) -> bool:
-    """Whether a session is an essay: one with the plan of it, or one that was found in files."""
+    """Return whether a session is an essay, by its workflow or by its steps."""
     core = state.core
     if core.workflow:
         return core.workflow == WORKFLOW and core.plan_unit == "stage"
@@ -41,33 +41,33 @@ def step_id(stage: int, section: int | None = None) -> str:
 
 
 def name_of(field: str) -> str:
-    """The attribute that a field of the essay layout's file is kept as."""
+    """Return the attribute for a field of the essay format's file."""
     return f"essay.{field}"
 
 
 class Moves:
-    """An essay as it stands, with what is about to be recorded counted in."""
+    """The state of an essay, including what is about to be recorded."""
 
     def __init__(self, state: State) -> None:
         self.state = state
         self.bodies: list[Body] = []
         self.missing: list[str] = []
-        """Commands that are still owed before a section is done."""
-        self.said = ""
+        """Commands that are still missing before a section is done."""
+        self.message = ""
         self._statuses: dict[str, str] = {}
         self._values: dict[str, Value] = {}
 
-    # -- looking -------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------
 
     def status(self, stage: int, section: int | None = None) -> str:
-        """The status of a step; empty where there is none, or it was left out."""
+        """Return the status of a step; empty if there is none, or it was skipped."""
         id = step_id(stage, section)
         step = self.state.step(id)
         word = self._statuses.get(id, step.status if step else "")
         return "" if word == "skipped" else word
 
     def sections(self, stage: int = 3, *statuses: str) -> list[int]:
-        """The sections of a stage, or those of them in some statuses."""
+        """Return the sections of a stage, or those in the given statuses."""
         known = {n for s, n in map(_place, self._ids()) if s == stage and n is not None}
         wanted = ((n, self.status(stage, n)) for n in sorted(known))
         return [n for n, word in wanted if word and (not statuses or word in statuses)]
@@ -84,18 +84,18 @@ class Moves:
         return row.value if isinstance(row, Attribute) else None
 
     def count(self, field: str) -> int:
-        return self.known(field) or 0
+        return self.whole_number(field) or 0
 
-    def known(self, field: str) -> int | None:
+    def whole_number(self, field: str) -> int | None:
         value = self.value(field)
         return value if isinstance(value, int) and not isinstance(value, bool) else None
 
     def completed(self, section: int) -> int:
-        """How many paragraphs of a section are approved."""
+        """Return how many paragraphs of a section are approved."""
         return self.count(f"stage_4.section_{section}.completed_paragraphs")
 
     def is_argued(self, section: int) -> bool:
-        """Whether the arguments of a section are completed, on its own or as part of the whole."""
+        """Return whether the arguments of a section are completed, alone or with the stage."""
         own = self.status(3, section)
         return own == "done" or (not own and self.status(3) == "done")
 
@@ -103,13 +103,13 @@ class Moves:
         return [row for row in self.state.rows.select("claim") if isinstance(row, Claim)]
 
     def sources(self) -> list[str]:
-        """Every source that a claim was checked with, each once."""
+        """Return every source that a claim was checked with, each once."""
         begin = name_of(SOURCE)
         rows = self.state.rows.select("attribute")
         return [str(r.value) for r in rows if isinstance(r, Attribute) and r.key.startswith(begin)]
 
     def position(self) -> tuple[int, int | None]:
-        """The stage and the section that are worked on."""
+        """Return the current stage and section."""
         row = self.state.rows.get("attribute", POSITION)
         said = self._values.get(POSITION, row.value if isinstance(row, Attribute) else "")
         stage, section = _place(str(said))
@@ -127,7 +127,7 @@ class Moves:
     # -- recording -----------------------------------------------------------------------------
 
     def set(self, field: str, value: Value, *, always: bool = False) -> None:
-        """Note what a field says; nothing where it says that already."""
+        """Set a field; record nothing if it has that value already."""
         if always or self.value(field) != value:
             self._values[name_of(field)] = value
             self.bodies.append(ev.AttributeSet(key=name_of(field), value=value))
@@ -141,8 +141,8 @@ class Moves:
             self.bodies.append(added)
         self._statuses[id] = "pending"
 
-    def entitle(self, stage: int, section: int, title: str) -> None:
-        """See that a section is there, and called so."""
+    def ensure_section(self, stage: int, section: int, title: str) -> None:
+        """Add a section if it is missing, and give it its title."""
         step = self.state.step(step_id(stage, section))
         if not self.status(stage, section):
             self.add(stage, section, title or f"Section {section}")
@@ -150,27 +150,27 @@ class Moves:
             parent, unit = step_id(stage), "section"
             self.bodies.append(ev.StepAdded(step=step.id, title=title, unit=unit, parent=parent))
 
-    def leave_out(self, stage: int, section: int) -> None:
+    def skip(self, stage: int, section: int) -> None:
         id = step_id(stage, section)
         self.bodies.append(ev.StepSkipped(step=id, because="the outline has it no more"))
         self._statuses[id] = "skipped"
 
     def start(self, stage: int, section: int | None = None) -> None:
-        """Let a step run, if it does not."""
+        """Start a step if it is not running."""
         id = step_id(stage, section)
         if self.status(stage, section) != "running":
             self.bodies.append(ev.StepStarted(step=id))
             self._statuses[id] = "running"
 
-    def finish(self, stage: int, section: int | None = None, files: Sequence[str] = ()) -> None:
+    def complete(self, stage: int, section: int | None = None, files: Sequence[str] = ()) -> None:
         id = step_id(stage, section)
         if self.status(stage, section) not in ("running", "needs_review"):
             self.start(stage, section)
         self.bodies.append(ev.StepCompleted(step=id, files=list(files)))
         self._statuses[id] = "done"
 
-    def keep(self, artifact: ev.ArtifactSaved | None) -> None:
-        """Keep a file as it is now, unless it was kept so before."""
+    def save_artifact(self, artifact: ev.ArtifactSaved | None) -> None:
+        """Save the contents of a file, unless they are saved already."""
         old = self.state.rows.get("artifact", artifact.path) if artifact else None
         if artifact and not (isinstance(old, Artifact) and old.digest == artifact.digest):
             self.bodies.append(artifact)
@@ -179,31 +179,31 @@ class Moves:
         evidence = {"approved": True, "gate": gate, **more}
         self.bodies.append(ev.CheckpointPassed(step=step, evidence=evidence))
 
-    def place(self, stage: int, section: int | None = None) -> None:
-        """Make a step the one that is worked on."""
+    def set_position(self, stage: int, section: int | None = None) -> None:
+        """Make a step the current one."""
         self._values[POSITION] = step_id(stage, section)
         if stage == 4:
             following = None if section is None else self.completed(section) + 1
             self.set("stage_4.current_paragraph", following)
         self.bodies.append(ev.AttributeSet(key=POSITION, value=step_id(stage, section)))
 
-    def go_on(self, stage: int) -> None:
-        """Go where the work goes on, and begin it there."""
+    def advance(self, stage: int) -> None:
+        """Move to the next section to work on, and start it."""
         if running := self.sections(stage, "running", "needs_review"):
-            return self.place(stage, running[0])
+            return self.set_position(stage, running[0])
         ready = self.sections(stage, "pending")
         if stage == 4:
             ready = [n for n in ready if self.is_argued(n)]
         if ready:
             self.start(stage, ready[0])
-            return self.place(stage, ready[0])
+            return self.set_position(stage, ready[0])
         if stage == 4 and self.status(3) not in ("done", "") and self.sections(4, "pending"):
-            return self.go_on(3)
-        self.place(stage)
+            return self.advance(3)
+        self.set_position(stage)
 
 
 def _place(step: str) -> tuple[int, int | None]:
-    """The stage and section of a step; stage 0 for any other."""
+    """Return the stage and section of a step; stage 0 for any other."""
     if match := _SECTION.fullmatch(step):
         return int(match[1]), int(match[2])
     number = step.removeprefix("stage-")

@@ -1,16 +1,21 @@
-"""Outlook: what an essay asks for next, and what became of it in the end."""
+"""The next step of an essay, and its summary at the end."""
 
 from __future__ import annotations
 
 from msgspec import Struct
 
 from forestay.model.essay.moves import NAMES, Moves
-from forestay.model.essay.rules import mean_voice, next_paragraph, owed, paired
+from forestay.model.essay.rules import (
+    average_voice,
+    missing_steps,
+    next_paragraph,
+    with_paired_sections,
+)
 from forestay.model.state import State
 
 
 class Summary(Struct, frozen=True):
-    """What became of an essay."""
+    """The figures of a completed essay."""
 
     words: int | None
     target_words: int | None
@@ -30,11 +35,11 @@ def summary(state: State) -> Summary:
     loose = [c for c in claims if c.section is None and c.resolved and not c.result]
     counted = [moves.count(f"stage_3.section_{n}.verified_claims") for n in moves.sections()]
     told = moves.value("output.voice_consistency_score")
-    voice = told if isinstance(told, int | float) else mean_voice(moves)
-    sources = moves.known("output.sources_verified")
+    voice = told if isinstance(told, int | float) else average_voice(moves)
+    sources = moves.whole_number("output.sources_verified")
     return Summary(
-        words=moves.known("output.total_word_count"),
-        target_words=moves.known("stage_2.target_word_count"),
+        words=moves.whole_number("output.total_word_count"),
+        target_words=moves.whole_number("stage_2.target_word_count"),
         sections=len(moves.sections()),
         claims_verified=sum(counted) + len(loose),
         sources=len(moves.sources()) if sources is None else sources,
@@ -47,13 +52,13 @@ def summary(state: State) -> Summary:
 
 
 def next_command(state: State) -> str:
-    """What an essay asks for next, as one would type it after `forestay`."""
+    """Return the next command of an essay, without the leading `forestay`."""
     return ahead(state)[1]
 
 
 def ahead(state: State) -> tuple[str, str]:
-    """What an essay is at, as people say it, and what is typed after `forestay` when it is done."""
-    moves = paired(state)
+    """Return the next step of an essay in words, and the command that records it."""
+    moves = with_paired_sections(state)
     stage, section = moves.position()
     if stage < 3:
         words = {1: "develop the thesis", 2: "structure the essay"}[stage]
@@ -73,7 +78,7 @@ def _in_arguments(moves: Moves, section: int | None) -> tuple[str, str]:
         if review
         else f"argue section {section}"
     )
-    return words, owed(moves, section)[0]
+    return words, missing_steps(moves, section)[0]
 
 
 def _in_writing(moves: Moves, section: int | None) -> tuple[str, str]:

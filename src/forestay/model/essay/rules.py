@@ -1,14 +1,14 @@
-"""Essay: which moves an essay is made of, and when each is refused.
+"""Which moves an essay is made of, and when each is refused.
 
-A *gate* is where the user must say yes: G1 and G2 for the first two stages, G3 for the arguments
+A *gate* is where the user must approve: G1 and G2 for the first two stages, G3 for the arguments
 of a section, G3-Final for all of them together, G4 for a paragraph, G4-Section for a section's
 paragraphs, G5 for the whole.
 
-A section may be written while others are still argued: stages run ahead of each other, but no
-section runs ahead of itself.
+A section may be written while others are still argued: stages overlap, but each section goes
+through them in order.
 
-Each function takes the essay as it is under the writer lock, as `Moves`, and adds to them; so
-whatever is refused here has recorded nothing, and no two processes both do it.
+Each function gets the essay as `Moves` under the writer lock and adds events to it; what is refused
+here records nothing, and no two processes can make the same move.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ _GATE = re.compile(
 _NUMBERS = {"G3": 1, "G4": 2, "G4-Section": 1}
 
 
-def gate_of(text: str, section: int | None = None, paragraph: int | None = None) -> Gate:
-    """The gate that is meant: `G3-Final`, `g3 final`; `G3.2` is G3 of section 2."""
+def parse_gate(text: str, section: int | None = None, paragraph: int | None = None) -> Gate:
+    """Return the gate in a text: `G3-Final`, `g3 final`; `G3.2` is G3 of section 2."""
     match = _GATE.fullmatch(text.strip())
     name = "-".join(part.capitalize() for part in match.group(1, 2) if part) if match else ""
     if match is None or name not in GATES:
@@ -64,7 +64,7 @@ def gate_of(text: str, section: int | None = None, paragraph: int | None = None)
             f"there is no gate {shorten(text, 40)}", why=f"they are {', '.join(GATES)}"
         )
     given = [int(digits) if digits else None for digits in match.group(3, 4)]
-    numbers = [_agreed(n, m) for n, m in zip(given, (section, paragraph), strict=True)]
+    numbers = [_agree(n, m) for n, m in zip(given, (section, paragraph), strict=True)]
     most = _NUMBERS.get(name, 0)
     if any(number is not None for number in numbers[most:]):
         part = "section" if numbers[0] is not None and not most else "paragraph"
@@ -72,7 +72,7 @@ def gate_of(text: str, section: int | None = None, paragraph: int | None = None)
     return Gate(name, *numbers)
 
 
-def _agreed(one: int | None, other: int | None) -> int | None:
+def _agree(one: int | None, other: int | None) -> int | None:
     if one is not None and other is not None and one != other:
         raise InvalidInput(f"the gate names {one}, the option {other}")
     return other if one is None else one
@@ -85,16 +85,16 @@ def require_essay(state: State) -> None:
 
 
 def begin(state: State) -> Moves:
-    """A move in an essay that is worked on; refused in any other session."""
+    """Return the moves of an essay that is being worked on; refuse any other session."""
     require_essay(state)
     check_working(state)
-    return paired(state)
+    return with_paired_sections(state)
 
 
-def paired(state: State) -> Moves:
-    """An essay in which every section that is argued will be written.
+def with_paired_sections(state: State) -> Moves:
+    """Return the moves of an essay, with a section of stage 4 for each of stage 3.
 
-    In the files of other programs stage 4 has none before it begins, and lacks what came later.
+    Files of other programs have none in stage 4 before it begins, and lack later ones.
     """
     moves = Moves(state)
     for section in moves.sections(3):
@@ -107,8 +107,8 @@ def paired(state: State) -> Moves:
 # -- stages ------------------------------------------------------------------------------------
 
 
-def _open_stage(moves: Moves, stage: int, gate: str) -> None:
-    """Refuse to approve a stage that is approved, or whose turn has not come."""
+def _require_open_stage(moves: Moves, stage: int, gate: str) -> None:
+    """Refuse to approve a stage that is approved already, or before an earlier one is."""
     if moves.status(stage) == "done":
         raise Refused(f"{NAMES[stage]} is approved already", why=f"stage {stage} is completed")
     waits = [n for n in NAMES if n < stage and moves.status(n) != "done"]
@@ -121,47 +121,49 @@ def _open_stage(moves: Moves, stage: int, gate: str) -> None:
         )
 
 
-def _pass(moves: Moves, gate: str, stage: int, files: Sequence[str] = (), **more: object) -> None:
-    """A stage is approved: it is done, and so is what its plan lists inside it."""
+def _complete_stage(
+    moves: Moves, gate: str, stage: int, files: Sequence[str] = (), **more: object
+) -> None:
+    """Approve and complete a stage, with the tasks that its plan lists in it."""
     moves.start(stage)
     moves.approve(gate, step_id(stage), **more)
     for row in moves.state.rows.select("step", open_only=True):
         if isinstance(row, Step) and row.parent == step_id(stage) and row.unit == "task":
             moves.bodies.append(ev.StepCompleted(step=row.id))
-    moves.finish(stage, files=files)
+    moves.complete(stage, files=files)
 
 
-def _go_on_after(moves: Moves, stage: int) -> int:
-    """Go to the first later stage that is not done; returns which, if it begins with that."""
+def _advance_past(moves: Moves, stage: int) -> int:
+    """Move to the first later stage that is not done; return its number if it begins now."""
     following = next((n for n in NAMES if n > stage and moves.status(n) != "done"), 0)
     begins = moves.status(following) == "pending" if following else False
     if begins:
         moves.start(following)
     if following in (3, 4):
-        moves.go_on(following)
+        moves.advance(following)
     elif following:
-        moves.place(following)
+        moves.set_position(following)
     return following if begins else 0
 
 
-def thesis_approved(
+def approve_thesis(
     moves: Moves, artifact: ev.ArtifactSaved, *, claim_type: str | None, log: str = ""
 ) -> None:
-    _open_stage(moves, 1, "G1")
-    moves.keep(artifact)
+    _require_open_stage(moves, 1, "G1")
+    moves.save_artifact(artifact)
     moves.set("stage_1.thesis_file", artifact.path)
     if claim_type:
         moves.set("stage_1.claim_type", claim_type)
     if log:
         moves.set("stage_1.development_log", log)
-    _pass(moves, "G1", 1, [artifact.path])
-    moves.said = "the thesis is approved"
-    if _go_on_after(moves, 1) == 2:
-        moves.said += "; stage 2 begins: the outline"
+    _complete_stage(moves, "G1", 1, [artifact.path])
+    moves.message = "the thesis is approved"
+    if _advance_past(moves, 1) == 2:
+        moves.message += "; stage 2 begins: the outline"
 
 
 class Outline(Struct, frozen=True):
-    """What an outline says: how many sections, and of each that it describes the title."""
+    """An outline: the number of sections, and the titles of those that it describes."""
 
     total: int | None = None
     titles: Mapping[int, str] = {}
@@ -169,11 +171,11 @@ class Outline(Struct, frozen=True):
     audience: str | None = None
 
 
-def outline_approved(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline) -> None:
-    _open_stage(moves, 2, "G2")
-    total = _sections_of(outline, moves.sections())
-    _drop(moves, [n for n in moves.sections() if n > total], total)
-    moves.keep(artifact)
+def approve_outline(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline) -> None:
+    _require_open_stage(moves, 2, "G2")
+    total = _count_sections(outline, moves.sections())
+    _skip_sections(moves, [n for n in moves.sections() if n > total], total)
+    moves.save_artifact(artifact)
     moves.set("stage_2.outline_file", artifact.path)
     for field, value in (("target_word_count", outline.words), ("audience", outline.audience)):
         if value is not None:
@@ -182,15 +184,15 @@ def outline_approved(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline)
     moves.set("stage_3.total_sections", total)
     for stage in (3, 4):
         for number in range(1, total + 1):
-            moves.entitle(stage, number, outline.titles.get(number, ""))
-    _pass(moves, "G2", 2, [artifact.path], sections=total)
-    moves.said = f"the outline is approved, with {total} section{'s' * (total != 1)}"
-    if _go_on_after(moves, 2) == 3:
-        moves.said += "; stage 3 begins with section 1"
+            moves.ensure_section(stage, number, outline.titles.get(number, ""))
+    _complete_stage(moves, "G2", 2, [artifact.path], sections=total)
+    moves.message = f"the outline is approved, with {total} section{'s' * (total != 1)}"
+    if _advance_past(moves, 2) == 3:
+        moves.message += "; stage 3 begins with section 1"
 
 
-def _sections_of(outline: Outline, added: Sequence[int]) -> int:
-    """How many sections an outline has; refused where it contradicts itself, or says nothing."""
+def _count_sections(outline: Outline, added: Sequence[int]) -> int:
+    """Return the number of sections; refuse an outline that contradicts itself or has none."""
     described = sorted(n for n in outline.titles if n > 0)
     total = outline.total or (described[-1] if described else max(added, default=0))
     if not total:
@@ -207,8 +209,8 @@ def _sections_of(outline: Outline, added: Sequence[int]) -> int:
     return total
 
 
-def _drop(moves: Moves, gone: Sequence[int], total: int) -> None:
-    """Leave out what an outline has no more; refused where work would be lost."""
+def _skip_sections(moves: Moves, gone: Sequence[int], total: int) -> None:
+    """Skip sections that the outline no longer has; refuse if work would be lost."""
     worked = [n for n in gone if _has_work(moves, n)]
     if worked:
         raise Refused(
@@ -218,8 +220,8 @@ def _drop(moves: Moves, gone: Sequence[int], total: int) -> None:
             " forestay revisit 2 --impact major --apply",
         )
     for section in gone:
-        moves.leave_out(3, section)
-        moves.leave_out(4, section)
+        moves.skip(3, section)
+        moves.skip(4, section)
 
 
 def _has_work(moves: Moves, section: int) -> bool:
@@ -240,8 +242,8 @@ def _not_completed(sections: Sequence[int]) -> str:
 # -- arguments ---------------------------------------------------------------------------------
 
 
-def section_meant(moves: Moves, section: int | None, stage: int) -> int:
-    """The section meant: the one named, else the current one of the stage."""
+def find_section(moves: Moves, section: int | None, stage: int) -> int:
+    """Return the section: the given one, else the current one of the stage."""
     if section is None:
         here = moves.position()
         section = here[1] if here[0] == stage else None
@@ -253,45 +255,45 @@ def section_meant(moves: Moves, section: int | None, stage: int) -> int:
                 f"no section of stage {stage} is current",
                 why=why,
                 hint="--section N" if found else "",
-                legal=[] if found else _leading_to(moves, stage),
+                legal=[] if found else _steps_before(moves, stage),
             )
         section = found[0]
     if not moves.status(stage, section):
         known = moves.sections(stage)
         why = f"they are {_list(known)}" if known else "the outline is not approved"
-        legal = _unargued(moves) if known else _leading_to(moves, stage)
+        legal = _steps_for_unargued(moves) if known else _steps_before(moves, stage)
         raise Refused(f"there is no section {section}", why=why, legal=legal)
     return section
 
 
-def _unargued(moves: Moves) -> list[str]:
-    """What brings sections into stage 3 that somebody put into stage 4 alone."""
+def _steps_for_unargued(moves: Moves) -> list[str]:
+    """Return the command that adds a section to stage 3 which only stage 4 has."""
     if moves.status(3) == "done" or not set(moves.sections(4)) - set(moves.sections()):
         return []
     return [f"essay section add {max(moves.sections(), default=0) + 1}"]
 
 
-def _leading_to(moves: Moves, stage: int) -> list[str]:
-    """What is to be done before a section of a stage can be worked on."""
+def _steps_before(moves: Moves, stage: int) -> list[str]:
+    """Return the commands that have to come before work on a section of a stage."""
     if moves.status(3) in ("pending", ""):
         return ["essay approve G2" if moves.status(1) == "done" else "essay approve G1"]
     ready = [n for n in moves.sections(stage, "pending") if stage == 3 or moves.is_argued(n)]
     if ready:
         return [f"essay section start {ready[0]} --stage {stage}"]
     left = moves.sections(3, "running", "needs_review", "pending")
-    return owed(moves, left[0]) if left else []
+    return missing_steps(moves, left[0]) if left else []
 
 
-def _argued(moves: Moves, section: int, what: str) -> None:
-    """Refuse to speak of arguments of a section that is done, or before stage 3."""
+def _require_open_arguments(moves: Moves, section: int, what: str) -> None:
+    """Refuse to change the arguments of a section that is done, or before stage 3."""
     if moves.status(3) in ("pending", ""):
-        raise Refused(what, why="stage 3 has not begun", legal=_leading_to(moves, 3))
+        raise Refused(what, why="stage 3 has not begun", legal=_steps_before(moves, 3))
     if moves.status(3, section) == "done":
         why = f"the arguments of section {section} are completed"
         raise Refused(what, why=why, legal=[f"essay section start {section} --stage 4"])
 
 
-def section_added(moves: Moves, section: int, title: str = "") -> None:
+def add_section(moves: Moves, section: int, title: str = "") -> None:
     known = moves.sections()
     if section in known:
         raise Refused(f"there is a section {section} already")
@@ -309,36 +311,36 @@ def section_added(moves: Moves, section: int, title: str = "") -> None:
         moves.add(stage, section, title or f"Section {section}")
     for stage in (2, 3):
         moves.set(f"stage_{stage}.total_sections", section, always=True)
-    moves.said = f"section {section} is added"
+    moves.message = f"section {section} is added"
 
 
-def section_started(moves: Moves, section: int, stage: int | None = None) -> None:
-    section_meant(moves, section, 3)
+def start_section(moves: Moves, section: int, stage: int | None = None) -> None:
+    find_section(moves, section, 3)
     stage = stage or (4 if moves.status(3, section) == "done" else 3)
     if stage == 4:
         _begin_writing(moves, section)
     else:
-        _argued(moves, section, f"section {section} cannot be begun in stage 3")
+        _require_open_arguments(moves, section, f"section {section} cannot be begun in stage 3")
         moves.start(3, section)
-    moves.place(stage, section)
-    moves.said = f"section {section}: {'its paragraphs' if stage == 4 else 'its arguments'}"
+    moves.set_position(stage, section)
+    moves.message = f"section {section}: {'its paragraphs' if stage == 4 else 'its arguments'}"
 
 
 def _begin_writing(moves: Moves, section: int) -> None:
-    """Let a section of stage 4 run; stage 3 may go on with other sections meanwhile."""
+    """Start a section of stage 4; stage 3 may continue with other sections."""
     if moves.status(4, section) == "done":
         raise Refused(f"section {section} is written", why="its paragraphs are approved")
     if not moves.is_argued(section):
         raise Refused(
             f"section {section} cannot be written yet",
             why="its arguments are not completed",
-            legal=owed(moves, section),
+            legal=missing_steps(moves, section),
         )
     moves.start(4)
     moves.start(4, section)
 
 
-def map_recorded(
+def record_map(
     moves: Moves,
     section: int,
     artifact: ev.ArtifactSaved,
@@ -346,12 +348,12 @@ def map_recorded(
     verified: int | None,
     deferred: int | None,
 ) -> None:
-    """The argument map of a section is there; with its approval that completes the section."""
-    section_meant(moves, section, 3)
-    _argued(moves, section, f"no argument map of section {section} can be recorded")
+    """Record the argument map of a section; with its approval that completes the section."""
+    find_section(moves, section, 3)
+    _require_open_arguments(moves, section, f"no argument map of section {section} can be recorded")
     if moves.status(3, section) == "pending":
         moves.start(3, section)
-    moves.keep(artifact)
+    moves.save_artifact(artifact)
     field = f"stage_3.section_{section}"
     moves.set(f"{field}.argument_map_file", artifact.path, always=True)
     waiting = sum(claim.section == section and claim.is_open for claim in moves.claims())
@@ -359,46 +361,46 @@ def map_recorded(
         moves.set(f"{field}.verified_claims", verified)
     if deferred is not None:
         moves.set(f"{field}.deferred_claims", max(deferred, waiting))
-    moves.said = f"the argument map of section {section} is recorded"
+    moves.message = f"the argument map of section {section} is recorded"
     if moves.status(3, section) == "running" and _is_approved(moves, section):
-        return _section_argued(moves, section, artifact.path)
+        return _complete_arguments(moves, section, artifact.path)
     moves.missing = [f"essay approve G3 --section {section}"]
-    moves.place(3, section)
+    moves.set_position(3, section)
 
 
-def section_approved(
+def approve_section_arguments(
     moves: Moves, section: int | None, artifact: ev.ArtifactSaved | None = None
 ) -> None:
-    """G3: with its map that completes the section."""
-    section = section_meant(moves, section, 3)
-    _argued(moves, section, f"G3 cannot be approved for section {section}")
+    """Approve G3; with the argument map that completes the section."""
+    section = find_section(moves, section, 3)
+    _require_open_arguments(moves, section, f"G3 cannot be approved for section {section}")
     running = moves.status(3, section) == "running"
     if running and _is_approved(moves, section):
         raise Refused(
             f"G3 is approved for section {section} already",
             why="its argument map is not recorded",
-            legal=owed(moves, section),
+            legal=missing_steps(moves, section),
         )
     if moves.status(3, section) == "pending":
         moves.start(3, section)
-    moves.keep(artifact)
+    moves.save_artifact(artifact)
     moves.approve("G3", step_id(3, section), section=section)
-    moves.said = f"the arguments of section {section} are approved"
+    moves.message = f"the arguments of section {section} are approved"
     path = moves.value(f"stage_3.section_{section}.argument_map_file")
     if path:
-        return _section_argued(moves, section, str(path))
+        return _complete_arguments(moves, section, str(path))
     moves.missing = [_map_command(section)]
-    moves.place(3, section)
+    moves.set_position(3, section)
 
 
-def _section_argued(moves: Moves, section: int, path: str) -> None:
-    moves.finish(3, section, [path])
-    moves.said += f"; section {section} is completed"
-    moves.go_on(3)
+def _complete_arguments(moves: Moves, section: int, path: str) -> None:
+    moves.complete(3, section, [path])
+    moves.message += f"; section {section} is completed"
+    moves.advance(3)
 
 
 def _is_approved(moves: Moves, section: int) -> bool:
-    """Whether G3 was approved since the section was begun last."""
+    """Return whether G3 was approved since the section was started last."""
     row = moves.state.rows.get("checkpoint", step_id(3, section))
     step = moves.state.step(step_id(3, section))
     if not isinstance(row, Checkpoint) or step is None:
@@ -411,8 +413,8 @@ def _map_command(section: int) -> str:
     return f"essay section done {section} --map stage-3-section-{section}-arguments.md"
 
 
-def owed(moves: Moves, section: int) -> list[str]:
-    """The commands that complete a section of stage 3."""
+def missing_steps(moves: Moves, section: int) -> list[str]:
+    """Return the commands that complete a section of stage 3."""
     mapped = moves.value(f"stage_3.section_{section}.argument_map_file")
     commands = [] if mapped else [_map_command(section)]
     review = moves.status(3, section) == "needs_review"
@@ -421,30 +423,30 @@ def owed(moves: Moves, section: int) -> list[str]:
     return commands
 
 
-def arguments_approved(moves: Moves) -> None:
-    """G3-Final: the arguments of all sections, looked at together."""
-    _open_stage(moves, 3, "G3-Final")
+def approve_arguments(moves: Moves) -> None:
+    """Approve G3-Final: the arguments of all sections together."""
+    _require_open_stage(moves, 3, "G3-Final")
     left = [n for n in moves.sections() if moves.status(3, n) != "done"]
-    if not left and (legal := _unargued(moves)):
+    if not left and (legal := _steps_for_unargued(moves)):
         why = "a section that is to be written has no arguments"
         raise Refused("the arguments cannot be approved as a whole yet", why=why, legal=legal)
     if left or not moves.sections():
         raise Refused(
             "the arguments cannot be approved as a whole yet",
             why=_not_completed(left) if left else "there are no sections",
-            legal=owed(moves, left[0]) if left else ["essay section add 1"],
+            legal=missing_steps(moves, left[0]) if left else ["essay section add 1"],
         )
     moves.set("stage_3.birds_eye_approved", True)
-    _pass(moves, "G3-Final", 3, sections=len(moves.sections()))
-    moves.said = "the arguments are approved as a whole"
-    if _go_on_after(moves, 3) == 4:
-        moves.said += "; stage 4 begins with section 1, paragraph 1"
+    _complete_stage(moves, "G3-Final", 3, sections=len(moves.sections()))
+    moves.message = "the arguments are approved as a whole"
+    if _advance_past(moves, 3) == 4:
+        moves.message += "; stage 4 begins with section 1, paragraph 1"
 
 
 # -- paragraphs --------------------------------------------------------------------------------
 
 
-def paragraph_approved(
+def approve_paragraph(
     moves: Moves,
     number: int | None,
     *,
@@ -453,13 +455,13 @@ def paragraph_approved(
     draft: str,
     log: str = "",
 ) -> tuple[int, int]:
-    """G4: the next paragraph of a section is approved; returns the section and its number."""
-    section = section_meant(moves, section, 4)
+    """Approve G4, the next paragraph of a section; return the section and the number."""
+    section = find_section(moves, section, 4)
     if moves.status(4, section) != "running":
         _begin_writing(moves, section)
     field = f"stage_4.section_{section}"
     number = moves.completed(section) + 1 if number is None else number
-    _require_next_paragraph(moves, section, number, moves.known(f"{field}.total_paragraphs"))
+    _require_next_paragraph(moves, section, number, moves.whole_number(f"{field}.total_paragraphs"))
     moves.approve(
         "G4",
         f"{step_id(4, section)}/paragraph-{number}",
@@ -472,8 +474,8 @@ def paragraph_approved(
     if last:
         moves.set(f"{field}.total_paragraphs", number)
     moves.set(f"{field}.completed_paragraphs", number)
-    moves.place(4, section)
-    moves.said = f"paragraph {number} of section {section} is approved"
+    moves.set_position(4, section)
+    moves.message = f"paragraph {number} of section {section} is approved"
     return section, number
 
 
@@ -494,16 +496,16 @@ def _require_next_paragraph(moves: Moves, section: int, number: int, total: int 
 
 
 def next_paragraph(moves: Moves, section: int) -> str:
-    total = moves.known(f"stage_4.section_{section}.total_paragraphs")
+    total = moves.whole_number(f"stage_4.section_{section}.total_paragraphs")
     before = moves.completed(section)
     if total is not None and before >= total:
         return f"essay approve G4-Section --section {section}"
     return f"essay paragraph done {before + 1} --section {section}"
 
 
-def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -> None:
-    """G4-Section: all paragraphs of a section are there."""
-    section = section_meant(moves, section, 4)
+def approve_section_text(moves: Moves, section: int | None, *, last: bool = False) -> None:
+    """Approve G4-Section: all paragraphs of a section."""
+    section = find_section(moves, section, 4)
     if moves.status(4, section) not in ("running", "needs_review"):
         done = moves.status(4, section) == "done"
         raise Refused(
@@ -511,7 +513,7 @@ def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -
             legal=[] if done else [f"essay section start {section} --stage 4"],
         )
     field, before = f"stage_4.section_{section}", moves.completed(section)
-    total = moves.known(f"{field}.total_paragraphs")
+    total = moves.whole_number(f"{field}.total_paragraphs")
     if total is None and not last:
         raise Refused(
             f"how many paragraphs section {section} has is not known",
@@ -527,22 +529,22 @@ def writing_approved(moves: Moves, section: int | None, *, last: bool = False) -
         )
     moves.set(f"{field}.total_paragraphs", before)
     moves.approve("G4-Section", step_id(4, section), section=section, paragraphs=before)
-    moves.finish(4, section)
-    moves.said = f"section {section} is written, with {before} paragraph{'s' * (before != 1)}"
-    moves.go_on(4)
+    moves.complete(4, section)
+    moves.message = f"section {section} is written, with {before} paragraph{'s' * (before != 1)}"
+    moves.advance(4)
 
 
 # -- claims ------------------------------------------------------------------------------------
 
 
-def claim_deferred(
+def defer_claim(
     moves: Moves, text: str, reason: str, section: int | None, paragraph: int | None
 ) -> None:
-    """A claim whose check must wait; it is one of the current section unless told."""
+    """Defer the check of a claim; without a section it belongs to the current one."""
     if section is None:
         section = moves.position()[1]
     if section is not None:
-        section = section_meant(moves, section, 3)
+        section = find_section(moves, section, 3)
     same = [c for c in moves.claims() if c.is_open and (c.text, c.section) == (text, section)]
     if same:
         raise Refused(f"that claim is deferred already, as {same[0].id}")
@@ -555,14 +557,14 @@ def claim_deferred(
     if section is not None:
         field = f"stage_3.section_{section}.deferred_claims"
         waiting = sum(c.is_open and c.section == section for c in moves.claims()) + 1
-        # Those that its argument map counts are among them.
+        # The argument map may have counted them already.
         moves.set(field, max(moves.count(field), waiting))
     moves.bodies.append(deferred)
     where = f" in section {section}" if section is not None else ""
-    moves.said = f"claim c{number}{where} is deferred: {reason}"
+    moves.message = f"claim c{number}{where} is deferred: {reason}"
 
 
-def claim_resolved(moves: Moves, id: str, result: str, sources: Sequence[str]) -> None:
+def resolve_claim(moves: Moves, id: str, result: str, sources: Sequence[str]) -> None:
     claim = _open_claim(moves, id)
     if result not in SETTLING:
         raise Refused(
@@ -575,16 +577,18 @@ def claim_resolved(moves: Moves, id: str, result: str, sources: Sequence[str]) -
     for source in dict.fromkeys(sources):
         moves.set(f"{SOURCE}{digest_of(source.strip().encode())[:12]}", source.strip())
     moves.bodies.append(ev.ClaimResolved(claim=id))
-    moves.said = f"claim {id} is resolved: {result.replace('_', ' ')}"
+    moves.message = f"claim {id} is resolved: {result.replace('_', ' ')}"
 
 
-def claim_overridden(moves: Moves, id: str, result: str, because: str) -> None:
+def override_claim(moves: Moves, id: str, result: str, because: str) -> None:
     claim = _open_claim(moves, id)
     if not because.strip():
         raise InvalidInput("an override needs a reason", hint='--because "…"')
     _count(moves, claim.section, deferred_claims=-1)
     moves.bodies.append(ev.ClaimOverridden(claim=id, result=result, because=because))
-    moves.said = f"claim {id} stands by the user's word, although it is {result.replace('_', ' ')}"
+    moves.message = (
+        f"claim {id} stands by the user's word, although it is {result.replace('_', ' ')}"
+    )
 
 
 def _open_claim(moves: Moves, id: str) -> Claim:
@@ -614,10 +618,10 @@ ACTIONS = {
     2: "far off: rewrite these paragraphs with the reference beside them",
     1: "another voice: write the section anew, and look at the reference first",
 }
-"""What a voice check asks for, by its score."""
+"""Score of a voice check → what to do about it."""
 
 
-def action_for(score: float) -> str:
+def action_for_score(score: float) -> str:
     return ACTIONS[max(1, min(5, int(score)))]
 
 
@@ -628,7 +632,7 @@ def require_score(score: object, what: str) -> float:
     return score  # type: ignore[return-value]
 
 
-def calibrated(
+def calibrate_voice(
     moves: Moves, rating: int, notes: str = "", reference: str = "", *, again: bool = False
 ) -> None:
     before = moves.value("voice_calibration.first_assessment_user_rating")
@@ -643,12 +647,14 @@ def calibrated(
     if reference:
         moves.set("voice_calibration.voice_reference_mode", reference)
     moves.set("voice_calibration.first_assessment_user_rating", rating, always=True)
-    moves.said = f"the user rates the voice {rating}/5"
+    moves.message = f"the user rates the voice {rating}/5"
 
 
-def voice_checked(moves: Moves, score: float | None, section: int | None, why: str = "") -> int:
-    """A voice check of a section, or that there was none; returns the section."""
-    section = section_meant(moves, section, 4)
+def record_voice_check(
+    moves: Moves, score: float | None, section: int | None, why: str = ""
+) -> None:
+    """Record a voice check of a section, or that it was skipped."""
+    section = find_section(moves, section, 4)
     if moves.status(4, section) == "pending":
         raise Refused(
             f"section {section} has no paragraphs to check",
@@ -658,13 +664,12 @@ def voice_checked(moves: Moves, score: float | None, section: int | None, why: s
         said = f"the voice check of section {section} was skipped{f': {why}' if why else ''}"
         moves.bodies.append(ev.NoteAdded(text=said))
     else:
-        said = f"voice of section {section}: {score:g}/5, {action_for(score)}"
+        said = f"voice of section {section}: {score:g}/5, {action_for_score(score)}"
         moves.set(f"stage_4.section_{section}.voice_check_score", score, always=True)
-    moves.said = said
-    return section
+    moves.message = said
 
 
-def output_recorded(
+def record_output(
     moves: Moves,
     artifact: ev.ArtifactSaved,
     *,
@@ -674,36 +679,36 @@ def output_recorded(
 ) -> None:
     if moves.status(4) in ("pending", ""):
         raise Refused("there is no final essay yet", why="stage 4 has not begun")
-    moves.keep(artifact)
+    moves.save_artifact(artifact)
     moves.set("output.final_essay_file", artifact.path, always=True)
     moves.set("output.total_word_count", words)
     found = len(moves.sources())
     if sources is not None or found:
         moves.set("output.sources_verified", found if sources is None else sources)
-    score = mean_voice(moves) if voice is None else voice
+    score = average_voice(moves) if voice is None else voice
     if score is not None:
         moves.set("output.voice_consistency_score", score)
-    moves.said = f"the final essay is recorded: {words:,} words"
+    moves.message = f"the final essay is recorded: {words:,} words"
 
 
-def mean_voice(moves: Moves) -> float | None:
-    """The mean of the sections' voice scores."""
+def average_voice(moves: Moves) -> float | None:
+    """Return the average of the sections' voice scores."""
     found = [moves.value(f"stage_4.section_{n}.voice_check_score") for n in moves.sections(4)]
     scores = [s for s in found if isinstance(s, int | float) and not isinstance(s, bool)]
     return round(sum(scores) / len(scores), 1) if scores else None
 
 
-def pushed_back(moves: Moves, level: str) -> None:
+def set_pushback(moves: Moves, level: str) -> None:
     moves.set("pushback_level", level, always=True)
-    moves.said = f"pushback is {level} now"
+    moves.message = f"pushback is {level} now"
 
 
 # -- the end -----------------------------------------------------------------------------------
 
 
-def essay_approved(moves: Moves, *, confirm: bool = False) -> None:
-    """G5: the whole. No claim may wait, and what the user overrode is confirmed once more."""
-    _open_stage(moves, 4, "G5")
+def approve_essay(moves: Moves, *, confirm: bool = False) -> None:
+    """Approve G5, the whole essay: no claim is open, and every override is confirmed again."""
+    _require_open_stage(moves, 4, "G5")
     _require_written(moves)
     waiting = [claim for claim in moves.claims() if claim.is_open]
     if waiting:
@@ -721,9 +726,11 @@ def essay_approved(moves: Moves, *, confirm: bool = False) -> None:
         )
     if not moves.value("output.final_essay_file"):
         raise Refused("the final essay is not recorded", legal=["essay output final-essay.md"])
-    _pass(moves, "G5", 4, [str(moves.value("output.final_essay_file"))], overrides=len(stood))
+    _complete_stage(
+        moves, "G5", 4, [str(moves.value("output.final_essay_file"))], overrides=len(stood)
+    )
     moves.bodies.append(ev.SessionCompleted())
-    moves.said = "the essay is approved and completed"
+    moves.message = "the essay is approved and completed"
 
 
 def _require_written(moves: Moves) -> None:

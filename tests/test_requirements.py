@@ -6,6 +6,7 @@ shown elsewhere (durability, locks, refusals, the display) is marked there.
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ import pytest
 
 import forestay
 from forestay import Forestay, InvalidInput, Refused, Session
+from forestay.api.topic import Topic
 from forestay.base.clock import FakeClock, iso
 from forestay.model.event import Sealed
 from forestay.model.state import Agent, Decision, File, Problem, Row
@@ -130,7 +132,7 @@ def each_appends(s: Session, verbs: list[Callable[[Session], object]], clock: Fa
         act(s)
         after = stored(s)
         assert after[: len(before)] == before and len(after) > len(before)
-        assert s.status()["updated_at"] == iso(clock.now())
+        assert s.status().as_json()["updated_at"] == iso(clock.now())
         before = after
     assert s.verify().ok
 
@@ -192,28 +194,17 @@ def test_every_verb_of_an_essay_appends_too(stay: Forestay, clock: FakeClock, fo
 
 
 def test_every_verb_that_records_is_among_them() -> None:
+    """A method records if it takes a key; each is tried above, except one."""
     verbs = [*EVERY_VERB, *PLAN_VERBS, *ESSAY_VERBS]
     tried = {name for act in verbs for name in act.__code__.co_names}
-    # Below all verbs, two verbs, the one that erases, and one that needs two devices: test_settle.
-    others = {"record", "called_before", "agent", "forget", "settle", "others"}
-    looking = (
-        "brief damage look looks_damaged status log follow state show diff verify export".split()
-    )
-    looking += ["task_list", "agent_list", "layouts_list", "layouts_add", "layouts_remove"]
-    looking += ["layouts_restore", "prove_list", "revisit", "expiry", "phase_list", "phase_gate"]
-    looking += [
-        "section_list",
-        "claim_list",
-        "essay_show",
-        "disputes",
-        "devices",
-        "artifact_restore",
-        "artifact_write",
-        "size",
-        "forgettable",
-        "reach",
-    ]
-    assert {name for name in dir(Session) if name[0] != "_"} - tried == {*others, *looking}
+    recording = {
+        name
+        for owner in (Session, *Topic.__subclasses__())
+        for name, method in vars(owner).items()
+        if name[0] != "_" and callable(method) and "key" in inspect.signature(method).parameters
+    }
+    # Settling needs two devices: test_settle.
+    assert recording - tried == {"settle"}
 
 
 @pytest.mark.req("S0-72")
@@ -222,9 +213,7 @@ def test_an_id_is_given_once(stay: Forestay, s: Session, taken: str) -> None:
     before = stored(s)
     with pytest.raises(Refused):
         stay.start("Something else", id=taken)
-    assert [(one["session"], one["goal"]) for one in stay.list(all=True)] == [
-        ("login", "Add login")
-    ]
+    assert [(one.session, one.goal) for one in stay.list(all=True)] == [("login", "Add login")]
     assert stored(s) == before
 
 
@@ -265,26 +254,26 @@ def test_paused_completed_and_failed_are_said_not_worked_out(s: Session) -> None
     s.record.error("something broke")
     s.tasks.add("the only one", id="t")
     s.tasks.done("t")
-    assert s.status()["status"] == "active"
+    assert s.status().status == "active"
     s.pause()
-    assert s.status()["status"] == "paused"
+    assert s.status().status == "paused"
     s.resume()
     s.lifecycle.fail()
-    assert s.status()["status"] == "failed"
+    assert s.status().status == "failed"
     s.resume()
     s.complete()
-    assert s.status()["status"] == "completed"
+    assert s.status().status == "completed"
 
 
 @pytest.mark.req("S1-47", "S1-69")
 def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Session) -> None:
     new = s.status()
-    assert (new["status"], new["paused_at"], new["resumes"]) == ("active", None, 0)
+    assert (new.status, new.as_json()["paused_at"], new.resumes) == ("active", None, 0)
     assert s.show().core.ended_at == 0
     for count in (1, 2, 3):
         s.pause()
         s.resume()
-        assert s.status()["resumes"] == count
+        assert s.status().resumes == count
 
 
 @pytest.mark.req("S1-44", "S1-45")
@@ -319,7 +308,7 @@ def test_the_last_error_is_known_with_its_time(s: Session, clock: FakeClock) -> 
 def test_no_session_is_without_a_goal(stay: Forestay, s: Session, goal: str) -> None:
     assert refused(s, lambda: stay.start(goal))
     assert refused(s, lambda: s.record.rename(goal))
-    assert [one["goal"] for one in stay.list(all=True)] == ["Add login"]
+    assert [one.goal for one in stay.list(all=True)] == ["Add login"]
 
 
 @pytest.mark.req("S2-17")
@@ -338,7 +327,7 @@ def test_a_session_has_one_of_four_modes(stay: Forestay, s: Session) -> None:
 def test_progress_goes_from_0_to_1_wherever_it_comes_from(s: Session) -> None:
     def told() -> tuple[object, object]:
         status = s.status()
-        return status["progress"], status["progress_from"]
+        return status.progress, status.progress_from
 
     assert told() == (0.0, "none")
     s.agents.start("a")
@@ -378,7 +367,7 @@ def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
         "broken": "failed",
         "late": "timed_out",
     }
-    assert s.status()["running"] == ["at-work"]
+    assert s.status().running == ["at-work"]
     assert agent(s, "planned").started_at == 0
     assert agent(s, "broken").error == "no memory"
 
@@ -542,7 +531,7 @@ def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
         s.record.compaction()
         core = s.show().core
         assert (core.compressions, core.compressed_at) == (count, clock.now())
-    assert core.tokens == s.status()["tokens"] == 25000
+    assert core.tokens == s.status().tokens == 25000
     assert {id: agent(s, id).tokens for id in used} == used
     assert refused(s, lambda: s.record.tokens(-1))
 

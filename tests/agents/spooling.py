@@ -102,7 +102,7 @@ class Hooks:
 
     def sessions(self) -> list[str]:
         with self.open() as home:
-            return [row["session"] for row in home.list(all=True)]
+            return [row.session for row in home.list(all=True)]
 
 
 def _gist(body: object) -> str:

@@ -22,7 +22,7 @@ def bodies(hooks: Hooks) -> list[ev.Body]:
     with hooks.open() as home:
         home.agents.ingest()
         (row,) = home.list(all=True)
-        return [line.event.body for line in home.session(str(row["session"])).log()]
+        return [line.event.body for line in home.session(str(row.session)).log()]
 
 
 def ran(hooks: Hooks, id: str, **more: Any) -> None:

@@ -76,7 +76,7 @@ def test_a_conversation_becomes_a_paused_session_of_its_project(
     assert (one.outcome, one.goal, one.native) == ("adopted", "Mend the sail", "n1")
     assert one.missed == {"a file outside of the project": 1}
     [row] = stay.list()
-    assert (row["session"], row["status"], row["project"]) == (one.session, "paused", "proj")
+    assert (row.session, row.status, row.project) == (one.session, "paused", "proj")
     first, *rest = bodies(stay, one.session)
     assert isinstance(first, ev.SessionAdopted)
     assert (first.origin, first.native_id, first.git_branch) == (

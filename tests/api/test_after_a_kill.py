@@ -109,6 +109,6 @@ def test_a_session_that_was_begun_is_current_and_listed_after_a_kill(tmp_path: P
     command = [sys.executable, "-c", STARTING, str(tmp_path / "home"), str(tmp_path)]
     assert subprocess.run(command).returncode == -signal.SIGKILL
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
-        assert [one["session"] for one in stay.list()] == ["work"]
+        assert [one.session for one in stay.list()] == ["work"]
         assert stay.current().id == "work"
-        assert stay.current().status()["project"] == tmp_path.name
+        assert stay.current().status().project == tmp_path.name

@@ -78,7 +78,7 @@ def test_every_verb_of_a_session_refuses_values_of_a_wrong_kind(stay: Forestay) 
     for thing in things:
         for name, parameter, value in verbs(type(thing)):
             refuses(thing, name, parameter, value)
-    assert session.status()["seq"] == 1
+    assert session.status().seq == 1
 
 
 def test_every_verb_of_a_home_refuses_values_of_a_wrong_kind(stay: Forestay) -> None:

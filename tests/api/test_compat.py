@@ -391,7 +391,7 @@ def test_completed_bound_session_is_archived_and_completed_in_the_journal(stay: 
         state = compat.load_session()
         assert state is not None
         path = compat.archive_session({**state, "status": "complete"}, home=stay)
-        assert session.status()["status"] == "completed"
+        assert session.status().status == "completed"
         assert on_disk(path)["status"] == "complete" and not CURRENT.exists()
 
 
@@ -402,7 +402,7 @@ def test_bound_session_that_goes_on_is_saved_and_stays(stay: Forestay) -> None:
         state = compat.load_session()
         assert state is not None
         compat.save_session({**state, "status": "paused"}, home=stay)
-        assert session.status()["status"] == "paused" and CURRENT.exists()
+        assert session.status().status == "paused" and CURRENT.exists()
 
 
 def test_new_session_over_a_bound_one_archives_it_and_it_goes_on(stay: Forestay) -> None:
@@ -476,7 +476,7 @@ def test_archiving_a_bound_session_keeps_what_came_to_its_place(stay: Forestay, 
         came = begin_theirs() if there == "theirs" else CURRENT.read_bytes()
         kept = compat.archive_session(state | {"status": "complete"}, home=stay)
         assert on_disk(kept)["status"] == "complete"
-        assert session.status()["status"] == "completed"
+        assert session.status().status == "completed"
         aside = CURRENT if there == "theirs" else Path(f"{CURRENT}.corrupt")
         assert aside.read_bytes() == came
 

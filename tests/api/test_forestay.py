@@ -102,7 +102,7 @@ def test_the_hands_of_one_agent_are_not_others_to_each_other(
         with Forestay(stay.context.settings, cwd=str(folder), hand=True) as hand:
             assert hand.session(session).agents.others() == []
         with at(home, folder) as stranger:
-            assert [holder.name for holder, _ in stranger.session(session).agents.others()] == [
+            assert [one.name for one in stranger.session(session).agents.others()] == [
                 "user",
                 "mcp",
             ]
@@ -156,7 +156,7 @@ def test_each_worktree_has_its_own_current_session(home: str, tmp_path: Path) ->
         ours = a.start("in main")
         theirs = b.start("in side")
         assert (a.current().id, b.current().id) == (ours.id, theirs.id)
-        assert {row["session"] for row in a.list()} == {ours.id, theirs.id}
+        assert {row.session for row in a.list()} == {ours.id, theirs.id}
 
 
 def test_a_moved_repository_keeps_its_current_session(home: str, tmp_path: Path) -> None:
@@ -166,7 +166,7 @@ def test_a_moved_repository_keeps_its_current_session(home: str, tmp_path: Path)
     new = old.rename(tmp_path / "new")
     with at(home, new) as stay:
         assert stay.current().id == session.id
-        assert [row["session"] for row in stay.list()] == [session.id]
+        assert [row.session for row in stay.list()] == [session.id]
 
 
 def test_a_moved_folder_without_git_finds_its_sessions_but_guesses_nothing(
@@ -178,7 +178,7 @@ def test_a_moved_folder_without_git_finds_its_sessions_but_guesses_nothing(
         session = stay.start("before the move")
     new = old.rename(tmp_path / "new")
     with at(home, new) as stay:
-        assert [row["session"] for row in stay.list()] == [session.id]
+        assert [row.session for row in stay.list()] == [session.id]
         assert stay.context.workspace.only_open() == session.id
         with pytest.raises(NoSession):
             stay.current()
@@ -190,7 +190,7 @@ def test_a_second_clone_finds_the_sessions_of_the_first(home: str, tmp_path: Pat
         session = stay.start("in the first clone")
     git(tmp_path, "clone", "-q", str(first), "second")
     with at(home, tmp_path / "second") as stay:
-        assert [row["session"] for row in stay.list()] == [session.id]
+        assert [row.session for row in stay.list()] == [session.id]
 
 
 def test_another_repository_at_the_same_path_is_another_project(home: str, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_init_makes_a_folder_recognisable_wherever_it_goes(home: str, tmp_path: 
     copied = tmp_path / "copied"
     subprocess.run(["cp", "-r", str(old), str(copied)], check=True)
     with at(home, copied) as stay:
-        assert [row["session"] for row in stay.list()] == [session.id]
+        assert [row.session for row in stay.list()] == [session.id]
 
 
 # -- liveness ----------------------------------------------------------------------------------
@@ -253,7 +253,7 @@ def test_the_death_of_the_last_holder_is_noticed_and_recorded(home: str, folder:
     killed(process)
     with at(home, folder) as stay:
         session = stay.current()
-        assert "interrupted" in session.status()["attention"]
+        assert "interrupted" in session.status().attention
         briefing = session.resume()
         kinds = [line.event.kind for line in session.log(limit=2)]
         agent = session.show().agent("code-1")
@@ -272,8 +272,8 @@ def test_resuming_clears_the_interruption_and_counts(home: str, folder: Path) ->
     with at(home, folder) as stay:
         stay.current().resume()
         status = stay.current().status()
-    assert "interrupted" not in status["attention"]
-    assert status["resumes"] == 1
+    assert "interrupted" not in status.attention
+    assert status.resumes == 1
 
 
 def test_letting_go_is_no_interruption(home: str, folder: Path) -> None:
@@ -281,8 +281,8 @@ def test_letting_go_is_no_interruption(home: str, folder: Path) -> None:
         stay.start("in order").note("done for today")
     with at(home, folder) as stay:
         status = stay.current().status()
-    assert status["attention"] == []
-    assert status["holders"] == []
+    assert status.attention == []
+    assert status.as_json()["holders"] == []
 
 
 def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: Path) -> None:
@@ -292,7 +292,7 @@ def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: 
         process = working(stay, session, folder)
         Presence.of(stay.context)._check_again = 0.0
         session.note("who is there?")
-        others = [(holder.agent, word) for holder, word in session.agents.others()]
+        others = [(one.agent, one.state) for one in session.agents.others()]
         killed(process)
     assert len(told) == 1
     assert str(process.pid) in told[0]
@@ -381,7 +381,7 @@ def test_a_request_for_an_impossible_briefing_records_nothing(stay: Forestay) ->
     session.pause()
     with pytest.raises(forestay.InvalidInput):
         session.resume(budget=149)
-    assert session.status()["status"] == "paused"
+    assert session.status().status == "paused"
 
 
 def test_below_a_plain_folder_one_is_still_in_it(home: str, folder: Path) -> None:
@@ -440,10 +440,10 @@ def test_a_dead_agent_is_not_shown_as_running(home: str, folder: Path) -> None:
     killed(process)
     with at(home, folder) as stay:
         status = stay.current().status()
-    assert status["running"] == []
-    assert status["agents"]["died"] == 1
-    assert "code-1" in status["next"]
-    assert len(status["holders"]) == 1
+    assert status.running == []
+    assert status.as_json()["agents"]["died"] == 1
+    assert "code-1" in status.next
+    assert len(status.as_json()["holders"]) == 1
 
 
 def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
@@ -491,14 +491,14 @@ def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
         stay.start("goal", id="travels").export(str(tmp_path / "x.fspack"))
     with at(home, folders[0]) as stay:
         stay.backups.import_(str(tmp_path / "x.fspack"))
-        assert [one["session"] for one in stay.list()] == ["travels"]
-        assert stay.session("travels").status()["project"] == "mine"
+        assert [one.session for one in stay.list()] == ["travels"]
+        assert stay.session("travels").status().project == "mine"
         with pytest.raises(NoSession):
             stay.current()
     for other in folders[1:]:
         with at(home, other) as stay:
             assert stay.list() == []
-            assert [one["session"] for one in stay.list(all=True)] == ["travels"]
+            assert [one.session for one in stay.list(all=True)] == ["travels"]
             stay.backups.import_(str(tmp_path / "x.fspack"))
             assert stay.list() == []
 
@@ -512,12 +512,12 @@ def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_pat
         saved = stay.backups.create(str(tmp_path / "usb")).path
     with at(home, folders[0]) as stay:
         stay.backups.restore(saved)
-        assert stay.list() == [] and [one["session"] for one in stay.list(all=True)] == ["saved"]
+        assert stay.list() == [] and [one.session for one in stay.list(all=True)] == ["saved"]
         with pytest.raises(NoSession) as none:
             stay.current()
         assert "for imported sessions: forestay resume" in none.value.hint
         stay.session("saved").resume()
-        assert [one["session"] for one in stay.list()] == ["saved"]
+        assert [one.session for one in stay.list()] == ["saved"]
     with at(home, folders[1]) as stay:
         assert stay.list() == []
 
@@ -530,10 +530,10 @@ def test_work_in_a_folder_of_any_name_is_recorded_and_found(tmp_path: Path, name
     with forestay.open(str(tmp_path / "home"), cwd=folder) as stay:
         session = stay.start("goal", id="work")
         session.note("one")
-        assert stay.current().id == "work" and [one["session"] for one in stay.list()] == ["work"]
+        assert stay.current().id == "work" and [one.session for one in stay.list()] == ["work"]
         stay.init()
         assert session.verify().ok and session.resume().text
         session.export(str(tmp_path / "x.fspack"))
     with forestay.open(str(tmp_path / "other"), cwd=folder) as stay:
         stay.backups.import_(str(tmp_path / "x.fspack"))
-        assert [one["session"] for one in stay.list()] == ["work"]
+        assert [one.session for one in stay.list()] == ["work"]

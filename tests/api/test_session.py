@@ -272,7 +272,7 @@ def test_forgetting_leaves_no_byte_of_the_content(
     stay.close()
     left = [path for path in (tmp_path / "home").rglob("*") if path.is_file()]
     assert not [path.name for path in left if b"zebra" in path.read_bytes()]
-    assert [row["session"] for row in stay.list(all=True)] == [other.id]
+    assert [row.session for row in stay.list(all=True)] == [other.id]
     assert stay.search("stays")
 
 

@@ -203,7 +203,7 @@ def test_what_is_disputed_can_be_settled_when_the_session_is_laid_aside_or_over(
     contest(pair, "step:t1")
     pair.a.pause() if status == "paused" else pair.a.complete()
     pair.a.disputes.settle(prefer="laptop")
-    assert outcome(pair.a, "step:t1") == "done" and pair.a.status()["status"] == status
+    assert outcome(pair.a, "step:t1") == "done" and pair.a.status().status == status
 
 
 def test_resuming_never_settles_that_a_session_is_not_over(pair: Pair) -> None:
@@ -320,7 +320,7 @@ def test_a_file_against_the_journal_is_settled_either_way(
     assert [s.outcome for s in case.sides] == ["the file", "the journal"]
     assert [s.said for s in case.sides] == ["session.renamed Theirs", "session.renamed Ours"]
     assert case.about == "goal in the craft file"
-    assert edited.status()["next"] == f"settle {case.about}: the file or the journal?"
+    assert edited.status().next == f"settle {case.about}: the file or the journal?"
     assert f"{case.about} differs from what was changed here" in edited.brief().text
     lines = [one["command"] for one in dialogue(edited)["choices"]]
     assert lines == ["forestay settle 1 --prefer file", "forestay settle 1 --prefer journal", ""]
@@ -355,4 +355,4 @@ def test_what_is_disputed_is_shown_with_its_words_and_is_what_comes_next(pair: P
     (case,) = dialogue(pair.a)["disputes"]
     assert (case["about"], case["title"]) == ("task t1", "one")
     status = pair.a.status()
-    assert "disputed" in status["attention"] and _next_command(status) == "forestay settle"
+    assert "disputed" in status.attention and _next_command(status.as_json()) == "forestay settle"

@@ -77,7 +77,7 @@ HOT = """
     forestay errors base.version base.vocabulary base.clock base.config base.files base.process
     base.hashing
     base.text base model.timing model api api.followers api.forestay
-    api.session api.status
+    api.session api.status api.values
     journal journal.context journal.presence journal.recorder mirror mirror.session_files
     workspace workspace.tree workspace.current_session
     store store.open store.port store.machine.* store.sqlite.*

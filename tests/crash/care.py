@@ -179,7 +179,7 @@ def _check_orchestrator(
                     return [f"not the second time: {error}"]
         format_checks.fix(opened.context)
         for row in opened.list():
-            opened.session(str(row["session"])).note("the next command")
+            opened.session(str(row.session)).note("the next command")
         left = [
             binding.suspended
             for binding in mirror_of(opened.context).standing()

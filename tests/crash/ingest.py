@@ -75,7 +75,7 @@ def _check(home: str, acked: Sequence[str]) -> list[str]:
         _date(Spool(home).path("new", name))  # a disk of the shim keeps no times
     with _open(home, seed=2) as opened:
         opened.agents.ingest()
-        goals = {row["goal"]: row["session"] for row in opened.list(all=True)}
+        goals = {row.goal: row.session for row in opened.list(all=True)}
         problems = [f"left waiting: {opened.agents.waiting()}"] if opened.agents.waiting() else []
         for goal, meant in (("First", FIRST), ("Second", SECOND)):
             found = [_word(line.event.body) for line in opened.session(goals[goal]).log()]

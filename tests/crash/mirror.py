@@ -299,7 +299,7 @@ def _run_begin(home: str, ack: Ack) -> None:
 
 def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
     with _open(home, later=2 * _HOUR) as opened:
-        known = {str(line["session"]): FORMATS for line in opened.list()} | {"s0": OTHERS}
+        known = {str(line.session): FORMATS for line in opened.list()} | {"s0": OTHERS}
         problems = ["it was begun, and is not there"] if acked and SESSION not in known else []
         for id in known:
             opened.session(id).note("the next command")

@@ -49,7 +49,7 @@ def _check_adopted(home: str, acked: Sequence[str]) -> list[str]:
             made = len(list(opened.session(one.session).log()))
             if (made, one.bound) != (events, True):
                 problems.append(f"{kind}: {made} events, {one}")
-        listed = {row["session"] for row in opened.list()}
+        listed = {row.session for row in opened.list()}
         problems += [f"{o.layout} is not listed" for o in found.values() if o.session not in listed]
     after = _files(folder)
     touched = {name for name in before | after if before.get(name) != after.get(name)}

@@ -63,7 +63,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     assert process.wait(20) is not None
     process.stdout.close()
     with forestay.open(env["FORESTAY_HOME"], cwd=str(folder)) as stay:
-        assert not any(stay.session(row["session"]).agents.others() for row in stay.list()), (
+        assert not any(stay.session(row.session).agents.others() for row in stay.list()), (
             "it did not let go"
         )
 

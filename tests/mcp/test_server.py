@@ -133,7 +133,7 @@ def test_parallel_calls_with_one_key_are_one_event(desk: Desk, ask: Ask) -> None
 
     talk(desk, act)
     assert seen == [[2, 3]] * 10
-    assert desk.home.session(session).status()["seq"] == 3
+    assert desk.home.session(session).status().seq == 3
 
 
 def test_parallel_starts_with_one_key_are_one_session(desk: Desk) -> None:
@@ -263,7 +263,7 @@ def test_prompts_carry_the_briefing_and_change_nothing(desk: Desk, ask: Ask) -> 
             await client.get_prompt("nothing")
 
     talk(desk, act)
-    assert desk.home.session(session).status()["seq"] == 1
+    assert desk.home.session(session).status().seq == 1
 
 
 def test_a_prompt_without_a_session_lets_the_user_choose(desk: Desk, ask: Ask) -> None:

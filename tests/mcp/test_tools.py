@@ -328,7 +328,7 @@ def test_what_is_wrong_is_an_answer_and_changes_nothing(
     assert told.is_error and told.values["error"]["next"]
     assert "bug" not in told.values["error"]["what"]
     assert kinds(desk, session) == ["session.started"]
-    assert [row["session"] for row in desk.home.list()] == [session]
+    assert [row.session for row in desk.home.list()] == [session]
 
 
 def test_ten_megabytes_are_refused_in_a_few_words(ask: Ask, desk: Desk) -> None:

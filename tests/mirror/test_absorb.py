@@ -57,9 +57,9 @@ def test_the_task_that_a_file_says_is_at_work_comes_next_until_another_begins(ma
     project = with_tasks(make, AI_SESSION)
     project.session.tasks.start("t1")
     project.edit(lambda v: v["current_state"].update(active_task="t2"))
-    assert project.session.status()["next"].startswith("start t2")
+    assert project.session.status().next.startswith("start t2")
     project.session.note("next")
-    assert project.session.status()["next"].startswith("start t2")
+    assert project.session.status().next.startswith("start t2")
     assert project.read()["current_state"]["active_task"] == "t2"
     project.clock.sleep(1)
     project.session.tasks.start("t2")
@@ -185,7 +185,7 @@ def test_who_edits_a_file_that_was_put_back_and_says_all_there_is_to_say_is_hear
     session = project.session
     project.edit(lambda value: value.update(status="paused"))
     session.note("five")
-    assert session.status()["status"] == "paused"
+    assert session.status().status == "paused"
 
 
 def test_a_stale_copy_that_tells_of_a_resumption_in_the_same_second_lifts_no_pause(
@@ -201,7 +201,7 @@ def test_a_stale_copy_that_tells_of_a_resumption_in_the_same_second_lifts_no_pau
     stale["metadata"]["x_his"] = 1
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
-    assert project.session.status()["status"] == "paused"
+    assert project.session.status().status == "paused"
     assert project.read()["metadata"]["x_his"] == 1
 
 
@@ -267,7 +267,7 @@ def test_a_session_of_two_other_devices_is_no_dispute(make: Make) -> None:
     project.edit(lambda v: v.update(device="iMac"))
     session = home.session(adopted.session)
     session.note("next")
-    assert session.status()["attention"] == []
+    assert session.status().attention == []
 
 
 def with_contested_end(make: Make) -> Project:
@@ -284,23 +284,23 @@ def with_contested_end(make: Make) -> Project:
 
 def test_an_ending_that_is_contested_ends_nothing(make: Make) -> None:
     project = with_contested_end(make)
-    assert project.session.status()["status"] == "active" and len(project.disputes()) == 1
+    assert project.session.status().status == "active" and len(project.disputes()) == 1
     assert project.place.name == "orchestrator-session.json" and project.place.exists()
     (edited,) = [b for b in project.edits() if isinstance(b, ev.ForeignEdited)]
     assert edited.residue == "status: completed", "what the file said is in the journal"
     (case,) = project.session.disputes.list()
     assert case.sides[0].said == "session completed"
     project.session.disputes.settle(prefer="file")
-    assert project.session.status()["status"] == "completed" and not project.session.disputes.list()
+    assert project.session.status().status == "completed" and not project.session.disputes.list()
 
 
 @pytest.mark.parametrize("end", ["complete", "lifecycle.abandon"])
 def test_an_ending_that_was_contested_is_settled_after_the_end(make: Make, end: str) -> None:
     project = with_contested_end(make)
     attrgetter(end)(project.session)()
-    ended = project.session.status()["status"]
+    ended = project.session.status().status
     project.session.disputes.settle(prefer="file")
-    assert project.session.status()["status"] == ended and not project.session.disputes.list()
+    assert project.session.status().status == ended and not project.session.disputes.list()
 
 
 def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:
@@ -311,14 +311,14 @@ def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:
     stale["status"] = "complete"
     swap_in(project.place, json.dumps(stale, indent=2).encode())
     project.session.note("next")
-    assert project.session.status()["status"] == "completed" and not project.disputes()
+    assert project.session.status().status == "completed" and not project.disputes()
 
 
 def test_an_ending_that_nobody_contests_is_one(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(status="complete"))
     project.again().note("next")
-    assert project.session.status()["status"] == "completed"
+    assert project.session.status().status == "completed"
 
 
 UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
@@ -467,7 +467,7 @@ def test_an_agent_that_ends_as_it_did_before_it_ran_again_has_ended(
         project.edit(partial(_carry_on, project, format_id, word))
         project.session.note("next")
     assert agent_in(project).status == _ENDED[over]
-    assert project.session.status()["attention"] == [] and set(left(project)) == {""}
+    assert project.session.status().attention == [] and set(left(project)) == {""}
 
 
 def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:
@@ -486,7 +486,7 @@ def test_of_renderings_that_are_as_near_the_newest_was_read(make: Make) -> None:
         project.edit(partial(edit, word))
         project.session.record.tokens(1000)
     assert agent_in(project).result == "three"
-    assert project.session.status()["attention"] == []
+    assert project.session.status().attention == []
 
 
 _ENDED = {"complete": "done", "completed": "done", "timeout": "timed_out"}
@@ -512,7 +512,7 @@ def test_a_change_that_is_taken_back_is_an_edit_too(make: Make) -> None:
     project.edit(lambda v: v.update(status="in_progress", updated="2099-01-01T00:00:00Z"))
     project.session.note("on")
     assert project.kinds() == ["foreign.edited", "session.resumed"]
-    assert project.session.status()["status"] == "active" and project.disputes() == []
+    assert project.session.status().status == "active" and project.disputes() == []
 
 
 def test_a_stale_file_in_another_style_and_with_a_new_time_is_known_as_such(make: Make) -> None:
@@ -543,7 +543,7 @@ def test_a_stale_file_in_another_style_and_with_its_old_time_lifts_no_pause(
     project.session.pause()
     swap_in(place, (yaml.safe_dump if index else json.dumps)(stale).encode())
     project.session.note("two")
-    assert project.session.status()["status"] == "paused" and project.kinds() == []
+    assert project.session.status().status == "paused" and project.kinds() == []
 
 
 @pytest.mark.parametrize(
@@ -563,7 +563,7 @@ def test_who_goes_on_with_what_we_gave_up_is_heard(make: Make, format_id: str, v
 
     project.edit(go_on, project.index if format_id == AI_SESSION else None)
     project.session.note("on")
-    assert project.session.status()["status"] == "active"
+    assert project.session.status().status == "active"
 
 
 def test_an_agent_that_runs_again_after_its_time_was_over_runs(make: Make) -> None:
@@ -634,8 +634,10 @@ def test_a_program_that_saves_once_more_what_it_holds_undoes_nothing(
     before = project.session.status()
     project.session.note("next")
     after = project.session.status()
-    assert [after[key] for key in ("goal", "steps")] == [before[key] for key in ("goal", "steps")]
-    assert (after["steps"]["done"], after["goal"] == "t1") == (
+    assert [after.as_json()[key] for key in ("goal", "steps")] == [
+        before.as_json()[key] for key in ("goal", "steps")
+    ]
+    assert (after.as_json()["steps"]["done"], after.goal == "t1") == (
         (1, False) if change == "tasks.done" else (0, True)
     )
 
@@ -698,7 +700,7 @@ def test_a_program_that_holds_an_old_goal_does_not_take_back_that_of_another(
         held |= {**change, stamp: timestamps.write(project.clock.now())}
         swap_in(project.place, json.dumps(held, indent=2).encode())
         project.session.note("next")
-    assert project.session.status()["goal"] == project.read()["goal"] == "Add a logout page"
+    assert project.session.status().goal == project.read()["goal"] == "Add a logout page"
     assert project.titles() == ["Test"] and project.disputes() == []
 
 
@@ -1335,11 +1337,11 @@ def test_a_text_that_stands_in_two_places_stays_in_both(make: Make) -> None:
 
 def test_the_goal_stays_when_a_file_without_goals_names_another_target(make: Make) -> None:
     project = make("praxis")
-    goal = project.session.status()["goal"]
+    goal = project.session.status().goal
     project.edit(lambda v: v["metadata"].update(spec_path="specs/other"))
     project.edit(lambda v: v.update(target_file="specs/other", workflow_type="other_v1"))
     project.session.note("one")
-    assert project.session.status()["goal"] == goal
+    assert project.session.status().goal == goal
     assert project.read()["target_file"] == "specs/other"
 
 
@@ -1576,11 +1578,14 @@ def test_phases_of_a_plan_are_headings_and_only_its_tasks_are_counted(make: Make
     project.edit(lambda value: value.update(phases=phases), plan)
     project.session.note("taken up")
     told = project.session.status()
-    assert (told["steps"], told["progress"]) == ({"done": 1, "skipped": 0, "total": 2}, 0.5)
-    assert told["next"] == "start t2: Do t2"
+    assert (told.as_json()["steps"], told.progress) == ({"done": 1, "skipped": 0, "total": 2}, 0.5)
+    assert told.next == "start t2: Do t2"
     project.session.tasks.done("t2")
     told = project.session.status()
-    assert told["steps"]["done"] == told["steps"]["total"] == 2 and "p1" not in told["next"]
+    assert (
+        told.as_json()["steps"]["done"] == told.as_json()["steps"]["total"] == 2
+        and "p1" not in told.next
+    )
     briefing = project.session.brief().text
     assert "2 of 2 tasks" in briefing and "Design" not in briefing
 
@@ -1591,7 +1596,7 @@ def test_a_status_is_heard_in_whichever_file_it_is_changed(make: Make) -> None:
     state, index = project.ai("state.yaml"), project.ai("../active-features.yaml")
 
     def status() -> str:
-        return str(project.session.status()["status"])
+        return str(project.session.status().status)
 
     with state.open("a") as file:
         file.write('  status: "paused"\n')
@@ -1638,4 +1643,4 @@ def test_a_heading_is_no_task_and_a_task_may_be_called_like_it(make: Make, forma
     project.edit(lambda value: value["pending_tasks"].append("Build"), place)
     project.session.note("and that")
     assert project.read(place)["pending_tasks"] == ["Do t1", "Build"]
-    assert project.session.status()["steps"]["total"] == 2
+    assert project.session.status().as_json()["steps"]["total"] == 2

@@ -67,7 +67,7 @@ def test_all_five_kinds_are_found_adopted_and_bound_and_no_byte_is_changed(
     assert sorted(outcomes(adopted)) == sorted((kind, "adopted") for kind in ALL)
     assert all(one.events and one.bound and not one.problems for one in adopted), adopted
     assert snapshot(project) == before
-    assert {row["session"] for row in stay.list()} == {one.session for one in adopted}
+    assert {row.session for row in stay.list()} == {one.session for one in adopted}
 
 
 def elsewhere(stay: Forestay, project: Path) -> Forestay:
@@ -75,8 +75,8 @@ def elsewhere(stay: Forestay, project: Path) -> Forestay:
     other = shutil.copytree(project, project.with_name("taken"))
     there = forestay.open(str(project.with_name("there")), cwd=str(other), trust_env=False)
     for row in stay.list():
-        pack = project.with_name(f"{row['session']}.fspack")
-        stay.session(str(row["session"])).export(str(pack))
+        pack = project.with_name(f"{row.session}.fspack")
+        stay.session(str(row.session)).export(str(pack))
         there.backups.import_(str(pack))
     return there
 
@@ -105,10 +105,10 @@ def test_files_of_a_session_that_came_from_elsewhere_are_its_own(
     before = snapshot(project.with_name("taken"))
     for _ in range(2):
         adopted = there.files.adopt()
-        assert {(one.session, one.events) for one in adopted} == {(row["session"], 0)}
+        assert {(one.session, one.events) for one in adopted} == {(row.session, 0)}
         assert sorted(by_format(adopted)) == sorted(ALL) and all(one.bound for one in adopted)
     assert snapshot(project.with_name("taken")) == before
-    there.session(str(row["session"])).resume()
+    there.session(str(row.session)).resume()
     craft = json.loads(next(project.with_name("taken").glob(".craft/**/*.json")).read_text())
     assert (craft["status"], craft["goal"]) == ("in_progress", "Add login")
 
@@ -159,7 +159,7 @@ def test_what_was_written_into_files_that_a_session_let_go_of_is_taken_up(stay: 
     place.write_text(place.read_text().replace("in_progress", "paused"))
     (one,) = stay.files.adopt()
     assert (one.session, one.outcome) == (session.id, "edited")
-    assert session.status()["status"] == "paused"
+    assert session.status().status == "paused"
 
 
 # -- what others do meanwhile ------------------------------------------------------------------
@@ -180,7 +180,7 @@ def test_a_file_that_is_put_away_before_it_is_recorded_is_adopted_where_it_is_th
         raced.setattr(adopt._Adoption, "_record", too_late)
         (one,) = stay.files.adopt()
     assert one.session == "" and "was changed while it was adopted" in one.problems[-1]
-    assert [row["goal"] for row in stay.list()] == ["The next one"]
+    assert [row.goal for row in stay.list()] == ["The next one"]
     told = {told.outcome: told for told in stay.files.adopt()}
     assert told.keys() == {"adopted", "known"} and told["adopted"].bound
     assert len(stay.list()) == 2
@@ -227,7 +227,7 @@ def test_converted_file_is_left_alone_until_its_source_is_gone(
     assert source.path in made.problems[-1] and len(stay.list()) == 1
     Path(source.path).unlink()
     (alone,) = stay.files.adopt()
-    assert alone.outcome == "adopted" and stay.session(alone.session).status()["status"] == "paused"
+    assert alone.outcome == "adopted" and stay.session(alone.session).status().status == "paused"
 
 
 @pytest.mark.parametrize("kind", ALL[1:])
@@ -275,7 +275,7 @@ def test_a_session_that_is_being_created_is_adopted_and_its_files_are_completed(
         one.bound for one in stay.files.adopt()
     )
     (row,) = stay.list()
-    stay.session(row["session"]).note("goes on")
+    stay.session(row.session).note("goes on")
     (report,) = stay.files.check(str(project))
     assert report.findings == [] and len(list(folder.iterdir())) == 4
 
@@ -361,7 +361,7 @@ def test_what_is_created_after_a_session_was_adopted_is_taken_up(
     for path, data in later.items():
         path.write_bytes(data)
     session = stay.session(one.session)
-    assert session.status()["status"] == "paused"
+    assert session.status().status == "paused"
     session.note("goes on")
     told, entry = (yaml.safe_load(path.read_text()) for path in (project / STATE, index))
     current = told["current_state"]
@@ -432,7 +432,7 @@ def test_an_essay_is_about_its_thesis(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project / ESSAY).with_name("stage-1-thesis.md").write_text("## Thesis Statement\n\nCats.\n")
     (one,) = stay.files.adopt()
-    assert stay.session(one.session).status()["goal"] == "Cats."
+    assert stay.session(one.session).status().goal == "Cats."
     assert outcomes(list(stay.files.adopt())) == [("essay", "known")]
 
 
@@ -594,7 +594,7 @@ def test_a_bound_file_that_changed_in_between_is_an_edit(stay: Forestay, project
     path.write_text(path.read_text().replace('"in_progress"', '"paused"', 1))
     again = by_format(list(stay.files.adopt()))
     assert again["orchestrator"].outcome == "edited"
-    assert stay.session(again["orchestrator"].session).status()["status"] == "paused"
+    assert stay.session(again["orchestrator"].session).status().status == "paused"
     assert again["craft"].outcome == "known"
 
 
@@ -654,7 +654,7 @@ def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(
     assert by_path["b-copy.json"].outcome == "copy"
     (later,) = stay.files.adopt(str(rival))
     assert later.outcome == "rival"
-    goals = {row["goal"] for row in stay.list()}
+    goals = {row.goal for row in stay.list()}
     assert "Something else" not in goals
 
 
@@ -706,10 +706,10 @@ def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
     passed = {"completed_phases": [0, 1, 2], "current_phase": 3}
     path.write_text(json.dumps(LEGACY | passed))
     (ended,) = stay.files.adopt()
-    assert session.status()["status"] == "completed" and ended.problems == []
+    assert session.status().status == "completed" and ended.problems == []
     path.write_text(json.dumps(LEGACY | {"completed_phases": [0], "current_phase": 1}))
     list(stay.files.adopt())
-    assert session.status()["status"] == "active" and session.show().core.phase == 1
+    assert session.status().status == "active" and session.show().core.phase == 1
 
 
 @pytest.mark.req("S1-138")
@@ -724,7 +724,7 @@ def test_a_session_that_somebody_paused_here_is_not_ended_by_a_file_that_is_only
     session.pause()
     path.write_text(json.dumps(LEGACY | {"status": "error", "error_reason": "manually_deleted"}))
     (edited,) = stay.files.adopt()
-    assert session.status()["status"] == "paused"
+    assert session.status().status == "paused"
     assert edited.problems == ["not recorded: status: failed"]
 
 
@@ -962,7 +962,7 @@ def test_more_events_than_fit_one_step_are_all_recorded(
 
 
 def listed(stay: Forestay, folder: Path) -> set[str]:
-    return {row["session"] for row in stay.seen_from(str(folder), "").list()}
+    return {row.session for row in stay.seen_from(str(folder), "").list()}
 
 
 def test_what_is_adopted_belongs_to_the_project_that_its_files_are_in(
@@ -1152,7 +1152,7 @@ def test_a_session_that_was_aborted_is_adopted_like_any(
     fill(project, [kind])
     edited(project / path, lambda value: value.update(status=status))
     (one,) = stay.files.adopt()
-    assert (one.outcome, stay.session(one.session).status()["status"]) == ("adopted", status)
+    assert (one.outcome, stay.session(one.session).status().status) == ("adopted", status)
 
 
 @pytest.mark.req("S0-7")

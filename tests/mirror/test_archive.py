@@ -155,7 +155,7 @@ def test_a_broken_current_file_is_not_pushed_out(make: Make) -> None:
     with pytest.raises(ForestayError, match="another session is here"):
         project.home.start("another", formats=["orchestrator"])
     assert current(project).read_text() == "{ half"
-    assert [row["goal"] for row in project.home.list()] == ["Add login page"], "nothing was begun"
+    assert [row.goal for row in project.home.list()] == ["Add login page"], "nothing was begun"
 
 
 @pytest.mark.parametrize("way", ["into", "out of"])
@@ -216,7 +216,7 @@ def test_a_session_that_another_program_archived_for_its_own_is_followed_there(m
     theirs = begin_theirs(project)
     project.session.note("seen")
     assert project.place == kept and project.suspended == ""
-    assert project.session.status()["status"] == "completed", "what it wrote there is taken up"
+    assert project.session.status().status == "completed", "what it wrote there is taken up"
     assert current(project).read_bytes() == theirs
 
 
@@ -230,7 +230,7 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
         begin_theirs(project)
     else:
         current(project).unlink()
-    assert project.session.status()["status"] == "completed"
+    assert project.session.status().status == "completed"
     assert project.place == kept and project.suspended == ""
     (binding,) = mirror_of(project.home.context).bindings()
     assert binding.place == str(current(project)), "who only looks notes nothing"
@@ -239,7 +239,7 @@ def test_a_session_that_another_program_archived_is_shown_as_it_is_there(
         format_checks.examine(project.home.context) == []
         and current(project).exists() is begins_another
     )
-    assert project.session.status()["status"] == "completed"
+    assert project.session.status().status == "completed"
 
 
 def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make: Make) -> None:
@@ -268,7 +268,7 @@ def test_where_another_session_came_nothing_is_begun_before_it_is_adopted(make: 
     theirs = begin_theirs(project)
     with pytest.raises(Refused, match="already exists"):
         project.home.start("another", formats=["orchestrator"])
-    assert [row["goal"] for row in project.home.list()] == ["Add login page"]
+    assert [row.goal for row in project.home.list()] == ["Add login page"]
     assert current(project).read_bytes() == theirs and archived(project) == []
 
 
@@ -289,7 +289,7 @@ def test_a_session_that_cannot_be_put_away_keeps_another_from_being_begun(make: 
     target.write_text("theirs")
     with pytest.raises(ForestayError, match="in the archive already"):
         project.home.start("another", formats=["orchestrator"])
-    assert [row["goal"] for row in project.home.list()] == ["Add login page"]
+    assert [row.goal for row in project.home.list()] == ["Add login page"]
     assert target.read_text() == "theirs" and project.place == current(project)
 
 
@@ -507,9 +507,9 @@ def test_who_goes_on_with_a_session_that_was_only_created_is_heard(
     compat.save_session(state, project.folder, home=project.home)
     project.home.files.adopt()
     session = project.home.session(state["session_id"])
-    assert session.status()["status"] == "created"
+    assert session.status().status == "created"
     compat.save_session(state | {"status": word}, project.folder, home=project.home)
-    assert session.status()["status"] == status
+    assert session.status().status == status
     assert word == "complete" or session.pause().kind == "session.paused"
 
 

@@ -268,7 +268,7 @@ def test_two_homes_on_one_file_take_up_what_the_other_wrote(five: Five, kind: st
             second.tasks.add(f"theirs {number}")
         first.session.pause()
         second.note("look")
-        assert second.status()["status"] == "paused"
+        assert second.status().status == "paused"
         first.session.note("look")
         there = {getattr(row, "title", "") for row in second.show().rows.select("step")}
     wanted = {f"{who} {number}" for who in ("ours", "theirs") for number in range(3)}

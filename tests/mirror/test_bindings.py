@@ -41,7 +41,7 @@ def test_a_start_that_a_layout_refuses_records_nothing(make: Make, format_id: st
     before = everything(project.folder)
     with pytest.raises(ForestayError):
         project.home.start("another", formats=["orchestrator", format_id])
-    assert [line["goal"] for line in project.home.list()] == ["Add login page"]
+    assert [line.goal for line in project.home.list()] == ["Add login page"]
     assert project.home.current().id == project.session.id
     assert everything(project.folder) == before
 

@@ -639,8 +639,8 @@ def test_check_says_what_another_program_changed_in_a_converted_file(
     (report,) = stay.files.check(str(back))
     (adopted,) = stay.files.adopt(str(back))
     seen = stay.session(adopted.session).status()
-    assert (report.reading.status, report.reading.progress) == (seen["status"], seen["progress"])
-    assert (seen["status"], seen["progress"]) == ("paused", 0.9) and not report.reading.complete
+    assert (report.reading.status, report.reading.progress) == (seen.status, seen.progress)
+    assert (seen.status, seen.progress) == ("paused", 0.9) and not report.reading.complete
 
 
 def test_a_log_that_grew_beyond_what_is_read_is_no_fault(stay: Forestay, project: Path) -> None:

@@ -128,7 +128,7 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
     project = in_phases(make, done=3)
     for number in (3, 4, 5):
         project.edit(as_first_generation)
-        assert project.session.status()["phase"]["current"] == min(number + 1, 5)
+        assert project.session.status().as_json()["phase"]["current"] == min(number + 1, 5)
         project.session.note("seen")
     assert project.suspended == "" and project.session.show().core.status == "completed"
     assert project.disputes() == [] and codes(project) == []
@@ -181,7 +181,7 @@ def test_a_program_of_the_first_generation_does_not_end_what_was_reopened(make: 
 
     project.edit(write_all_again)
     project.session.note("seen")
-    assert project.session.status()["status"] == "active" and codes(project) == []
+    assert project.session.status().status == "active" and codes(project) == []
 
 
 # -- one phase, judged here and there --------------------------------------------------------------
@@ -212,7 +212,7 @@ def judged(verdict: str, *, knows_times: bool) -> Callable[[Any], None]:
 
 def ours(project: Project, verb: str) -> None:
     session = project.session
-    current = session.status()["phase"]["current"]
+    current = session.status().as_json()["phase"]["current"]
     if verb == "fail":
         session.phases.fail(current, {"coverage": 65}, issue="red")
     elif verb == "retry":
@@ -253,7 +253,7 @@ def test_what_another_program_says_of_a_phase_after_us_is_no_contradiction(
     now = project.read()
     for key in ("current_phase", "completed_phases", "phase_artifacts"):
         assert now[key] == said[key]
-    assert project.session.status()["phase"]["completed"] == said["completed_phases"]
+    assert project.session.status().as_json()["phase"]["completed"] == said["completed_phases"]
     assert project.disputes() == []
 
 
@@ -327,7 +327,7 @@ def test_a_phase_that_a_file_goes_back_to_can_be_passed_again(make: Make, word: 
     project = in_phases(make, done=3)
     project.edit(takes_back(1, word))
     project.session.phases.done(1, override=True, because="now it is")
-    plan = project.session.status()["phase"]
+    plan = project.session.status().as_json()["phase"]
     assert plan["current"] == 2 and plan["completed"] == [0, 1]
     now = project.read()
     assert now["completed_phases"] == [0, 1] and now["current_phase"] == 2
@@ -341,7 +341,7 @@ def test_a_verdict_that_a_file_takes_back_no_longer_stands(make: Make) -> None:
     project.session.note("without evidence")
     project.edit(takes_back(0, "pending"))
     project.session.note("seen")
-    assert set(project.session.status()["phase"]["checkpoints"].values()) == {"pending"}
+    assert set(project.session.status().as_json()["phase"]["checkpoints"].values()) == {"pending"}
     project.session.phases.done(0, override=True, because="again")
     assert project.read()["completed_phases"] == [0]
 
@@ -441,7 +441,7 @@ def test_who_lifts_a_pause_after_an_error_goes_on(make: Make, lift: Callable[[An
     project.session.files.bind("praxis")
     project.edit(lift)
     project.session.note("seen")
-    assert project.session.status()["status"] == "active"
+    assert project.session.status().status == "active"
     assert project.kinds() == ["foreign.edited", "session.resumed"]
     assert project.read()["lifecycle"]["paused"] is False
 
@@ -475,7 +475,7 @@ def test_who_lifts_the_pause_of_a_failed_session_goes_on(make: Make) -> None:
     project.session.lifecycle.fail(because="no network")
     project.edit(LIFTED)
     project.session.note("seen")
-    assert project.session.status()["status"] == "active"
+    assert project.session.status().status == "active"
 
 
 @pytest.mark.req("S1-33", "S1-79")
@@ -491,7 +491,7 @@ def test_where_the_work_ends_is_no_place_that_was_not_taken_up(
 
     project.edit(finish)
     project.session.note("seen")
-    assert project.session.status()["status"] == "completed"
+    assert project.session.status().status == "completed"
     assert project.edits()[0].residue == ""  # type: ignore[attr-defined]
     assert project.read()["current_phase"] == 5
 
@@ -560,7 +560,7 @@ def test_what_is_rolled_back_after_an_error_does_not_fail_of_it(make: Make) -> N
 
     project.edit(roll_back)
     project.session.note("seen")
-    assert project.session.status()["status"] == "active"
+    assert project.session.status().status == "active"
 
 
 def test_hundreds_of_things_that_no_event_can_say_are_not_tried_one_by_one(
@@ -584,7 +584,7 @@ def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make
     stop = {"paused": True, "paused_at": at, "paused_reason": "system_error"}
     project.edit(flags(**stop, last_error="disk full", last_error_at=at))
     project.session.note("seen")
-    assert project.session.status()["status"] == "failed"
+    assert project.session.status().status == "failed"
     assert project.session.show().core.because == "disk full"
     assert stop.items() <= project.read()["lifecycle"].items()
 
@@ -632,7 +632,7 @@ def test_a_session_keeps_the_structure_that_it_started_with(make: Make, change: 
     project.edit(lambda v: v["workflow_structure"].update(change))
     project.session.note("seen")
     assert project.read()["workflow_structure"] == before
-    assert project.session.status()["phase"]["total"] == 6
+    assert project.session.status().as_json()["phase"]["total"] == 6
     (edited,) = project.edits()
     assert f"workflow_structure.{next(iter(change))} was changed" in str(edited)
 
@@ -658,7 +658,7 @@ def test_a_file_that_takes_the_last_phase_back_opens_the_session_again(make: Mak
         doc["lifecycle"].update(completed=False, completed_at=None)
 
     project.edit(open_again)
-    assert project.session.status()["status"] == "active"
+    assert project.session.status().status == "active"
     project.session.phases.done(5, override=True, because="now it is")
     assert "session.reopened" in project.kinds()
     assert project.read()["lifecycle"]["completed"] is True
@@ -668,7 +668,7 @@ def test_a_reason_for_a_pause_that_we_do_not_know_stays_in_the_file(make: Make) 
     project = in_phases(make)
     project.edit(lambda doc: doc["lifecycle"].update(paused=True, paused_reason="lunch"))
     project.session.note("meanwhile")
-    assert project.session.status()["status"] == "paused"
+    assert project.session.status().status == "paused"
     assert project.read()["lifecycle"]["paused_reason"] == "lunch"
     project.session.resume()
     project.session.pause(reason="system_error")
@@ -712,7 +712,7 @@ def test_phases_that_only_a_file_tells_of_are_known_from_the_first_to_the_last(m
     for number, current in enumerate((1, 2, 2)):
         passes(project, number, f"2027-01-15T09:0{number}:00Z")
         assert project.read()["current_phase"] == current
-    assert project.session.status()["status"] == "completed"
+    assert project.session.status().status == "completed"
 
 
 def test_a_phase_that_a_file_passes_is_the_task_that_has_its_number(make: Make) -> None:
@@ -743,7 +743,7 @@ def test_an_error_that_a_stale_file_knows_nothing_of_makes_its_pause_no_dispute(
     stale["lifecycle"] |= flags
     project.edit(lambda doc: doc.update(stale))
     project.session.note("seen")
-    assert project.session.status()["status"] == "paused" and project.disputes() == []
+    assert project.session.status().status == "paused" and project.disputes() == []
 
 
 @pytest.mark.parametrize("tasks", [1, 2])
@@ -758,7 +758,7 @@ def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_m
     project.session.tasks.done("t1")
     assert project.read()["completed_phases"] == [0]
     assert project.read()["workflow_structure"]["starting_phase"] == 0
-    assert project.session.status()["progress"] == pytest.approx(1 / (tasks + 1), abs=0.001)
+    assert project.session.status().progress == pytest.approx(1 / (tasks + 1), abs=0.001)
     project.edit(lambda doc: doc.update(completed_phases=[*range(tasks + 1)], current_phase=tasks))
     project.session.note("look")
     steps = project.session.show().rows.select("step")
@@ -802,7 +802,7 @@ def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     steps = {getattr(row, "id", ""): row for row in shown.rows.select("step")}
     assert getattr(steps["phase-0"], "ended_at", 0) == began + 60_000
     assert getattr(steps["phase-1"], "status", "") == "running"
-    assert shown.core.phase == project.session.status()["phase"]["current"] == 1
+    assert shown.core.phase == project.session.status().as_json()["phase"]["current"] == 1
     assert (shown.core.events, project.session.show().core.phase) == (before, 0)
 
 
@@ -817,10 +817,10 @@ def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) ->
     session.tasks.done("phase-0")
     craft = session.files.bind("craft").place
     project.edit(lambda v: v.update(completed_work=v["pending_tasks"][:1]), Path(craft))
-    assert session.status()["phase"]["current"] == 2 == session.show().core.phase
+    assert session.status().as_json()["phase"]["current"] == 2 == session.show().core.phase
     session.phases.done(2)
     assert json.loads(place.read_text())["completed_phases"] == [0, 1, 2]
-    assert session.status()["status"] == "completed"
+    assert session.status().status == "completed"
 
 
 def test_a_phase_that_two_end_at_different_times_is_over_and_not_disputed(make: Make) -> None:

@@ -488,7 +488,7 @@ def test_an_index_that_is_made_anew_tells_which_of_ours_are_over(
     assert sorted(entry["status"] for entry in entries) == ["active", "completed", "paused"]
     for session, status in ((over, "completed"), (paused, "paused")):
         session.note("seen")
-        assert session.status()["status"] == status
+        assert session.status().status == status
 
 
 def test_a_lost_index_comes_back_with_the_sessions_of_others(stay: Forestay, project: Path) -> None:
@@ -1055,7 +1055,7 @@ def test_a_damaged_index_costs_nothing_of_files_that_are_whole(
     assert case.what.startswith(str(index)) and case.damaged == [str(index)] and case.lost == []
     (one,) = stay.files.adopt(str(project))
     shown = stay.session(one.session).status()
-    assert (shown["goal"], shown["steps"]["total"]) == ("Add login", 1)
+    assert (shown.goal, shown.as_json()["steps"]["total"]) == ("Add login", 1)
 
 
 # -- interrupted writes ------------------------------------------------------------------------

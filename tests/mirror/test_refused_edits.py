@@ -29,7 +29,7 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
         project.session.lifecycle.abort(because="no use")
     data = project.edit(edit)
     session = project.again()
-    assert session.status()["status"] == ("aborted" if over else "active")
+    assert session.status().status == ("aborted" if over else "active")
     assert session.brief() and project.home.list()
     session.note("still here")
     assert project.place.read_bytes() == data, "what was not taken up stays"

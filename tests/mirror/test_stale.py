@@ -57,7 +57,7 @@ def test_who_pauses_in_an_old_copy_as_we_did_takes_nothing_back(
     write_back(project, {**copy, "goal": "Add logout page"})
     write_back(project, {**stale, "status": "paused"})
     assert project.read()["goal"] == "Add logout page"
-    assert project.session.status()["status"] == "paused"
+    assert project.session.status().status == "paused"
 
 
 def test_a_key_with_a_secret_stays_out_however_much_is_read_meanwhile(

@@ -109,9 +109,9 @@ def test_all_that_begin_at_once_have_their_files(
 ) -> None:
     said = together(folder, starts(*formats))
     home = seen()
-    assert Counter(said) == Counter(f"did {line['session']}" for line in home.list())
+    assert Counter(said) == Counter(f"did {line.session}" for line in home.list())
     assert len(said) == MANY
-    bound = [home.session(line["session"]).files.list() for line in home.list()]
+    bound = [home.session(line.session).files.list() for line in home.list()]
     assert all(sorted(b.layout for b in each) == sorted(formats) for each in bound)
     assert all(has_its_file(binding) and not binding.suspended for e in bound for binding in e)
     assert len({binding.place for each in bound for binding in each}) == MANY * len(formats)
@@ -129,7 +129,7 @@ def test_of_those_that_want_one_id_one_begins_and_the_others_leave_nothing(
     home = seen()
     (begun,) = home.list()
     told = Counter(line.split()[0] for line in said)
-    assert told == {"did": 1, "refused": MANY - 1} and f"did {begun['session']}" in said
+    assert told == {"did": 1, "refused": MANY - 1} and f"did {begun.session}" in said
     assert len(list(folder.glob(".praxis-os/.cache/state/*"))) == 1
 
 
@@ -167,7 +167,7 @@ def test_new_ones_at_once_lose_no_session_of_another_program(
     assert all(line.startswith("did ") for line in said)
     kept = folder / f".claude/orchestrator-history/{DAY_ID}.json"
     assert json.loads(kept.read_text()) == theirs
-    bound = [b for line in seen().list() for b in seen().session(line["session"]).files.list()]
+    bound = [b for line in seen().list() for b in seen().session(line.session).files.list()]
     assert len(bound) == MANY and all(map(has_its_file, bound))
 
 
@@ -190,7 +190,7 @@ def test_what_another_is_in_the_middle_of_is_waited_for(
             time.sleep(0.5)
             place.write_bytes(whole)
         assert other.communicate(timeout=SECONDS)[0].startswith("did ")
-    assert DAY_ID not in {line["session"] for line in seen().list()}
+    assert DAY_ID not in {line.session for line in seen().list()}
 
 
 # -- after a crash -----------------------------------------------------------------------------
@@ -237,7 +237,7 @@ def test_an_open_session_is_not_resumed_when_it_cannot_have_the_files(
     home.start("another", formats=[f"craft:{UUID}"])
     with pytest.raises(Refused, match="already exists"):
         home.start("again", workflow="feature", target="a.py", formats=[f"craft:{UUID}"])
-    assert begun.status()["status"] == "paused"
+    assert begun.status().status == "paused"
 
 
 def test_who_begins_again_by_the_same_key_has_the_files_that_it_names(

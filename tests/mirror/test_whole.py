@@ -131,10 +131,10 @@ def test_a_session_whose_files_are_gone_is_not_the_only_other_one_in_the_index(
     shutil.rmtree(project.ai(""))
     project.edit(lambda value: value.update(active_features=alone), project.index)
     edits = project.edits()
-    assert project.again().status()["status"] == "active"
+    assert project.again().status().status == "active"
     project.again().note("one")
     told = project.session.status()
-    assert (told["status"], told["attention"]) == ("active", [])
+    assert (told.status, told.attention) == ("active", [])
     assert project.edits() == edits and not project.notices
     other, own = project.read(project.index)["active_features"]
     assert (other["status"], own["feature_id"], own["status"]) == (status, ID, "active")

@@ -578,7 +578,7 @@ def test_a_file_that_is_gone_comes_back_with_what_others_wrote(make: Make, kind:
     project.session.note("taken up")
     place.unlink()
     project.again().pause()
-    assert place.read_text().startswith(key) and project.session.status()["status"] == "paused"
+    assert place.read_text().startswith(key) and project.session.status().status == "paused"
     assert "paused" in place.read_text()
 
 

@@ -152,13 +152,13 @@ class Essays(RuleBasedStateMachine):
 
     def attempt(self, allowed: bool, act: Callable[[], object]) -> bool:
         """It must be refused exactly when the oracle says so, and then change nothing."""
-        before = self.session.status()["seq"]
+        before = self.session.status().seq
         self.clock.sleep(1)
         try:
             act()
         except Refused:
             assert not allowed
-            assert self.session.status()["seq"] == before
+            assert self.session.status().seq == before
             return False
         assert allowed
         return True
@@ -432,10 +432,10 @@ class Essays(RuleBasedStateMachine):
     def the_status_agrees(self) -> None:
         if self.place.name:
             shown = self.session.status()
-            assert shown["status"] == self.oracle.status
+            assert shown.status == self.oracle.status
             done = [n for n, word in self.oracle.stages.items() if word == DONE]
-            assert shown["phase"]["completed"] == done
-            assert shown["phase"]["current"] == self.oracle.here[0]
+            assert shown.as_json()["phase"]["completed"] == done
+            assert shown.as_json()["phase"]["current"] == self.oracle.here[0]
 
     def teardown(self) -> None:
         try:

@@ -108,7 +108,7 @@ def essay(stay: Forestay) -> Essay:
 
 
 def seq(session: Session) -> int:
-    return int(session.status()["seq"])
+    return int(session.status().seq)
 
 
 def refused(session: Session, act: Callable[[], object], says: str) -> Refused:
@@ -302,7 +302,7 @@ def test_a_finished_section_may_be_written_while_others_are_argued(essay: Essay)
     assert stages["stage_3"]["status"] == stages["stage_4"]["status"] == "in_progress"
     assert essay.file["current_stage"] == 4
     session.essay.sections.start(2)
-    assert essay.file["current_stage"] == 3 and session.status()["phase"]["current"] == 3
+    assert essay.file["current_stage"] == 3 and session.status().as_json()["phase"]["current"] == 3
     refused(session, lambda: session.essay.paragraph_done(1, section=2), "cannot be written yet")
 
 
@@ -572,7 +572,7 @@ def test_a_session_that_begins_with_the_files_of_an_essay_is_one(stay: Forestay)
     essay = Essay(stay.start("E", formats=["essay"], pushback="light"))
     assert essay.file["pushback_level"] == "light" and essay.file["current_stage"] == 1
     assert {s["status"] for s in essay.file["stages"].values()} == {"not_started"}
-    assert essay.session.status()["next"].endswith("forestay essay approve G1")
+    assert essay.session.status().next.endswith("forestay essay approve G1")
     session = essay.written()
     assert session.essay.approve("G5").summary is not None
     assert essay.file["status"] == "completed"
@@ -596,7 +596,7 @@ def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
         ("stage", "pending"),
     ]
     assert [row.title for row in stages] == [stage.title for stage in fields.STAGES.values()]
-    assert essay.session.status()["next"].endswith("forestay essay approve G2")
+    assert essay.session.status().next.endswith("forestay essay approve G2")
 
 
 @pytest.mark.req("S3-6", "S3-7")
@@ -792,7 +792,7 @@ def test_after_a_major_revisit_the_essay_is_written_anew_and_nothing_is_lost(
     essay.write(fields.THESIS, THESIS.replace("argument", "explainer"))
     session.revisit.apply("stage-1", because="it explains more than it argues")
     stages = essay.file["stages"]
-    assert essay.file["current_stage"] == 1 and session.status()["phase"]["current"] == 1
+    assert essay.file["current_stage"] == 1 and session.status().as_json()["phase"]["current"] == 1
     assert [stages[f"stage_{n}"]["status"] for n in (1, 2, 3, 4)] == [
         "in_progress",
         *["not_started"] * 3,
@@ -864,13 +864,13 @@ def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the
     session = finished(essay)
     session.revisit.apply("1", impact="minor")
     asked, stages = [], []
-    while (shown := session.status())["status"] == "active":
-        words, _, command = shown["next"].partition("; then: forestay essay ")
+    while (shown := session.status()).status == "active":
+        words, _, command = shown.next.partition("; then: forestay essay ")
         asked.append(words)
-        stages.append(shown["phase"]["current"])
+        stages.append(shown.as_json()["phase"]["current"])
         _, gate, *option = command.split()
         done = session.essay.approve(gate, section=int(option[1]) if option else None)
-        assert done.next in (session.status()["next"].rpartition("forestay ")[2], "")
+        assert done.next in (session.status().next.rpartition("forestay ")[2], "")
     assert asked == [
         "develop the thesis",
         "look at the outline again",
@@ -892,9 +892,9 @@ def test_a_finished_essay_whose_revisit_is_taken_back_is_at_its_end_again(essay:
     session.revisit.undo()
     after = essay.file
     assert {**after, "last_activity": before["last_activity"]} == before
-    assert session.status()["phase"]["current"] == 4
+    assert session.status().as_json()["phase"]["current"] == 4
     absorb_file_edits(session.context, session.id)
-    assert session.status()["phase"]["current"] == 4, "our own writing is nobody's edit"
+    assert session.status().as_json()["phase"]["current"] == 4, "our own writing is nobody's edit"
 
 
 def test_a_log_line_that_a_dead_process_owed_is_written_by_the_next(
@@ -1017,7 +1017,7 @@ def test_a_section_that_another_program_begins_does_not_move_the_stage(
     third = essay.file["stages"]["stage_3"]
     assert (essay.file["current_stage"], third["current_section"]) == (2, None)
     assert third["sections"] == [begun]
-    assert essay.session.status()["next"].startswith("structure the essay")
+    assert essay.session.status().next.startswith("structure the essay")
 
 
 @pytest.mark.req("S3-10", "S3-11")
@@ -1187,13 +1187,11 @@ def test_an_essay_that_another_program_began_is_written_to_its_end(
     (adopted,) = stay.files.adopt(str(tmp_path / "essay"))
     session = stay.use(adopted.session)
     if stage == 3:
-        assert session.status()["next"].startswith(
-            "argue section 1; then: forestay essay approve G3"
-        )
+        assert session.status().next.startswith("argue section 1; then: forestay essay approve G3")
         session.essay.approve("G3", section=1)
         session.essay.approve("G3", section=2)
         session.essay.approve("G3-Final")
-    assert session.status()["next"].startswith("write paragraph 1 of section 1")
+    assert session.status().next.startswith("write paragraph 1 of section 1")
     assert [one.paragraphs for one in session.essay.sections.list()][1] == "pending"
     for section, paragraphs in ((1, 2), (2, 1)):
         for number in range(1, paragraphs + 1):
@@ -1203,7 +1201,7 @@ def test_an_essay_that_another_program_began_is_written_to_its_end(
     (tmp_path / "essay" / fields.FINAL).write_text(DRAFT)
     session.essay.approve("G5")
     assert faults(Essay(session)) == []
-    assert session.status()["status"] == "completed"
+    assert session.status().status == "completed"
 
 
 @pytest.mark.req("S3-36", "S3-37", "S3-126")

@@ -74,7 +74,7 @@ def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
     with pytest.raises(Refused, match="does not allow that now"):
         session.tasks.add("more") and session.tasks.start("t1")
     session.resume()
-    assert session.status()["status"] == "active" and session.status()["paused_ms"] == 6 * HOUR
+    assert session.status().status == "active" and session.status().paused_ms == 6 * HOUR
 
 
 def test_who_resumes_is_told_of_the_pause_first(stay: Forestay) -> None:
@@ -91,14 +91,14 @@ def test_who_resumes_is_told_of_the_pause_first(stay: Forestay) -> None:
 def test_before_that_nothing_happens(stay: Forestay, ms: int) -> None:
     session = later(stay, essay(stay), ms)
     session.note("still here")
-    assert session.status()["status"] == "active"
+    assert session.status().status == "active"
 
 
 def test_looking_records_nothing(stay: Forestay) -> None:
     session = later(stay, essay(stay), 8 * DAY)
-    seq = session.status()["seq"]
+    seq = session.status().seq
     assert session.lifecycle.inactivity().word == "abandoned" and session.brief()
-    assert session.status()["seq"] == seq and session.status()["status"] == "active"
+    assert session.status().seq == seq and session.status().status == "active"
 
 
 @pytest.mark.req("S3-128")
@@ -113,9 +113,7 @@ def test_after_a_week_the_choices_are_offered_and_nothing_is_deleted(stay: Fores
         "",
     ]
     session.resume()
-    assert (
-        session.status()["status"] == "active" and session.lifecycle.inactivity().word == "active"
-    )
+    assert session.status().status == "active" and session.lifecycle.inactivity().word == "active"
 
 
 def test_other_sessions_do_not_expire_unless_a_setting_says_so(

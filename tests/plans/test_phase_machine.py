@@ -134,12 +134,12 @@ class Phases(RuleBasedStateMachine):
 
     def attempt(self, allowed: bool, act: Any) -> bool:
         """Do it; it must be refused exactly when the oracle says so, and then change nothing."""
-        before = self.session.status()["seq"]
+        before = self.session.status().seq
         try:
             act()
         except Refused:
             assert not allowed
-            assert self.session.status()["seq"] == before
+            assert self.session.status().seq == before
             return False
         assert allowed
         return True
@@ -233,8 +233,8 @@ class Phases(RuleBasedStateMachine):
         if not self.id:
             return
         shown, oracle = self.session.status(), self.oracle
-        phase, timing = shown["phase"], shown["timing"]
-        assert shown["status"] == oracle.status
+        phase, timing = shown.as_json()["phase"], shown.as_json()["timing"]
+        assert shown.status == oracle.status
         assert (phase["current"], phase["total"]) == (oracle.current, oracle.total)
         assert phase["starting"] == oracle.base
         assert phase["completed"] == sorted(oracle.done)

@@ -120,7 +120,7 @@ def test_a_definition_that_changes_or_vanishes_changes_no_running_session(place:
     assert session.phases.gate(2).gate.fields[0].min == 80
     through_rest = [session.phases.done(n, {"coverage": 91}) for n in range(2, 6)]
     assert [one.passed for one in through_rest] == [True] * 4
-    assert session.status()["status"] == "completed"
+    assert session.status().status == "completed"
 
 
 def test_the_plan_travels_with_the_session(place: Place, tmp_path: Path) -> None:
@@ -244,10 +244,10 @@ def test_the_last_phase_completes_the_session_and_stays_the_current_one(place: P
     outcome = session.phases.done(5)
     assert outcome.complete
     shown = session.status()
-    assert shown["status"] == "completed"
-    assert shown["phase"]["current"] == 5
-    assert shown["phase"]["completed"] == [0, 1, 2, 3, 4, 5]
-    assert shown["timing"]["status"] == "completed"
+    assert shown.status == "completed"
+    assert shown.as_json()["phase"]["current"] == 5
+    assert shown.as_json()["phase"]["completed"] == [0, 1, 2, 3, 4, 5]
+    assert shown.as_json()["timing"]["status"] == "completed"
     assert kinds(session)[-1] == "session.completed"
 
 
@@ -286,7 +286,7 @@ def test_an_override_needs_a_reason_and_a_gate_that_allows_it(tmp_path: Path) ->
     assert outcome.passed and outcome.overridden
     with pytest.raises(Refused, match="allows no override"):
         session.phases.done(1, override=True, because="please")
-    assert session.status()["phase"]["checkpoints"] == {"0": "overridden", "1": "pending"}
+    assert session.status().as_json()["phase"]["checkpoints"] == {"0": "overridden", "1": "pending"}
     place.stay.close()
 
 
@@ -322,9 +322,9 @@ def test_a_session_without_a_plan_has_no_phases(place: Place) -> None:
     for act in (plain.phases.list, plain.phases.retry, lambda: plain.phases.done(1)):
         with pytest.raises(Refused, match="no plan with phases"):
             act()
-    assert plain.status()["phase"] is None
+    assert plain.status().as_json()["phase"] is None
     free = place.stay.start("at will", workflow="free")
-    assert free.status()["phase"] is None
+    assert free.status().as_json()["phase"] is None
     with pytest.raises(Refused, match="no plan with phases"):
         free.phases.gate(1)
     free.complete()
@@ -371,7 +371,7 @@ def test_attempts_are_kept_when_a_phase_is_tried_again(place: Place) -> None:
     session.phases.done(2, {"coverage": 65})
     place.wait(5)
     session.phases.retry()
-    assert session.status()["phase"]["checkpoints"]["2"] == "pending"
+    assert session.status().as_json()["phase"]["checkpoints"]["2"] == "pending"
     session.phases.fail(2, {"coverage": 70}, issue="still too little")
     session.phases.done(2, {"coverage": 81})
     row = session.show().rows.get("checkpoint", "phase-2")
@@ -396,13 +396,13 @@ def test_a_rollback_takes_back_all_after_it_and_reopens_what_is_over(place: Plac
     through(session, place, 1, 1, 1, 1, 1, 1)
     session.phases.rollback(2, because="the specification changed")
     shown = session.status()
-    assert (shown["status"], shown["phase"]["current"]) == ("active", 2)
-    assert shown["phase"]["completed"] == [0, 1]
-    assert shown["phase"]["checkpoints"]["3"] == "pending"
+    assert (shown.status, shown.as_json()["phase"]["current"]) == ("active", 2)
+    assert shown.as_json()["phase"]["completed"] == [0, 1]
+    assert shown.as_json()["phase"]["checkpoints"]["3"] == "pending"
     steps = {step.id: step.status for step in session.tasks.list()}
     assert steps["phase-2"] == "running" and steps["phase-4"] == steps["look-3"] == "pending"
     through_again = [session.phases.done(n, {"coverage": 99}).passed for n in range(2, 6)]
-    assert through_again == [True] * 4 and session.status()["status"] == "completed"
+    assert through_again == [True] * 4 and session.status().status == "completed"
 
 
 def test_undoing_a_pass_brings_the_phase_back(place: Place) -> None:
@@ -410,7 +410,7 @@ def test_undoing_a_pass_brings_the_phase_back(place: Place) -> None:
     session.phases.done(0)
     session.undo()
     shown = session.status()
-    assert (shown["phase"]["current"], shown["phase"]["completed"]) == (0, [])
+    assert (shown.as_json()["phase"]["current"], shown.as_json()["phase"]["completed"]) == (0, [])
     assert session.phases.done(0).passed
 
 
@@ -438,7 +438,7 @@ def test_a_phase_that_only_began_may_be_beyond_the_last(tmp_path: Path) -> None:
     assert refused.value.legal == ["phase total 2"]
     session.phases.total(2)
     shown = session.status()
-    assert (shown["status"], shown["phase"]["completed"]) == ("completed", [1, 2])
+    assert (shown.status, shown.as_json()["phase"]["completed"]) == ("completed", [1, 2])
     assert [one.name for one in session.phases.list()] == ["Look", "Part 2"]
     (binding,) = session.files.list()
     doc = json.loads(Path(binding.place).read_text())
@@ -465,9 +465,9 @@ def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: 
     session = place.start()
     session.phases.done(1)
     shown = session.status()
-    assert (shown["phase"]["current"], shown["phase"]["total"]) == (2, None)
-    assert shown["timing"]["percent_complete"] is None
-    assert (shown["progress"], shown["progress_from"]) == (0.0, "none")
+    assert (shown.as_json()["phase"]["current"], shown.as_json()["phase"]["total"]) == (2, None)
+    assert shown.as_json()["timing"]["percent_complete"] is None
+    assert (shown.progress, shown.progress_from) == (0.0, "none")
     session.phases.done(2)
     with pytest.raises(Refused, match="the plan is at phase 3"):
         session.complete()
@@ -534,7 +534,7 @@ def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place
     place.wait(7)
     session.pause()
     place.wait(500)
-    shown = session.status()["timing"]
+    shown = session.status().as_json()["timing"]
     assert shown["avg_phase_duration"] == 30 * MINUTE
     assert shown["time_in_phase"] == 7 * MINUTE
     step = session.show().step("phase-0")
@@ -544,7 +544,7 @@ def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place
     place.wait(300)
     session.lifecycle.reopen("on with it")
     place.wait(3)
-    assert session.status()["timing"]["time_in_phase"] == 10 * MINUTE
+    assert session.status().as_json()["timing"]["time_in_phase"] == 10 * MINUTE
 
 
 def test_a_retry_does_not_set_the_clock_of_a_phase_back(place: Place) -> None:
@@ -554,7 +554,7 @@ def test_a_retry_does_not_set_the_clock_of_a_phase_back(place: Place) -> None:
     session.phases.retry()
     place.wait(5)
     session.phases.done(0)
-    assert session.status()["timing"]["previous"] == [45 * MINUTE]
+    assert session.status().as_json()["timing"]["previous"] == [45 * MINUTE]
 
 
 @pytest.mark.req(
@@ -573,7 +573,7 @@ def test_the_context_is_in_every_state_answer_of_a_new_process(place: Place) -> 
     through(session, place, 30, 45, 72)
     place.wait(45)
     session = place.again(session)
-    assert session.status()["context"] == [
+    assert session.status().context == [
         "You are on Phase 3 of 6 (50% complete)",
         "This phase started 45 minutes ago",
         "Last working on Phase 3 (started 2025-10-23T09:27:00)",
@@ -583,9 +583,9 @@ def test_the_context_is_in_every_state_answer_of_a_new_process(place: Place) -> 
     ]
     session.pause()
     place.wait(90)
-    assert session.status()["context"][-1] == "1 pause; paused now"
+    assert session.status().context[-1] == "1 pause; paused now"
     session.resume()
-    assert session.status()["context"][-1] == "1 pause (1.5 hours in all)"
+    assert session.status().context[-1] == "1 pause (1.5 hours in all)"
 
 
 # -- what the next reader is told --------------------------------------------------------------
@@ -725,7 +725,7 @@ def test_what_is_next_is_decided_by_flags(place: Place) -> None:
     session = place.start()
 
     def following() -> str:
-        return str(session.status()["next"])
+        return str(session.status().next)
 
     assert following() == "start 0.1: Do planning"
     session.tasks.start("0.1")
@@ -754,8 +754,11 @@ def test_what_a_follow_up_design_asks_for_is_in_the_answer(place: Place) -> None
     session = place.start()
     session.phases.fail(0, issue="too vague")
     shown = session.status()
-    assert (shown["phase"]["failed"], shown["phase"]["issue"]) == (0, "too vague")
-    assert shown["next"].endswith("then: forestay phase done 0")
+    assert (shown.as_json()["phase"]["failed"], shown.as_json()["phase"]["issue"]) == (
+        0,
+        "too vague",
+    )
+    assert shown.next.endswith("then: forestay phase done 0")
     judged = [line.event for line in session.log() if line.event.kind.startswith("checkpoint.")]
     assert [event.kind for event in judged] == ["checkpoint.failed"]
 
@@ -835,13 +838,13 @@ def test_a_session_adopted_from_a_file_has_a_gate_that_lets_everything_pass(
     stay = forestay.open(str(tmp_path / "h2"), cwd=str(other), trust_env=False, clock=place.clock)
     (adopted,) = list(stay.files.adopt())
     taken = stay.session(adopted.session)
-    assert taken.status()["phase"]["current"] == 2
+    assert taken.status().as_json()["phase"]["current"] == 2
     assert taken.phases.gate(2).judgment.checkpoint_passed
     taken.phases.fail(2, issue="red")
     taken.phases.retry()
     for number in range(2, 6):
         assert taken.phases.done(number).passed
-    assert taken.status()["status"] == "completed"
+    assert taken.status().status == "completed"
     done = json.loads((other / ".praxis-os/.cache/state" / source.name).read_text())
     assert done["lifecycle"]["completed"] is True and done["current_phase"] == 5
     stay.close()

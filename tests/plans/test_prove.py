@@ -211,7 +211,7 @@ def test_of_a_flood_the_end_is_kept(session: Session, monkeypatch: pytest.Monkey
 def test_a_command_that_is_not_there_is_refused_and_nothing_is_recorded(session: Session) -> None:
     with pytest.raises(InvalidInput, match="there is no command"):
         session.proofs.run(["no-such-command"])
-    assert session.status()["seq"] == 1 and not session.proofs.list()
+    assert session.status().seq == 1 and not session.proofs.list()
 
 
 def test_inputs_that_match_nothing_are_refused_before_anything_runs(
@@ -301,7 +301,7 @@ def test_layouts_show_it_as_a_command(session: Session, project: Path) -> None:
     ran(session, "sh", "-c", "exit 2")
     session.note("something else")
     history = "".join(path.read_text() for path in project.rglob("history.jsonl"))
-    assert "exit 2" in history and session.status()["seq"] == 3
+    assert "exit 2" in history and session.status().seq == 3
 
 
 def test_an_exported_proof_takes_its_inputs_along(session: Session, tmp_path: Path) -> None:
@@ -345,7 +345,7 @@ def test_a_death_while_it_runs_is_an_unknown_outcome(
     )
     while not (started.exists() and started.read_text()):
         time.sleep(0.01)
-    (held,) = [h for h, w in session.agents.others() if w == "alive"]
+    (held,) = [one for one in session.agents.others() if one.state == "alive"]
     assert held.doing.startswith("proving slow: ")
     process.kill()
     process.wait()

@@ -170,7 +170,7 @@ def test_minor_only_flags(plain: Session, project: Path) -> None:
 def test_a_completed_session_is_reopened(plain: Session) -> None:
     plain.complete()
     plain.revisit.apply("t1", because="a test was missing")
-    assert plain.status()["status"] == "active" and "session.reopened" in kinds(plain)
+    assert plain.status().status == "active" and "session.reopened" in kinds(plain)
 
 
 @pytest.mark.req("S3-144")
@@ -224,9 +224,9 @@ def test_a_missing_artifact_is_no_obstacle(plain: Session, project: Path) -> Non
 
 def test_with_the_same_key_it_is_done_once(plain: Session, project: Path) -> None:
     plain.revisit.apply("t1", impact="major", key="k")
-    seq = plain.status()["seq"]
+    seq = plain.status().seq
     plain.revisit.apply("t1", impact="major", key="k")
-    assert plain.status()["seq"] == seq
+    assert plain.status().seq == seq
 
 
 # -- taking it back ----------------------------------------------------------------------------
@@ -248,7 +248,7 @@ def test_undo_of_a_reopened_session_completes_it_again(plain: Session) -> None:
     plain.complete()
     plain.revisit.apply("t1", because="a mistake")
     plain.revisit.undo()
-    assert plain.status()["status"] == "completed"
+    assert plain.status().status == "completed"
 
 
 def test_undo_does_not_take_new_work_away(plain: Session, project: Path) -> None:
@@ -622,7 +622,7 @@ def test_what_each_further_phase_made_is_compared_too(parts: Session, project: P
 
 def test_stages_of_a_plan_come_one_after_the_other_as_phases_do(parts: Session) -> None:
     parts.revisit.apply("1", impact="minor", because="look again")
-    assert parts.status()["phase"]["current"] == 1
+    assert parts.status().as_json()["phase"]["current"] == 1
     words = [one.status for one in parts.phases.list()]
     assert words == ["running", "needs_review", "pending"]
 

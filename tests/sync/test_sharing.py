@@ -172,7 +172,7 @@ def test_person_reads_what_is_shared_and_cannot_add_to_it(world: World, ann: For
     assert [(one.email, one.mode) for one in shared.members] == [("bob@example.org", "read")]
     synced(bob)
     assert notes(bob, "login") == ["canary one"]
-    assert [one["session"] for one in bob.list(all=True)] == ["login"]
+    assert [one.session for one in bob.list(all=True)] == ["login"]
     for count in (1, 2):
         bob.session("login").note("from bob")
         report = synced(bob)

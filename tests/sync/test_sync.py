@@ -64,7 +64,7 @@ def test_a_session_arrives_whole_and_goes_on_from_there(
     down = travel(b, remote=remote)
     assert (down.down, down.sessions[0].new) == (3, True)
     there = b.session(session.id)
-    assert there.status()["goal"] == "Fix the login"
+    assert there.status().goal == "Fix the login"
     there.note("and sessions")
     travel(b, remote=remote)
     assert travel(a, remote=remote).down == 1
@@ -125,7 +125,7 @@ def test_pushing_takes_nothing_and_pulling_puts_nothing(
     mine.note("not yet")
     travel(b, remote=remote, push=False)
     assert remote.objects == before
-    assert {row["session"] for row in b.list(all=True)} == {session.id, mine.id}
+    assert {row.session for row in b.list(all=True)} == {session.id, mine.id}
 
 
 def test_only_the_sessions_that_are_asked_for_travel(
@@ -186,7 +186,7 @@ def test_two_devices_push_at_once_with_clocks_days_apart(
         travel(home, remote=remote)
     assert hashes(a, session.id) == hashes(b, session.id)
     assert len(hashes(a, session.id)) == 7
-    assert a.session(session.id).status()["goal"] == b.session(session.id).status()["goal"]
+    assert a.session(session.id).status().goal == b.session(session.id).status().goal
 
 
 # --- copies and old backups ---------------------------------------------------------------------

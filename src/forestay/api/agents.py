@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from forestay.api.status import count_waiting
 from forestay.api.topic import HomeTopic, collect
-from forestay.mirror.session_files import SessionFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -115,4 +114,6 @@ class AgentSetup(HomeTopic):
         """Remember that Claude Desktop reaches this home: files of sessions tell it."""
         if not self._context.store.machine.remotes.in_desktop():
             self._context.store.machine.remotes.is_in_desktop()
+            from forestay.mirror.session_files import SessionFiles  # start-up
+
             SessionFiles.of(self._context).write_sync_state()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from forestay.api.status import current_session, list_sessions, look, project_name
+from forestay.api.values import SearchResult, SessionListing, SessionStatus
 from forestay.base.config import Settings
 from forestay.base.config import load as load_settings
 from forestay.errors import NoSession
@@ -253,9 +254,9 @@ class Forestay:
         self.context.workspace.choose(chosen.id)
         return chosen
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SessionStatus:
         """Return the status of the current session, loading less than `current().status()`."""
-        return look(self.context, current_session(self.context))
+        return SessionStatus(look(self.context, current_session(self.context)))
 
     def list(
         self,
@@ -264,29 +265,30 @@ class Forestay:
         archived: bool = False,
         status: Status | None = None,
         limit: int = -1,
-    ) -> builtins.list[dict[str, Any]]:
+    ) -> builtins.list[SessionListing]:
         """Return the sessions of this project, latest first; with `archived` the archived ones.
 
         With `all`, those of every project, archived or not.
         """
-        return list_sessions(
+        rows = list_sessions(
             self.context, all=all, archived=archived, status=status or "", limit=limit
         )
+        return [SessionListing(row) for row in rows]
 
-    def search(self, words: str, *, limit: int = 20) -> builtins.list[dict[str, Any]]:
+    def search(self, words: str, *, limit: int = 20) -> builtins.list[SearchResult]:
         """Find where all the words occur: goals, notes, messages, decisions, errors, titles."""
         from forestay.journal.projections import search_text  # start-up
 
         found = self.context.store.search(words, text_of=search_text, limit=limit)
         about = {id: self._about(id) for id in {str(one["session"]) for one in found}}
-        return [{**one, **about[str(one["session"])]} for one in found]
+        return [SearchResult({**one, **about[str(one["session"])]}) for one in found]
 
     def goal(self, session: str) -> str:
-        """What a session is about, as lists show it; empty for one that is not there."""
+        """Return the goal of a session, as lists show it; empty for one that is unknown."""
         return str(self._about(session)["goal"])
 
     def _about(self, session: str) -> dict[str, Any]:
-        """The goal and the project of a session, by which people know it."""
+        """Return the goal and the project of a session, by which people recognise it."""
         rows = self.context.store.catalogue(where={"id": session}, limit=1)
         if not rows:
             return {"goal": "", "project": ""}

@@ -11,6 +11,7 @@ can repeat it.
 from __future__ import annotations
 
 from forestay.api.status import look
+from forestay.api.values import SessionStatus
 from forestay.errors import InvalidInput
 from forestay.journal.recorder import Recorder
 
@@ -249,9 +250,9 @@ class Session:
 
     # -- reading -------------------------------------------------------------------------------
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> SessionStatus:
         """Return where the session stands: the same fields as `status --json`."""
-        return look(self.context, self.id)
+        return SessionStatus(look(self.context, self.id))
 
     def show(self, at: str | int = "") -> State:
         """Return the state now, or at an event number, an event id or a time.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from forestay.api.notes import add_decision, add_note
-from forestay.api.session_record import Record
+from forestay.api.status import holder_view
 from forestay.api.topic import Topic
+from forestay.api.values import Holder
 from forestay.base.process import INIT, identity
 from forestay.base.text import coerce_input, terminal
 from forestay.errors import InvalidInput
@@ -27,10 +28,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import TracebackType
 
+    from forestay.api.session_record import Record
     from forestay.api.words import Category
     from forestay.model.event import Body, Event
     from forestay.model.state import Agent
-    from forestay.store.machine.holders import Holder
 
 _LONGEST_ERROR = 2000
 
@@ -42,10 +43,10 @@ class Agents(Topic):
         """Return every agent in the order in which they started, with its status."""
         return self._rows("agent")
 
-    def others(self) -> builtins.list[tuple[Holder, str]]:
-        """Return the other processes that hold the session, each with "alive", "dead" or
-        "unknown"."""
-        return Presence.of(self._context).others(self._recorder.id)
+    def others(self) -> builtins.list[Holder]:
+        """Return the other processes that work on the session, or did and have died."""
+        held = Presence.of(self._context).others(self._recorder.id)
+        return [Holder(holder_view(holder, state)) for holder, state in held]
 
     def run(self, id: str, *, type: str = "", task: str = "", blocking_on: str = "") -> AgentRun:
         """Return an agent's run for a `with`: started on entry, done or failed on exit."""
@@ -200,6 +201,8 @@ class AgentRun:
     @property
     def record(self) -> Record:
         """Facts about the work of this agent; see `Session.record`."""
+        from forestay.api.session_record import Record  # start-up
+
         return Record(self._recorder, agent=self.id)
 
 

@@ -85,10 +85,10 @@ class BoundFiles(Topic):
         absorb_file_edits(self._context, self._recorder.id)
         with self._context.store.view(self._recorder.id) as view:
             state = self._context.journal.state(view)
-        bodies = _task_bodies(task, state)
-        if model:
-            bodies.append(AttributeSet(key="model", value=model))
-        bodies += _status_bodies(status, state)
+            bodies = _task_bodies(task, state)
+            if model:
+                bodies.append(AttributeSet(key="model", value=model))
+            bodies += _status_bodies(status, state)
         if not bodies:
             raise InvalidInput(
                 "nothing would change",

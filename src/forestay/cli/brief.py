@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from forestay.api.followers import is_idle
+from forestay.api.status import count_waiting
 from forestay.base.text import plural, shorten
 from forestay.base.vocabulary import FORMATS, LEAST, MOST, STYLES
 from forestay.cli.arguments import Command, arg, count, fixed, flag
@@ -45,7 +46,8 @@ _RESTORED = {
 
 
 def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    stay.agents.catch_up()
+    if count_waiting(stay.context):
+        stay.agents.catch_up()
     pulled = _pull(options, stay, screen)
     session = _find_session(options, pulled, stay, screen)
     others, idle = other_holders(session), _idle_values(session, stay)
@@ -182,7 +184,7 @@ def _idle_values(session: Session, stay: Forestay) -> dict[str, Any]:
             return {}
         from forestay.cli.status import idle_values  # start-up
 
-        return idle_values(session.status(), stay)
+        return idle_values(session.status().as_json(), stay)
     except ForestayError:
         return {}  # the briefing reports damage
 
@@ -258,7 +260,7 @@ def _print_discrepancies(wrong: list[str], screen: Screen) -> int:
 def run_brief(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = _pick_up(options.chosen, stay, open_only=False)
     brief = session.brief(**_brief_options(options, screen))
-    waiting = stay.agents.waiting()
+    waiting = count_waiting(stay.context)
     _print_brief(brief, session, options, screen, **({"waiting": waiting} if waiting else {}))
     if waiting:
         from forestay.cli.status import warn_waiting  # start-up
@@ -292,7 +294,7 @@ def _print_brief(
             "unknown_outcomes": brief.unknown_outcomes,
             "disputes": brief.disputes,
         }
-        screen.answer({**session.status(), **values, **more})
+        screen.answer({**session.status().as_json(), **values, **more})
         return
     screen.long()
     for line in brief.text.rstrip("\n").split("\n"):

@@ -5,10 +5,12 @@ A confirmation shows what was stored, never what was typed: a secret may have be
 
 from __future__ import annotations
 
-from forestay.api.status import looks_damaged, recorded
+from forestay.api.status import count_waiting, holder_view, looks_damaged, recorded
 from forestay.base.vocabulary import FINISHED
 from forestay.cli.arguments import KEY, TEXTS, Command, arg, count, flag, fraction, read_text, score
 from forestay.errors import ForestayError
+from forestay.journal.presence import Presence
+from forestay.mirror.session_files import SessionFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -161,16 +163,19 @@ def current_session(stay: Forestay, *, finished: bool = False) -> Session:
 
     Waiting events of hooks are recorded first, as far as that is quick.
     """
-    stay.agents.catch_up()
+    if count_waiting(stay.context):
+        stay.agents.catch_up()
     return stay.current(open_only=not finished)
 
 
 def is_essay(session: Session) -> bool:
     """Return whether a session has an essay's files, or its workflow."""
-    if any(binding.layout == "essay" for binding in session.files.list()):
+    bindings = SessionFiles.of(session.context).standing(session.id)
+    if any(binding.layout == "essay" for binding in bindings):
         return True
     try:
-        return bool(session.status()["workflow"] == "essay")
+        with session.context.store.view(session.id) as view:
+            return session.context.journal.state(view).core.workflow == "essay"
     except ForestayError:
         return False
 
@@ -182,7 +187,7 @@ def confirm(
     others, damaged = other_holders(session), looks_damaged(session.context, session.id)
     if screen.json:
         known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
-        screen.answer({**session.status(), "event": recorded(event), **known})
+        screen.answer({**session.status().as_json(), "event": recorded(event), **known})
         return
     again: list[Part] = [("already recorded: ", "yellow")] if session.repeated else []
     context = session.context
@@ -220,7 +225,7 @@ def warn_other_current(session: Session, screen: Screen) -> None:
 def warn_finished(session: Session, screen: Screen) -> None:
     """Warn that the session is finished; only one that was named can be."""
     if session.context.settings.session and not screen.json:
-        status = session.status()["status"]
+        status = session.status().status
         if status in FINISHED:
             screen.aside(("attention: ", "yellow"), f"session {session.id} is {status}")
 
@@ -234,7 +239,5 @@ def warn_others(others: list[dict[str, Any]], screen: Screen) -> None:
 
 def other_holders(session: Session) -> list[dict[str, Any]]:
     """Return the other processes that work on the session, as JSON values."""
-    from forestay.api.status import holder_view
-
-    held = session.agents.others()
+    held = Presence.of(session.context).others(session.id)
     return [holder_view(holder, word) for holder, word in held if word != "dead"]

@@ -85,7 +85,7 @@ def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = session.essay.sections.list()
     if screen.json:
         sections = [pick(one, *one.__struct_fields__) for one in found]
-        screen.answer({**session.status(), "sections": sections})
+        screen.answer({**session.status().as_json(), "sections": sections})
         return
     words = {"done": "completed", "pending": "not started", "running": "in progress"}
     rows = []
@@ -107,7 +107,9 @@ def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = session.essay.claims.list()
     if screen.json:
         names = "id text reason section paragraph resolved result because".split()
-        screen.answer({**session.status(), "claims": [pick(one, *names) for one in found]})
+        screen.answer(
+            {**session.status().as_json(), "claims": [pick(one, *names) for one in found]}
+        )
         return
     rows: list[list[Part]] = []
     for one in found:

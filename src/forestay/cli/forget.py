@@ -150,7 +150,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         if options.dry_run:
             _print_reach(session, going, options, screen)
             return 0
-        status = session.status()
+        status = session.status().as_json()
         if not options.yes and not _confirm_session(session, status["goal"], going, screen):
             screen.line("nothing was erased")
             return 1
@@ -248,7 +248,10 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
         return 1
     done = session.lifecycle.forget(*[event.hash for event in found], because=options.because)
     backups = len(own_backups(session.context.store.home))
-    known = {**session.status(), "forgotten": {"events": len(done.events), "backups": backups}}
+    known = {
+        **session.status().as_json(),
+        "forgotten": {"events": len(done.events), "backups": backups},
+    }
     places = {"events": _event_values(done.events), **pick(done, "left removed cleaned")}
     screen.answer({**known, **places, **_elsewhere(_still_on(session, found))})
     if not done.events:

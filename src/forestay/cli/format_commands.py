@@ -268,7 +268,7 @@ def run_new(options: Namespace, stay: Forestay, screen: Screen) -> int:
         session, archived = stay.files.orchestrator.new(goal, mode=options.mode)
     except Unusable as error:
         return answer_unusable(error, screen)
-    screen.answer({**session.status(), "archive": archived or None})
+    screen.answer({**session.status().as_json(), "archive": archived or None})
     screen.done(("Started session ", "green"), session.id, " – ", shorten(goal, 44))
     return 0
 

@@ -158,7 +158,7 @@ def _print_outcome(outcome: ImportResult, word: str, screen: Screen) -> None:
 def run_export(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = stay.current()
     path = os.path.abspath(options.file)
-    status = session.status() if screen.json else {}
+    status = session.status().as_json() if screen.json else {}
     if os.path.lexists(path) and not options.force:
         hint = "choose another name, or replace it: --force"
         raise InvalidInput(f"{path} already exists", hint=hint, file=path)

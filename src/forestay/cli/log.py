@@ -156,7 +156,7 @@ def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
     words = " ".join(options.words)
     if not words.strip():
         raise InvalidInput("there is nothing to search for", hint='forestay search "WORDS"')
-    found = stay.search(words, limit=options.n or -1)
+    found = [one.as_json() for one in stay.search(words, limit=options.n or -1)]
     screen.answer({"query": words, "results": found})
     screen.long()
     sessions: dict[str, list[dict[str, Any]]] = {}

@@ -74,7 +74,7 @@ def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def _open_tasks(session: Session, outcome: Outcome) -> list[str]:
     """Return the open tasks inside a phase that passed."""
-    inside = f"{session.status()['phase']['unit']}-{outcome.phase}"
+    inside = f"{session.status().as_json()['phase']['unit']}-{outcome.phase}"
     return [task.id for task in session.tasks.list() if task.is_open and task.parent == inside]
 
 
@@ -83,7 +83,7 @@ def _next_step(session: Session, outcome: Outcome) -> str:
         return "forestay session archive"
     if not outcome.passed and outcome.judgment is not None:
         return outcome.judgment.next_steps[0]
-    phase = session.status()["phase"]
+    phase = session.status().as_json()["phase"]
     name = shorten(phase["name"], _WIDTH)
     return f"phase {phase['current']}, {name}: forestay phase gate {phase['current']}"
 
@@ -111,13 +111,13 @@ def _report_fail(session: Session, outcome: Outcome, screen: Screen) -> None:
 
 
 def _report_retry(session: Session, event: Event, screen: Screen) -> None:
-    number = session.status()["phase"]["current"]
+    number = session.status().as_json()["phase"]["current"]
     then = f"forestay phase gate {number}"
     confirm(session, event, screen, f"phase {number}: another attempt", then=then)
 
 
 def _report_rollback(session: Session, event: Event, screen: Screen) -> None:
-    number = session.status()["phase"]["current"]
+    number = session.status().as_json()["phase"]["current"]
     said = f"back at phase {number}; it and all later phases are to be repeated"
     confirm(session, event, screen, said, then=f"forestay phase gate {number}")
 
@@ -130,13 +130,13 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     number = options.number
     if number is None:
         # The library refuses a session without phases, whatever the number.
-        number = (session.status()["phase"] or {"current": 0})["current"]
+        number = (session.status().as_json()["phase"] or {"current": 0})["current"]
     asked = session.phases.gate(number, read(options.evidence, options.evidence_file))
     if screen.json:
-        screen.answer({**session.status(), **json_values.gate(asked)})
+        screen.answer({**session.status().as_json(), **json_values.gate(asked)})
         return
     past = " (passed)" if asked.done else ""
-    unit = session.status()["phase"]["unit"].capitalize()
+    unit = session.status().as_json()["phase"]["unit"].capitalize()
     screen.line((f"{unit} {asked.phase}: {asked.name}", "bold"), past)
     if not asked.gate.fields and not asked.gate.rules:
         screen.offer("  its gate requires nothing: ", _next_commands(asked)[0])
@@ -174,7 +174,9 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     phases = session.phases.list()
     if screen.json:
-        screen.answer({**session.status(), "phases": [json_values.phase(one) for one in phases]})
+        screen.answer(
+            {**session.status().as_json(), "phases": [json_values.phase(one) for one in phases]}
+        )
         return
     screen.listing("- PHASE STATUS CHECKPOINT TIME WHAT", [_row(one) for one in phases])
 

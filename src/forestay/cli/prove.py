@@ -80,7 +80,7 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
 def _answer(session: Session, events: list[Event], screen: Screen) -> None:
     ran = [{"event": recorded(event), **json_values.observed(event.body)} for event in events]
     known = {"repeated": session.repeated, "others": other_holders(session)}
-    screen.answer({**session.status(), **known, "ran": ran})
+    screen.answer({**session.status().as_json(), **known, "ran": ran})
 
 
 def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
@@ -103,7 +103,9 @@ def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
 def _print_list(session: Session, screen: Screen) -> None:
     found = session.proofs.list()
     if screen.json:
-        screen.answer({**session.status(), "proofs": [json_values.proof(one) for one in found]})
+        screen.answer(
+            {**session.status().as_json(), "proofs": [json_values.proof(one) for one in found]}
+        )
         return
     rows: list[list[Part]] = []
     for one in found:

@@ -147,7 +147,9 @@ def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     tasks = session.tasks.list()
     if screen.json:
-        screen.answer({**_summary(session.status()), "tasks": [task_values(t) for t in tasks]})
+        screen.answer(
+            {**_summary(session.status().as_json()), "tasks": [task_values(t) for t in tasks]}
+        )
         return
     rows: list[list[Part]] = []
     for task in tasks:
@@ -168,7 +170,7 @@ def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     from forestay.cli.log import when  # start-up
 
     session = stay.current()
-    agents, status = session.agents.list(), session.status()
+    agents, status = session.agents.list(), session.status().as_json()
     life = {one["agent"]: one["state"] for one in status["holders"] if one["agent"]}
     if screen.json:
         values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]

@@ -41,7 +41,7 @@ def run_revisit(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def _preview(session: Session, options: Namespace, screen: Screen) -> None:
     look = session.revisit.preview(options.step, impact=options.impact)
     if screen.json:
-        screen.answer({**session.status(), **look_values(look), "applied": False})
+        screen.answer({**session.status().as_json(), **look_values(look), "applied": False})
         return
     screen.long()
     found = look.assessment

@@ -50,7 +50,7 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
         pushback=options.pushback,
         key=options.key,
     )
-    status, first = session.status(), next(session.log()).event
+    status, first = session.status().as_json(), next(session.log()).event
     bindings = session.files.list() if options.bind else []
     if screen.json:
         from forestay.cli.files import binding_values
@@ -90,7 +90,7 @@ def _first_steps(status: dict[str, Any]) -> str:
 
 def run_use(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.use(options.chosen)
-    status, others = session.status(), other_holders(session)
+    status, others = session.status().as_json(), other_holders(session)
     screen.answer({**status, "others": others})
     if not screen.quiet:
         print_status(status, stay, screen)

@@ -121,7 +121,7 @@ def _choices(found: list[Any]) -> list[tuple[str, str]]:
 def _print(session: Session, dispute: str, stay: Forestay, screen: Screen) -> None:
     shown = dialogue(session, dispute)
     if screen.json:
-        screen.answer({**session.status(), **shown})
+        screen.answer({**session.status().as_json(), **shown})
         return
     if not shown["disputes"]:
         screen.line("Nothing is disputed.")

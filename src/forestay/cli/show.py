@@ -190,7 +190,7 @@ def run_diff(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if screen.json:
         values = [{"where": c.where, "before": c.before, "after": c.after} for c in changes]
         point = {"from": options.a, "to": options.b or None}
-        screen.answer({**session.status(), **point, "changes": values})
+        screen.answer({**session.status().as_json(), **point, "changes": values})
         return
     screen.long()
     subjects: dict[str, list[Change]] = {}

@@ -39,7 +39,7 @@ _HINTS = {
 
 def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
     try:
-        shown = stay.status()
+        shown = stay.status().as_json()
     except NoSession as error:
         if count_waiting(stay.context):
             error.hint = "record what hooks said first: forestay ingest"
@@ -253,7 +253,8 @@ def _one_of() -> str:
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     most = options.n or -1
     which = {"all": options.all, "archived": options.archived, "status": options.status}
-    found = stay.list(**which, limit=most + 1 if most > 0 else -1)
+    listed = stay.list(**which, limit=most + 1 if most > 0 else -1)
+    found = [one.as_json() for one in listed]
     shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
     current = _current(stay)
     totals = _measured(shown, stay) if options.size else {}
@@ -350,7 +351,7 @@ def _print_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_alone(options: Namespace, stay: Forestay, screen: Screen) -> None:
     """Where things stand and what to type next; never an error for having no session."""
     try:
-        shown = stay.status()
+        shown = stay.status().as_json()
     except NoSession as error:
         if stay.context.settings.session:
             raise
@@ -374,7 +375,7 @@ def _next_command(shown: dict[str, Any]) -> str:
 
 def _print_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
     ids = {id for id, _, _ in error.choices}
-    found = [one for one in stay.list() if one["session"] in ids] if ids else []
+    found = [one.as_json() for one in stay.list() if one.session in ids] if ids else []
     screen.answer({"session": None, "sessions": found, "hint": error.hint})
     if not found:
         _welcome(stay, screen)

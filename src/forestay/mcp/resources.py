@@ -26,16 +26,16 @@ _TEXT, _JSON = "text/plain", "application/json"
 def listed(home: Forestay) -> list[tuple[str, str, str]]:
     """The open sessions of the project: address, id, goal."""
     return [
-        (f"{_SCHEME}session/{row['session']}", str(row["session"]), shorten(row["goal"], _GOAL))
+        (f"{_SCHEME}session/{row.session}", str(row.session), shorten(row.goal, _GOAL))
         for row in home.list(limit=_LISTED)
-        if row["status"] not in FINISHED
+        if row.status not in FINISHED
     ]
 
 
 def ids(home: Forestay, begun: str) -> list[str]:
     """Ids of sessions of the project that begin like this, latest first."""
     rows = home.list(limit=_COMPLETED)
-    return [str(row["session"]) for row in rows if str(row["session"]).startswith(begun)]
+    return [str(row.session) for row in rows if str(row.session).startswith(begun)]
 
 
 def read(home: Forestay, uri: str) -> tuple[str, str]:
@@ -73,7 +73,7 @@ def _briefing(session: Session) -> tuple[str, str]:
 
 
 def _state(session: Session) -> tuple[str, str]:
-    values = {**tools.show(session), "status": session.status()}
+    values = {**tools.show(session), "status": session.status().as_json()}
     return _JSON, responses.as_json(responses.clean(values))
 
 

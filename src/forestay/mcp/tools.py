@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from forestay.api import error_values, json_values
-from forestay.api.status import holder_view, recorded
+from forestay.api.status import recorded
 from forestay.base.clock import iso
 from forestay.errors import ForestayError, InvalidInput
 from forestay.journal.history import LogLine, event_to_json, state_to_json
@@ -134,7 +134,7 @@ def _start(home: Forestay, given: Arguments) -> Values:
 
 def _standing(session: Session) -> Values:
     """Where a session stands, in a few words."""
-    shown = session.status()
+    shown = session.status().as_json()
     told = {name: shown[name] for name in ("status", "next", "phase") if shown[name]}
     return told | _if_any("next", responses.by_tool(shown["next"]))
 
@@ -170,7 +170,7 @@ def _briefed(session: Session, told: Any) -> Values:
     """The briefing is as it is for everyone, within its budget; what is next, in calls of ours."""
     return {
         "briefing": told.text,
-        "next": responses.by_tool(session.status()["next"]),
+        "next": responses.by_tool(session.status().next),
         "tokens": told.tokens,
         "attention": list(told.attention),
         "unknown_outcomes": told.unknown_outcomes,
@@ -191,7 +191,7 @@ def _record(home: Forestay, given: Arguments) -> Values:
         except ForestayError as error:
             return {**_refused(home, error, number), "session": session.id, "recorded": kept}
     told = {"session": session.id, "recorded": kept}
-    told["next"] = responses.by_tool(session.status()["next"])
+    told["next"] = responses.by_tool(session.status().next)
     return told | _if_any("others", _others(session))
 
 
@@ -303,7 +303,7 @@ def _finish(home: Forestay, given: Arguments) -> Values:
         "tasks": [task.id for task in session.tasks.list() if task.is_open],
         "agents": [agent.id for agent in session.agents.list() if agent.is_open],
     }
-    known = {"session": session.id, "status": session.status()["status"]}
+    known = {"session": session.id, "status": session.status().status}
     left = _if_any("left_open", {name: ids for name, ids in open_ones.items() if ids})
     return {**known, **left, "event": _event(event), "repeated": session.repeated}
 
@@ -325,15 +325,16 @@ def _limit(given: Arguments) -> int:
 
 def _sessions(home: Forestay, given: Arguments) -> Values:
     most = _limit(given)
-    found = home.list(all=given.get("all", False), status=given.get("status", ""), limit=most + 1)
-    return responses.page(found, most)
+    found = home.list(all=given.get("all", False), status=given.get("status"), limit=most + 1)
+    return responses.page([one.as_json() for one in found], most)
 
 
 def _search(home: Forestay, given: Arguments) -> Values:
     if not given.get("query", "").strip():
         raise InvalidInput("query is missing", why="search needs words")
     most = _limit(given)
-    return responses.page(home.search(given["query"], limit=most + 1), most)
+    found = home.search(given["query"], limit=most + 1)
+    return responses.page([one.as_json() for one in found], most)
 
 
 def _workflows(home: Forestay, given: Arguments) -> Values:
@@ -347,7 +348,7 @@ def _brief(session: Session, given: Arguments) -> Values:
 
 
 def _status(session: Session, given: Arguments) -> Values:
-    shown = session.status()
+    shown = session.status().as_json()
     return responses.thing(shown | {"next": responses.by_tool(shown["next"])})
 
 
@@ -369,7 +370,7 @@ def show(session: Session, at: str = "", limit: int = _FEW) -> Values:
 
 def log(session: Session, after: int | None, limit: int = _FEW) -> Values:
     """The newest events, or the first ones after a number; `next` is where the next page begins."""
-    last = session.status()["seq"]
+    last = session.status().seq
     lines = session.log(limit=limit) if after is None else islice(session.log(after=after), limit)
     told = responses.page([_line(line) for line in lines], limit)
     if after is None or not told["found"]:
@@ -407,7 +408,7 @@ def _gate(session: Session, given: Arguments) -> Values:
     number = given.get("phase")
     if number is None:
         # A session without phases is refused below, whatever the number.
-        number = (session.status()["phase"] or {"current": 0})["current"]
+        number = plan.current if (plan := session.status().phase) else 0
     told = json_values.gate(session.phases.gate(number, given.get("evidence", {})))
     return responses.thing(told | {"result": _judged(told["result"])})
 
@@ -473,8 +474,7 @@ def _named_or_current(home: Forestay, given: Arguments) -> Session:
 
 
 def _others(session: Session) -> list[Values]:
-    held = session.agents.others()
-    return [holder_view(holder, word) for holder, word in held if word != "dead"]
+    return [one.as_json() for one in session.agents.others() if one.state != "dead"]
 
 
 def _part(given: Arguments, name: str) -> str:

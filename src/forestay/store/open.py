@@ -10,7 +10,6 @@ if TYPE_CHECKING:
     from forestay.base.clock import Clock
     from forestay.store.machine.device import MachineName
     from forestay.store.port import Store
-    from forestay.store.postgres.store import PostgresStore
 
 
 def open_store(
@@ -29,7 +28,16 @@ def open_store(
     called only when something is written.
     """
     if url.startswith(("postgresql:", "postgres:")):
-        return _postgres()(
+        try:
+            from forestay.store.postgres.store import PostgresStore  # start-up
+        except ModuleNotFoundError as error:
+            if error.name != "psycopg":
+                raise
+            raise InvalidInput(
+                "the driver for PostgreSQL is not installed",
+                hint="pip install 'forestay[postgres]'",
+            ) from error
+        return PostgresStore(
             url,
             home,
             clock=clock,
@@ -40,7 +48,7 @@ def open_store(
     if url and not url.startswith("sqlite:"):
         raise InvalidInput(
             f"no store is known for {url.split(':', 1)[0]}:",
-            why="sessions are kept in SQLite or PostgreSQL",
+            why="sessions are stored in SQLite or PostgreSQL",
             hint="leave the store setting empty, or use sqlite:PATH or postgresql://HOST/DATABASE",
         )
     from forestay.store.sqlite.store import SqliteStore  # start-up
@@ -51,16 +59,3 @@ def open_store(
     if seal is not None:
         raise moved(store.shown, seal)
     return store
-
-
-def _postgres() -> type[PostgresStore]:
-    try:
-        from forestay.store.postgres.store import PostgresStore  # start-up
-    except ModuleNotFoundError as error:
-        if error.name != "psycopg":
-            raise
-        raise InvalidInput(
-            "the driver for PostgreSQL is not installed",
-            hint="pip install 'forestay[postgres]'",
-        ) from error
-    return PostgresStore

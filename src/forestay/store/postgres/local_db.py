@@ -156,12 +156,9 @@ class LocalSide:
         if self._database is None or not self._database.is_settled:
             found = self._server.read("SELECT value FROM @meta WHERE key = 'format'")
             if not found or int(found[0][0]) < schema.FORMAT:
-                self._server.insist(lambda: self._server.use(self._migrate, "update"))
+                self.write_server(lambda one: schema.migrate(one, self._server.place.schema))
             self.open().settle()
         return self.open()
-
-    def _migrate(self, connection: Connection) -> None:
-        schema.migrate(connection, self._server.place.schema)
 
     def require_open(self, meta: dict[str, str] | None = None) -> None:
         """Raise `Refused` if the store was moved elsewhere."""

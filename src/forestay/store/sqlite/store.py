@@ -195,10 +195,7 @@ class SqliteStore(SqlStore):
             raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
         cursor = connection.execute(_CREATE, (view.session,))
         view.number, view.exists = int(cursor.lastrowid or 0), True
-        left = self.database.heads.recall(view.number)
-        if left and left[0].lower() != view.session.lower():
-            # The slot belongs to a session that an older copy of the database never had.
-            note_lost(connection, left[0], (left[1].device, left[1].n, left[1].hash))
+        self._recall(view.number, view.session, connection)
 
     def _remember(self, done: tuple[SqliteView, Batch] | None) -> None:
         if done is not None and done[1].head is not None:
@@ -212,7 +209,7 @@ class SqliteStore(SqlStore):
         if left is None or left[0].lower() == session.lower():
             return left and left[1]
         if writer is not None:
-            # The slot of a session of another copy of the database is about to be overwritten.
+            # The slot of a session that only a newer copy of the database had is overwritten soon.
             note_lost(writer, left[0], (left[1].device, left[1].n, left[1].hash))
         return None
 

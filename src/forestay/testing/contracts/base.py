@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from hashlib import sha256
+from typing import Any
 
 import pytest
 
@@ -50,34 +51,22 @@ def head(n: int, device: str = "d1") -> Head:
     return Head(device, n, sha256(f"{device}:{n}".encode()).hexdigest())
 
 
+_LISTING = {"status": "active", "goal": "", "archived": 0, "forgotten": 0, "began": 0}
+
+
 def batch(
     *texts: str,
     key: str | None = None,
     rows: Sequence[Row] = (),
     core: bytes = b"core",
     fold: int = 1,
-    head: Head | None = None,
-    fresh_rows: bool = False,
-    device: str | None = None,
-    lost: Sequence[tuple[str, int, str]] = (),
-    resum: bool = False,
-    erased: Sequence[int] | None = None,
-    **listing: object,
+    **more: Any,
 ) -> Batch:
-    shown = {"status": "active", "goal": "", "archived": 0, "forgotten": 0, "began": 0}
-    return Batch(
-        entries=[entry(text, key) for text in texts],
-        core=core,
-        fold=fold,
-        rows=rows,
-        listing={**shown, "updated": 0, "summary": "{}", **listing},
-        head=head,
-        fresh_rows=fresh_rows,
-        device=device,
-        lost=lost,
-        resum=resum,
-        erased=erased,
-    )
+    """Return a batch of events with these texts; `more` are fields of the batch or its listing."""
+    defaults = {**_LISTING, "updated": 0, "summary": "{}"}
+    listing = {name: more.pop(name, value) for name, value in defaults.items()}
+    entries = [entry(text, key) for text in texts]
+    return Batch(entries=entries, core=core, fold=fold, rows=rows, listing=listing, **more)
 
 
 def put(store: Store, session: str, what: Batch, blobs: Sequence[bytes] = ()) -> None:

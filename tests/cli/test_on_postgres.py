@@ -161,7 +161,7 @@ def test_who_follows_waits_for_a_server_that_is_away_and_goes_on_where_it_was(
         pg_server.stop()
         try:
             told = follower.stderr.readline()
-            assert b"waiting for it; Ctrl-C ends this" in told and b"postgresql://" in told
+            assert b"waiting for it; Ctrl-C stops this" in told and b"postgresql://" in told
             assert not select.select([follower.stderr, follower.stdout], [], [], 3)[0]  # once
         finally:
             pg_server.start()

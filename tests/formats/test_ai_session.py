@@ -16,7 +16,8 @@ from forestay.formats import timestamps
 from forestay.formats.ai_session import format as subject
 from forestay.formats.ai_session.format import FORMAT
 from forestay.formats.ai_session.read import MODELS, ROOT, slug
-from forestay.formats.ai_session.write import native
+from forestay.formats.ai_session.salvage import conflicts, salvage_index
+from forestay.formats.ai_session.write import native, recreate, refuses
 from forestay.formats.facts import SESSION, UNIT, CommandFact, Facts, StepFact
 from forestay.formats.port import ERROR, WARNING, Tree, Where
 from forestay.formats.text.document import Document, fresh
@@ -473,7 +474,7 @@ def test_progress_is_done_tasks_by_all_tasks() -> None:
 def test_any_tree_can_be_reported_and_created_again(data: st.DataObject) -> None:
     made = {name: data.draw(stories.mutants(value)) for name, value in tree().items()}
     assert subject.display(subject.report(made, WHERE))
-    subject.recreate(made, WHERE)
+    recreate(made, WHERE)
 
 
 def test_command_of_another_format_gains_no_task() -> None:
@@ -538,8 +539,8 @@ def test_model_that_is_not_allowed_is_not_written() -> None:
     made = FORMAT.put(tree(), facts, WHERE)
     assert made[STATE]["current_state"]["model_in_use"] == "opus"
     assert made[LOG][-1]["model"] == "opus"
-    assert "gemini, opus, sonnet" in subject.refuses("gpt-9")
-    assert [subject.refuses(model) for model in MODELS] == ["", "", ""]
+    assert "gemini, opus, sonnet" in refuses("gpt-9")
+    assert [refuses(model) for model in MODELS] == ["", "", ""]
 
 
 @pytest.mark.req("S0-60", "S0-70")
@@ -684,7 +685,7 @@ def test_unlisted_session_is_listed_at_its_next_change() -> None:
 @pytest.mark.parametrize("missing", [STATE, PLAN, LOG, INDEX])
 def test_missing_file_is_created_from_the_others(missing: str) -> None:
     for lacking in ({k: v for k, v in tree().items() if k != missing}, tree() | {missing: None}):
-        made, notes = subject.recreate(lacking, WHERE)
+        made, notes = recreate(lacking, WHERE)
         assert set(made) == set(tree())
         assert [note.partition(":")[0] for note in notes] == [missing.rpartition("/")[2]]
         assert all(made[name] == tree()[name] for name in tree() if name != missing)
@@ -697,15 +698,15 @@ def test_missing_file_is_created_from_the_others(missing: str) -> None:
 def test_missing_keys_of_an_index_entry_are_restored(lacking: str) -> None:
     torn = tree()
     del torn[INDEX]["active_features"][0][lacking]
-    made, notes = subject.recreate(torn, WHERE)
+    made, notes = recreate(torn, WHERE)
     assert FORMAT.check(made, WHERE, strict=True) == []
     assert notes == [f"active-features.yaml: {lacking} of {FEATURE}, from the other files"]
 
 
 def test_no_file_is_created_without_an_id_or_for_another_version() -> None:
-    assert subject.recreate({}, WHERE) == ({}, [])
+    assert recreate({}, WHERE) == ({}, [])
     newer: Tree = {STATE: changed("state/version", "3.0")[STATE]}
-    assert subject.recreate(newer, WHERE) == (newer, [])
+    assert recreate(newer, WHERE) == (newer, [])
 
 
 # --- checking ----------------------------------------------------------------------------------
@@ -949,7 +950,7 @@ def test_state_torn_within_a_line_is_not_read_as_complete() -> None:
 
 @pytest.mark.req("S0-47", "S0-69", "S0-79")
 def test_entries_of_a_broken_index_are_extracted() -> None:
-    index, lost = subject.salvage_index(INDEX_TEXT.encode())
+    index, lost = salvage_index(INDEX_TEXT.encode())
     assert [each["feature_id"] for each in index["active_features"]] == [
         FEATURE,
         "other-2025-01-01",
@@ -957,7 +958,7 @@ def test_entries_of_a_broken_index_are_extracted() -> None:
     assert index["active_features"][0]["status"] == "paused"
     assert lost == []
     orphan = "active_features: []\n    status: active\n" + INDEX_TEXT.partition("\n")[2]
-    assert subject.salvage_index(orphan.encode())[1] == [
+    assert salvage_index(orphan.encode())[1] == [
         "active-features.yaml: an entry without feature_id: status active"
     ]
     assert salvaged(index=INDEX_TEXT).inferred == [
@@ -973,17 +974,17 @@ CONFLICT = INDEX_TEXT.replace(
 
 @pytest.mark.req("S0-69")
 def test_merge_conflict_is_reported_and_neither_side_is_used() -> None:
-    (found,) = subject.conflicts(INDEX, CONFLICT.encode())
+    (found,) = conflicts(INDEX, CONFLICT.encode())
     assert (found.code, found.severity, found.requirement) == ("conflict-markers", ERROR, "S0-69")
     assert "paused" in found.what and "completed" in found.what
-    index, lost = subject.salvage_index(CONFLICT.encode())
+    index, lost = salvage_index(CONFLICT.encode())
     assert "status" not in index["active_features"][0]
     assert index["active_features"][0]["started_at"] == "2025-03-04T08:00:00Z"
     assert lost == [
         f"active-features.yaml: {FEATURE}: status is in conflict: "
         "'paused' on one side, 'completed' on the other"
     ]
-    assert subject.conflicts(INDEX, INDEX_TEXT.encode()) == []
+    assert conflicts(INDEX, INDEX_TEXT.encode()) == []
     assert salvaged(state=STATE_TEXT, index=CONFLICT).facts.status == "active"
 
 

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from forestay.formats.ai_session import contract
-from forestay.formats.ai_session.format import FORMAT, conflicts, report, salvage_index
+from forestay.formats.ai_session.format import FORMAT, report
+from forestay.formats.ai_session.salvage import conflicts, salvage_index
 from forestay.formats.port import Tree, Where
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable

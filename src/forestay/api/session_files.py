@@ -77,7 +77,7 @@ class BoundFiles(Topic):
         return self._recorder.record(*bodies, key=key)
 
     def _update_bodies(self, task: str, model: str, status: str, *, bound: bool) -> Bodies:
-        from forestay.formats.ai_session.format import refuses
+        from forestay.formats.ai_session.write import refuses
         from forestay.model.event import AttributeSet
 
         if model and bound and (why := refuses(model)):

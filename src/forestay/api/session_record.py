@@ -132,7 +132,8 @@ class Record(Topic):
         machine = self._context.store.machine
         if not name or not machine.is_bound(self._recorder.id):
             return
-        from forestay.formats.ai_session.format import FORMAT, refuses  # start-up
+        from forestay.formats.ai_session.format import FORMAT  # start-up
+        from forestay.formats.ai_session.write import refuses  # start-up
 
         why = refuses(name)
         bindings = machine.bindings.bindings(self._recorder.id)

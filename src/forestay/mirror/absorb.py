@@ -170,7 +170,7 @@ class Absorber:
         remembers of them is old, and they would take it for somebody's edit."""
         if look.name not in conventions_of(binding.layout).shared:
             return value
-        from forestay.formats.ai_session.format import listed_as
+        from forestay.formats.ai_session.read import listed_as
 
         here = (binding.layout, binding.root)
         bound = [b for b in self._desk.bound.bindings() if (b.layout, b.root) == here]
@@ -282,7 +282,7 @@ class Absorber:
     def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
         """The lines that were there before: as many as we know, and what the journal has of all
         others, for who changed one that we knew may have written all of them anew."""
-        from forestay.formats.ai_session.format import without_news
+        from forestay.formats.ai_session.history_log import without_news
 
         data = look.data or b""
         known = sorted(look.known, key=lambda rendering: -rendering.size)

@@ -27,8 +27,8 @@ from forestay.base.config import Settings
 from forestay.base.findings import Finding
 from forestay.errors import ForestayError, InvalidInput, StoreFailed
 from forestay.formats import carry_over
-from forestay.formats.ai_session.format import conflicts
 from forestay.formats.ai_session.read import INDEX, LOG, OWN, PLAN, STATE, entries_of, entry_of
+from forestay.formats.ai_session.salvage import conflicts
 from forestay.formats.coerce import mapping, text
 from forestay.formats.craft.format import REGISTRY_FILE
 from forestay.formats.essay.fields import BACKUP

@@ -30,9 +30,10 @@ from forestay.base import files, swap_file
 from forestay.base.clock import Clock, iso
 from forestay.base.findings import Choice, Finding, Question
 from forestay.errors import ForestayError, InvalidInput, Refused, StoreFailed
-from forestay.formats.ai_session.format import ensured_entry, recreate, salvage_index
 from forestay.formats.ai_session.read import INDEX, entries_of, entry_of
 from forestay.formats.ai_session.read import STATE as AI_STATE
+from forestay.formats.ai_session.salvage import salvage_index
+from forestay.formats.ai_session.write import ensured_entry, recreate
 from forestay.formats.coerce import text
 from forestay.formats.essay import salvage as essay_salvage
 from forestay.formats.essay.fields import BACKUP, STATE

@@ -21,39 +21,15 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.formats.ai_session import read
-from forestay.formats.ai_session.history_log import without_news
-from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE, listed_as
-from forestay.formats.ai_session.salvage import conflicts, salvage, salvage_index
+from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE
+from forestay.formats.ai_session.salvage import salvage
 from forestay.formats.ai_session.schema import LINE_KEYS, check_files
-from forestay.formats.ai_session.write import (
-    ensured_entry,
-    list_files,
-    recreate,
-    refuses,
-    write_facts,
-)
+from forestay.formats.ai_session.write import list_files, write_facts
 from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts
 from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
 from forestay.formats.required_keys import whole
 from forestay.formats.status_words import session_status, unit_status
-
-__all__ = [
-    "FORMAT",
-    "AiSession",
-    "Report",
-    "conflicts",
-    "display",
-    "ensured_entry",
-    "health",
-    "listed_as",
-    "readme",
-    "recreate",
-    "refuses",
-    "report",
-    "salvage_index",
-    "without_news",
-]
 
 
 class AiSession(Format):

@@ -1313,9 +1313,9 @@ def test_what_was_written_into_moved_files_is_taken_up(stay: Forestay, tmp_path:
     state = new / "session-state.yaml"
     state.write_text(state.read_text().replace('status: "in_progress"', 'status: "paused"', 1))
     (planned,) = stay.files.adopt(str(new), dry_run=True)
-    assert (planned.outcome, session.status()["status"]) == ("moved", "active")
+    assert (planned.outcome, session.status().status) == ("moved", "active")
     (one,) = stay.files.adopt(str(new))
-    assert one.outcome == "moved" and one.events and session.status()["status"] == "paused"
+    assert one.outcome == "moved" and one.events and session.status().status == "paused"
 
 
 def test_a_project_that_was_moved_keeps_its_one_session(

@@ -87,9 +87,7 @@ def test_what_is_recorded_too_early_is_synced_when_it_is_time(wished: Wished) ->
     assert wished.put_off == [7, 11], "ten seconds after that one"
 
 
-def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(
-    wished: Wished, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(wished: Wished) -> None:
     """The other one may have begun before what was put off was recorded."""
     wished.after(lambda s: s.note("one"))
     wished.clock.sleep(5)
@@ -100,18 +98,15 @@ def test_one_that_waits_and_finds_another_at_it_leaves_its_wish(
         turns.append(len(turns))
         if turns == [0]:
             wished.clock.sleep(6)
-            background.run(wished.home.context, wished.home.remotes.sync)
+            background.run(wished.home.context, meanwhile)
         return []
 
-    monkeypatch.setattr(wished.home, "sync", meanwhile)
-    background.run(wished.home.context, wished.home.remotes.sync)
+    background.run(wished.home.context, meanwhile)
     assert turns == [0, 1]
 
 
 @pytest.mark.req("X2-2")
-def test_one_that_waits_in_vain_for_a_long_sync_comes_again(
-    wished: Wished, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_waits_in_vain_for_a_long_sync_comes_again(wished: Wished) -> None:
     """Somebody typed it, before the last note was taken: nobody else would push that."""
     wished.session.note("one")
     with ExitStack() as typed:
@@ -124,8 +119,7 @@ def test_one_that_waits_in_vain_for_a_long_sync_comes_again(
             typed.close()
             return done
 
-        monkeypatch.setattr(wished.home, "sync", in_vain)
-        background.run(wished.home.context, wished.home.remotes.sync)
+        background.run(wished.home.context, in_vain)
     assert turns == ["Busy", "NoneType"]
     assert wished.home.remotes.unpushed() == 0
 

@@ -250,7 +250,7 @@ def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
     a, _ = both
     a.session("s-1").lifecycle.forget(numbers(a)[0])
     # A device that erases more than it says.
-    a.store.database.write(  # type: ignore[attr-defined]
+    a.context.store.database.write(  # type: ignore[attr-defined]
         lambda connection: connection.execute(
             "UPDATE event SET salt = NULL, data = NULL WHERE position & 4294967295 = 5"
         )

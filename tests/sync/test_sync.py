@@ -379,7 +379,7 @@ def test_a_listing_that_is_late_is_waited_for(
     remote.list = late  # type: ignore[method-assign]
     assert not travel(b, remote=remote).problems
     assert hashes(a, session.id) == hashes(b, session.id)
-    assert b.clock.slept  # type: ignore[attr-defined]
+    assert b.context.clock.slept  # type: ignore[attr-defined]
 
 
 # --- lies ---------------------------------------------------------------------------------------

@@ -141,7 +141,7 @@ QUIET = {"native_id", "device", "updated_at", "position", "tokens_by_agent"}
 
 def look(path: str, data: bytes) -> tuple[Find | None, str]:
     """Do with a file what the commands do, and what became of it; all that is lost must be told."""
-    one = discover.told(path, data)
+    one = discover.identify(path, data)
     if one is None:
         return None, "of no layout"
     report = check_files.check(one, WHERE)

@@ -145,7 +145,7 @@ def hold(a: str, files: Files, b: str) -> None:
     load_format(a).check(values, HERE, strict=True)
     load_format(a).salvage(files, HERE)
     for name, data in files.items():
-        one = discover.told(f"/p/{name}", data)
+        one = discover.identify(f"/p/{name}", data)
         assert one is None or check_files.check(one, HERE)
     back = converted(converted(files, a, b, HERE), b, a, ELSEWHERE)
     assert diff.identical(read(back), read(files))

@@ -328,7 +328,7 @@ def test_an_entry_of_an_index_whose_session_is_gone_is_told_once_and_harms_no_ot
     assert [(f.code, f.requirement) for f in report.findings] == [("listed-but-gone", "S0-79")]
     (one,) = stay.files.adopt()
     assert (one.native, one.bound) == (folder.name, True)
-    assert "lost-2026-02-14 is listed, and its files are not there" in one.problems[0]
+    assert "lost-2026-02-14 is listed, and its files are missing" in one.problems[0]
 
 
 def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
@@ -338,7 +338,7 @@ def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
     shutil.rmtree((project / STATE).parent)
     before = snapshot(project)
     (one,) = stay.files.adopt()
-    assert (one.session, one.bound) == ("", False) and "files are not there" in one.problems[-1]
+    assert (one.session, one.bound) == ("", False) and "files are missing" in one.problems[-1]
     assert stay.list() == [] and snapshot(project) == before
 
 

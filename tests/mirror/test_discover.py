@@ -128,7 +128,7 @@ def test_a_state_that_breaks_off_between_its_lines_is_one_all_the_same(
 @pytest.mark.parametrize("story", [name for name in STORIES if not name.startswith(("ai", "es"))])
 def test_a_file_that_breaks_off_is_of_its_layout_or_of_none(story: str) -> None:
     data = next(iter(STORIES[story].values()))
-    finds = [discover.told("/any.json", data[: len(data) * part // 20]) for part in range(20)]
+    finds = [discover.identify("/any.json", data[: len(data) * part // 20]) for part in range(20)]
     told = [one.layout if one else "" for one in finds]
     kind = story.partition("/")[0]
     assert {*told} <= {kind, ""} and {*told[14:]} == {kind}

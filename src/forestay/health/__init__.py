@@ -1,4 +1,5 @@
-"""What is wrong with an installation, and how it is repaired; erasing for good.
+"""Finds and repairs what is wrong with a home, and erases permanently.
 
-Main modules: `doctor` (looks and repairs), `rebuild` (a damaged database), `forget`.
+Main modules: `doctor` (checks and fixes), `rebuild` (a damaged database), `forget`.
+Words: a *finding* is what a check reports, a *case* is what is being examined.
 """

@@ -1,9 +1,9 @@
-"""Erasure: forgetting in every place where this home keeps what a session says.
+"""Erases sessions and events permanently, in every place where this home stores them.
 
-The journal comes first: it appends the tombstone and erases events, content, words and whatever
-lies beside them in the store. Then follow the places around it, each of which may be looked
-through again at any time: our own backups, what was set aside as damaged, payloads of hooks, and
-the files that the session is bound to. What cannot be looked into is named, never ignored.
+The journal comes first: it appends the tombstone and erases events, content and the search index.
+Then follow the places around it, each of which may be searched again at any time: our own backups,
+the quarantine, payloads of hooks, and the files that the session is bound to. What cannot be
+searched is reported, never ignored.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _CHOICES = (
 )
 _DATABASE = b"SQLite format 3\0"
 _KNOWN = (files.HEADS, files.BACKUP_STATE)
-"""What is set aside with a database and says nothing but ids and hashes."""
+"""Files of a database in the quarantine that contain only ids and hashes."""
 
 
 class Forgotten(NamedTuple):
-    """What was erased: events, files that are gone, packs and databases that were cleaned.
+    """What was erased: events, removed files, and packs and databases that were cleaned.
 
-    `left` are files that may still hold some of it.
+    `left` are files that may still contain some of it.
     """
 
     events: list[Event]
@@ -62,8 +62,8 @@ class Forgotten(NamedTuple):
 
 
 class Reach(NamedTuple):
-    """Where something of what is to be forgotten lies: in files that would go, that others wrote
-    into and would stay, in packs of backups, among what was set aside, and in the spool."""
+    """Where a session is stored: in files that would be removed, in those that others edited and
+    that would stay, in packs of backups, in the quarantine, and in the spool."""
 
     files: list[str]
     edited: list[str]
@@ -76,7 +76,7 @@ class Reach(NamedTuple):
 
 
 def forget(context: Context, session: str, *, actor: str, force: bool = False) -> Forgotten:
-    """Erase everything that a session says; once it is forgotten, look through the rest again."""
+    """Erase a session; if that was done before, search the places around the journal again."""
     known = _known(context, session)
     late = None
     try:
@@ -93,11 +93,11 @@ def forget(context: Context, session: str, *, actor: str, force: bool = False) -
 
 
 def prepare(context: Context, session: str) -> Callable[[], Forgotten | None]:
-    """Before tombstones of other devices are taken: what has to be done when they were.
+    """Return what to call after tombstones of other devices were recorded.
 
-    What they made the journal erase goes from the places around it too; the answer says what
-    could not be looked into. None if nothing was erased. That it is to be done is kept until it
-    was: after who dies in between nobody takes these tombstones again.
+    It erases what they name from the places around the journal, and returns what could not be
+    searched; None if nothing was erased. Until then it is recorded as owed: after a crash these
+    tombstones are not delivered again.
     """
     known = _known(context, session)
     before = [event for event in known.events if not isinstance(event.body, Erased)]
@@ -115,7 +115,7 @@ def prepare(context: Context, session: str) -> Callable[[], Forgotten | None]:
 
 
 def catch_up(context: Context, session: str) -> Forgotten | None:
-    """Do what a process that died left to be done. Which words went is not known any more."""
+    """Finish what a process that died began. The erased words are not known any more."""
     known = _known(context, session)
     gone = [event for event in known.events if isinstance(event.body, Erased)]
     done = _follow(context, session, known, gone, ()) if gone else None
@@ -124,15 +124,15 @@ def catch_up(context: Context, session: str) -> Forgotten | None:
 
 
 def _follow(
-    context: Context, session: str, known: _Known, gone: Sequence[Event], said: Sequence[Event]
+    context: Context, session: str, known: _Known, gone: Sequence[Event], erased: Sequence[Event]
 ) -> Forgotten:
     if _is_forgotten(context, session):
         return _sweep(context, session, known, force=False)._replace(events=list(gone))
-    return _cleanse(context, session, said, [event.hash for event in gone])
+    return _cleanse(context, session, erased, [event.hash for event in gone])
 
 
 class _Known(NamedTuple):
-    """What has to be asked before a session is forgotten: its files, its agents, its events."""
+    """What must be read before a session is erased: its files, its agents, its events."""
 
     owned: list[Owned]
     natives: list[str]
@@ -159,10 +159,6 @@ def _is_forgotten(context: Context, session: str) -> bool:
         return context.journal.state(view).core.forgotten
 
 
-def _backups(context: Context) -> str:
-    return os.path.join(context.store.home, files.BACKUPS)
-
-
 def _sweep(context: Context, session: str, known: _Known, *, force: bool) -> Forgotten:
     purged = backup.purge(
         os.path.join(context.store.home, files.BACKUPS), session, clock=context.clock
@@ -172,12 +168,12 @@ def _sweep(context: Context, session: str, known: _Known, *, force: bool) -> For
     for path in _spooled(context, known):
         files.remove(path)
         removed.append(path)
-    left = [*purged.unreadable, *left, *stayed, *_beside_essays(known)]
+    left = [*purged.unreadable, *left, *stayed, *_files_of_essays(known)]
     return Forgotten([], removed, [*purged.rewritten, *cleaned], left)
 
 
-def _beside_essays(known: _Known) -> list[str]:
-    """What lies in an essay's own folder: written by its author, and about nothing else."""
+def _files_of_essays(known: _Known) -> list[str]:
+    """Return the files in an essay's own folder, which its author wrote."""
     roots = [one.binding.root for one in known.owned if one.binding.layout == "essay"]
     found = [path for root in roots for path in files.list_paths(root)]
     return [path for path in found if os.path.isfile(path) and not path.endswith(".lock")]
@@ -187,21 +183,21 @@ def _beside_essays(known: _Known) -> list[str]:
 
 
 def chosen(context: Context, session: str, names: Sequence[str]) -> list[Event]:
-    """The events that a user's texts name, if they can be forgotten; each once, in order."""
+    """Return the events that a user named, each once, in order; refuse those that must stay."""
     events = _events(context, session)
     found = {event.hash: event for event in (find_event(events, name) for name in names)}
     for event in found.values():
         if event.kind in erasure.KINDS:
             raise Refused(
                 f"event {event.seq} cannot be forgotten",
-                why="it says that others are, and keeps them from coming back",
+                why="it records that others are, and prevents their return",
             )
     _require_undone(events, found)
     return sorted(found.values(), key=lambda event: event.seq)
 
 
 def _require_undone(events: Sequence[Event], found: dict[str, Event]) -> None:
-    """Without its withdrawal, what was withdrawn would count again."""
+    """Refuse to erase a retraction without the event that it retracts, which would count again."""
     ids = {event.id for event in found.values()}
     by_id = {event.id: event for event in events}
     for event in found.values():
@@ -218,7 +214,7 @@ def _require_undone(events: Sequence[Event], found: dict[str, Event]) -> None:
 def forget_events(
     context: Context, session: str, names: Sequence[str], *, actor: str, because: str = ""
 ) -> Forgotten:
-    """Erase what some events say; the session goes on without it."""
+    """Erase the content of some events; the session continues without it."""
     found = chosen(context, session, names)
     hashes = [event.hash for event in found]
     late, done = None, found
@@ -230,14 +226,14 @@ def forget_events(
         late = error
     # Again even if they were forgotten before: what could not be cleaned then may be now.
     copies = {event.hash for event in done} | set(hashes)
-    told = _cleanse(context, session, done, sorted(copies))
+    cleaned = _cleanse(context, session, done, sorted(copies))
     if late is not None:
         raise late
-    return told
+    return cleaned
 
 
 def _cleanse(
-    context: Context, session: str, said: Sequence[Event], hashes: Sequence[str]
+    context: Context, session: str, erased: Sequence[Event], hashes: Sequence[str]
 ) -> Forgotten:
     purged = backup.purge(
         os.path.join(context.store.home, files.BACKUPS), session, set(hashes), clock=context.clock
@@ -245,27 +241,27 @@ def _cleanse(
     cleaned, left = _purge_aside(context, session, hashes)
     begun: list[str] = []
     if context.store.machine.is_bound(session):
-        words = [_words(event) for event in said]
-        begun, stayed = mirror_of(context).cleanse(session, [event.body for event in said], words)
+        words = [_words(event) for event in erased]
+        begun, stayed = mirror_of(context).cleanse(session, [event.body for event in erased], words)
         left += stayed
     cleaned = [*purged.rewritten, *cleaned, *begun]
-    removed = list(_told(context, said, context.clock.now()))
+    removed = list(_payloads_with(context, erased, context.clock.now()))
     for path in removed:
         files.remove(path)
-    return Forgotten(list(said), removed, cleaned, [*purged.unreadable, *left])
+    return Forgotten(list(erased), removed, cleaned, [*purged.unreadable, *left])
 
 
 def _words(event: Event) -> list[object]:
-    """What an event says in words of people; ids and words of ours are in files anyway."""
-    said = msgspec.to_builtins(event.body)
-    return [value for key, value in said.items() if key not in _OURS and value not in _CHOICES]
+    """Return the texts of an event that people wrote, without ids and words of our vocabulary."""
+    body = msgspec.to_builtins(event.body)
+    return [value for key, value in body.items() if key not in _OURS and value not in _CHOICES]
 
 
 # -- the places ----------------------------------------------------------------------------------
 
 
 def reach(context: Context, session: str, *, force: bool = False) -> Reach:
-    """Where a session lies beside the store; changes nothing."""
+    """Return where a session is stored besides the journal; changes nothing."""
     known = _known(context, session)
     ours: list[str] = []
     edited: list[str] = []
@@ -278,7 +274,7 @@ def reach(context: Context, session: str, *, force: bool = False) -> Reach:
 
 
 def _names(path: str, session: str) -> bool:
-    """Whether a pack says that it has something of a session, or cannot be read."""
+    """Return whether a pack lists a session, or cannot be read."""
     try:
         manifest = pack.read_manifest(files.read_chunks(path), name=path)
     except ForestayError:
@@ -287,9 +283,9 @@ def _names(path: str, session: str) -> bool:
 
 
 def _spooled(context: Context, known: _Known) -> Iterator[str]:
-    """Payloads that name a conversation of the session, from before it was forgotten.
+    """Yield payloads that name a run of the session, from before it was erased.
 
-    What was set aside may be torn before it names any: what it says is enough.
+    Rejected ones may be too damaged to name a run: there its texts are searched for.
     """
     wanted = [native.encode("utf-8", "replace") for native in known.natives]
     yield from _payloads(context, (spool.TMP, spool.NEW), wanted, known.at)
@@ -297,20 +293,20 @@ def _spooled(context: Context, known: _Known) -> Iterator[str]:
     yield from _payloads(context, (spool.BAD,), wanted, known.at)
 
 
-def _told(context: Context, said: Sequence[Event], at: int) -> Iterator[str]:
-    """Payloads that say what some events said."""
-    return _payloads(context, (spool.TMP, spool.NEW, spool.BAD), _spelled(said), at)
+def _payloads_with(context: Context, events: Sequence[Event], at: int) -> Iterator[str]:
+    """Yield payloads that contain the texts of some events."""
+    return _payloads(context, (spool.TMP, spool.NEW, spool.BAD), _spelled(events), at)
 
 
 def _spelled(events: Sequence[Event]) -> list[bytes]:
-    said = {text for event in events for text in _texts(event)}
-    return [form for text in said for form in spool.spellings(text)]
+    texts = {text for event in events for text in _texts(event)}
+    return [form for text in texts for form in spool.spellings(text)]
 
 
 def _payloads(
     context: Context, places: Sequence[str], wanted: Sequence[bytes], at: int
 ) -> Iterator[str]:
-    """Payloads from before a moment that hold any of some bytes."""
+    """Yield payloads from before a moment that contain any of some bytes."""
     for where in places if wanted else ():
         for path in files.list_paths(os.path.join(context.store.home, spool.FOLDER, where)):
             try:
@@ -323,7 +319,7 @@ def _payloads(
 
 
 def _texts(event: Event) -> Iterator[str]:
-    """What a hook may have told of an event: what was asked, said or run."""
+    """Yield what a hook may have delivered of an event: what was asked, written or run."""
     for name in ("goal", "text", "arguments"):
         text = getattr(event.body, name, "")
         if isinstance(text, str):
@@ -331,7 +327,7 @@ def _texts(event: Event) -> Iterator[str]:
 
 
 def _aside(context: Context) -> Iterator[str]:
-    """Files that were set aside; what belongs to a database goes with it."""
+    """Yield files in the quarantine; parts of a database are cleaned with it."""
     for folder, _, names in os.walk(os.path.join(context.settings.home, files.QUARANTINE)):
         for name in sorted(names):
             is_part = name.endswith(("-wal", "-shm")) or name.startswith(_KNOWN)
@@ -342,7 +338,7 @@ def _aside(context: Context) -> Iterator[str]:
 def _purge_aside(
     context: Context, session: str, hashes: Sequence[str] | None
 ) -> tuple[list[str], list[str]]:
-    """Clean what was set aside, as far as it can be read: what was cleaned, and what was not."""
+    """Clean files in the quarantine; return what was cleaned, and what cannot be."""
     done = backup.PurgeResult([], [])
     for path in list(_aside(context)):
         start = _start(path)
@@ -367,7 +363,7 @@ def _start(path: str) -> bytes:
 def _purge_database(
     context: Context, folder: str, session: str, hashes: Sequence[str] | None
 ) -> bool:
-    """Whether a database that was set aside is sound enough to be cleaned, and is clean now."""
+    """Clean a database in the quarantine; return whether it is clean, which needs a sound file."""
     settings = context.settings
     store = open_store(
         "", folder, clock=context.clock, busy_timeout=settings.busy_timeout, machine=machine_id()

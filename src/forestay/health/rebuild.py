@@ -1,11 +1,10 @@
-"""Rebuilding: a new database in the place of one that is damaged.
+"""Rebuilds a damaged database.
 
-It is made from everything that can still be had: what the damaged one still shows (*salvage*),
-and every backup. It is made beside the old one and takes its place only when it is complete,
-under the writer lock and while nobody has the old one open. The old files are moved into
-`quarantine/TIME/`, never deleted. What is true of this machine only (which folder works on
-which session, the remotes, whose chains are) is in no backup: it is taken over if it can still be
-read.
+The new one is made from what can still be read of the damaged one (*salvage*) and from every
+backup. It replaces the old one only when it is complete, under the writer lock and while no process
+has the old one open. The old files are moved into `quarantine/TIME/`, never deleted. What is true
+of this machine only (current sessions of folders, remotes, owners of chains) is in no backup: it is
+copied if it can still be read.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _SALVAGE = "salvage.fspack"
 
 
 def remembered(store: Store) -> list[tuple[str, Head]]:
-    """Every chain end that was acknowledged here, as far as that is still known."""
+    """Return every chain end that was acknowledged here, as far as that is still known."""
     try:
         return store.maintenance.remembered()
     except ForestayError:
@@ -42,12 +41,12 @@ def remembered(store: Store) -> list[tuple[str, Head]]:
 
 
 def quarantined(home: str) -> list[str]:
-    """What was set aside here and may still hold anything that was ever recorded."""
+    """Return what was moved to the quarantine; it may contain anything that was ever recorded."""
     return files.list_paths(os.path.join(home, files.QUARANTINE))
 
 
 class Rebuild:
-    """A new database in the place of a damaged one."""
+    """One rebuild; `lost` lists what could not be restored."""
 
     def __init__(self, store: Store, settings: Settings, *, clock: Clock) -> None:
         self._store = store
@@ -65,7 +64,7 @@ class Rebuild:
         self.lost: list[str] = []
 
     def run(self) -> list[str]:
-        """Returns what was done; `lost` then says what could not be brought back."""
+        """Rebuild the database; return what was done."""
         self._store.close()
         lock = WriterLock(
             os.path.join(self._home, files.LOCK),
@@ -73,11 +72,11 @@ class Rebuild:
             timeout=self._settings.busy_timeout,
         )
         with lock:
-            self._require_nobody_inside()
+            self._require_not_in_use()
             files.make_private_dir(self._new)
             try:
                 restored = self._fill()
-                self._take_its_place()
+                self._replace_database()
             finally:
                 shutil.rmtree(self._new, ignore_errors=True)
         lock.close()
@@ -86,9 +85,9 @@ class Rebuild:
             f"rebuilt the database: {restored} event(s) restored",
         ]
 
-    def _require_nobody_inside(self) -> None:
+    def _require_not_in_use(self) -> None:
         if database_probe.is_in_use(self._database):
-            # Its last connection would remove the log of the new file when it is closed.
+            # Its last connection would remove the log of the new file on closing.
             raise Busy(
                 "another process has the database open",
                 hint="end it (an agent, an editor, a server), then: forestay doctor --fix",
@@ -96,7 +95,7 @@ class Rebuild:
             )
 
     def _fill(self) -> int:
-        """Make the new database from the salvage and all backups; returns how many events."""
+        """Fill the new database from the salvage and all backups; return how many events."""
         self._salvage()
         packs = [*backup.list_packs(self._backups), *self._salvages()]
         store = self._open(self._new)
@@ -107,7 +106,7 @@ class Rebuild:
             total, unread = restore.absorb_all(journal, packs)
             self.lost += [f"a pack that cannot be read: {why}" for why in unread]
             self._compare(store)
-            self._take_over_places(store)
+            self._copy_places(store)
         finally:
             store.close()
         return total
@@ -122,9 +121,9 @@ class Rebuild:
         )
 
     def _salvage(self) -> None:
-        """Put what the damaged database still shows into a pack.
+        """Write what can be read of the damaged database into a pack.
 
-        It stays until a rebuild succeeds, so that one which is killed half-way loses nothing.
+        It stays until a rebuild succeeds, so that one that is killed loses nothing.
         """
         store = self._open(self._home)
         try:
@@ -145,7 +144,7 @@ class Rebuild:
         return [path for path in found if os.path.exists(path)]
 
     def _compare(self, store: Store) -> None:
-        """Say what was known of and is not in the new database."""
+        """Add to `lost` what was known and is not in the new database."""
         there = backup.last_seqs(store)
         for session, count in self._counts.items():
             if there.get(session, 0) < count:
@@ -160,7 +159,7 @@ class Rebuild:
                 upto = f"{head.device}:{head.n}"
                 self.lost.append(f"session {session}: events up to {upto} were acknowledged")
 
-    def _take_over_places(self, store: Store) -> None:
+    def _copy_places(self, store: Store) -> None:
         if self._machine is not None and self._machine.has_places:
             self._machine.write_places(store.machine)
         elif backup.last_seqs(store):
@@ -168,8 +167,8 @@ class Rebuild:
             if os.path.exists(os.path.join(self._home, files.KEYS)):
                 self.lost.append("its remotes: forestay remote add NAME ADDRESS")
 
-    def _take_its_place(self) -> None:
-        """The log first and the heads last: a crash in between leaves a home that says so."""
+    def _replace_database(self) -> None:
+        """Move the log first and the heads last: after a crash, checks report the loss."""
         fresh = os.path.join(self._new, files.DATABASE)
         if os.path.exists(fresh + "-wal"):
             raise StoreFailed("the new database was not closed properly", file=fresh)
@@ -195,7 +194,7 @@ def _unused(path: str) -> str:
 
 
 def _ends(store: Store, session: str, head: Head) -> bool:
-    """Whether the session has the event that a remembered head names."""
+    """Return whether the session has the event that a remembered head names."""
     try:
         with store.view(session) as view:
             return any(as_sealed(stored).hash == head.hash for stored in view.events())

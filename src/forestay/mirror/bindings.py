@@ -1,7 +1,7 @@
-"""Owner: which session has which place. A place has one owner, whichever way it is spelled.
+"""Binds sessions to places of files. A place has one owner, whatever path names it.
 
-What stands in a place before a session gets it belongs to somebody else, unless it was found to
-be the session's own. Where a layout has an archive, a session in the way is put there.
+A file that exists in a place belongs to another program, unless it was found to be the session's.
+If a format has an archive, the previous session in its place is moved there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.mirror.context import Desk, parsed, read
 from forestay.store.machine.bindings import Binding
 
 Retire = Callable[[Binding], list[str]]
-"""Put a session's file into its layout's archive; says what was met on the way."""
+"""Moves a session's file into its format's archive; returns problems."""
 
 
 def bind(
@@ -36,9 +36,9 @@ def bind(
     away: bool,
     retire: Retire,
 ) -> Binding:
-    """Give a session a place in a layout; without an id, the one that it has or had there.
+    """Bind a session to a place of a format; without an id, to the one that it has or had there.
 
-    Files that were `found` are its own; they may be `away`, where the layout keeps older ones.
+    Files that were `found` are its own; they may be `away`, in the archive of the format.
     """
     format = load_format(kind)
     root = os.path.realpath(root) if root else _usual_root(desk, kind)
@@ -57,7 +57,7 @@ def bind(
 
 
 class _Wanted(Struct, frozen=True):
-    """What a session is to have: an id of a layout, and where its main file is."""
+    """The place that a session should get: an id of a format, and the path of its main file."""
 
     session: str
     format: Format
@@ -67,24 +67,24 @@ class _Wanted(Struct, frozen=True):
 
 
 def require_one_id(format: Format, *ids: str) -> None:
-    """Refuse a session a second id in a layout that has one place for all of them."""
+    """Refuse a second id of a session in a format that has one place for all sessions."""
     first, *others = dict.fromkeys(filter(None, ids)) or ("",)
     if others and not _is_named_by_id(format):
         raise Refused(
             f"a session has one id in {format.id}: {first} or {others[0]}",
-            hint=f"choose one; to let go of one that it has: forestay files unbind {format.id}",
+            hint=f"choose one; to remove one that it has: forestay files unbind {format.id}",
         )
 
 
 def _is_named_by_id(format: Format) -> bool:
-    """Whether each session has files of its own; else there is one place for all of them."""
+    """Return whether each session has its own files, instead of one place for all of them."""
     return format.files("a") != format.files("b")
 
 
 def _bind(
     desk: Desk, wanted: _Wanted, retire: Retire, *, is_its: bool = False, soon: bool = False
 ) -> Binding:
-    """Bind an id; what stands in its place already may be the session's own (`is_its`)."""
+    """Bind an id; a file that exists in its place may be the session's own (`is_its`)."""
     kind, native, root, place = wanted.format.id, wanted.native, wanted.root, wanted.place
     _require_text(kind, root)
     _make_room(desk, wanted, retire)
@@ -92,14 +92,14 @@ def _bind(
         _require_free(kind, native, place, root)
     keep_out_of_git(desk, root, conventions_of(kind).unshared)
     files.make_folder(root)
-    # Files that were found are found again, should a power cut take this back.
+    # A power cut may undo this: files that were found are found again.
     if not desk.bound.bind(wanted.session, kind, native, root, place, soon=soon):
         raise _taken(desk, place)
     return next(b for b in desk.bound.bindings(wanted.session) if b.place == place)
 
 
 def _is_left(desk: Desk, format: Format, native: str, root: str) -> bool:
-    """Whether nobody else has come to a place that a session let go of."""
+    """Return whether a place that a session was unbound from is still free, or has its file."""
     place = os.path.join(root, format.files(native)[0])
     if desk.bound.owner(place) is not None:
         return False
@@ -109,37 +109,37 @@ def _is_left(desk: Desk, format: Format, native: str, root: str) -> bool:
 def _require_text(kind: str, root: str) -> None:
     if not is_text(root):
         raise InvalidInput(
-            f"the files of {kind} cannot be kept in {root}",
+            f"the files of {kind} cannot be stored in {root}",
             why="the name of the folder is not UTF-8",
-            hint=f"keep them elsewhere: forestay files bind {kind} --root DIR",
+            hint=f"store them elsewhere: forestay files bind {kind} --root DIR",
         )
 
 
 def _usual_root(desk: Desk, kind: str) -> str:
-    """The folder of a layout in this project; refused if a link there leads out of it."""
+    """Return the folder of a format in this project; refuse a link that leads out of it."""
     root, top = desk.root_of(kind), f"{desk.place.root}/"
     real = os.path.realpath(root)
     if f"{root}/".startswith(top) and not f"{real}/".startswith(f"{os.path.realpath(top)}/"):
         raise Refused(
             f"{root} leads out of the project",
             why=f"by a symbolic link, to {real}",
-            hint=f"if that is meant: forestay files bind {kind} --root {shlex.quote(real)}",
+            hint=f"if that is intended: forestay files bind {kind} --root {shlex.quote(real)}",
             file=root,
         )
     return real
 
 
 def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding | None:
-    """Refuse what `bind` would refuse; returns the session that would have to be put away."""
+    """Refuse what `bind` would refuse; return the session that would have to be archived."""
     format = load_format(kind)
     _require_text(kind, desk.root_of(kind))
     root = _usual_root(desk, kind)
     place = _place(format, native, root) if native else os.path.join(root, format.files("")[0])
     if kind == "essay":
-        return None  # its folder is one of its own, in the home
+        return None  # it has its own folder, in the home
     _require_folder(root)
     if not native and _is_named_by_id(format):
-        return None  # its id is chosen so that it is free
+        return None  # a free id is chosen for it
     owner = desk.bound.owner(place)
     if owner is None:
         _require_free(kind, native, place, root)
@@ -151,12 +151,12 @@ def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding |
 
 
 def require_root(desk: Desk, kind: str) -> None:
-    """Refuse the folder of a layout in this project if nothing can be begun there."""
+    """Refuse the folder of a format in this project if nothing can be created there."""
     _require_folder(_usual_root(desk, kind))
 
 
 def _place(format: Format, native: str, root: str, *, found: bool = False) -> str:
-    """Where the main file of a session is, if its id can be one of the layout."""
+    """Return the path of a session's main file; refuse an id that the format does not allow."""
     if not found or format.unkept_id(native):
         require_id(format, native)
     return os.path.join(root, format.files(native)[0])
@@ -173,30 +173,30 @@ def _make_room(desk: Desk, wanted: _Wanted, retire: Retire) -> None:
 
 
 def put_away(desk: Desk, owner: Binding, retire: Retire) -> None:
-    """Free the place of a session, or refuse with what kept it there."""
+    """Archive the session in a place, or refuse with the reason why it stays."""
     said = retire(owner)
     if desk.bound.owner(owner.place) is not None:
         raise stays(owner, "; ".join(said))
 
 
 def stays(owner: Binding, why: str) -> Refused:
-    """That a session cannot be put away now."""
+    """Return the error for a session that cannot be archived now."""
     what, hint = f"another session is here: {owner.place}", "what helps: forestay doctor"
     error = Refused(what, why=why, hint=hint, file=owner.place, session=owner.native)
-    error.retryable = True  # what keeps it there goes by
+    error.retryable = True  # the reason is temporary
     return error
 
 
 def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:
-    """Refuse a place whose owner cannot be put away for a session with this id: it would be found
-    in the archive under the same, or another is there already."""
+    """Refuse a place whose owner cannot be archived for a session with this id: the archive has, or
+    would get, a file of the same name."""
     if not conventions_of(owner.layout).archive or owner.native == native:
         raise _taken(desk, owner.place)
     _require_no_past(owner.layout, native, owner.root)
 
 
 def _require_free(kind: str, native: str, place: str, root: str) -> None:
-    """Refuse a place that something of somebody else has: a file, a folder, an entry, a past."""
+    """Refuse a place with a file, folder, entry or archived file of another session."""
     backup = conventions_of(kind).backup
     if os.path.lexists(place):
         raise _is_there(place, _what_helps(kind, place), native)
@@ -214,7 +214,7 @@ def _require_no_past(kind: str, native: str, root: str) -> None:
 
 
 def _require_free_feature(native: str, folder: str, root: str) -> None:
-    """The same for a session that has a folder, and an entry in the index of all."""
+    """Refuse an id that has a folder, or an entry in the index of all sessions."""
     if os.path.lexists(folder):
         has_files = any(not os.path.isdir(path) for path in files.list_paths(folder))
         adopt = f"make it one of ours: forestay adopt {shlex.quote(folder)}"
@@ -223,8 +223,8 @@ def _require_free_feature(native: str, folder: str, root: str) -> None:
     if native in _ids_in_index(root):
         raise Refused(
             f"session {native} already exists in the index of {root}",
-            why="it is somebody else's, whose files are not here",
-            hint="choose another id, or take its entry out of active-features.yaml",
+            why="it belongs to another session, whose files are not here",
+            hint="choose another id, or remove its entry from active-features.yaml",
             file=os.path.join(root, INDEX),
             session=native,
         )
@@ -247,15 +247,14 @@ def _what_helps(kind: str, place: str) -> str:
 
 
 def _require_folder(path: str) -> None:
-    """Refuse a folder that cannot be made or written to: something else has its name, or one above,
-    or what is there is not ours to change."""
+    """Refuse a folder that cannot be created or written to."""
     while not os.path.lexists(path):
         path = os.path.dirname(path)
     if not os.path.isdir(path):
-        raise InvalidInput(f"{path} is not a folder", why="the layout keeps its files in it")
+        raise InvalidInput(f"{path} is not a folder", why="the format stores its files in it")
     if not files.is_writable(path):
         hint = f"check owner and permissions: ls -ld {shlex.quote(path)}"
-        why = "the layout keeps its files in it"
+        why = "the format stores its files in it"
         raise ReadOnly(f"{path} may not be written to", why=why, hint=hint, file=path)
 
 
@@ -263,13 +262,13 @@ def _taken(desk: Desk, place: str) -> Refused:
     owner = desk.bound.owner(place)
     why = f"another session is here: {owner.session}" if owner else "another session is here"
     what, native = f"{place} already exists", owner.native if owner else ""
-    onward = f", or go on with that session: forestay resume {owner.session}" if owner else ""
+    onward = f", or resume that session: forestay resume {owner.session}" if owner else ""
     hint = f"choose another id{onward}"
     return Refused(what, why=why, hint=hint, file=place, session=native)
 
 
 def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
-    """Files in a folder that we make are nobody's business but this machine's."""
+    """Exclude files in a folder that we create from git: they are true of this machine only."""
     tree = desk.tree_of(root)
     inside = os.path.relpath(root, tree.root)
     if tree.common_dir is None or os.path.lexists(root) or inside.startswith(".."):
@@ -282,13 +281,13 @@ def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
             if b"\n" not in line:
                 files.append_once(path, line, mode=0o644)
     except ForestayError:
-        # The folder then shows as untracked, which is no reason to have no folder.
+        # The folder is untracked then, which does no harm.
         return
 
 
 def _free_id(desk: Desk, format: Format, session: str, root: str) -> str:
     facts = desk.told(session).facts
-    # A session that begins just now has a place, but no file there yet.
+    # A session that was just started has a place, but no file there yet.
     owned = {place[len(root) + 1 :].partition("/")[0] for place in desk.bound.places(root)}
     taken = frozenset(name.removesuffix(".json") for name in (*owned, *files.list_names(root)))
     listed = (
@@ -298,7 +297,7 @@ def _free_id(desk: Desk, format: Format, session: str, root: str) -> str:
 
 
 def _ids_in_archive(desk: Desk, format: Format, root: str) -> frozenset[str]:
-    """The ids in the archive of a layout, and the one that would go there for another."""
+    """Return the ids in the archive of a format, and the one that would be moved there."""
     if not (archived := archived_place(format.id, "", root)):
         return frozenset()
     current = desk.bound.owner(os.path.join(root, format.files("")[0]))
@@ -308,7 +307,7 @@ def _ids_in_archive(desk: Desk, format: Format, root: str) -> frozenset[str]:
 
 
 def _ids_in_index(root: str) -> frozenset[str]:
-    """The ids in the index of an ai-session folder; none if that cannot be read."""
+    """Return the ids in the index of an ai-session folder; none if it cannot be read."""
     try:
         index = parsed(INDEX, read(os.path.join(root, INDEX))).value
     except ForestayError:

@@ -1,13 +1,12 @@
-"""Erase: the files of a session that was forgotten, and of one of which events were.
+"""Removes the files of an erased session, and erased events from the files of a session.
 
-Files are ours to remove when their bytes are a rendering that we remember; others wrote into the
-rest, which stays unless it is asked for. A file that several sessions share loses the entry of
-the one. Which files there are has to be asked before the journal forgets the session.
+A file is ours to remove if its bytes are a rendering that we remember; others edited the rest,
+which stays unless it is asked for. A file that several sessions share loses the entry of the one.
+The list of files must be read before the journal erases the session.
 
-A file that events were taken out of is written anew in the usual way. What a layout carries along
-of its own accord may still say what must go: then the file is begun from nothing, but for a log,
-which only loses the lines that say it. Whoever writes to a file in that very moment loses nothing:
-what was there is compared once it is aside.
+After an erased event, files are written again in the usual way. What a format carries over may
+still contain the text: then the file is written from nothing, except a log, which only loses the
+lines with the text. A concurrent edit is not lost: bytes are compared after the file was renamed.
 """
 
 from __future__ import annotations
@@ -30,17 +29,17 @@ from forestay.mirror.read_files import is_log, most, require_inside
 from forestay.store.machine.bindings import Binding
 
 _LEAST, _BEGINNING = 6, 24
-"""How long a text must be to be looked for in files, and how much of it has to be there."""
+"""How long a text must be to be searched for in files, and how much of it has to match."""
 
 
 class Owned(Struct):
-    """What a binding has on disk: path → digests of what we once wrote there."""
+    """The files of a binding: path → digests of what we once wrote there."""
 
     binding: Binding
     paths: dict[str, set[str]]
     shared: list[str]
     logs: list[str]
-    """Logs that are added to line by line: no digest tells whose they are, their title does."""
+    """Logs that grow line by line: their title, not a digest, shows that they are ours."""
 
 
 def owned(desk: Desk, session: str) -> list[Owned]:
@@ -62,7 +61,7 @@ def _owned(desk: Desk, binding: Binding) -> Owned:
 
 
 def holding(one: Owned, *, force: bool) -> tuple[list[str], list[str]]:
-    """Which files of a binding would go, and which would stay because others wrote into them."""
+    """Return which files of a binding would be removed, and which would stay because of edits."""
     there = [path for path in one.paths if os.path.lexists(path)]
     ours = [path for path in there if force or _digest(path) in one.paths[path]]
     logs = [path for path in one.logs if os.path.lexists(path)]
@@ -71,14 +70,14 @@ def holding(one: Owned, *, force: bool) -> tuple[list[str], list[str]]:
 
 
 def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[str]]:
-    """Remove the files of a binding; returns those that went, and those that may hold something."""
+    """Remove the files of a binding; return the removed ones, and those that may contain text."""
     binding = one.binding
     if not os.path.isdir(binding.root):
         return [], []
     if not is_real(binding.root, {os.sep}):
-        return [], [binding.root]  # a link leads elsewhere, and we do not follow
+        return [], [binding.root]  # links are not followed
     with files.locked(binding.root, clock=clock):
-        # First: what is removed below may have been edited meanwhile, and stays beside then.
+        # First: a file that is edited while it is removed below stays under such a name.
         for path in one.paths:
             for torn in swap_file.leftovers(path) if _is_inside(binding.root, path) else ():
                 files.remove(torn)
@@ -94,7 +93,7 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
 
 
 def _is_inside(root: str, path: str) -> bool:
-    """Whether no link leads away from where a file is."""
+    """Return whether a file is really below a root, not through a link."""
     try:
         require_inside(root, os.path.dirname(path))
     except ForestayError:
@@ -110,7 +109,7 @@ def _digest(path: str, limit: int = 0) -> str:
 
 
 def _is_log(path: str) -> bool:
-    """Whether a log begins with a title of ours."""
+    """Return whether a log begins with a title of ours."""
     try:
         data = files.read_bounded(path, MAX_BYTES, follow=False)
     except ForestayError:
@@ -119,13 +118,13 @@ def _is_log(path: str) -> bool:
 
 
 def _unlink(root: str, path: str, known: set[str] | None) -> bool:
-    """Remove a file; if digests are `known`, only one that is there once nobody finds it."""
+    """Remove a file; if digests are `known`, only with such bytes, compared after renaming it."""
     aside = files.temporary_name(path)
     try:
         require_inside(root, os.path.dirname(path))
         os.rename(path, aside)
         if known is not None and _digest(aside, most(path)) not in known:
-            # Not over a newer one that somebody made meanwhile: then it stays beside.
+            # It must not replace a newer file: then it stays under the other name.
             os.link(aside, path, follow_symlinks=False)
             os.unlink(aside)
             return False
@@ -137,7 +136,7 @@ def _unlink(root: str, path: str, known: set[str] | None) -> bool:
 
 
 def _take_out(binding: Binding, path: str) -> list[str]:
-    """Take a session's entry out of a file that several share; the file, if that cannot be."""
+    """Remove a session's entry from a shared file; return the file if that is impossible."""
     try:
         if os.path.lexists(path):
             amend(path, lambda data: _without_entry(path, data, binding.native))
@@ -152,7 +151,7 @@ def _without_entry(path: str, data: bytes, native: str) -> bytes:
 
 
 def _without(value: Any, native: str) -> Any:
-    """A document without the members of its lists that are about one session."""
+    """Return a document without the members of its lists that name a session."""
     if not isinstance(value, dict):
         return value
     return {
@@ -164,7 +163,7 @@ def _without(value: Any, native: str) -> Any:
 
 
 def _tidy(binding: Binding) -> None:
-    """Folders that only this session had go when they are empty, and the lock in them."""
+    """Remove the lock and the empty folders that only this session had."""
     customs = conventions_of(binding.layout)
     own = os.path.join(binding.root, binding.native)
     lock = os.path.join(binding.root, customs.lock.format(id=binding.native))
@@ -175,14 +174,14 @@ def _tidy(binding: Binding) -> None:
             try:
                 os.rmdir(folder)
             except OSError:
-                continue  # somebody keeps something there
+                continue  # not empty
 
 
 # -- events --------------------------------------------------------------------------------------
 
 
 def words_of(values: Iterable[Any]) -> list[str]:
-    """What to look for in files: how the texts begin that were forgotten, in one line each."""
+    """Return what to search for in files: the starts of erased texts, in one line each."""
     found = (" ".join(text.split()) for value in values for text in _texts(value))
     return sorted({text[:_BEGINNING] for text in found if len(text) >= _LEAST})
 
@@ -201,34 +200,36 @@ def _texts(value: Any) -> Iterator[str]:
 def cleanse(
     desk: Desk, session: str, words: Sequence[str], write: Callable[[], object]
 ) -> tuple[list[str], list[str]]:
-    """Bring files up to a session of which events were erased; which were begun anew, and which
-    may still say something of them."""
+    """Update the files of a session after events were erased; return those that were written from
+    nothing, and those that may still contain their text."""
     write()
-    saying = [
+    found = [
         (one, path)
         for one in owned(desk, session)
         for path in (*one.paths, *one.logs)
-        if _says(path, words)
+        if _contains(path, words)
     ]
-    ours = [(one, path) for one, path in saying if _digest(path) in one.paths.get(path, ())]
+    ours = [(one, path) for one, path in found if _digest(path) in one.paths.get(path, ())]
     if ours:
-        # Before the files go: whoever dies in between must not make them of what is remembered.
+        # Before files are removed: after a crash they must not be made from old renderings.
         desk.bound.forget(session)
     begun = [p for one, p in ours if _took_out(one.binding.root, p, one.paths[p], words)]
-    left = [path for _, path in saying if path not in begun]
+    left = [path for _, path in found if path not in begun]
     if begun:
         write()
-    return [p for p in begun if not _says(p, words)], left + [p for p in begun if _says(p, words)]
+    return [p for p in begun if not _contains(p, words)], left + [
+        p for p in begun if _contains(p, words)
+    ]
 
 
 def _took_out(root: str, path: str, known: set[str], words: Sequence[str]) -> bool:
-    """Remove a file that says something; of a log, which others may add to, only those lines."""
+    """Remove a file with erased text; of a log, which others may extend, only those lines."""
     if not is_log(path):
         return _unlink(root, path, known)
 
     def rest(data: bytes) -> bytes:
         lines = data.splitlines(keepends=True)
-        return b"".join(line for line in lines if not _is_said(path, line, words))
+        return b"".join(line for line in lines if not _has_text(path, line, words))
 
     try:
         require_inside(root, os.path.dirname(path))
@@ -238,18 +239,18 @@ def _took_out(root: str, path: str, known: set[str], words: Sequence[str]) -> bo
     return True
 
 
-def _says(path: str, words: Sequence[str]) -> bool:
+def _contains(path: str, words: Sequence[str]) -> bool:
     try:
         data = files.read_optional(path, most(path), follow=False)
     except ForestayError:
         return True
-    return data is not None and bool(words) and _is_said(path, data, words)
+    return data is not None and bool(words) and _has_text(path, data, words)
 
 
-def _is_said(path: str, data: bytes, words: Sequence[str]) -> bool:
+def _has_text(path: str, data: bytes, words: Sequence[str]) -> bool:
     try:
         value = parsed(path, data).value
     except ForestayError:
         value = data.decode("utf-8", "replace")
-    said = [" ".join(text.split()) for text in _texts(value)]
-    return any(word in text for word in words for text in said)
+    texts = [" ".join(text.split()) for text in _texts(value)]
+    return any(word in text for word in words for text in texts)

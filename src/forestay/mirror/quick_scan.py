@@ -1,8 +1,7 @@
-"""Glance: session files of other programs in a project, seen without reading any.
+"""Finds session files of other programs in a project by their names, without reading any.
 
-The secret is where the layouts keep sessions, and that a few names tell enough: who is told of
-such files runs `forestay adopt`, which reads them. A glance costs some stats where nothing is,
-and one short listing where something is; a folder with very many names is not looked through.
+Users are then asked to run `forestay adopt`, which reads them. A scan costs a few stats where
+nothing is, and one short listing where something is; of very long listings only the start counts.
 """
 
 from __future__ import annotations
@@ -41,10 +40,10 @@ def unadopted_here(context: Context) -> list[str]:
 def unadopted(
     root: str, ours: Callable[[], set[str]], seen: Callable[[str], set[tuple[str, str]]]
 ) -> list[str]:
-    """Places below a project's root with sessions that nobody took up as they are.
+    """Return places below a project's root with sessions that were not adopted as they are.
 
-    Those that are `ours` are asked for where there is anything, and only where others are, what
-    was `seen` of the files in a place.
+    `ours` returns the bound files, and is called only if there are any; `seen` returns what was
+    remembered of the files in a place, and is called only if there are others.
     """
     there = [place for place in _PLACES if os.path.lexists(f"{root}/{place}")]
     if not there:
@@ -63,7 +62,7 @@ def _all_adopted(paths: list[str], seen: set[tuple[str, str]]) -> bool:
 
 
 def adopted_as(path: str) -> str:
-    """What is remembered of a file that was adopted and is only read: another has another."""
+    """Return the stamp of an adopted file that is only read; it changes with the file."""
     try:
         facts = os.lstat(path)
     except OSError:
@@ -72,12 +71,12 @@ def adopted_as(path: str) -> str:
 
 
 def places(root: str) -> list[str]:
-    """The folders and files below a project's root in which layouts keep sessions."""
+    """Return the folders and files below a project's root that formats use for sessions."""
     return [path for place in _PLACES if os.path.lexists(path := f"{root}/{place}")]
 
 
 def _sessions(root: str, place: str) -> Iterator[str]:
-    """The main files that sessions in a place have, or would have."""
+    """Yield the main files that sessions in a place have, or would have."""
     path = f"{root}/{place}"
     if place == _CURRENT:
         yield path

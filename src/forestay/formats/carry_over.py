@@ -224,6 +224,9 @@ def read(format: Format, files: Tree, where: Where) -> Facts:
         full = replace(msgspec.convert(merged, Facts), native_id=facts.native_id)
     except _MALFORMED:
         return facts
+    if facts.status == "failed" and facts.paused_at is not None and full.status == "active":
+        # An active session has no pause, so another program has stopped it since.
+        full.status = facts.status
     return full if _is_sound(full) else facts
 
 

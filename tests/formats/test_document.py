@@ -277,10 +277,10 @@ YAML_EDITS = [
     (put("phases", 1, "id", to="p3"), "id: p2", "id: p3"),
     (put("phases", 1, "id", to="yes"), "id: p2", 'id: "yes"'),
     (put("phases", 1, "id", to=None), "id: p2", "id: null"),
-    (put("feature", to=["a"]), '"x"  # the name', '["a"]  # the name'),
+    (put("feature", to=["a"]), ' "x"  # the name', '  # the name\n  - "a"'),
     (push("phases", 0, "tasks", 1, "files", item="c"), '["a", "b"]', '["a", "b", "c"]'),
     (drop("phases", 0, "tasks", 1, "files", 0), '["a", "b"]', '["b"]'),
-    (push("phases", 0, "tasks", 0, "files", item="c"), "files: []", 'files: ["c"]'),
+    (push("phases", 0, "tasks", 0, "files", item="c"), "files: []", 'files:\n          - "c"'),
     (
         put("phases", 1, "tasks", to=[{"id": "t3", "m": 1}, {"id": "t4"}]),
         "    tasks:\nnotes",
@@ -347,7 +347,7 @@ def test_a_plain_stamp_stays_plain() -> None:
 def test_an_alias_is_written_out_only_when_it_must_be() -> None:
     text = "a: &x [1, 2]\nb: *x\nc: 3\n"
     assert changed(text, put("c", to=4)) == "a: &x [1, 2]\nb: *x\nc: 4\n"
-    assert changed(text, push("b", item=3)) == "a: &x [1, 2]\nb: [1, 2, 3]\nc: 3\n"
+    assert changed(text, push("b", item=3)) == "a: &x [1, 2]\nb:\n  - 1\n  - 2\n  - 3\nc: 3\n"
 
 
 JSON_TEXT = """\
@@ -566,6 +566,13 @@ def test_a_change_looks_only_at_the_pieces_of_a_long_text_that_it_is_in() -> Non
         made = document.rewritten({**document.said, "status": "off", "new": {"a": 1}})
     assert made.said == {**value, "status": "off", "new": {"a": 1}}
     assert 0 < len(asked) < 5
+
+
+@pytest.mark.parametrize("value", [1e300, 1.5, -0.0, 10**30, "ü: \x7f\u2028", {}, [], [[1], {}]])
+def test_quick_way_to_write_json_gives_the_same_bytes(value: Any) -> None:
+    for each in ({"a": value}, {"a": [value], "b": {"c": value}}):
+        assert fresh("json", each) == fresh("json", each, style.Style())
+        assert fresh("jsonl", [each]) == fresh("jsonl", [each], style.COMPACT)
 
 
 @pytest.mark.parametrize("odd", [float("nan"), "\ud800", {1: 2}, (1, 2), object()])

@@ -189,7 +189,7 @@ def test_a_key_that_a_program_adds_everywhere_comes_back_in_a_moment() -> None:
 
 SPELLED: dict[str, Callable[[list[Any]], bytes]] = {
     "json": lambda listed: json.dumps({"tasks": listed}, indent=2).encode(),
-    "yaml": lambda listed: b"tasks:\n" + b"".join(f"- {each}\n".encode() for each in listed),
+    "yaml": lambda listed: b"tasks:\n" + b"".join(f'- "{each}"\n'.encode() for each in listed),
 }
 
 

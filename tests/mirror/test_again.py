@@ -8,7 +8,6 @@ from collections.abc import Callable
 import pytest
 
 from forestay.api.session import Session
-from forestay.formats.text.document import Speller, fresh
 from forestay.mirror.session_files import mirror_of
 from forestay.store.machine.bindings import KEPT, Binding, Bindings
 from tests.mirror.conftest import Make
@@ -129,27 +128,6 @@ def test_a_version_told_by_one_that_is_gone_is_not_made_up(bound: tuple[Bindings
     remembered(other, binding, b"another " * 50)
     remembered(store, binding, b"one " * 50)
     assert store.contents(binding, "f") == [b"one " * 50, b"another " * 50]
-
-
-# -- spelling ----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["yaml", "json"])
-def test_what_is_spelled_again_is_what_is_spelled_anew(kind: str) -> None:
-    speller = Speller(kind)
-    tasks = [
-        {"id": f"t{n}", "title": "ü: # '\"", "at": None, "files": ["a", "b"]} for n in range(9)
-    ]
-    value = {"a": 1, "tasks": tasks, "none": {}, "empty": [], "deep": {"x": {"y": [[1], [2]]}}}
-    for change in range(9):
-        tasks = [*tasks[:change], {**tasks[change], "id": "new"}, *tasks[change + 1 :]]
-        value = {**value, "a": change, "tasks": tasks}
-        assert speller.spelled(value) == fresh(kind, value)
-
-
-@pytest.mark.parametrize("odd", [float("nan"), {1: 2}, "\ud800"])
-def test_what_the_quick_way_would_change_is_left_to_the_other(odd: object) -> None:
-    assert Speller("json").spelled({"a": odd}) is None
 
 
 def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bindings, Binding]) -> None:

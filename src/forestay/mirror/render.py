@@ -27,7 +27,7 @@ from forestay.errors import ForestayError
 from forestay.formats.facts import Facts
 from forestay.formats.port import ERROR, Tree, Where, conventions_of, load_format
 from forestay.formats.rendering_id import rendering_id, with_id, with_id_line, without_id_line
-from forestay.formats.text.document import Document, Speller, fresh, kind_of
+from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.three_way import is_stored_whole, write_facts
 from forestay.mirror.absorb import UNKNOWN, readme_of
 from forestay.mirror.context import Desk, Told, parsed
@@ -80,7 +80,6 @@ class Renderer:
     def __init__(self, desk: Desk, looker: Looker) -> None:
         self._desk = desk
         self._looker = looker
-        self._spellers: dict[tuple[int, str], Speller] = {}
 
     # -- planning ------------------------------------------------------------------------------
 
@@ -166,7 +165,7 @@ class Renderer:
         if look.read is None:
             made = Read(parsed(look.name, fresh(kind, stated)), value, is_clean=True, is_whole=True)
         else:
-            again = self._spelled_again(binding, look.read, look.name, stated)
+            again = _written_again(look.read, kind, stated)
             made = again or Read(look.read.document.rewritten(stated), value)
             # What we add to a file has no secrets any more, and is stored unchanged.
             made.is_clean, made.is_whole = self._is_clean(binding, look), look.read.is_whole
@@ -183,15 +182,6 @@ class Renderer:
             kept = self._desk.bound.last_content(binding, look.name)
             look.read.is_clean = sha256(kept).hexdigest() == look.digest
         return look.read.is_clean
-
-    def _spelled_again(self, binding: Binding, old: Read, name: str, value: Any) -> Read | None:
-        """A file in our own spelling, written as a whole: the same as editing it, and quick."""
-        kind = kind_of(name)
-        speller = self._spellers.setdefault((binding.number, name), Speller(kind))
-        if old.is_usual is None:
-            old.is_usual = speller.spelled(old.document.said) == without_id_line(old.document.data)
-        data = speller.spelled(value) if old.is_usual else None
-        return Read(Document(kind, data, value), value, is_usual=True) if data else None
 
     def notes(self, plans: Sequence[Plan]) -> list[Note]:
         """What is to be remembered before the files of plans get their places."""
@@ -419,3 +409,12 @@ def _longer(look: Look, lines: list[Any]) -> Read | None:
         return None
     gap = b"\n" if look.data and not look.data.endswith(b"\n") else b""
     return Read(Document("jsonl", look.data + gap + new, lines), lines)
+
+
+def _written_again(old: Read, kind: str, value: Any) -> Read | None:
+    """Return a file that was written by us as a whole, written again: as editing it, but quick."""
+    if old.is_usual is None:
+        old.is_usual = fresh(kind, old.document.said) == without_id_line(old.document.data)
+    if not old.is_usual:
+        return None
+    return Read(Document(kind, fresh(kind, value), value), value, is_usual=True)

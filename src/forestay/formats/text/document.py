@@ -16,6 +16,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
+from msgspec.structs import replace
+
 from forestay.formats import diff
 from forestay.formats.coerce import copied
 from forestay.formats.text import safe_parse
@@ -30,21 +32,24 @@ from forestay.formats.text.safe_parse import (
     Remark,
     Unreadable,
 )
-from forestay.formats.text.spelling import (
+from forestay.formats.text.style import (
     COMPACT,
     JSON,
+    JSON_BREAKS,
     JSONL,
     YAML,
-    Speller,
+    Breaks,
+    Clash,
     Style,
-    changed,
-    demand_plain,
     fresh,
+    json_style,
     json_text,
+    line_end,
+    require_plain,
+    yaml_style,
 )
-from forestay.formats.text.style import JSON_BREAKS, Breaks, Clash, json_style, line_end, yaml_style
 
-__all__ = ["Document", "Speller", "fresh", "kind_of"]
+__all__ = ["Document", "fresh", "kind_of"]
 
 _ANY = 1 << 62
 _WHERE = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
@@ -113,9 +118,8 @@ class Document:
     @cached_property
     def style(self) -> Style:
         if self.kind == JSONL:
-            return _lines_style(self)
-        habits = json_style if self.kind == JSON else yaml_style
-        return habits(self.text, self.root)
+            return replace(COMPACT, eol=line_end(self.text))
+        return (json_style if self.kind == JSON else yaml_style)(self.text, self.root)
 
     def line(self, path: str | Sequence[str | int]) -> int:
         """The line, from 1, of a place such as `agents[2].status`; of what is around it if the
@@ -137,7 +141,7 @@ class Document:
 
     def rewritten(self, value: Any) -> Document:
         """The document whose bytes `rewrite` gives: to go on from without parsing them."""
-        demand_plain(value, self.said)
+        require_plain(value)
         if diff.same(self.said, value):
             return self
         if self.kind == JSONL:
@@ -206,15 +210,6 @@ def _changed_keys(old: Any, new: Any) -> frozenset[str]:
 
 
 # JSON Lines
-
-
-def _lines_style(document: Document) -> Style:
-    for line in reversed(document.lines):
-        if line.node is not None and line.node.items:
-            raw = document.text[line.start : line.end].rstrip("\r\n")
-            style = json_style(raw, line.node, COMPACT)
-            return changed(style, unit=None, flat=False, eol=line_end(document.text), final=True)
-    return COMPACT
 
 
 def _rewrite_lines(document: Document, new: list[Any]) -> str:

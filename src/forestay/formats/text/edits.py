@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from forestay.formats import diff
 from forestay.formats.text.safe_parse import LEAF, LIST, MAP, Node
-from forestay.formats.text.spelling import (
+from forestay.formats.text.style import (
+    BREAK,
+    JSON_BREAK,
+    TRIVIA,
+    Clash,
+    Lines,
     Style,
-    changed,
-    is_flat,
+    block_start,
     is_full,
     is_stamp,
     json_scalar,
     json_text,
+    nodes_of,
     yaml_block,
     yaml_flow,
     yaml_item,
@@ -31,15 +36,6 @@ from forestay.formats.text.spelling import (
     yaml_pair,
     yaml_scalar,
     yaml_value,
-)
-from forestay.formats.text.style import (
-    BREAK,
-    JSON_BREAK,
-    TRIVIA,
-    Clash,
-    Lines,
-    block_start,
-    nodes_of,
 )
 
 _SEPARATOR = re.compile(r"\s*,\s*\Z")
@@ -274,7 +270,7 @@ class _Editor:
         self, node: Node, plan: Plan, stay: set[int], entries: list[_Entry]
     ) -> dict[int, list[str]]:
         """The texts of what is new or was moved, by the entry that they follow (-1: none)."""
-        spelled = self._spelled_there(node, self.at.column(entries[0].start))
+        column = self.at.column(entries[0].start)
         texts: dict[int, list[str]] = {}
         behind = -1
         for place, (old, value, key) in enumerate(plan):
@@ -283,29 +279,13 @@ class _Editor:
             elif old is not None:
                 texts.setdefault(behind, []).append(self._moved(entries[old], value))
             else:
-                texts.setdefault(behind, []).append(spelled(value, key))
+                text = (
+                    yaml_pair(key, value, self.style, column)
+                    if node.kind == MAP
+                    else yaml_item(value, self.style, column)
+                )
+                texts.setdefault(behind, []).append(text)
         return texts
-
-    def _spelled_there(self, node: Node, column: int) -> Callable[[Any, str], str]:
-        """How a value that is new among others is spelled, with its key in a map."""
-        style = self._like_siblings(node)
-        if node.kind == LIST:
-            return lambda value, _: yaml_item(value, style, column)
-        quotes = {each.style for each in node.keys}
-        if len(quotes) != 1 or not quotes <= {'"', "'"}:
-            return lambda value, key: yaml_pair(key, value, style, column)
-        (quote,), margin = quotes, "\n" + " " * column
-        return lambda value, key: (
-            yaml_key(key, self.style, quote).replace("\n", margin)
-            + yaml_value(value, style, column)
-        )
-
-    def _like_siblings(self, node: Node) -> Style:
-        """The file's habits, but quotes as the neighbours of a scalar in a list have them."""
-        quotes = {each.style for each in node.items if isinstance(each.value, str)}
-        if node.kind == LIST and len(quotes) == 1 and quotes <= {'"', "'", ""}:
-            return changed(self.style, quote=quotes.pop())
-        return self.style
 
     def _moved(self, entry: _Entry, value: Any) -> str:
         if not self._is_alone(entry.start):
@@ -365,7 +345,7 @@ class _Editor:
             self._replace_item(node, new, lead, is_block)
         elif is_block:
             self._replace_block(node, new, lead)
-        elif self._is_lines(new):
+        elif is_full(new):
             self._begin_block(node, new, lead)
         else:
             self._respell(node, new, lead)
@@ -373,7 +353,9 @@ class _Editor:
     def _replace_item(self, node: Node, new: Any, lead: int, is_block: bool) -> None:
         if is_block or is_full(new):
             column = max(self.at.column(node.start), 0)
-            if self.at.start(node.start) != self.at.start(lead - 1):
+            is_below = self.at.start(node.start) != self.at.start(lead - 1)
+            # Comments between the dash and a block below it stay.
+            if is_below and not (is_block and "#" in self.text[lead : node.start]):
                 column = self.at.column(lead - 1) + 2
                 self.edits.append((lead, node.end, " " + yaml_block(new, self.style, column)))
             else:
@@ -390,18 +372,13 @@ class _Editor:
         comments = "".join(
             self.text[a:b] for a, b in zip(fences[0:-1:2], fences[1::2], strict=True)
         )
-        if self._is_lines(new):
+        if is_full(new):
             column = self._key_column(lead)
             comments += yaml_value(new, self.style, column).removeprefix(self.style.eol)
             comments += self.style.eol
         else:
-            text = yaml_flow(new, self.style) if is_full(new) else yaml_scalar(new, self.style)
-            self.edits.append((lead, lead, " " + text))
+            self.edits.append((lead, lead, " " + yaml_scalar(new, self.style)))
         self.edits.append((begin, stop, comments))
-
-    def _is_lines(self, value: Any) -> bool:
-        """Whether a value is written on lines of its own."""
-        return is_full(value) and not (self.style.flat and is_flat(value))
 
     def _key_column(self, lead: int) -> int:
         """The column of the key before a colon, behind any dashes on its line."""
@@ -446,7 +423,7 @@ def _like(node: Node, kind: type) -> Node | None:
 
 
 def _on_one_line(style: Style) -> Style:
-    return changed(style, unit=None)
+    return replace(style, unit=None)
 
 
 def _map_plan(old: list[str], new: dict[str, Any]) -> Plan:
@@ -478,8 +455,8 @@ def _tail(text: str) -> int:
     return len(matches[-1].group()) if matches and matches[-1].end() == len(text[-2:]) else 0
 
 
-def _quote(node: Node) -> str | None:
-    return node.style if isinstance(node.value, str) and node.style in ("'", '"') else None
+def _quote(node: Node) -> str:
+    return "'" if isinstance(node.value, str) and node.style == "'" else '"'
 
 
 def _respelled(node: Node, new: Any, style: Style) -> str:

@@ -1,30 +1,284 @@
-"""The habits of a text: where its lines begin, and the `Style` in which it is written."""
+"""Write plain values as JSON and YAML, in the indentation and line ends (`Style`) of a file.
+
+New files are written with the defaults: JSON with two spaces and without escapes; YAML in block
+style, sequences indented under their key, strings in double quotes. A file that is edited in place
+keeps its indentation, line ends and escapes; new strings get double quotes, new lists their lines.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from itertools import accumulate
+from json.encoder import encode_basestring as quoted
+from json.encoder import encode_basestring_ascii as quoted_ascii
+from typing import Any
 
-from forestay.formats.text.safe_parse import LEAF, LIST, MAP, Node
-from forestay.formats.text.spelling import Style, changed, is_flat, is_full
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
+from forestay.errors import InvalidInput
+from forestay.formats.text import safe_parse
+from forestay.formats.text.safe_parse import LIST, MAP, Node
+
+JSON, YAML, JSONL = "json", "yaml", "jsonl"
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 JSON_BREAK = re.compile("\r\n|[\n\r]")
 TRIVIA = re.compile("(?:[ \t\n\r\x85\u2028\u2029]|#[^\n\r\x85\u2028\u2029]*)*")
 JSON_BREAKS = ("\n", "\r")
-_OURS = Style()
-_PIECE = 1 << 16
-_ENOUGH = 150
-"""So many nodes of a long text tell its habits."""
-_MANY = 1000
 _REST = re.compile("[ \t]*(?:#[^\n\r\x85\u2028\u2029]*)?")
 _PROPERTIES = re.compile(r"(?:[&!]\S*[ \t\r\n]+)*")
+_ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
+_PIECE = 1 << 16
 
 
 class Clash(Exception):
     """A text that is not laid out as it would have to be for an edit."""
+
+
+class Style(Struct, frozen=True):
+    """How one file is written.
+
+    `unit` is the indentation of JSON, None for all on one line, where `comma` and `colon` separate;
+    `ascii` escapes all other characters; `eol` ends lines, `final` the last one, too; `step` and
+    `dash` are the columns by which a map and a list are indented under their key in YAML.
+    """
+
+    unit: str | None = "  "
+    comma: str = ", "
+    colon: str = ": "
+    ascii: bool = False
+    eol: str = "\n"
+    final: bool = True
+    step: int = 2
+    dash: int = 2
+
+
+COMPACT = Style(unit=None, comma=",", colon=":")
+
+
+def require_plain(value: Any) -> None:
+    """Refuse what cannot be written: other types, other keys, NaN, lone surrogates, too deep."""
+    level = [value]
+    for _ in range(safe_parse.DEPTH + 1):
+        inside: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                inside += each.values()
+                bad = [key for key in each if not isinstance(key, str)]
+                if bad:
+                    _refuse(bad[0])
+                inside += [key for key in each if not key.isascii()]
+            elif isinstance(each, list):
+                inside += each
+            elif isinstance(each, str):
+                if not each.isascii() and safe_parse.SURROGATE.search(each):
+                    _refuse(each)
+            elif isinstance(each, float):
+                if not math.isfinite(each):
+                    _refuse(each)
+            elif isinstance(each, int):
+                if safe_parse.is_huge(each):
+                    _refuse("a number")
+            elif each is not None:
+                _refuse(each)
+        if not inside:
+            return
+        level = inside
+    raise InvalidInput("The value is too deep", why=f"more than {safe_parse.DEPTH} levels")
+
+
+def _refuse(value: Any) -> None:
+    raise InvalidInput("The value cannot be written", why=f"{ascii(value)[:80]} has no spelling")
+
+
+def is_full(value: Any) -> bool:
+    """Return whether a value is a map or list that holds something."""
+    return isinstance(value, (dict, list)) and bool(value)
+
+
+# JSON
+
+
+def json_scalar(value: Any, style: Style) -> str:
+    if isinstance(value, str):
+        return quoted_ascii(value) if style.ascii else quoted(value)
+    return repr(value) if type(value) is int else json.dumps(value, allow_nan=False)
+
+
+def json_text(value: Any, style: Style, prefix: str = "") -> str:
+    """Return a value as JSON; `prefix` is the indentation of the line on which it begins."""
+    if not is_full(value):
+        return json_scalar(value, style)
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    if style.unit is None:
+        return opening + style.comma.join(_members(value, style, prefix)) + closing
+    inner = style.eol + prefix + style.unit
+    members = ("," + inner).join(_members(value, style, prefix + style.unit))
+    return f"{opening}{inner}{members}{style.eol}{prefix}{closing}"
+
+
+def _members(value: Any, style: Style, prefix: str) -> list[str]:
+    if isinstance(value, list):
+        return [json_text(each, style, prefix) for each in value]
+    return [
+        json_scalar(key, style) + style.colon + json_text(each, style, prefix)
+        for key, each in value.items()
+    ]
+
+
+# YAML
+
+
+_WORDS = re.compile(r"[^\W\d][\w./@+-]*(?: [\w./@+()-]+)*\Z")
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*\Z")
+_STAMP = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.]+(?:Z|[+-]\d\d:\d\d)?)?\Z", re.ASCII)
+_WORDS_OF_YAML = set("y n yes no on off true false null".split())
+_HIDDEN = (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)
+_LONG_KEY = 1000
+
+
+class _Escapes(dict[int, str]):
+    """Code of a character → its escape, where only ASCII is allowed."""
+
+    def __missing__(self, code: int) -> str:
+        if code < _HIDDEN[0]:
+            raise LookupError
+        self[code] = _escaped(code)
+        return self[code]
+
+
+def _escaped(code: int) -> str:
+    return f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04X}"
+
+
+# Tables, because a text may be nothing but such characters, millions of them.
+_ASCII = _Escapes()
+_SHOWN = {code: _escaped(code) for code in _HIDDEN}
+
+
+def yaml_double(value: str, style: Style) -> str:
+    text = quoted(value)
+    if style.ascii:
+        return text.translate(_ASCII)
+    return text if value.isprintable() else text.translate(_SHOWN)
+
+
+def is_plain(value: str) -> bool:
+    """Return whether a string may stand unquoted and every YAML reader parses it as a string."""
+    return bool(_WORDS.match(value)) and value.lower() not in _WORDS_OF_YAML
+
+
+def is_stamp(value: Any) -> bool:
+    return isinstance(value, str) and bool(_STAMP.match(value))
+
+
+def yaml_scalar(value: Any, style: Style, quote: str = '"') -> str:
+    """Return a scalar or empty collection; `quote` is that of the string which it replaces."""
+    if isinstance(value, str):
+        if quote == "" and is_plain(value):
+            return value
+        if quote == "'" and value.isprintable():
+            return "'" + value.replace("'", "''") + "'"
+        return yaml_double(value, style)
+    if isinstance(value, float):
+        text = repr(value)
+        return text.replace("e", ".0e") if "e" in text and "." not in text else text
+    return json.dumps(value)
+
+
+def yaml_key(key: str, style: Style) -> str:
+    """Return a key with its colon."""
+    spelled = key if _is_plain_key(key) else yaml_double(key, style)
+    return spelled + ":" if len(spelled) < _LONG_KEY else f"? {spelled}\n:"
+
+
+# A file has the same keys again and again.
+@lru_cache(maxsize=512)
+def _is_plain_key(key: str) -> bool:
+    return _KEY.match(key) is not None and key.lower() not in _WORDS_OF_YAML
+
+
+def yaml_flow(value: Any, style: Style, quote: str = '"') -> str:
+    """Return a value on one line."""
+    if not is_full(value):
+        return yaml_scalar(value, style, quote)
+    if isinstance(value, list):
+        return "[" + ", ".join(yaml_flow(each, style, quote) for each in value) + "]"
+    pairs = (
+        yaml_key(key, style).replace("\n", " ") + " " + yaml_flow(each, style, quote)
+        for key, each in value.items()
+    )
+    return "{" + ", ".join(pairs) + "}"
+
+
+def yaml_block(value: Any, style: Style, column: int) -> str:
+    """Return a value in block style whose first line begins at a column already."""
+    if not is_full(value):
+        return yaml_scalar(value, style)
+    if isinstance(value, list):
+        parts = [yaml_item(each, style, column) for each in value]
+    else:
+        parts = [yaml_pair(key, each, style, column) for key, each in value.items()]
+    return (style.eol + " " * column).join(parts)
+
+
+def yaml_item(value: Any, style: Style, column: int) -> str:
+    return "- " + yaml_block(value, style, column + 2)
+
+
+def yaml_pair(key: str, value: Any, style: Style, column: int) -> str:
+    spelled = yaml_key(key, style).replace("\n", style.eol + " " * column)
+    return spelled + yaml_value(value, style, column)
+
+
+def yaml_value(value: Any, style: Style, column: int) -> str:
+    """Return what follows the colon of a key at a column."""
+    if not is_full(value):
+        return " " + yaml_scalar(value, style)
+    inner = column + (style.dash if isinstance(value, list) else style.step)
+    return style.eol + " " * inner + yaml_block(value, style, inner)
+
+
+# New files
+
+
+def fresh(kind: str, value: Any, style: Style | None = None) -> bytes:
+    """Return the bytes of a new file, in the given style or the default one."""
+    if style is None and kind == JSONL and all(lines := [_quick_json(each) for each in value]):
+        return b"".join(line + b"\n" for line in lines)
+    if style is None and kind == JSON and (data := _quick_json(value)):
+        return msgspec.json.format(data, indent=2) + b"\n"
+    require_plain(value)
+    style = style or (COMPACT if kind == JSONL else Style())
+    if kind == JSONL:
+        return "".join(json_text(each, style) + style.eol for each in value).encode()
+    text = json_text(value, style) if kind == JSON else yaml_block(value, style, 0)
+    return (text + (style.eol if style.final else "")).encode()
+
+
+_UNUSUAL = (OverflowError, TypeError, ValueError, RecursionError, msgspec.MsgspecError)
+
+
+def _quick_json(value: Any) -> bytes:
+    """Return a map on one line; empty if the quick way might write it in another way."""
+    try:
+        data = msgspec.json.encode(value)
+        is_same = isinstance(value, dict) and value and msgspec.json.decode(data) == value
+    except _UNUSUAL:
+        return b""
+    return data if is_same and not _EXPONENT.search(data) else b""
+
+
+_EXPONENT = re.compile(rb"[:,\[][-0-9.]+e")
+
+
+# The style of a text
 
 
 class Lines:
@@ -107,78 +361,42 @@ def nodes_of(root: Node) -> Iterator[Node]:
         todo.extend(reversed(node.items))
 
 
-def _some_of(root: Node) -> Iterator[Node]:
-    """The first nodes of a document that hold something, but those that hold very much: to unfold
-    one of these is to read it once more."""
-    todo, left = [root], _ENOUGH
-    while todo and left:
-        node, left = todo.pop(), left - 1
-        if is_full(node.value) and (node is root or len(node.value) <= _MANY):
-            yield node
-            todo.extend(reversed(node.items))
-
-
 def line_end(text: str) -> str:
     """How most lines of a text end."""
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
-def json_style(text: str, root: Node, base: Style = _OURS) -> Style:
-    """The habits of a JSON text; those that it does not show are as in the base."""
-    style = changed(base, eol=line_end(text), final=text.endswith("\n"))
-    style.ascii = text.isascii() and bool(re.search(r"\\u(?!00[0-7])[0-9a-fA-F]{4}", text))
-    full = list(_some_of(root))
-    if full:
-        lead = text[full[0].start + 1 : _first(full[0])]
-        style.unit = JSON_BREAK.split(lead)[-1] if JSON_BREAK.search(lead) else None
-    _separators(style, text, full)
-    flat = [node for node in full if is_flat(node.value)]
-    lined = [JSON_BREAK.search(text, node.start, node.end) is not None for node in flat]
-    style.flat = style.unit is not None and bool(flat) and not any(lined)
-    return style
-
-
-def _first(node: Node) -> int:
-    return (node.keys or node.items)[0].start
-
-
-def _separators(style: Style, text: str, full: list[Node]) -> None:
-    for node in full:
-        if node.keys:
-            colon = text[node.keys[0].end : node.items[0].start]
-            style.colon = ": " if JSON_BREAK.search(colon) else colon
-            break
-    for node in full:
-        if len(node.items) > 1 and not JSON_BREAK.search(text, node.start, node.end):
-            style.comma = text[node.items[0].end : (node.keys or node.items)[1].start]
-            return
-    if style.unit is None and style.colon == ":":
-        style.comma = ","
+def json_style(text: str, root: Node) -> Style:
+    """Return the style of a JSON text."""
+    unit = None
+    if is_full(root.value):
+        lead = text[root.start + 1 : (root.keys or root.items)[0].start]
+        unit = JSON_BREAK.split(lead)[-1] if JSON_BREAK.search(lead) else None
+    return replace(
+        COMPACT if unit is None and '": ' not in text else Style(),
+        unit=unit,
+        eol=line_end(text),
+        final=text.endswith("\n"),
+        ascii=text.isascii() and bool(_ESCAPE.search(text)),
+    )
 
 
 def yaml_style(text: str, root: Node) -> Style:
-    """The habits of a YAML text."""
-    style = Style(eol=line_end(text), final=text.endswith("\n"))
+    """Return the style of a YAML text: the first indentation of a map and of a list count."""
     columns = Lines(text)
-    full = [node for node in nodes_of(root) if node.items]
-    blocks = [node for node in full if node.kind == MAP and node.style == "block"]
-    for kind, name in ((MAP, "step"), (LIST, "dash")):
-        offsets = [
-            columns.column(block_start(text, inner)) - columns.column(node.keys[0].start)
-            for node in blocks
-            for inner in node.items
-            if inner.kind == kind and inner.style == "block" and inner.items
-        ]
-        if offsets:
-            setattr(style, name, max(offsets[0], 1 if kind == MAP else 0))
-    quotes = [key.style for node in full for key in node.keys]
-    style.key = next((sign for sign in "\"'" if quotes.count(sign) * 2 > len(quotes)), "")
-    strings = [n.style for n in nodes_of(root) if n.kind == LEAF and isinstance(n.value, str)]
-    habits = {quote: strings.count(quote) for quote in ('"', "'", "")}
-    style.quote = max(habits, key=lambda quote: habits[quote])
-    flat = [node.style for node in full if is_flat(node.value)]
-    style.flat = bool(flat) and "block" not in flat
-    return style
+    found: dict[str, int] = {}
+    for node in nodes_of(root):
+        if node.kind == MAP and node.style == "block" and node.items:
+            for inner in node.items:
+                if inner.style == "block" and inner.items and inner.kind not in found:
+                    start = columns.column(block_start(text, inner))
+                    found[inner.kind] = start - columns.column(node.keys[0].start)
+    return Style(
+        eol=line_end(text),
+        final=text.endswith("\n"),
+        step=max(found.get(MAP, 2), 1),
+        dash=max(found.get(LIST, 2), 0),
+    )
 
 
 def block_start(text: str, node: Node) -> int:

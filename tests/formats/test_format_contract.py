@@ -35,9 +35,14 @@ WORD_CODES = {"unknown-word", "foreign-word", "odd-word"}
 def cases(rows_of: Callable[[Sample], Iterable[tuple[Any, ...]]]) -> list[Any]:
     """Return the rows of all samples as parameters, marked with the requirement at their end."""
     return [
-        pytest.param(sample, *row, marks=pytest.mark.req(row[-1]) if row[-1] else ())
+        pytest.param(
+            sample,
+            *row,
+            marks=pytest.mark.req(row[-1]) if row[-1] else (),
+            id=f"{sample.format.id}-{number}-{row[0]}",
+        )
         for sample in SAMPLES.values()
-        for row in rows_of(sample)
+        for number, row in enumerate(rows_of(sample))
     ]
 
 

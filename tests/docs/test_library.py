@@ -222,6 +222,22 @@ def test_no_object_has_more_public_names_than_a_reader_can_survey() -> None:
         assert len(names) <= MOST_NAMES, f"{path} has {len(names)}"
 
 
+def test_no_method_returns_an_untyped_dictionary() -> None:
+    for path, names in public_objects():
+        owner = find_owner(path)
+        for name in names:
+            kind = getattr(getattr(owner, name, None), "__annotations__", {}).get("return", "")
+            assert "dict[str, Any]" not in kind, f"{path}.{name}"
+
+
+def find_owner(path: str) -> type:
+    first, *topics = path.split(".")
+    owner = OWNERS[first]
+    for name in topics:
+        owner = topic_class(owner, name)
+    return owner
+
+
 def test_instances_have_no_public_names_that_their_classes_lack(tmp_path: Path) -> None:
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
         session = stay.start("one")

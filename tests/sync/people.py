@@ -61,4 +61,4 @@ def notes(stay: Forestay, session: str) -> list[str]:
 
 
 def person_of(stay: Forestay) -> str:
-    return str(stay.devices.keys.show()["person"])
+    return str(stay.devices.keys.show().person)

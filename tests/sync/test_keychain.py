@@ -74,7 +74,7 @@ def test_a_key_in_the_keyring_opens_what_it_sealed_after_a_restart(
     ann.devices.keys.init(keyring=True)
     path = Path(keys.path_of(str(world.folder / "ann" / "keys")))
     assert b"SECRET" not in path.read_bytes() and "forestay" in ring.text
-    assert ann.devices.keys.show()["kept"] == "keyring"
+    assert ann.devices.keys.show().kept == "keyring"
     ann.start("Add login", id="login").note("precious")
     assert synced(ann).up == 2
     ring.open()
@@ -105,7 +105,7 @@ def test_a_keyring_that_does_not_answer_leaves_no_half_a_key(
     assert "leave it out" in caught.value.hint
     assert not ann.devices.has_keys() and not keys.exists(str(world.folder / "ann" / "keys"))
     ann.devices.keys.init()
-    assert ann.devices.keys.show()["kept"] == "file"
+    assert ann.devices.keys.show().kept == "file"
 
 
 def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ring: Ring) -> None:
@@ -114,7 +114,7 @@ def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ri
     ring.replace(null.Keyring())
     with pytest.raises(Locked, match="does not keep"):
         ann.devices.keys.init(keyring=True)
-    assert ann.devices.keys.show()["kept"] == "file"
+    assert ann.devices.keys.show().kept == "file"
     keys._opened.clear()
     assert _is_whole(ann)
 
@@ -145,8 +145,8 @@ def test_a_key_moves_from_its_file_into_the_keyring_and_out_again(
     for kept in ("keyring", "passphrase", "keyring"):
         given: Any = {"keyring": True} if kept == "keyring" else {"passphrase": "words"}
         ann.devices.keys.init(**given)
-        there = keyring.get_password("forestay", str(ann.devices.keys.show()["id"])) or ""
-        assert (ann.devices.keys.show()["kept"], "SECRET" in there) == (kept, kept == "keyring")
+        there = keyring.get_password("forestay", str(ann.devices.keys.show().id)) or ""
+        assert (ann.devices.keys.show().kept, "SECRET" in there) == (kept, kept == "keyring")
         ring.open()
         assert _is_whole(ann)
 

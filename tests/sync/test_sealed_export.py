@@ -50,7 +50,7 @@ def test_file_for_a_person_opens_for_that_person_alone(
     path = str(tmp_path / "login.fspack")
     ann.session("login").export(path, to=[person])
     data = Path(path).read_bytes()
-    circle = bob.devices.keys.show()["circle_fingerprint"]
+    circle = str(bob.devices.keys.show().circle_fingerprint)
     first = f"FORESTAY EXPORT 2 circle:{circle.replace('-', '')}\nage-"
     assert data.startswith(first.encode()) and b"canary" not in data
     bob.devices.keys.rotate()  # what was sealed to an earlier epoch still opens
@@ -62,7 +62,7 @@ def test_file_for_a_person_opens_for_that_person_alone(
     carol.devices.keys.init()
     with pytest.raises(Locked, match=f"it opens for the circle {circle}") as caught:
         carol.backups.import_(path)
-    assert str(carol.devices.keys.show()["person"]) in caught.value.hint
+    assert str(carol.devices.keys.show().person) in caught.value.hint
     assert carol.list(all=True) == []
 
 

@@ -32,7 +32,7 @@ def test_losing_one_device_loses_nothing_that_was_pushed(world: World, ann: Fore
     synced(ann)
     ann.close()
     # The desk never saw the session before the laptop was lost and put out.
-    desk.devices.revoke(ann.devices.keys.show()["id"])
+    desk.devices.revoke(ann.devices.keys.show().id)
     synced(desk)
     assert notes(desk, "login") == ["canary one"]
 
@@ -55,7 +55,7 @@ def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Fore
     synced(ann)
     synced(desk)
     assert notes(desk, "login") == ["canary one"]
-    ann.devices.revoke(desk.devices.keys.show()["id"])
+    ann.devices.revoke(desk.devices.keys.show().id)
     ann.session("login").note("canary two")
     synced(ann)
     report = synced(desk)
@@ -69,7 +69,7 @@ def test_what_a_revoked_device_pushes_is_not_taken(world: World, ann: Forestay) 
     desk = world.device("desk", by=ann)
     synced(ann)
     synced(desk)
-    ann.devices.revoke(desk.devices.keys.show()["id"])
+    ann.devices.revoke(desk.devices.keys.show().id)
     ann.session("login").note("later")
     before = world.files("s")
     synced(ann)
@@ -120,8 +120,8 @@ def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
     synced(others["desk"])
     (known,) = ann.context.store.machine.remotes.all()
     ann.context.store.machine.remotes.remove(known)
-    ann.devices.revoke(others["tablet"].devices.keys.show()["id"])
-    others["desk"].devices.revoke(others["phone"].devices.keys.show()["id"])
+    ann.devices.revoke(others["tablet"].devices.keys.show().id)
+    others["desk"].devices.revoke(others["phone"].devices.keys.show().id)
     ann.context.store.machine.remotes.add("usb", f"folder:{world.remote}", "", 1)
     synced(ann)
     circle, _ = ann.devices.list()
@@ -153,7 +153,7 @@ def test_copied_home_reads_until_it_is_put_out(world: World, ann: Forestay) -> N
     assert notes(thief, "login") == ["canary one"]
     desk = world.device("desk", by=ann)
     synced(desk)
-    desk.devices.revoke(ann.devices.keys.show()["id"])
+    desk.devices.revoke(ann.devices.keys.show().id)
     desk.session("login").note("canary two")
     synced(desk)
     synced(thief)
@@ -308,9 +308,7 @@ def test_another_mode_keeps_the_address_and_the_fingerprint_shown_means_the_pers
     ann.shares.add("login", person_of(bob), email="bob@example.org")
     (member,) = ann.shares.add("login", person_of(bob), mode="continue").members
     assert (member.email, member.mode) == ("bob@example.org", "continue")
-    assert (
-        ann.shares.remove("login", str(bob.devices.keys.show()["person_fingerprint"])).members == []
-    )
+    assert ann.shares.remove("login", str(bob.devices.keys.show().person_fingerprint)).members == []
 
 
 def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
@@ -320,7 +318,7 @@ def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
     synced(ann)
     world.remote.rename(world.folder / "unplugged")
     world.remote.mkdir()
-    for changed in (ann.devices.keys.rotate(), ann.devices.revoke(desk.devices.keys.show()["id"])):
+    for changed in (ann.devices.keys.rotate(), ann.devices.revoke(desk.devices.keys.show().id)):
         assert [one.remote for one in changed.spread if "plugged in" in one.error] == ["usb"]
     assert [*world.remote.iterdir()] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.topic import HomeTopic
+from forestay.api.values import KeyInfo
 from forestay.sync import arrival, keychain, sharing
 from forestay.sync.crypto.device_group import is_kept
 from forestay.sync.crypto.key_text import read_device_code, read_person_key
@@ -11,7 +12,6 @@ from forestay.sync.device_names import name_of
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
     from forestay.api.words import ShareMode
     from forestay.journal.context import Context
@@ -75,9 +75,9 @@ class Keys(HomeTopic):
         """
         return keychain.init(self._context, passphrase=passphrase, keyring=keyring)
 
-    def show(self) -> dict[str, Any]:
+    def show(self) -> KeyInfo:
         """What is known of this device's key; nothing of it is secret."""
-        return keychain.show(self._context)
+        return KeyInfo(keychain.show(self._context))
 
     def export(self, path: str, passphrase: str) -> str:
         """Write the key into a new file, wrapped in a passphrase; returns its id."""

@@ -6,11 +6,10 @@ import os
 
 from forestay.api.status import current_session
 from forestay.api.topic import HomeTopic, collect
+from forestay.api.values import ArchivedSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
     from forestay.api.session import Session
     from forestay.api.topic import OnEach
     from forestay.api.words import Mode
@@ -206,13 +205,14 @@ class Orchestrator(HomeTopic):
 
         return Session(self._context, orchestrator_session.adopt_current(self._context))
 
-    def history(self, which: str = "", *, limit: int = 10) -> list[dict[str, Any]]:
+    def history(self, which: str = "", *, limit: int = 10) -> list[ArchivedSession]:
         """Archived orchestrator sessions, newest first; with `which` only the one it means."""
         from forestay.mirror import orchestrator_session
 
         if which:
-            return [orchestrator_session.archived(self._context, which)]
-        return orchestrator_session.history(self._context, limit)
+            return [ArchivedSession({**orchestrator_session.archived(self._context, which)})]
+        rows = orchestrator_session.history(self._context, limit)
+        return [ArchivedSession({**row}) for row in rows]
 
     def new(self, goal: str, *, mode: Mode = "default") -> tuple[Session, str]:
         """Begin another; the one before is archived, and where that is comes back too."""

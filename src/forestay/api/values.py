@@ -22,6 +22,7 @@ class Value:
     """A result. `as_json()` returns the object that the command line prints for it."""
 
     __slots__ = ("_values",)
+    _values: dict[str, Any]
 
     _times: frozenset[str] = frozenset()
     """Fields that are a `datetime`."""
@@ -31,25 +32,32 @@ class Value:
     """Fields that may be missing."""
 
     def __init__(self, values: dict[str, Any]) -> None:
-        self._values = values
+        object.__setattr__(self, "_values", values)
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        if name not in self._values:
-            if name in self._defaults:
-                return self._defaults[name]
-            raise AttributeError(f"{type(self).__name__} has no field {name}")
-        value = self._values[name]
-        if value is None:
-            return None
-        if name in self._times:
-            from datetime import datetime  # start-up
+    if not TYPE_CHECKING:  # a type checker knows only the declared fields
 
-            return datetime.fromisoformat(value)
-        if part := self._parts.get(name):
-            return [part(one) for one in value] if isinstance(value, list) else part(value)
-        return value
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):
+                raise AttributeError(name)
+            if name not in self._values:
+                if name in self._defaults:
+                    return self._defaults[name]
+                raise AttributeError(f"{type(self).__name__} has no field {name}")
+            value = self._values[name]
+            if value is None:
+                return None
+            if name in self._times:
+                from datetime import UTC, datetime  # start-up
+
+                if isinstance(value, int):
+                    return datetime.fromtimestamp(value / 1000, UTC)
+                return datetime.fromisoformat(value)
+            if part := self._parts.get(name):
+                return [part(one) for one in value] if isinstance(value, list) else part(value)
+            return value
+
+        def __setattr__(self, name: str, value: object) -> None:
+            raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as the command line prints them, with times as text."""
@@ -195,3 +203,40 @@ class SearchResult(Value):
     seq: int
     kind: str
     snippet: str
+
+
+class KeyInfo(Value):
+    """What is known of this device's key; none of it is secret.
+
+    From `name` on, fields are None while the key is locked or belongs to no device group.
+    """
+
+    id: str
+    kept: str
+    made: datetime
+    file: str
+    recipient: str
+    circle: str | None
+    circle_fingerprint: str | None
+    locked: bool
+    name: str | None
+    active: bool | None
+    person: str | None
+    person_fingerprint: str | None
+    epoch: int | None
+
+    _times = frozenset({"made"})
+    _defaults: ClassVar[dict[str, object]] = {
+        "locked": False,
+        **dict.fromkeys(("name", "active", "person", "person_fingerprint", "epoch")),
+    }
+
+
+class ArchivedSession(Value):
+    """An archived orchestrator session; `created` is the text of its file."""
+
+    id: str
+    goal: str
+    status: str
+    created: str
+    path: str

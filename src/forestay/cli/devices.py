@@ -114,7 +114,7 @@ def _print_recovery(changed: Changed, screen: Screen) -> None:
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.devices.keys.show()
+    found = stay.devices.keys.show().as_json()
     screen.answer(found)
     screen.fields(
         [

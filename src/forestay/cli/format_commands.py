@@ -224,7 +224,8 @@ def run_continue(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def run_history(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    rows = stay.files.orchestrator.history(options.which, limit=options.limit)
+    found = stay.files.orchestrator.history(options.which, limit=options.limit)
+    rows = [one.as_json() for one in found]
     if options.which:
         return _print_archived(rows[0], stay, screen)
     screen.answer({"history": rows})

@@ -1,0 +1,47 @@
+"""Results are typed values: fields are attributes, times are datetimes, JSON is the contract."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import forestay
+from forestay.base.clock import FakeClock
+
+
+def test_status_has_typed_fields_and_the_json_of_the_command_line(tmp_path: Path) -> None:
+    clock = FakeClock()
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path), clock=clock) as stay:
+        session = stay.start("Add login")
+        session.tasks.add("write it")
+        status = session.status()
+        assert (status.session, status.status, status.steps.total) == (session.id, "active", 1)
+        assert status.phase is None and status.suspended == [] and status.agents.died == 0
+        assert status.updated_at is not None and status.updated_at.tzinfo is not None
+        assert status.updated_at == datetime.fromtimestamp(clock.now() // 1000, UTC)
+        assert status.as_json()["updated_at"] == status.updated_at.strftime("%Y-%m-%dT%H:%M:%SZ")
+        (holder,) = status.holders
+        assert holder.state == "alive" and holder.since.tzinfo is not None
+        (row,) = stay.list()
+        assert (
+            row.goal == "Add login"
+            and row.as_json().items()
+            <= {
+                **status.as_json(),
+                "project": row.project,
+            }.items()
+        )
+        (found,) = stay.search("login")
+        assert (found.session, found.seq, found.goal) == (session.id, 1, "Add login")
+
+
+def test_value_has_no_other_fields_and_cannot_be_changed(tmp_path: Path) -> None:
+    with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
+        status = stay.start("Add login").status()
+        with pytest.raises(AttributeError, match="SessionStatus has no field colour"):
+            status.colour  # type: ignore[attr-defined]  # noqa: B018
+        with pytest.raises(AttributeError):
+            status.goal = "another"
+        assert status == stay.status() and "Add login" in repr(status)

@@ -137,26 +137,6 @@ def both(*keys: Key) -> list[Pass]:
     return [(key, key) for key in keys]
 
 
-def by_halves(
-    groups: list[list[_Any]], holds: Callable[[list[_Any]], bool], tries: int = 0
-) -> list[_Any]:
-    """The elements of which something holds: whole groups are tried first, then their halves.
-
-    What is left after so many `tries` (0: as many as it takes) counts as well.
-    """
-    found: list[_Any] = []
-    todo, count = list(filter(None, groups)), 0
-    while todo:
-        some = todo.pop()
-        count += 1
-        if (tries and count > tries) or holds(some):
-            found += some
-        elif len(some) > 1:
-            half = len(some) // 2
-            todo += [some[half:], some[:half]]
-    return found
-
-
 def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
     """Which element of the old list each of the new is, as (old, new) in the order of the new.
 

@@ -1,12 +1,13 @@
-"""Three-way: what someone's edit of a layout's files comes to, against the facts of today.
+"""Merge an edit of a session's files with the facts of today, field by field.
 
-*Base* is what we once wrote, *theirs* what stands in the files now. All sides are compared as the
-layout can tell them: else a time that a file rounds would look like a change. What both sides
-changed is *contested*; the file was written later, so it wins, and both statements are in the
-journal. Only an ending never wins a contest: a session that somebody goes on with is not over.
+*Base* is the rendering that the edit was made from (`choose_base`), *theirs* is what the files
+state now. All sides are compared as the format can express them: else a time that a file rounds
+would look like a change. What changed on one side is taken. What changed on both sides is
+*contested*: the file was written later, so it wins, and both statements are in the journal. Only an
+ending never wins: a session that someone continues is not over.
 
-What no event can say (that a task was never there, where a project lies) is not taken up, and the
-file will say again what the journal says: that is the *residue*, told and kept, never passed over.
+What no event can record (that a task never existed, where a project lies) is not absorbed, and the
+file is written back as the journal has it: that is the *residue*, reported and recorded.
 """
 
 from __future__ import annotations
@@ -61,15 +62,15 @@ _NAMED = {
 }
 """Lists whose elements are known by name, and what names them."""
 _DERIVED = frozenset(("native_id", "device", "updated_at", "position", "tokens_by_agent"))
-"""What follows from the rest, or is no part of what a user says."""
+"""Fields that follow from the rest, or that no user states."""
 _OF_PAUSE = ("paused_at", "pause_reason", "pause_context")
 _RESUMED = ("resumed_at", "resumes")
 _WITH_STATUS = frozenset((*_OF_PAUSE, *_RESUMED, "ended_at", "because"))
-"""What a change of the status says along with it."""
+"""Fields that change together with the status."""
 
 
 class Changes(Struct):
-    """The moves that follow from an edit, what was changed on both sides, and what lost there."""
+    """The moves that follow from an edit, the fields changed on both sides, and the residue."""
 
     moves: list[Move]
     contested: list[str]
@@ -90,40 +91,44 @@ def changes(
 
     before, today, after = map(read, (base, ours, theirs))
     if not format.has_goal and today.get("goal") != now.goal:
-        # Its files have no goal; the one that is read there is no other than what the user gave.
+        # Its files have no goal; one that is read there is made of other fields.
         before, today, after = (_less(each, "goal") for each in (before, today, after))
-    merged, contested, residue = in_one(before, after, today)
-    # Where there is room for one only, whoever writes another takes nothing out.
+    merged, contested, residue = merge_facts(before, after, today)
+    # Where there is room for one element only, writing another removes nothing.
     lasting = {key: each for key, each in before.items() if key not in format.latest & after.keys()}
     edit = _Edit(lasting, after, today, merged, now, _between(today, merged, now))
-    residue += _unsaid(edit)
+    residue += _unrecorded(edit)
     return Changes(edit.made, contested, "; ".join(filter(None, residue))[:LONGEST])
 
 
-def in_one(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
-    """What an edit changed and what changed here in one, what is contested, and what lost there."""
+def merge_facts(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[str], list[str]]:
+    """Merge three sides; return the merged facts, the contested fields and the residue."""
     _lift(before, after)
     merged, conflicts = trees.merge(*_filled(before, after, today))
     merged = {key: each for key, each in merged.items() if each not in ([], {})}
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     residue.append(_astray(before, after, today, merged))
-    said = [path for path in conflicts if not _is_beside(path, after, today)]
+    said = [path for path in conflicts if not _is_compatible(path, after, today)]
     contested = [".".join(map(str, path)) for path in said]
     return merged, contested, residue
 
 
 def _filled(*sides: Plain) -> list[Plain]:
-    """Each side with the lists and maps that another has: an empty one is not told, and what is
-    missing on one side would be contested as a whole."""
+    """Return each side with the lists and maps that another has.
+
+    Empty ones are left out of plain facts, and one that is missing would be contested whole.
+    """
     kinds = {key: type(each) for side in sides for key, each in side.items()}
     empty: Plain = {key: kind() for key, kind in kinds.items() if kind in (list, dict)}
     return [empty | side for side in sides]
 
 
-def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
-    """Whether it is no contradiction that two say something else: whoever writes a file, stops or
-    goes on notes where, when and how often, and why matters only if both have stopped. When a thing
-    began or ended is none if both say that it did, nor what is reached after it was paused."""
+def _is_compatible(path: trees.Path, after: Plain, today: Plain) -> bool:
+    """Return whether two values of a field do not contradict each other.
+
+    Both sides note where, when and how often they wrote, stopped or resumed. A pause reason matters
+    only if both are paused, a reason only if both have ended, times never.
+    """
     if path == ("status",):
         return _is_reached(after.get("status"), today.get("status"))
     words = {side.get("status", "active") for side in (after, today)}
@@ -136,21 +141,21 @@ def _is_beside(path: trees.Path, after: Plain, today: Plain) -> bool:
 
 
 def _is_reached(theirs: object, ours: object) -> bool:
-    """Whether a file says of a session that was only paused here that its goal is reached."""
+    """Return whether a file completes a session that was only paused here."""
     return (theirs, ours) == ("completed", "paused")
 
 
 def _between(had: Plain, wanted: Plain, now: Facts) -> list[Move]:
     old, new = (_named(msgspec.convert(side, Facts), now) for side in (had, wanted))
     if had.get("steps") != wanted.get("steps"):
-        # A file may speak of phases and stages that nobody has told: then it tells of them.
+        # A file may name phases and stages that are not recorded yet.
         known = {step.id for step in now.steps}
         old.steps = [step for step in old.steps if step.id in known]
     return moves(old, new)
 
 
 def _as_ours(facts: Facts, names: dict[str, StepFact]) -> Facts:
-    """Facts that call steps what we do: some files have a number of their own for each."""
+    """Return facts with our ids of steps: some formats number them on their own."""
 
     def called(name: str) -> str:
         return names[name].id if name in names else name
@@ -165,8 +170,10 @@ def _as_ours(facts: Facts, names: dict[str, StepFact]) -> Facts:
 
 
 def as_recorded(facts: Facts) -> Plain:
-    """Facts as plain values, with the categories that errors are recorded with, and a reason only
-    for an end: a file may let read one from an error that ended nothing."""
+    """Return facts as plain values, with the categories that errors are recorded with.
+
+    Only an end has a reason: some formats derive one from an error that ended nothing.
+    """
     told: Plain = plain(facts)
     if facts.status not in _OVER:
         told.pop("because", None)
@@ -249,9 +256,9 @@ def _originals(original: Any, cleaned: Any) -> dict[str, str]:
 
 
 def _without_untold_times(facts: Facts, said: Facts) -> Facts:
-    """The facts without times that the files leave out of what they say already.
+    """Return the facts without times that the files leave out of what they state already.
 
-    In the journal everything has a time, also what nobody told one of.
+    In the journal everything has a time, even if the file gave none.
     """
     steps, agents = {s.id: s for s in said.steps if s.id}, {a.id: a for a in said.agents}
     judged = {check.step: check for check in said.checkpoints}
@@ -274,7 +281,7 @@ def _bare(fact: _Unit, said: _Unit | None) -> _Unit:
 
 
 def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
-    """With the files that it made before it was done, which the journal does not hear of."""
+    """Return a step with the files it made before it was done, which no event records."""
     new = [] if said is None else [file for file in fact.files if file not in said.files]
     if said is None or len(said.files) + len(new) == len(fact.files):
         return fact
@@ -282,8 +289,10 @@ def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
 
 
 def _with_error(fact: AgentFact, said: AgentFact | None) -> AgentFact:
-    """With what its program tells of the same run: how often it was tried by then, and of one that
-    runs again what it had failed of, which the journal knows of the run before."""
+    """Return an agent with what its program states of the same run.
+
+    That is how often it was tried by then, and the error of the run before, if it runs again.
+    """
     if said is None or _run(said) != _run(fact):
         return fact
     fact = replace(fact, retries=said.retries, retried_at=said.retried_at)
@@ -292,12 +301,12 @@ def _with_error(fact: AgentFact, said: AgentFact | None) -> AgentFact:
 
 
 def _run(agent: AgentFact) -> object:
-    """What tells a run of an agent from another one, as far as every file has it."""
+    """Return what tells runs of an agent apart, as far as every format has it."""
     return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
 
 
 def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:
-    """A verdict that the file gives already, in its word; ours for one left out is passed."""
+    """Return a verdict in the file's word; `skipped` is stored as passed."""
     if said is None or said.at is not None or said.evidence != fact.evidence:
         return fact
     same = said.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
@@ -354,7 +363,7 @@ def _member_name(member: Any) -> str:
 
 
 class _Edit(Struct):
-    """An edit from all its sides, what they are in one, and the moves that follow from it."""
+    """The sides of an edit, their merge, and the moves that follow from it."""
 
     before: Plain
     after: Plain
@@ -364,18 +373,18 @@ class _Edit(Struct):
     made: list[Move]
 
     def moves_with(self, key: str, value: Any) -> list[Move]:
-        """What would follow if one field said this; None is for nothing at all."""
+        """Return the moves if one field had another value; None removes the field."""
         rest = _less(self.merged, key)
         return _between(self.today, rest if value is None else rest | {key: value}, self.now)
 
     def named(self, key: str) -> list[dict[str, Plain]]:
-        """The elements of a list by name: before, after, today and in one."""
+        """Return the elements of a list by name: before, after, today and merged."""
         sides = (self.before, self.after, self.today, self.merged)
         return [{_name(key, each): each for each in side.get(key, [])} for side in sides]
 
 
-def _unsaid(edit: _Edit) -> list[str]:
-    """What the edit changed and what would be recorded just so without that change."""
+def _unrecorded(edit: _Edit) -> list[str]:
+    """Return what the edit changed and no move records."""
     before, after, today, merged = edit.before, edit.after, edit.today, edit.merged
     moved = merged.get("status") != today.get("status") or is_resumed(edit.made)
     silent = _DERIVED | _WITH_STATUS if moved else _DERIVED
@@ -385,20 +394,20 @@ def _unsaid(edit: _Edit) -> list[str]:
         if after.get(key) == before.get(key):
             continue
         if key in _NAMED:
-            found += _unsaid_of(edit, key)
+            found += _unrecorded_elements(edit, key)
         elif key == "errors" or isinstance(before.get(key), list):
-            found += _gone(edit, key)
+            found += _removed(edit, key)
         elif all_ != ours and edit.moves_with(key, ours) == edit.made:
-            found.append(_as_told(key, all_))
+            found.append(_describe(key, all_))
     return sorted(found)
 
 
-def _gone(edit: _Edit, key: str) -> Iterator[str]:
-    """What was taken out of a list: the journal knows that it happened, so it comes back."""
+def _removed(edit: _Edit, key: str) -> Iterator[str]:
+    """Yield what was removed from a list: the journal has it, so it comes back."""
     left, ours = edit.after.get(key, []), edit.today.get(key, [])
-    # An agent that fails again has an error once more that it had let go of.
+    # An agent that fails again has its earlier error again.
     held = {(a["id"], a.get("error")) for a in edit.after.get("agents", []) if key == "errors"}
-    # A claim of which more is known by now is still there.
+    # A claim that has more fields by now is still there.
     claims = {_label(claim) for claim in left if key == "claims"}
     for element in edit.before.get(key, []):
         is_held = (element.get("agent"), element.get("message")) in held if held else False
@@ -412,16 +421,16 @@ def _label(element: Any) -> str:
     return next((text for text in texts if isinstance(text, str) and text), "")
 
 
-def _as_told(key: str, theirs: Any) -> str:
-    """What was not taken up, in words."""
+def _describe(key: str, theirs: Any) -> str:
+    """Return a residue in words."""
     if theirs in ("", None, [], {}):
         return f"{key} was taken out"
     is_time = key.endswith("_at") and isinstance(theirs, int)
     return f"{key}: {timestamps.write(theirs) if is_time else theirs}"
 
 
-def _unsaid_of(edit: _Edit, key: str) -> Iterator[str]:
-    """The same of a list, element by element; those that were taken out are among it."""
+def _unrecorded_elements(edit: _Edit, key: str) -> Iterator[str]:
+    """Yield what no move records of a list of named elements, removed ones included."""
     was, is_, ours, all_ = edit.named(key)
     recorded = _recorded_names(edit, key)
     for name, element in is_.items():
@@ -429,10 +438,10 @@ def _unsaid_of(edit: _Edit, key: str) -> Iterator[str]:
         if is_new and name not in recorded:
             yield f"{key}: {name}"
     if key != "checkpoints":  # a verdict that is taken out is withdrawn
-        yield from _taken_out(edit, key)
+        yield from _removed_elements(edit, key)
 
 
-def _taken_out(edit: _Edit, key: str) -> Iterator[str]:
+def _removed_elements(edit: _Edit, key: str) -> Iterator[str]:
     was, is_, ours, _ = edit.named(key)
     became = _became(edit.today, edit.merged) if key == "decisions" else {}
     for name in was:
@@ -443,7 +452,7 @@ def _taken_out(edit: _Edit, key: str) -> Iterator[str]:
 
 
 def _became(today: Plain, merged: Plain) -> dict[str, str]:
-    """The decisions that were taken for reworded, and what they say now."""
+    """Return the decisions that count as reworded, and their new words."""
     sides = (side.get("decisions", []) for side in (today, merged))
     return reworded(*(msgspec.convert(side, list[DecisionFact]) for side in sides))
 
@@ -483,19 +492,21 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
 
 
 def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
-    """Where an edit says the work is, if that step is closed: the file will not say it again."""
+    """Keep our position if an edit names a closed step as current; return that as residue."""
     place, was = after.get("position", ""), before.get("position", "")
     steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
     if place == was or steps.get(place or was) not in _CLOSED:
         return ""
     merged["position"] = today.get("position", "")
-    # Of what is completed all steps are closed, and the work is in the last one.
+    # All steps of a completed session are closed, and the last one is current.
     return f"position: {place}" if place and merged.get("status") != "completed" else ""
 
 
 def _lift(before: Plain, after: Plain) -> None:
-    """Who notes no error and no pause has not failed of what was known before: files without a
-    word for it let read that from an error alone, also when what followed it is taken back."""
+    """Remove a failure that an edit did not note.
+
+    Files without a word for it derive it from an error alone, even if that was known before.
+    """
     if before.get("status") == "failed" or after.get("status") != "failed":
         return
     known = {error.get("message") for error in before.get("errors", [])} - {None}
@@ -505,6 +516,6 @@ def _lift(before: Plain, after: Plain) -> None:
 
 
 def _named(facts: Facts, now: Facts) -> Facts:
-    """Steps that the layout knows by their titles only get the ids they have with us."""
+    """Give steps that the format knows by their titles only the ids they have with us."""
     facts.steps = [step for _, step in match_steps(now.steps, facts.steps, tasks_in(now))]
     return facts

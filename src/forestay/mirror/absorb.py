@@ -1,10 +1,9 @@
-"""Absorb: what others wrote into a binding's files becomes events of its session.
+"""Record what others wrote into a session's files as events.
 
-An edit is compared with the rendering that it was most likely made from, and what it changed is
-recorded with the actor `file:LAYOUT`. Bytes that an exchange displaced are looked at in the same
-way. Keys that we do not know and comments are no events: those of an edit that was not made from
-our newest rendering are *owed*, and the file that is written next has them. Absorbing never by
-itself writes a file.
+An edit is compared with the rendering that it was made from, and what it changed is recorded with
+the actor `file:FORMAT`. Bytes that an exchange displaced are absorbed in the same way. Unknown keys
+and comments are no events: those of an edit that was not made from our newest rendering are *owed*,
+and the file that is written next has them. Absorbing never writes a file.
 """
 
 from __future__ import annotations
@@ -46,10 +45,10 @@ from forestay.model.state import CONFLICT, State
 from forestay.store.machine.bindings import Binding
 
 UNKNOWN = 0
-"""How far logs reach that someone edited: what is in them has to be looked at."""
+"""The last event in logs that someone edited: their lines have to be read."""
 
 Remember = Callable[[Binding, Sequence[Look], int], None]
-"""Take files as they are for the newest renderings, which reach up to an event."""
+"""Store files as the newest renderings, which show everything up to an event."""
 
 
 class Absorber:
@@ -60,7 +59,7 @@ class Absorber:
         self._clean = desk.journal.clean_facts
 
     def settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
-        """Take up what others wrote; the files as they are, and what was found."""
+        """Record what others wrote; return the files as found, and lines to report."""
         said: list[str] = []
         paths = paths_of(binding)
         if any(swap_file.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
@@ -79,7 +78,7 @@ class Absorber:
         return looks, said
 
     def pending(self, binding: Binding) -> list[Move]:
-        """What others wrote and nobody has taken up; changes nothing."""
+        """Return the moves that others wrote and that are not absorbed yet; change nothing."""
         looks = self._looker.looks(binding)
         edited = self._edited(looks)
         return self._changes(binding, looks, edited).moves if edited else []
@@ -89,7 +88,7 @@ class Absorber:
         return {look.name: look.value for look in looks if look.verdict == "edited"}
 
     def _clear_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
-        """Remove what nobody finished, and look at what an exchange displaced."""
+        """Remove unfinished temporary files, and absorb what an exchange displaced."""
         for path in (*paths.values(), readme_of(binding)):
             for temporary in files.list_unfinished(path):
                 files.remove(temporary)
@@ -111,12 +110,12 @@ class Absorber:
                 is_edit = not self._is_ours(binding, name, data)
                 said += self._absorb_bytes(binding, name, data)
                 if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):
-                    # Secrets are not remembered, so that it could not be owed: it gets its name
-                    # back. Not before: whoever read our file may write over it the next moment.
+                    # Secrets are not stored, so they could not be owed: the file gets its name
+                    # back. Not before: a program that read our file may write at any moment.
                     swap_file.undo(aside, path)
                     said += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
-                # Whatever it is, it was there and is nobody's to throw away.
+                # It cannot be read, and it is not ours to delete.
                 swap_file.undo(aside, path)
                 raise
             files.remove(aside)
@@ -131,7 +130,7 @@ class Absorber:
         return bool(self._desk.journal.find_secrets(data.decode("utf-8", "replace")))
 
     def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
-        """Take up bytes that an exchange displaced, if they are not ours."""
+        """Absorb bytes that an exchange displaced, if they are not ours."""
         digest = sha256(data).hexdigest()
         known = self._desk.bound.renderings(binding).get(name, [])
         if any(rendering.digest == digest for rendering in known):
@@ -143,14 +142,16 @@ class Absorber:
         self._looker.understand(look)
         self._looker.require_ours(binding, looks)
         said = self._absorb_trees(binding, looks, {name: look.value})
-        # It is in its place no more, so all that it says is owed.
+        # It is no longer in its place, so all of it is owed.
         owed = self._owed(binding, look) or replace(look, verdict="owed")
         self._remember(binding, [look, owed], UNKNOWN)
         return said
 
     def _owed(self, binding: Binding, look: Look) -> Look | None:
-        """What an edit would have made of our newest rendering, and with what may not be taken
-        out of it; None if that is what it says."""
+        """Return what an edit would have made of our newest rendering, with its required keys.
+
+        None if the file holds just that.
+        """
         newest, older = self._looker.newest(binding, look), self._made_from(binding, look)
         if newest is None or older is None or look.read is None:
             return None
@@ -166,8 +167,10 @@ class Absorber:
         return Look(look.name, look.path, document.data, digest, "owed", read=Read(document, value))
 
     def _as_others_say(self, binding: Binding, look: Look, value: Any) -> Any:
-        """A file that sessions share, with what stands there of others of ours: what our rendering
-        remembers of them is old, and they would take it for somebody's edit."""
+        """Return a file that sessions share, with the entries of our other sessions as found.
+
+        Our rendering has old entries of them, which they would absorb as an edit.
+        """
         if look.name not in conventions_of(binding.layout).shared:
             return value
         from forestay.formats.ai_session.read import listed_as
@@ -189,17 +192,17 @@ class Absorber:
         now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
         said = {look.name: look.value for look in looks if look.read is not None}
         base = self._before(binding, looks, edited, now)
-        # By its name alone a layout knows whose the files are that sessions share.
+        # By the name of the main file a format knows which entry of a shared file is meant.
         main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
         base, theirs = main | base, main | said
         whole, told = format.whole(theirs, base, where)
         if told:
-            # Who read the file before something came into it has not taken that out.
+            # A program that read the file before a key was added has not removed it.
             read = base | self._read_by_others(binding, looks, edited)
             told = format.whole(theirs, read, where)[1]
         told = [*told, *self._cut(binding, edited, base, now)]
         found = changes(format, base, whole, now, where, self._clean)
-        # Who has no files any more, or none yet, has had nothing taken out of others.
+        # Without a main file nothing was removed from the others.
         told = told if main.keys() <= said.keys() else []
         found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
         found.moves = self._in_our_words(binding, found.moves)
@@ -208,7 +211,7 @@ class Absorber:
     def _before(
         self, binding: Binding, looks: Sequence[Look], edited: Tree, now: Facts
     ) -> dict[str, Any]:
-        """What the files said before somebody edited some of them."""
+        """Return what the files stated before some of them were edited."""
         format, where = load_format(binding.layout), self._desk.surroundings(binding)
         base = {look.name: look.value for look in looks if look.read is not None}
         changed = [look for look in looks if look.name in edited]
@@ -216,13 +219,13 @@ class Absorber:
             base[look.name] = self._base(binding, look, now, where)
         base = {name: value for name, value in base.items() if value is not None}
         if new := {look.name for look in changed if not look.known} - base.keys():
-            # What came after the others is compared with what we would have written there.
+            # A file that was added later is compared with what we would have written there.
             ours = write_facts(format, base, now, where, self._clean)
             base |= {name: ours[name] for name in new & ours.keys()}
         return base
 
     def _cut(self, binding: Binding, edited: Tree, base: Tree, now: Facts) -> Iterator[str]:
-        """What to tell of logs out of which somebody took lines: they come back."""
+        """Yield a residue for logs from which lines were removed: they come back."""
         logs = [name for name in edited if is_log(name)]
         if not logs or binding.mirrored != self._desk.told(binding.session).seq:
             return
@@ -234,13 +237,13 @@ class Absorber:
                 yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
 
     def _read_by_others(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Tree:
-        """What edited files said when their editors read them, as far as we can tell."""
+        """Return the renderings that edited files were made from."""
         chosen = [look for look in looks if look.name in edited and not is_log(look.name)]
         found = {look.name: self._made_from(binding, look) for look in chosen}
         return {name: value for name, value in found.items() if value is not None}
 
     def _in_our_words(self, binding: Binding, moves: list[Move]) -> list[Move]:
-        """Moves that call things what the journal and its plan call them."""
+        """Return moves with the names that the journal and its plan have for things."""
         with self._desk.store.view(binding.session) as view:
             state = self._desk.journal.state(view)
             moves = by_known_names(moves, state)
@@ -250,23 +253,23 @@ class Absorber:
             return list(map(_as_task, moves)) if _is_of_tasks(state, moves) else moves
 
     def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
-        """What a file says, with what our newest rendering has of it and it may not be without."""
+        """Return the value of a file with the required keys that our newest rendering has."""
         newest, where = self._looker.newest(binding, look), self._desk.surroundings(binding)
-        # By the names of all files a layout may know whose they are.
+        # A format may need the names of all files to know whose they are.
         names: Tree = dict.fromkeys(paths_of(binding))
         before = {**names, look.name: newest.value if newest else None}
         made, _ = load_format(binding.layout).whole({**names, look.name: value}, before, where)
         return made[look.name]
 
     def _base(self, binding: Binding, look: Look, now: Facts, where: Where) -> Any:
-        """What the file said when the editor read it, as far as we can tell."""
+        """Return what the file stated when its editor read it."""
         if kind_of(look.name) == "jsonl":
             return self._base_of_log(look, now, where)
         older = self._made_from(binding, look)
         return None if older is None else self._whole(binding, look, older)
 
     def _made_from(self, binding: Binding, look: Look) -> Any:
-        """The rendering that an edit was made from; None if none is stored."""
+        """Return the rendering that an edit was made from; None if none is stored."""
         if not look.older:
             assert look.read is not None
             kept = self._desk.bound.contents(binding, look.name)
@@ -280,8 +283,11 @@ class Absorber:
         return look.older[0]
 
     def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
-        """The lines that were there before: as many as we know, and what the journal has of all
-        others, for who changed one that we knew may have written all of them anew."""
+        """Return the lines that were there before.
+
+        Those are the lines that we wrote, and of all others those that the journal has: a program
+        that changes one line may rewrite all of them.
+        """
         from forestay.formats.ai_session.history_log import without_news
 
         data = look.data or b""
@@ -322,25 +328,25 @@ def readme_of(binding: Binding) -> str:
 
 
 def _reached(binding: Binding, looks: Sequence[Look]) -> int:
-    """How far the logs of edited files reach."""
+    """Return the last event that the logs of edited files show."""
     return binding.mirrored if any(look.log for look in looks) else UNKNOWN
 
 
 def _is_of_tasks(state: State, moves: Sequence[Move]) -> bool:
-    """Whether a session has tasks, which stand for phases in some files, and gets no plan."""
+    """Return whether a session has tasks, which some files list as phases, and gets no plan."""
     has_tasks = bool(state.count("step")) and not (state.count("phase") or state.core.is_phased)
     return has_tasks and not any(isinstance(move.body, ev.PlanSet) for move in moves)
 
 
 def _as_task(move: Move) -> Move:
-    """A phase that a file adds behind tasks is one of them: it would be a heading else."""
+    """Return a phase that a file adds to a session of tasks as a task."""
     body = move.body
     is_phase = isinstance(body, ev.StepAdded) and body.unit == "phase"
     return replace(move, body=replace(body, unit="task")) if is_phase else move
 
 
 def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:
-    """Phases that a file adds as the plan has them, with their tasks: files have only numbers."""
+    """Yield phases that a file adds as the plan has them, with their tasks."""
     taken = {row.name for row in state.rows.select("step")}
     for move in moves:
         body = move.body

@@ -38,7 +38,7 @@ from forestay.formats.facts import Facts
 from forestay.formats.fields import tasks_in
 from forestay.formats.from_state import facts_of
 from forestay.formats.port import ERROR, REGISTRY, Reading, Where, conventions_of
-from forestay.formats.three_way import LONGEST, Changes, Plain, as_recorded, in_one
+from forestay.formats.three_way import LONGEST, Changes, Plain, as_recorded, merge_facts
 from forestay.formats.to_events import Move, adoption, by_known_names, match_steps, moves
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
@@ -563,7 +563,7 @@ def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: W
     then = facts_of(_extend_all(theirs), theirs)
     sides = [_as_written(one, each, where) for each in (then, now, facts)]
     before, today, after = map(context.journal.clean_facts, sides)
-    merged, contested, residue = in_one(before, after, today)
+    merged, contested, residue = merge_facts(before, after, today)
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
         each.steps = [step for _, step in match_steps(now.steps, each.steps, tasks_in(now))]

@@ -1,13 +1,12 @@
-"""Look: the files of a binding as they are found, and whose they are.
+"""Read the files of a binding, and tell whose bytes they hold.
 
-Bytes found in a file are *ours*, *rewound* (a rendering from earlier: some tool put it back, or we
-died before we wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering
-of size 0 is *owed*: no file was it yet, the one that is written next goes on from it. The secret
-is how little has to be done to tell: bytes are compared with those that this process wrote last,
-else by digest with the newest rendering, and only then with all that are remembered; and the same
-bytes are parsed once in a process. A log that is as we left it begins for us where it ends: it is
-neither parsed nor, by a process that writes on, read again. What is no plain file of this session
-suspends its binding.
+Bytes are *ours*, *rewound* (an earlier rendering: a tool restored it, or a process died before it
+wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering of size 0 is
+*owed*: no file had it yet, and the file that is written next continues from it. Little work is done
+to tell: bytes are compared with those that this process wrote last, else by digest with the newest
+rendering, and only then with all stored ones; the same bytes are parsed once in a process. A log
+that is unchanged is neither parsed nor, by a process that keeps writing, read again. A path that
+is no plain file of this session suspends its binding.
 """
 
 from __future__ import annotations
@@ -45,22 +44,22 @@ if TYPE_CHECKING:
 
 LOCK_SECONDS = 5.0
 THINGS = 5_000
-"""Of how many things a file may tell that somebody edited: each is compared with what it was, and
-whoever types a command waits for that. What we wrote ourselves, and what is adopted, has no end."""
+"""The most things an edited file may hold: each is compared, and a command waits for that. Files
+that we wrote, and files that are adopted, have no limit."""
 _DOCUMENTS = 32
 _LONGEST_LOG = 256 * 1024 * 1024
-"""How much of a log is read to tell whether it is as we left it; taken apart it is if less."""
+"""The most bytes of a log that are read to compare it; one that is parsed has to be shorter."""
 
 
 class Read(Struct):
-    """A document that was parsed or made here, and what it says: nobody changes either."""
+    """A document that was parsed or made here, and its value; neither is ever changed."""
 
     document: Document
     value: Any
     is_clean: bool = False
     """Whether it is known to hold no secrets."""
     is_usual: bool | None = None
-    """Whether it is spelled as we spell files that we begin; None if nobody looked."""
+    """Whether it has the style of files that we create; None if not checked yet."""
     is_whole: bool | None = None
     """Whether the journal stores all of its texts unchanged; None if not checked yet."""
 
@@ -76,7 +75,7 @@ class Log:
     __slots__ = ("_hash", "digest", "size", "stamp")
 
     def __init__(self, data: bytes, before: Log | None = None) -> None:
-        """What a log comes to by some bytes, which go on from what was `before`."""
+        """Add bytes to the log that was `before`."""
         self.size: int = len(data) + (before.size if before else 0)
         self._hash: _Hash = before._hash.copy() if before else sha256()
         self._hash.update(data)
@@ -84,7 +83,7 @@ class Log:
         self.stamp = ""
 
     def look_at(self, path: str) -> None:
-        """Note the stamp, unless someone else added to the file: that is not ours."""
+        """Store the stamp of the file, unless another program added to it."""
         stamp = files.stamp(path)
         self.stamp = stamp if stamp.startswith(f"{self.size}.") else ""
 
@@ -100,11 +99,11 @@ class Look(Struct):
     known: list[Rendering] = []
     read: Read | None = None
     log: Log | None = None
-    """What stands before `data` in a log that is as we left it."""
+    """The part before `data` of a log that is unchanged."""
     older: list[Any] = []
-    """What it was made from, once that was looked for."""
+    """The rendering it was made from, once it was searched."""
     newest: list[Read | None] = []
-    """Our newest rendering, once that was looked for."""
+    """Our newest rendering, once it was read."""
 
     @property
     def value(self) -> Any:
@@ -112,19 +111,18 @@ class Look(Struct):
 
     @property
     def is_behind(self) -> bool:
-        """Whether something is owed to the file."""
+        """Return whether something is owed to the file."""
         return self.verdict == "rewound" and self.known[0].size == 0
 
     @property
     def is_erased(self) -> bool:
-        """Whether it is from before something was forgotten, which it may say again, and the
-        newest is not."""
+        """Return whether its content was erased since, but not that of the newest rendering."""
         if self.verdict != "rewound" or self.known[0].is_bare:
             return False
         return all(each.is_bare for each in self.known if each.digest == self.digest)
 
     def behind(self, newest: Read | None) -> Look:
-        """The file as if it had what is owed to it, as far as that is known."""
+        """Return the file as if it had what is owed to it, if that is stored."""
         return replace(self, read=newest, verdict="behind") if newest else self
 
 
@@ -142,12 +140,12 @@ class Looker:
         """Files that hold an absorbed edit under the id of the rendering that it was made from."""
 
     def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
-        """The files as they are; those that say what was `seen` in them are known to be good."""
+        """Return the files as found; those whose bytes were `seen` need no check."""
         newest = self._newest(binding)
         found = [
             self._look(binding, name, path, newest) for name, path in paths_of(binding).items()
         ]
-        # What became of other files says nothing of how far a log got.
+        # Only logs decide where logs continue.
         if binding.mirrored and all(look.verdict == "ours" for look in found if is_log(look.name)):
             found = [self._from_its_end(binding, look) for look in found]
         news = [look for look in found if not look.read and not _take_over(look, seen or {})]
@@ -163,7 +161,7 @@ class Looker:
         look = self._weighed(binding, name, path, newest)
         if look.verdict != "edited" or is_log(name):
             return look
-        # Half of a text in lines looks whole: it is read once nobody writes it any more.
+        # Half of a YAML text looks complete: it is read when no process writes it any more.
         self.require_finished(name, path)
         return self._weighed(binding, name, path, newest)
 
@@ -180,13 +178,13 @@ class Looker:
             return self._from_its_end(binding, Look(name, path, b"", log.digest, "ours", [newest]))
         data = self._data(binding, path)
         if data is None:
-            # Since this process wrote it somebody's edit may have been taken for our newest.
+            # Since this process wrote it, an edit may have become our newest rendering.
             newest = self._bound.newest(binding).get(name)
             return Look(name, path, None, "", "missing", [newest] if newest else [])
         log = Log(data) if is_log(name) else None
         digest = log.digest if log else self._digest(binding, name, data)
         if newest is None:
-            # It came after the others, which are known: whoever began the session went on.
+            # The other files are known: the program that began the session added this one.
             return Look(name, path, data, digest, "edited" if of_all else "found")
         if digest == newest.digest:
             self.remember(binding, name, log or data, digest)
@@ -198,7 +196,7 @@ class Looker:
         return Look(name, path, data, digest, verdict, known)
 
     def _newest(self, binding: Binding) -> dict[str, Rendering]:
-        """The newest renderings: ours, if the files reach where this process left them."""
+        """Return the newest renderings, from memory if this process wrote them."""
         if not self._has_reached(binding):
             return self._bound.newest(binding)
         sizes = {key: (digest, len(data)) for key, (data, digest) in self._written.items()}
@@ -210,7 +208,7 @@ class Looker:
         }
 
     def _from_its_end(self, binding: Binding, look: Look) -> Look:
-        """A log that is as we left it, as if it were to begin now; any other file as it is."""
+        """Return a log that is unchanged as if it began at its end; any other file as found."""
         log = self._logs.get((binding.number, look.name))
         is_it = log is not None and log.digest == look.digest
         if not is_it or not (look.data or b"\n").endswith(b"\n"):
@@ -222,15 +220,17 @@ class Looker:
         return digest if data == written else sha256(data).hexdigest()
 
     def remember(self, binding: Binding, name: str, data: bytes | Log, digest: str) -> None:
-        """Note what this process knows to be the newest rendering of a file."""
+        """Store in memory what the newest rendering of a file is."""
         if isinstance(data, Log):
             self._logs[binding.number, name] = data
         else:
             self._written[binding.number, name] = (data, digest)
 
     def reached(self, binding: Binding, seq: int, digests: Mapping[str, str]) -> None:
-        """Note up to which event the files of a binding go, if all of them are as remembered: one
-        that was put back and says all there is to say stays, and is not our newest rendering."""
+        """Store in memory the last event that the files show, if all are newest renderings.
+
+        A restored file that needs no change stays, and is not the newest rendering.
+        """
         if all(self._is_newest(binding, name, digest) for name, digest in digests.items()):
             self._reached[binding.number] = seq
 
@@ -240,7 +240,7 @@ class Looker:
         return known == digest
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
-        """The bytes of a file; None if it is missing. What is no plain file here suspends."""
+        """Return the bytes of a file; None if it is missing. No plain file suspends the binding."""
         require_inside(binding.root, os.path.dirname(path))
         try:
             with self.reading(binding, path):
@@ -254,7 +254,7 @@ class Looker:
             raise Suspended(f"{path} cannot be used: {why}", file=path) from error
 
     def reading(self, binding: Binding, path: str) -> AbstractContextManager[None]:
-        """The read lock that a layout wants for one of its files."""
+        """Return the read lock that a format wants for one of its files."""
         wanted = conventions_of(binding.layout).read_lock
         if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
             return self.patiently(partial(files.locked, shared=True), path)
@@ -264,7 +264,7 @@ class Looker:
     def patiently(
         self, kind: Callable[..., AbstractContextManager[None]], path: str
     ) -> Iterator[None]:
-        """Hold a layout's own lock; who waited for it in vain does not wait again at once."""
+        """Hold a format's own lock; after a timeout the next attempt does not wait."""
         clock = self._desk.clock
         late = clock.monotonic() - self._waited.get(path, -60.0) < 1.0
         with ExitStack() as held:
@@ -276,7 +276,7 @@ class Looker:
             yield
 
     def understand(self, look: Look) -> None:
-        """What the file says; the same bytes are parsed once in a process."""
+        """Parse the file; the same bytes are parsed once in a process."""
         if look.data is None:
             return
         kind = kind_of(look.name)
@@ -306,9 +306,9 @@ class Looker:
         self._read_before[kind, digest] = known
 
     def newest(self, binding: Binding, look: Look) -> Read | None:
-        """What our newest rendering says; None for a log, and where nothing of it was kept.
+        """Return our newest rendering; None for a log, and if its content is not stored.
 
-        As long as a file is looked at it is the same: only this process may know its secrets.
+        It is read once per look: only this process may know its secrets.
         """
         if not look.newest:
             look.newest = [self._read_newest(binding, look)]
@@ -327,7 +327,7 @@ class Looker:
         return self._read_before[kind, digest]
 
     def said(self, name: str, data: bytes) -> Any:
-        """What a rendering says; the same bytes are parsed once in a process."""
+        """Return the value of a rendering; the same bytes are parsed once in a process."""
         kind, digest = kind_of(name), sha256(data).hexdigest()
         if (kind, digest) not in self._read_before:
             document = parsed(name, data)
@@ -335,14 +335,14 @@ class Looker:
         return self._read_before[kind, digest].value
 
     def _newest_kept(self, look: Look, data: bytes) -> Read:
-        """A rendering of which the secrets were not kept, with those that the file has."""
+        """Return a rendering that was stored without secrets, with those that the file has."""
         document = parsed(look.name, data)
         clean = self._desk.without_secrets(look.value)
         value = restore_texts(look.value, clean, without_id(document.said))
         return Read((look.read.document if look.read else document).rewritten(value), value)
 
     def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
-        """Files that we did not write must be of this session, and of a version that we know."""
+        """Refuse files of another session, or of a version that is not written."""
         others = [look for look in looks if look.verdict in ("edited", "found")]
         if not others:
             return
@@ -351,7 +351,7 @@ class Looker:
         for look in others:
             if why := self.torn(binding, look.name, look.data or b"", look.value):
                 raise _unusable(look, why)
-        # What a folder says of several sessions does not make a file of ours another's.
+        # A shared file names several sessions, so only the main file tells.
         main = next(iter(paths_of(binding)))
         facts = format.get(tree, where) if main in tree else Facts()
         if any(look.verdict == "edited" and not is_log(look.name) for look in others):
@@ -359,17 +359,17 @@ class Looker:
         native = facts.native_id
         if native and native != binding.native:
             raise Suspended(f"another session is here: {native}", hint="forestay files")
-        # Who left out what another version has wrote into our file all the same.
+        # A program that left out the version wrote into our file all the same.
         known = ((look.name, self.newest(binding, look)) for look in looks)
         tree, _ = format.whole(tree, {name: read.value for name, read in known if read}, where)
         if not (reading := format.reading(tree, where)).writable:
             raise Suspended(reading.unwritten)
 
     def torn(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
-        """Why a file that can be parsed was not written to its end, or nothing.
+        """Return why a file that can be parsed is incomplete, or an empty string.
 
-        It is the beginning of one that we wrote, and ends within something: whoever takes the last
-        of several tasks out leaves a file that is whole.
+        It is the beginning of a rendering and lacks what the format requires: a file from which the
+        last task was removed is complete.
         """
         format = load_format(binding.layout)
         if why := format.torn(data, value):
@@ -384,12 +384,12 @@ class Looker:
         return f"it breaks off after {len(data)} of {len(longer[0])} bytes"
 
     def unchanged(self, binding: Binding) -> bool:
-        """Whether nobody has touched the files since we wrote them."""
+        """Return whether no file changed since we wrote it."""
         paths = paths_of(binding)
         if any(map(swap_file.has_leftovers, folders_of(binding))):
             return False
         found = {name: self._found(binding, name, path) for name, path in paths.items()}
-        # What was remembered since, but could not be written, this process has not left so.
+        # A rendering that was stored but could not be written is not in the files.
         reached = self._has_reached(binding)
         if reached and all(data == self._last(binding, n) for n, data in found.items()):
             return True
@@ -397,12 +397,12 @@ class Looker:
         return all(_is_it(data, newest.get(name)) for name, data in found.items())
 
     def is_as_left(self, binding: Binding, name: str) -> bool:
-        """Whether one of the files is our newest rendering."""
+        """Return whether one of the files is our newest rendering."""
         data = self._found(binding, name, paths_of(binding)[name])
         return _is_it(data, self._bound.newest(binding).get(name))
 
     def _has_reached(self, binding: Binding) -> bool:
-        """Whether all that is remembered of the files is what this process left there."""
+        """Return whether the newest stored renderings are those of this process."""
         return bool(binding.mirrored) and self._reached.get(binding.number) == binding.mirrored
 
     def _last(self, binding: Binding, name: str) -> bytes | Log | int:
@@ -410,7 +410,7 @@ class Looker:
         return log or self._written.get((binding.number, name), (-1, ""))[0]
 
     def _found(self, binding: Binding, name: str, path: str) -> bytes | Log | None:
-        """What a file holds; a log that is as this process left it is that."""
+        """Return what a file holds; for an unchanged log the log in memory."""
         log = self._logs.get((binding.number, name))
         if log and log.stamp and log.stamp == files.stamp(path):
             return log
@@ -425,7 +425,7 @@ class Looker:
 
 
 def _unusable(look: Look, why: str) -> Suspended:
-    # Of several files of a session, only this one has to be looked at.
+    # The name tells which of several files has to be repaired.
     return Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
 
 
@@ -435,7 +435,7 @@ def _demand_few(facts: Facts) -> None:
 
 
 def _is_worse(format: Format, tree: Tree, before: Tree) -> bool:
-    """Whether files lack what they had before, by their document."""
+    """Return whether files break more rules of their format than before."""
     new, old = ({(f.code, f.where) for f in format.check(t, Where())} for t in (tree, before))
     return not new <= old
 
@@ -449,7 +449,7 @@ def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
 
 
 def require_inside(root: str, folder: str) -> None:
-    """Refuse a folder that is elsewhere; that the root itself is no link is known."""
+    """Refuse a folder that a symbolic link leads out of the root."""
     while len(folder) > len(root):
         if os.path.islink(folder):
             raise Suspended(f"a symbolic link leads away from {folder}")
@@ -457,12 +457,12 @@ def require_inside(root: str, folder: str) -> None:
 
 
 def is_log(name: str) -> bool:
-    """Whether a file is only ever added to."""
+    """Return whether lines are only ever added to a file."""
     return name.endswith(".jsonl")
 
 
 def most(path: str) -> int:
-    """How many bytes of a file are read at most."""
+    """Return how many bytes of a file are read at most."""
     return _LONGEST_LOG if is_log(path) else MAX_BYTES
 
 

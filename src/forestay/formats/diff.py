@@ -12,12 +12,11 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 Path = tuple[str | int, ...]
-_Any = TypeVar("_Any")
 
 STRONG = (
     "id",

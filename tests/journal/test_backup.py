@@ -325,14 +325,14 @@ def test_an_export_is_written_durably_and_overwrites_nothing(home: Home, tmp_pat
     home.start()
     path = str(tmp_path / "one.fspack")
     os.umask(0)
-    files.create(path, backup.export(home.journal, "s-1").chunks)
+    backup.write_pack(path, backup.export(home.journal, "s-1").chunks)
     assert stat.S_IMODE(os.stat(path).st_mode) == 0o600
     before = Path(path).read_bytes()
     home.note("more")
     with pytest.raises(InvalidInput, match="already exists"):
-        files.create(path, backup.export(home.journal, "s-1").chunks)
+        backup.write_pack(path, backup.export(home.journal, "s-1").chunks)
     assert Path(path).read_bytes() == before
-    files.replace(path, [b"other"])
+    backup.write_pack(path, [b"other"], overwrite=True)
     assert Path(path).read_bytes() == b"other"
     assert sorted(os.listdir(tmp_path)) == ["here", "one.fspack"]
 
@@ -343,11 +343,11 @@ def test_a_write_that_fails_leaves_nothing_behind(home: Home, tmp_path: Path) ->
         raise OSError(28, "No space left on device")
 
     with pytest.raises(StoreFailed, match="cannot write"):
-        files.create(str(tmp_path / "x.fspack"), broken())
+        backup.write_pack(str(tmp_path / "x.fspack"), broken())
     (tmp_path / "link").symlink_to(tmp_path / "target")
-    for write in (files.create, files.replace):
+    for overwrite in (True, False):
         with pytest.raises(InvalidInput):
-            write(str(tmp_path / "link"), [b"x"])
+            backup.write_pack(str(tmp_path / "link"), [b"x"], overwrite=overwrite)
     assert sorted(os.listdir(tmp_path)) == ["link"]
 
 
@@ -788,16 +788,32 @@ def test_backup_state_names_what_was_saved(home: Home) -> None:
 # --- what was filled in later -------------------------------------------------------------------
 
 
-def test_content_that_arrives_later_is_in_the_next_full_backup(home: Home, other: Home) -> None:
+def test_content_that_came_later_is_in_the_next_backup(home: Home, other: Home) -> None:
     home.start()
     digest = home.keep(b"some content")
     whole = home.export()
     home.store.database.write(lambda db: db.execute("DELETE FROM blob"))
     first = home.save_new()
     assert first is not None and first.left_out
+    assert home.save_new() is None
     home.absorb(whole)
-    assert home.store.blob(digest) == b"some content" and home.save_new() is None
-    backup.save(home.store, home.folder, clock=home.clock, keep=3)
+    assert home.store.blob(digest) == b"some content"
+    part = home.save_new()
+    assert part is not None and not part.full and not part.left_out
+    assert home.save_new() is None
     for path in backup.list_generations(home.folder)[-1]:
         other.absorb(path)
     assert other.store.blob(digest) == b"some content" and other.is_sound()
+
+
+def test_missing_content_is_remembered_through_later_backups(home: Home) -> None:
+    home.start()
+    home.keep(b"some content")
+    whole = home.export()
+    home.store.database.write(lambda db: db.execute("DELETE FROM blob"))
+    home.save_new()
+    home.note("later")
+    assert home.save_new() is not None
+    home.absorb(whole)
+    part = home.save_new()
+    assert part is not None and part.events == 3 and home.save_new() is None

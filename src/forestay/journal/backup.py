@@ -4,8 +4,9 @@ A *generation* is one full pack and the packs of what was new since, its *parts*
 one. A pack is named `GENERATION-PART-TIME.fspack`, so that names sort in the order of writing even
 if the clock was wrong. `state.json` next to them remembers how far each session was saved, as the
 arrival number and hash of its last event; if it is lost or unreadable, the next backup is a full
-one. Content that arrives after its event was saved is in the next full pack. The modification time
-of `state.json` is the time of the last run, so one stat tells whether a backup is due.
+one. It also remembers what was *lacking*: events and content that were missing when their session
+was saved and that a remote may supply later. Its modification time is the time of the last run, so
+one stat tells whether a backup is due.
 
 Old generations stay as long as a saved session is missing from the store or cut short.
 """
@@ -46,6 +47,10 @@ _TOOL = f"forestay {__version__}"
 
 _LARGEST = 2**53
 Mark = tuple[int, str]
+Lacking = dict[str, list[int | str]]
+"""Per session: arrival numbers of events without content, and digests of missing content."""
+_MOST_LACKING = 100
+"""How much is remembered of a session; it is saved again when any of it has arrived."""
 _ALL = 1 << 62
 
 
@@ -119,6 +124,17 @@ def _lacking(store: Store, events: Iterable[Sealed]) -> dict[str, str]:
     return found
 
 
+def write_pack(path: str, chunks: Iterable[bytes], *, overwrite: bool = False) -> None:
+    """Write a pack durably, without holding it in memory.
+
+    Without `overwrite` the name must not exist: `InvalidInput` otherwise.
+    """
+    if overwrite:
+        files.replace(path, chunks)
+    else:
+        files.create(path, chunks)
+
+
 def why_not_packable(sealed: Sealed, session: str) -> str:
     """Return why an event, checked alone, cannot go into a pack; empty if it can."""
     try:
@@ -163,6 +179,7 @@ class _State(NamedTuple):
     began: int
     saved: dict[str, Mark]
     missing: dict[str, Mark]
+    lacking: Lacking
 
 
 def save(store: Store, folder: str, *, clock: Clock, keep: int | None = None) -> BackupResult:
@@ -256,14 +273,18 @@ def salvage(store: Store, sessions: Iterable[str], path: str, *, clock: Clock) -
 
 
 def _packs(folder: str) -> list[tuple[str, int, int]]:
-    found = [(name, _NAME.fullmatch(name)) for name in files.list_names(folder)]
+    try:
+        names = sorted(os.listdir(folder))
+    except OSError:
+        return []
+    found = [(name, _NAME.fullmatch(name)) for name in names]
     return [(name, int(match[1]), int(match[2])) for name, match in found if match]
 
 
 def _save_new(store: Store, folder: str, clock: Clock, *, keep: int) -> BackupResult | None:
     state = _recall(folder)
     there = last_seqs(store)
-    if state is None or _needs_new_generation(state, folder, clock.now()):
+    if state is None or _is_over(state, folder, clock.now()):
         return _full(store, folder, clock, keep=keep) if there else None
     after = _news(store, state, there)
     state = state._replace(missing=_missing(store, state, there))
@@ -281,7 +302,7 @@ def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> Backu
     gathering = _write_gathered(store, path, dict.fromkeys(there, 0), clock)
     if keep is not None:
         missing = _missing(store, old, there) if old else {}
-        state = _State(generation, 0, clock.now(), gathering.marks, missing)
+        state = _State(generation, 0, clock.now(), gathering.marks, missing, gathering.lacking({}))
         _remember(folder, state, clock.now())
         if not missing and not gathering.left_out:
             _rotate(folder, keep)
@@ -294,7 +315,8 @@ def _part(
     path = _path(folder, state.generation, state.parts + 1, clock)
     gathering = _write_gathered(store, path, after, clock)
     saved = {**state.saved, **gathering.marks}
-    state = state._replace(parts=state.parts + 1, saved=saved)
+    lacking = gathering.lacking(state.lacking)
+    state = state._replace(parts=state.parts + 1, saved=saved, lacking=lacking)
     _remember(folder, state, clock.now())
     return gathering.saved(path, full=False)
 
@@ -304,11 +326,11 @@ def _path(folder: str, generation: int, part: int, clock: Clock) -> str:
     return os.path.join(folder, f"{generation:06d}-{part:03d}-{stamp}{files.PACK}")
 
 
-def _needs_new_generation(state: _State, folder: str, now: int) -> bool:
-    """Return whether the last generation is old, long, or lacks a part."""
-    parts = [part for _, number, part in _packs(folder) if number == state.generation]
-    is_whole = parts == list(range(state.parts + 1))
-    return not is_whole or state.parts >= _MAX_PARTS or not 0 <= now - state.began < _WEEK
+def _is_over(state: _State, folder: str, now: int) -> bool:
+    """Return whether a new generation must begin: this one is old, long, or incomplete."""
+    there = [part for _, number, part in _packs(folder) if number == state.generation]
+    whole = there == list(range(state.parts + 1))
+    return not whole or state.parts >= _MAX_PARTS or not 0 <= now - state.began < _WEEK
 
 
 def _rotate(folder: str, keep: int) -> None:
@@ -317,7 +339,14 @@ def _rotate(folder: str, keep: int) -> None:
     # Remove the last part first: what a crash leaves can still be restored.
     for name, generation, _ in reversed(packs):
         if generation not in staying:
-            files.remove(os.path.join(folder, name))
+            _remove(os.path.join(folder, name))
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return  # one pack too many does no harm
 
 
 # -- what is new -------------------------------------------------------------------------------
@@ -335,12 +364,34 @@ def last_seqs(store: Store) -> dict[str, int]:
 
 def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:
     """Return the sessions with unsaved events, and the number after which these begin."""
+    changed = {id: seq for id, seq in there.items() if seq != state.saved.get(id, (0, ""))[0]}
     found: dict[str, int] = {}
-    for id, seq in there.items():
+    for id, seq in changed.items():
         saved = state.saved.get(id, (0, ""))
-        if seq != saved[0]:
-            found[id] = saved[0] if saved[0] <= seq and _has(store, id, saved) else 0
+        found[id] = saved[0] if saved[0] <= seq and _has(store, id, saved) else 0
+    for id, lacking in state.lacking.items():
+        if id in there and _is_filled(store, id, lacking):
+            found[id] = 0
     return found
+
+
+def _is_filled(store: Store, session: str, lacking: Iterable[int | str]) -> bool:
+    """Return whether anything that was lacking has arrived."""
+    try:
+        with store.view(session) as view:
+            return any(_is_there(store, view, one) for one in lacking)
+    except ForestayError:
+        return False
+
+
+def _is_there(store: Store, view: View, lacking: int | str) -> bool:
+    if isinstance(lacking, int):
+        found = view.events(after=lacking - 1, limit=1)
+        return any(stored.data is not None for stored in found)
+    try:
+        return store.blob(lacking) is not None
+    except Damaged:
+        return False
 
 
 def _has(store: Store, session: str, mark: Mark) -> bool:
@@ -379,7 +430,7 @@ def _write_gathered(store: Store, path: str, after: dict[str, int], clock: Clock
         gathering = _Gathering(store, after)
         chunks = pack.write(gathering.items, created=clock.now(), tool=_TOOL, what="backup")
         try:
-            files.create(path, chunks)
+            write_pack(path, chunks)
         except Busy:
             # A session was forgotten in the meantime: the pack must be measured again.
             if not tries:
@@ -397,6 +448,18 @@ class _Gathering:
         self._events: dict[str, int] = {}
         self.marks: dict[str, Mark] = {}
         self.left_out: dict[str, str] = {}
+        self._blank: dict[str, list[int]] = {}
+        self._gone: dict[str, list[str]] = {}
+
+    def lacking(self, before: Lacking) -> Lacking:
+        """Return what was missing, merged with what is known of partly read sessions."""
+        found = dict(before)
+        for session, after in self._after.items():
+            known = before.get(session, []) if after else []
+            some: list[int | str] = [*known, *self._gone.get(session, [])]
+            some += self._blank.get(session, [])
+            found[session] = list(dict.fromkeys(some))[:_MOST_LACKING]
+        return {session: some for session, some in found.items() if some}
 
     def items(self) -> Iterator[Item]:
         for session, after in self._after.items():
@@ -425,12 +488,14 @@ class _Gathering:
             # The last event read, intact or not: damaged ones must not count as new every time.
             self.marks[session] = (found[-1].seq, as_sealed(found[-1]).hash)
         self._events[session] = len(good)
+        self._blank[session] = [stored.seq for stored in found if stored.data is None]
         return good
 
     def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
         gone = _lacking(self._store, events)
-        if gone:
-            self.left_out[session] = list(gone.values())[-1]
+        self._gone[session] = list(gone)
+        for why in gone.values():
+            self.left_out[session] = why
         for blob in _blobs(self._store, session, (d for d in _named(events) if d not in gone)):
             if len(blob.data) > pack.MAX_BLOB:
                 self.left_out[session] = f"the content {blob.digest[:12]} is too large for a pack"
@@ -509,7 +574,11 @@ def _recall(folder: str) -> _State | None:
             _require_int(stored[n]) for n in ("generation", "parts", "began")
         )
         marks = _marks(stored["saved"]), _marks(stored["missing"])
-        return _State(generation, parts, began, *marks)
+        lacking = {
+            id: [one if isinstance(one, str) else _require_int(one) for one in some]
+            for id, some in stored.get("lacking", {}).items()
+        }
+        return _State(generation, parts, began, *marks, lacking)
     except (ForestayError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
@@ -574,7 +643,7 @@ def purge(
             elif path.endswith(files.TEMPORARY):
                 # Emptied durably before it is removed, so that its content cannot come back.
                 files.replace(path, b"")
-                files.remove(path)
+                _remove(path)
     return done
 
 
@@ -601,7 +670,7 @@ def purge_pack(path: str, session: str, hashes: Container[str] | None, done: Pur
         if not met:
             return
         again = pack.write(items, created=manifest.created, tool=manifest.tool, what=manifest.what)
-        files.replace(path, again)
+        write_pack(path, again, overwrite=True)
     except (Damaged, InvalidInput, Outdated):
         done.unreadable.append(path)
     else:

@@ -803,7 +803,9 @@ def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     assert getattr(steps["phase-0"], "ended_at", 0) == began + 60_000
     assert getattr(steps["phase-1"], "status", "") == "running"
     assert shown.core.phase == project.session.status().as_json()["phase"]["current"] == 1
-    assert (shown.core.events, project.session.show().core.phase) == (before, 0)
+    context = project.home.context
+    with context.store.view(project.session.id) as view:
+        assert (shown.core.events, context.journal.state(view).core.phase) == (before, 0)
 
 
 def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) -> None:

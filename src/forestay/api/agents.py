@@ -21,33 +21,33 @@ class AgentSetup(HomeTopic):
     """Agents such as Claude Code or Codex that record their sessions in this home."""
 
     def waiting(self) -> int:
-        """How many payloads of hooks wait to be taken up."""
+        """Return how many payloads of hooks are not ingested yet."""
         return count_waiting(self._context)
 
     def ingest(
         self, *, limit: int | None = None, seconds: float | None = None, wait: float = 0.0
     ) -> Ingested:
-        """Record what hooks of agents said: at most so many payloads, for about so long.
+        """Record what hooks of agents reported: at most `limit` payloads, for about `seconds`.
 
-        Where another process is at it, wait for it no longer than `wait` seconds.
+        If another process is ingesting, wait for it at most `wait` seconds.
         """
         from forestay.agents.ingest import ingest
 
         return ingest(self._context, limit=limit, seconds=seconds, wait=wait)
 
     def discard(self) -> tuple[int, int]:
-        """Delete, for good, what hooks said and nobody understood: how many, and bytes."""
+        """Delete payloads that could not be parsed; return how many, and how many bytes."""
         from forestay.agents.spool import Spool
 
         return Spool(self._context.store.home).erase_aside()
 
     def catch_up(self) -> None:
-        """Before something is recorded: what was said earlier, as far as that is quick."""
+        """Ingest what hooks reported earlier, as far as that is quick."""
         if self.waiting():
             self._context.best_effort(lambda: self.ingest(seconds=_QUICK))
 
     def hook(self, agent: str, payload: str) -> str:
-        """What an agent is told when a conversation begins, by the payload of that hook."""
+        """Return the text for an agent whose conversation begins, by the payload of its hook."""
         from forestay.api.session_start import greet
 
         return greet(self._context, agent, payload)
@@ -61,7 +61,7 @@ class AgentSetup(HomeTopic):
     def install(
         self, agent: str, scope: Scope = "user", *, tools: bool = True, dry_run: bool = False
     ) -> Plan:
-        """Make an agent record its sessions here; `dry_run` only says what would change.
+        """Make an agent record its sessions here; with `dry_run` only return what would change.
 
         `scope` is "user" (all projects) or "project" (this one); `tools` adds the MCP server.
         """
@@ -70,13 +70,13 @@ class AgentSetup(HomeTopic):
         return install.install(agent, scope, self._places(), tools=tools, dry_run=dry_run)
 
     def uninstall(self, agent: str, scope: Scope = "user", *, dry_run: bool = False) -> Plan:
-        """Take out of an agent what `install` put there; what was recorded stays."""
+        """Remove what `install` added to an agent; recorded sessions stay."""
         from forestay.agents import install
 
         return install.uninstall(agent, scope, self._places(), dry_run=dry_run)
 
     def installed(self) -> list[Plan]:
-        """Where we are installed, each as the plan that would take us out."""
+        """Return where Forestay is installed, each as the plan that would remove it."""
         from forestay.agents import install
 
         return install.installed(self._places())
@@ -96,11 +96,11 @@ class AgentSetup(HomeTopic):
         on_part: OnPart | None = None,
         on_adopted: OnEach[TranscriptImport] = None,
     ) -> list[TranscriptImport]:
-        """Make sessions of the conversations that an agent wrote down; twice is once.
+        """Make sessions of the transcripts of an agent; those adopted before are skipped.
 
-        Without a path these are all that `claude-code`, `codex` or `gemini` keeps. `since` is a
-        span (`36h`, `30d`, `3w`) or a day (`2026-01-31`); `on_part` is told now and then how much
-        of a long one was heard, `on_adopted` what became of each.
+        Without a path these are all that `claude-code`, `codex` or `gemini` stored. `since` is a
+        span (`36h`, `30d`, `3w`) or a day (`2026-01-31`). `on_part` is called with the progress of
+        a long transcript, `on_adopted` with the result for each.
         """
         from forestay.agents import import_transcripts
 
@@ -111,7 +111,7 @@ class AgentSetup(HomeTopic):
         return collect(made, on_adopted)
 
     def note_desktop(self) -> None:
-        """Remember that Claude Desktop reaches this home: files of sessions tell it."""
+        """Record that Claude Desktop uses this home, which files of sessions show."""
         if not self._context.store.machine.remotes.in_desktop():
             self._context.store.machine.remotes.is_in_desktop()
             from forestay.mirror.session_files import SessionFiles  # start-up

@@ -22,11 +22,12 @@ class Backups(HomeTopic):
     """Copies of everything in this home, each in one file."""
 
     def list(self) -> builtins.list[str]:
-        """The files of this home's own backups."""
+        """Return the files of this home's own backups."""
         return backup.own_backups(self._context.store.home)
 
     @property
     def folder(self) -> str:
+        """The folder of this home's own backups."""
         return os.path.join(self._context.store.home, files.BACKUPS)
 
     def create(self, folder: str = "") -> BackupResult:
@@ -38,7 +39,7 @@ class Backups(HomeTopic):
     def restore(self, path: str) -> ImportResult:
         """Merge a backup into this home; nothing that is here is replaced.
 
-        A folder of backups means its newest one. What cannot be taken is left out and told.
+        A folder of backups means its newest one. What cannot be merged is left out and reported.
         A session that is new here belongs to no project until it is resumed or chosen in one.
         """
         outcome = restore.combine_results(
@@ -49,10 +50,10 @@ class Backups(HomeTopic):
         return outcome
 
     def import_(self, path: str) -> ImportResult:
-        """Merge a pack of someone else into this home: all of it, or nothing.
+        """Merge a pack from another person into this home: all of it, or nothing.
 
         Sessions that are new here belong to the project of this folder. A sealed one is opened
-        by the keys of this device and its circle, or by its passphrase.
+        by the keys of this device and its device group, or by its passphrase.
         """
         from forestay.sync import sealed_export
 
@@ -82,8 +83,8 @@ class Backups(HomeTopic):
         """Copy this store into another, compare them, and seal this one with a pointer to it.
 
         `to` is a URL: `postgresql://…`, `sqlite:PATH`, or `sqlite:` for the database of the home.
-        A move that was interrupted is finished by the same call; `unseal` takes it back.
-        `on_part` is told what is being done, how much of it is done, and of how much.
+        A move that was interrupted is finished by the same call; `unseal` undoes it.
+        `on_part` is called with what is being done, how much of it is done, and the total.
         """
         self._context.close()
         source = self._context.open_store(self._context.settings.store, sealed=True)

@@ -29,39 +29,39 @@ class Devices(HomeTopic):
         return Keys(self._context)
 
     def has_keys(self) -> bool:
-        """Whether this device has keys by which sessions travel."""
+        """Whether this device has keys with which sessions can be sent."""
         return is_kept(keychain.folder(self._context))
 
     def name_of(self, id: str) -> str:
-        """What people call the device that wrote a chain; the id itself where nobody told."""
+        """Return the name of a device; its id if it has no name."""
         return name_of(self._context, id)
 
     def last_session(self, device: str) -> str:
-        """The open session that was worked on last on a device, by its name."""
+        """Return the open session that was worked on last on a device, by the device's name."""
         return arrival.last_on(self._context, device)
 
     def list(self) -> tuple[Circle, str]:
-        """The circle as this device knows it, and the id of this device in it."""
+        """Return the device group as this device knows it, and the id of this device in it."""
         return keychain.devices(self._context)
 
     def add(self, *, confirm: str = "", new_key: bool = False) -> Asking | Changed:
-        """Ask to be let in, by a code; once that is approved, `confirm` its fingerprint."""
+        """Ask to join the device group, by a code; once approved, `confirm` its fingerprint."""
         if confirm:
             return keychain.confirm(self._context, confirm)
         return keychain.ask(self._context, new_key=new_key)
 
     def approve(self, code: str) -> Changed:
-        """Let the device in that shows this code; compare its fingerprint first."""
+        """Admit the device that shows this code; compare its fingerprint first."""
         return keychain.approve(self._context, read_device_code(code))
 
     def revoke(self, which: str) -> Changed:
-        """Put a device out, by its name or id: it reads nothing written from now on."""
+        """Revoke a device, by its name or id: it can read nothing written from now on."""
         done = keychain.revoke(self._context, which)
         _push_new_keys(self._context)
         return done
 
     def rename(self, which: str, name: str) -> Changed:
-        """Call a device by another name."""
+        """Rename a device."""
         return keychain.rename(self._context, which, name)
 
 
@@ -69,33 +69,34 @@ class Keys(HomeTopic):
     """The key of this device: without it no other device can read what it pushes."""
 
     def init(self, *, passphrase: str = "", keyring: bool = False) -> Changed:
-        """Make the key of this device and its circle, or wrap the key that there is.
+        """Make the key of this device and its device group, or protect the key that exists.
 
-        What comes back has the recovery code, which is kept nowhere: show it once.
+        The result has the recovery code, which is stored nowhere: show it once.
         """
         return keychain.init(self._context, passphrase=passphrase, keyring=keyring)
 
     def show(self) -> KeyInfo:
-        """What is known of this device's key; nothing of it is secret."""
+        """Return what is known of this device's key; none of it is secret."""
         return KeyInfo(keychain.show(self._context))
 
     def export(self, path: str, passphrase: str) -> str:
-        """Write the key into a new file, wrapped in a passphrase; returns its id."""
+        """Write the key into a new file, protected by a passphrase; return its id."""
         return keychain.export(self._context, path, passphrase)
 
     def import_(self, path: str) -> Changed:
-        """Take over the key of such a file; `ask_passphrase` is asked for its passphrase."""
+        """Use the key of such a file; `context.ask_passphrase` is called for its passphrase."""
         return keychain.import_(self._context, path)
 
     def recover(self, code: str, *, agree: Callable[[Circle], object] | None = None) -> Changed:
-        """Join one's circle again with nothing but the recovery code and a remote.
+        """Join the device group again with only the recovery code and a remote.
 
-        `agree` is shown the circle before anything is made, and raises if it is another one.
+        `agree` is called with the device group before anything is written; it raises if it is not
+        the expected one.
         """
         return keychain.recover(self._context, code, agree)
 
     def rotate(self, *, recovery: bool = False) -> Changed:
-        """Begin a new epoch of keys; with `recovery` the recovery code is replaced too."""
+        """Replace the keys; with `recovery` the recovery code is replaced too."""
         done = keychain.rotate(self._context, recovery=recovery)
         _push_new_keys(self._context)
         return done
@@ -112,7 +113,7 @@ class Shares(HomeTopic):
     def add(
         self, session: str, person: str, *, mode: ShareMode | None = None, email: str = ""
     ) -> Shared:
-        """Let the person of a key read a session, or `continue` it, on every remote.
+        """Allow the person of a key to read a session, or to `continue` it, on every remote.
 
         Compare the fingerprint of their key with them first.
         """
@@ -121,13 +122,13 @@ class Shares(HomeTopic):
         )
 
     def remove(self, session: str, who: str) -> Shared:
-        """Let someone read no more of a session; what they have read they still have."""
+        """Stop sharing a session with a person; what they have read they still have."""
         return sharing.unshare(self._context, session, who)
 
     def owner(self, circle: str) -> str:
-        """Who the person of a circle is, if that is not the user: what is known here of them."""
+        """Return the person that a device group belongs to, as far as known; empty for the user."""
         return keychain.owner_name(self._context, circle)
 
     def list(self, session: str) -> Shared:
-        """With whom a session is shared, as its remotes tell."""
+        """Return the persons with whom a session is shared, as its remotes record it."""
         return sharing.shares(self._context, session)

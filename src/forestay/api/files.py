@@ -50,9 +50,9 @@ class Files(HomeTopic):
         workflows: str = "",
         on_report: OnEach[FileReport] = None,
     ) -> list[FileReport]:
-        """What is wrong with the session files at a path, in any of the five layouts.
+        """Return what is wrong with the session files at a path, in any of the five formats.
 
-        `workflows` is a folder of workflow definitions, which say how many phases there are;
+        `workflows` is a folder of workflow definitions, which have the number of phases;
         `on_report` is called with each report as soon as it is made.
         """
         from forestay.mirror import check_files, discover
@@ -74,10 +74,10 @@ class Files(HomeTopic):
         workflows: str = "",
         on_adopted: OnEach[Adopted] = None,
     ) -> list[Adopted]:
-        """Make the sessions in the files at a path sessions of this home; twice is once.
+        """Make the sessions in the files at a path sessions of this home; known ones are skipped.
 
         Without a path these are the files of this project, and the user's essays. `on_adopted` is
-        called with what became of each as soon as it is recorded.
+        called with the result for each as soon as it is recorded.
         """
         from forestay.mirror import adopt
         from forestay.mirror.discover import own_essay_folders
@@ -88,7 +88,7 @@ class Files(HomeTopic):
         return collect(adopt.adopt(self._context, place, options, also=also), on_adopted)
 
     def unadopted(self) -> list[str]:
-        """Places in this project with session files of other programs that nobody took up."""
+        """Return places in this project with session files that were not adopted."""
         from forestay.mirror.quick_scan import unadopted_here
 
         return unadopted_here(self._context)
@@ -96,7 +96,7 @@ class Files(HomeTopic):
     def convert(
         self, path: str, to: str, out: str = "", *, native_id: str = "", workflows: str = ""
     ) -> tuple[Converted, list[str]]:
-        """Write the session at a path in another layout, beside it; returns what was made."""
+        """Write the session at a path in another format, next to it; return what was written."""
         from forestay.mirror import convert
         from forestay.mirror.session_files import mirror_of
 
@@ -106,14 +106,14 @@ class Files(HomeTopic):
         return made, convert.write(made, out or convert.beside(path, made))
 
     def report(self, feature: str = "", root: str = "") -> list[FeatureReport]:
-        """How the sessions of the ai-session layout stand, in figures; one, or all of a folder."""
+        """Return figures about sessions of the ai-session format; one, or all of a folder."""
         from forestay.mirror import ai_session_cleanup
 
         ai_session_cleanup.require_folder(root)
         return ai_session_cleanup.reports(self._context, _ai_root(self._context, root), feature)
 
     def live(self, folder: str = "", *, prune: bool = False) -> list[Live]:
-        """Who is at work now, as aiterm's files tell; `prune` archives those that died."""
+        """Return the live sessions in aiterm's files; `prune` archives those that died."""
         from forestay.base.config import user_home
         from forestay.mirror import aiterm
 
@@ -126,7 +126,7 @@ class Files(HomeTopic):
     def cleanup(
         self, path: str = "", wanted: Wanted | None = None, *, dry_run: bool = False
     ) -> list[Put]:
-        """Put sessions of the ai-session layout away that are over; nothing is deleted."""
+        """Archive finished sessions of the ai-session format; nothing is deleted."""
         from forestay.mirror import ai_session_cleanup
 
         wanted = wanted or ai_session_cleanup.Wanted()
@@ -138,10 +138,10 @@ class Files(HomeTopic):
     def recover(
         self, path: str, *, out: str = "", fix: bool = False, choose: str = ""
     ) -> Case | None:
-        """What can be made of damaged session files at a path; None when they can be read.
+        """Return what can be restored from damaged session files; None if they can be read.
 
-        Nothing is written unless it is asked for: with `out` elsewhere, with `fix` in place, the
-        damaged bytes kept beside. `choose` answers the question that a case may carry.
+        Nothing is written without `out` (to another place) or `fix` (in place; the damaged bytes
+        are set aside). `choose` answers the question that a case may have.
         """
         from forestay.mirror import recover
 
@@ -161,13 +161,13 @@ class ContractFiles(HomeTopic):
     """The session-state contract of a folder, and the agents that acknowledged it."""
 
     def show(self, root: str = "", spec: str = "") -> Contract:
-        """The session-state contract of a folder: who has acknowledged it, and whether it holds."""
+        """Return the contract of a folder: the agents that acknowledged it, and its validity."""
         from forestay.mirror.contract_file import Contract
 
         return Contract(_ai_root(self._context, root), spec, self._context.clock)
 
     def ack(self, agent: str, root: str = "", spec: str = "") -> str:
-        """An agent acknowledges the contract, in its file and in the current session if any."""
+        """Record that an agent acknowledges the contract, also in the current session if any."""
         from forestay.journal.recorder import Recorder
         from forestay.model.event import ContractAcknowledged
         from forestay.workspace.current_session import find_session
@@ -185,7 +185,7 @@ class ContractFiles(HomeTopic):
         return path
 
     def verify(self, agent: str = "", root: str = "", spec: str = "") -> Verdicts:
-        """Whether an agent, or every one that ever did, has acknowledged it as it is now."""
+        """Return whether an agent, or each known one, has acknowledged the present contract."""
         contract = self.show(root, spec)
         name = agent.strip()
         return {name: contract.verify(name)} if name else contract.verify_all()
@@ -195,9 +195,9 @@ class Orchestrator(HomeTopic):
     """The one current orchestrator session of a project, and the archive of earlier ones."""
 
     def current(self) -> Session:
-        """The project's current orchestrator session, made one of ours if it is not yet.
+        """Return the project's current orchestrator session; adopt it if needed.
 
-        `NoSession` when there is none, `Outdated` for a version that cannot be resumed, and
+        Raises `NoSession` if there is none, `Outdated` for a version that cannot be resumed, and
         `Unusable`, with the choices, for a file that cannot be read.
         """
         from forestay.api.session import Session
@@ -206,7 +206,7 @@ class Orchestrator(HomeTopic):
         return Session(self._context, orchestrator_session.adopt_current(self._context))
 
     def history(self, which: str = "", *, limit: int = 10) -> list[ArchivedSession]:
-        """Archived orchestrator sessions, newest first; with `which` only the one it means."""
+        """Return archived orchestrator sessions, newest first; with `which` only that one."""
         from forestay.mirror import orchestrator_session
 
         if which:
@@ -215,7 +215,7 @@ class Orchestrator(HomeTopic):
         return [ArchivedSession({**row}) for row in rows]
 
     def new(self, goal: str, *, mode: Mode = "default") -> tuple[Session, str]:
-        """Begin another; the one before is archived, and where that is comes back too."""
+        """Start another one; return it, and where the previous one is archived."""
         from forestay.api import start
         from forestay.formats.orchestrator.schema import ID as ORCHESTRATOR
         from forestay.mirror import orchestrator_session
@@ -228,13 +228,13 @@ class Orchestrator(HomeTopic):
             return start.begin(self._context, wanted), archived
 
     def abort(self, *, because: str = "", key: str = "") -> Event:
-        """Stop the current one for good; its state is preserved in the archive."""
+        """Stop the current one permanently; its state is preserved in the archive."""
         return self.current().lifecycle.abort(because=because, key=key)
 
     def save(self) -> list[Binding]:
-        """Write the files of the orchestrator session now; returns where they are.
+        """Write the files of the orchestrator session now; return where they are.
 
-        That is the one meant here, if it is one, else the project's current one if it is ours.
+        That is the current session, if it has such files, else the project's current one.
         """
         from forestay.mirror import orchestrator_session
         from forestay.mirror.session_files import SessionFiles, write_files

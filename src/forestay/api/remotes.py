@@ -26,23 +26,23 @@ class Remotes(HomeTopic):
     """Remotes of this home: add and check them, push and pull."""
 
     def add(self, name: str, address: str) -> Checked:
-        """Remember a remote by a name, once it was tried: `folder:PATH` or `s3://BUCKET/…`."""
+        """Add a remote under a name after testing it: `folder:PATH` or `s3://BUCKET/…`."""
         added = known_remotes.add(self._context, name, address)
         SessionFiles.of(self._context).write_sync_state()
         return added
 
     def list(self) -> builtins.list[Known]:
-        """The remotes of this home, with how the last sync went."""
+        """Return the remotes of this home, with the result of the last sync."""
         return self._context.store.machine.remotes.all()
 
     def remove(self, name: str) -> Known:
-        """Forget a remote, and what it has shown; nothing there is changed."""
+        """Remove a remote from this home; nothing on the remote is changed."""
         removed = known_remotes.remove(self._context, name)
         SessionFiles.of(self._context).write_sync_state()
         return removed
 
     def check(self, name: str) -> Checked:
-        """Try a remote again: what it can do, and what lies there that is none of ours."""
+        """Test a remote again: what it supports, and which of its files are not Forestay's."""
         return known_remotes.check(self._context, name)
 
     def push(
@@ -53,7 +53,7 @@ class Remotes(HomeTopic):
         again: bool = False,
         on_bytes: OnBytes | None = None,
     ) -> Reports:
-        """Put what was recorded here on a remote, or on all of them; all sessions, or some.
+        """Send what was recorded here to a remote, or to all of them; all sessions, or some.
 
         `again` puts there what the remote should have and lost. `on_bytes` is told "up" or
         "down" and a number of bytes as they move. If it has methods `expect` and `done`, they
@@ -72,7 +72,7 @@ class Remotes(HomeTopic):
         believe: Sequence[str] = (),
         on_bytes: OnBytes | None = None,
     ) -> Reports:
-        """Take what others put on a remote.
+        """Fetch what other devices sent to a remote.
 
         `join` names sessions that were imported and worked on here, and are now shared by whoever
         owns them: what was added here becomes part of what is shared. `doubt` names persons whose
@@ -91,9 +91,9 @@ class Remotes(HomeTopic):
         return visit_all(self._context, remote, manner, tell=on_bytes)
 
     def unpushed(self, session: str = "") -> int | None:
-        """How many events are on no remote yet, of one session or all; None without a remote."""
+        """Return how many events are on no remote yet; None without a remote."""
         return self._context.store.machine.remotes.waiting(session)
 
     def fetch(self, session: str = "") -> Pulled:
-        """Take what other devices put on remotes before a session is taken up; offline is fine."""
+        """Fetch what other devices sent, before a session is resumed; offline is no error."""
         return arrival.pull(self._context, session)

@@ -19,23 +19,23 @@ class Workflows(HomeTopic):
     """Definitions of workflows: the project's own, and those built in."""
 
     def list(self) -> builtins.list[Listed]:
-        """The workflows that can be used here: the project's own, then those built in."""
+        """Return the workflows that can be used here: the project's own, then those built in."""
         return workflows.available(self._context.workspace.tree.root)
 
     def show(self, which: str) -> Workflow:
-        """The workflow of a name, or in a file or folder; one with errors is refused."""
+        """Return the workflow of a name, or in a file or folder; one with errors is refused."""
         return workflows.find(which, self._context.workspace.tree.root)
 
     def check(self, which: str) -> Checked:
-        """What is wrong with a definition, by line; one with errors is no workflow."""
+        """Return what is wrong with a definition, by line; one with errors cannot be used."""
         return workflows.look(which, self._context.workspace.tree.root)
 
     def new(self, name: str, *, origin: str = "") -> str:
-        """Write a definition to begin with, or a copy of another workflow; returns the file."""
+        """Write a first definition, or a copy of another workflow; return the file."""
         return workflows.new(name, self._context.workspace.tree.root, origin=origin)
 
     def schema(self) -> str:
-        """The JSON Schema of definitions."""
+        """Return the JSON Schema of definitions."""
         return workflows.schema().decode()
 
 
@@ -43,13 +43,13 @@ class Essays(HomeTopic):
     """The essays of the user, in every project."""
 
     def list(self) -> builtins.list[ListedEssay]:
-        """The essays of this user, newest first; one that cannot be read has no state."""
+        """Return the essays of this user, newest first; one that cannot be read has no state."""
         return essay_sessions.listed(self._context)
 
     def resume(self, which: str, *, anyway: bool = False) -> Session:
-        """The session of an essay, by its number in the list or its name, made one of ours.
+        """Return the session of an essay, by its number or its name; adopt it if needed.
 
-        A state that contradicts its files is refused, unless it is to be used `anyway`.
+        A state that contradicts its files is refused, unless `anyway` is given.
         """
         session = essay_sessions.adopt_essay(self._context, which, anyway=anyway)
         return Session(self._context, session)

@@ -104,7 +104,7 @@ NAMES_A_FORMAT = """
     mirror.discover mirror.recover mirror.render mirror.session_files
     health.forget health.format_checks
     api.start api.files api.session_files api.session_record api.words
-    cli.common cli.adopt cli.format_commands cli.table
+    cli.common cli.adopt cli.format_commands
 """
 
 

@@ -28,7 +28,7 @@ def left(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> Cli:
 @pytest.mark.req("S3-128")
 def test_status_warns_and_offers_the_choices(left: Cli) -> None:
     answer = left.ok("status")
-    assert "nobody worked on this session for 8 days" in answer.err
+    assert "no work on this session for 8 days" in answer.err
     assert "forestay session abandon --session" in answer.err
     expiry = left.json("status")["expiry"]
     assert expiry["state"] == "abandoned" and len(expiry["choices"]) == 3
@@ -73,7 +73,7 @@ def test_status_says_that_a_session_left_for_a_day_counts_as_paused(
     assert cli.ok("status").err == ""
     now = Clock.now
     monkeypatch.setattr(Clock, "now", lambda self: now(self) + DAY + DAY // 24)
-    said = "nobody worked on this session for 25 hours: it counts as paused"
+    said = "no work on this session for 25 hours: it counts as paused"
     assert said in cli.ok("status").err
     cli.ok("note", "back")
     assert said not in cli.ok("status").err
@@ -104,5 +104,5 @@ def test_who_resumes_an_essay_of_another_program_after_a_week_is_warned_once(
     fill(project, kinds=["essay"])
     (project.parent / "tmp").mkdir(exist_ok=True)
     (project / ESSAY).parent.rename(project.parent / "tmp" / ESSAY_FOLDER)
-    assert cli.ok("essay", "resume", "1").err.count("nobody worked on") == 1
-    assert "nobody worked on" not in cli.ok("status").err
+    assert cli.ok("essay", "resume", "1").err.count("no work on") == 1
+    assert "no work on" not in cli.ok("status").err

@@ -300,13 +300,13 @@ def test_files_that_are_left_alone_are_told_to_those_who_only_look(
         (one,) = cli.json("status")["suspended"]
         why = "no JSON" if is_torn else "version 9 is not written by us"
         assert (one["layout"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
-        assert f"  files    orchestrator left alone: {one['why']}\n" in cli.ok("status").out
+        assert f"  files    orchestrator not written: {one['why']}\n" in cli.ok("status").out
         assert f"not written: {one['why']}\n" in cli.ok("files").out
         assert "All is well" not in cli("doctor").out
         assert path.read_text() == bad
         path.write_text(good)
         assert "suspended" not in cli.json("status")
-        assert "left alone" not in cli.ok("files").out and "All is well" in cli.ok("doctor").out
+        assert "not written" not in cli.ok("files").out and "All is well" in cli.ok("doctor").out
 
 
 @pytest.mark.parametrize("state", ["full", "read-only"])
@@ -325,7 +325,7 @@ def test_files_that_are_behind_because_nothing_can_be_written_are_told(
     assert "suspended" not in cli.json("status"), "they are as they should be"
     assert "not up to date" in cli.ok("task", "add", "Write tests").err
     assert [one["why"] for one in cli.json("status")["suspended"]] == [why, why]
-    assert f"craft, orchestrator left alone: {why}" in cli.ok("status").out
+    assert f"craft, orchestrator not written: {why}" in cli.ok("status").out
     assert why in cli("doctor").out and why in cli.ok("files").out
 
 
@@ -397,7 +397,7 @@ def test_sessions_of_the_later_praxis_are_mentioned_and_adopted_where_they_are(
     place = project / ".praxis-os/state/workflow" / folder
     place.mkdir(parents=True)
     (project / PRAXIS).rename(place / (project / PRAXIS).name)
-    assert "to take them up: forestay adopt" in cli.ok().out
+    assert "to adopt them: forestay adopt" in cli.ok().out
     (adopted,) = cli.json("adopt")["adopted"]
     assert adopted["outcome"] == "adopted" and str(place) in adopted["path"]
     cli.ok("session", "use", adopted["session"])

@@ -10,7 +10,7 @@ import pytest
 
 from forestay.cli import help as cli_help
 from forestay.cli.dispatch import alone, parse
-from forestay.cli.table import COMMANDS, FAMILIES, GROUPS, locate, split
+from forestay.cli.table import COMMANDS, FAMILIES, GROUPS, actions_of, locate, split
 from forestay.errors import EXIT_CODES
 from tests.cli.support import Cli
 
@@ -243,8 +243,73 @@ def test_every_command_has_help_with_examples_that_can_be_typed(cli: Cli, name: 
     assert max(map(len, text.splitlines())) <= 84
 
 
-def test_the_top_level_has_at_most_44_names() -> None:
-    assert len({name.split()[0] for name in COMMANDS}) <= 44
+SPECIFIED = {
+    "Everyday": "start resume brief status list log search show diff note decide task undo pause"
+    " complete settle",
+    "Agents": "install uninstall agent adopt mcp",
+    "Plans": "workflow phase prove revisit essay",
+    "Files": "files",
+    "Devices": "sync remote device share",
+    "Record": "record",
+    "Lifecycle": "session",
+    "Care": "doctor verify backup config init help",
+    "For installed hooks": "hook ingest",
+}
+
+
+def test_the_groups_have_the_specified_names() -> None:
+    found = {
+        group: list(dict.fromkeys(n.split()[0] for n in names)) for group, names in GROUPS.items()
+    }
+    assert found == {group: names.split() for group, names in SPECIFIED.items()}
+    assert sum(map(len, found.values())) <= 44
+
+
+@pytest.mark.parametrize(
+    ("family", "actions"),
+    [
+        (
+            "files",
+            "check convert bind unbind restore list update report live cleanup"
+            " contract orchestrator",
+        ),
+        ("files contract", "show ack verify"),
+        ("files orchestrator", "continue history new abort save"),
+        ("device key", "init show export import recover rotate"),
+        ("share", "add remove list"),
+        ("record", "command file artifact tokens compaction error model attribute rename"),
+        ("session", "use fail abort abandon reopen archive unarchive forget"),
+        ("backup", "create restore export import move"),
+        (
+            "essay",
+            "approve section paragraph claim calibrate voice output pushback show list resume",
+        ),
+    ],
+)
+def test_a_family_has_the_specified_actions(family: str, actions: str) -> None:
+    assert sorted(actions_of(family)) == sorted(actions.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_help_says_format_and_never_layout(cli: Cli, name: str) -> None:
+    assert "layout" not in cli.ok(*name.split(), "--help").out.lower()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["use x", "approve G1", "bind craft", "attr a 1", "push", "key show", "start G --layout craft"],
+)
+def test_old_spellings_are_gone(cli: Cli, line: str) -> None:
+    assert cli(*line.split()).code == 2
+
+
+@pytest.mark.parametrize("line", ["status", "log", "show", "task", "verify", "brief"])
+def test_a_command_about_one_session_accepts_it_by_option(cli: Cli, line: str) -> None:
+    cli.start("First", "--id", "first")
+    cli.start("Second", "--id", "second")
+    out = cli.ok("--json", line, "--session", "first").out.lower()
+    assert "first" in out and "second" not in out
+    assert cli(line, "--session", "nosuch").code == 3
 
 
 def test_the_first_page_fits_a_small_terminal_and_names_every_command(cli: Cli) -> None:

@@ -1,4 +1,4 @@
-"""status, list, and `forestay` alone: from the catalogue, without the model."""
+"""The commands status, list, and `forestay` alone: read from the catalogue, without the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from forestay.base.clock import ago
 from forestay.base.text import plural
 from forestay.base.vocabulary import FINISHED, STATUSES
 from forestay.cli.arguments import Command, arg, count, flag
-from forestay.cli.terminal import format_size
+from forestay.cli.terminal import format_size, pick
 from forestay.errors import InvalidInput, NoSession
 
 TYPE_CHECKING = False
@@ -42,21 +42,26 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
         shown = stay.status().as_json()
     except NoSession as error:
         if count_waiting(stay.context):
-            error.hint = "record what hooks said first: forestay ingest"
+            error.hint = "record waiting hook events first: forestay ingest"
         raise
     idle = idle_values(shown, stay)
-    more = {**waiting_values(stay), **({"expiry": idle} if idle else {})}
-    more |= unpushed_values(shown, stay)
+    more: dict[str, Any] = {"expiry": idle} if idle else {}
+    if waiting := count_waiting(stay.context):
+        more["waiting"] = waiting
+    unpushed = stay.context.store.machine.remotes.waiting(shown["session"])
+    if unpushed is not None:
+        more["unpushed"] = unpushed
     screen.answer({**shown, **more})
     print_status(shown, stay, screen)
-    if shown["status"] == "active":
-        _print_paused(idle, screen)
+    if shown["status"] == "active" and idle.get("state") == "pause":
+        hours = plural(idle["idle_ms"] // _HOUR, "hour")
+        screen.aside((f"no work on this session for {hours}", "yellow"), ": it counts as paused")
     warn_idle(idle, screen)
     warn_waiting(stay, screen)
 
 
 def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
-    """What it means that nobody worked on a session for long; empty while it means nothing."""
+    """Return what long inactivity of a session means; empty while it means nothing."""
     from datetime import datetime
 
     if shown["status"] in FINISHED or not shown["updated_at"]:
@@ -74,52 +79,31 @@ def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     if idle.word == "active":
         return {}
     return {
-        "state": idle.word,
-        "idle_ms": idle.idle_ms,
-        "pause_hours": idle.limits.pause_hours or None,
-        "abandon_hours": idle.limits.abandon_hours or None,
-        "choices": [{"what": one.title, "command": one.command} for one in idle.choices],
+        **pick(idle, "state=word idle_ms"),
+        **pick(idle.limits, "pause_hours? abandon_hours?"),
+        "choices": [pick(one, "what=title command") for one in idle.choices],
     }
 
 
-def _print_paused(idle: dict[str, Any], screen: Screen) -> None:
-    if idle.get("state") == "pause":
-        hours = plural(idle["idle_ms"] // _HOUR, "hour")
-        what = f"nobody worked on this session for {hours}"
-        screen.aside((what, "yellow"), ": it counts as paused")
-
-
 def warn_idle(idle: dict[str, Any], screen: Screen) -> None:
-    """Warn of a session that counts as abandoned, with what can be done; nothing is decided."""
+    """Warn of a session that counts as abandoned, with the choices; nothing is decided."""
     if not idle or not idle["choices"]:
         return
     days = idle["idle_ms"] // (24 * _HOUR)
-    screen.aside(("nobody worked on this session for ", "yellow"), plural(days, "day"))
+    screen.aside(("no work on this session for ", "yellow"), plural(days, "day"))
     for one in idle["choices"]:
         screen.aside("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
 
 
-def waiting_values(stay: Forestay) -> dict[str, Any]:
-    """How many payloads of hooks were not taken up yet, if any."""
-    count = count_waiting(stay.context)
-    return {"waiting": count} if count else {}
-
-
-def unpushed_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
-    """How many events of a session are on no remote yet; nothing where there is no remote."""
-    count = stay.context.store.machine.remotes.waiting(shown["session"])
-    return {} if count is None else {"unpushed": count}
-
-
 def warn_waiting(stay: Forestay, screen: Screen) -> None:
     if count := count_waiting(stay.context):
-        said = f"{count} of what hooks said"
+        said = plural(count, "hook event")
         line = (screen.as_typed("forestay ingest"), "cyan")
-        screen.aside(("not recorded yet: ", "yellow"), said, ("; to record it: ", "dim"), line)
+        screen.aside(("not recorded yet: ", "yellow"), said, ("; to record them: ", "dim"), line)
 
 
 def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
-    """One session for people: goal, then names and values."""
+    """Print one session: its goal, then names and values."""
     now = stay.context.clock.now()
     screen.line((shown["goal"], "bold"))
     project = f" in {shown['project']}" if shown["project"] else ""
@@ -132,7 +116,7 @@ def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
             ("next", shown["next"]),
             ("agents", _agents(shown)),
             ("context", f"{shown['tokens']:,} tokens" if shown.get("tokens") else ""),
-            ("at work", _holders(shown, now, dead=False)),
+            ("working", _holders(shown, now, dead=False)),
             ("died", (_holders(shown, now, dead=True), "red")),
             ("began", since(shown["began_at"], now)),
             ("last", f"#{shown['seq']}, {since(shown['updated_at'], now)}"),
@@ -141,7 +125,7 @@ def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
         ]
     )
     if shown.get("suspended"):
-        screen.hint("what helps: ", "forestay doctor")
+        screen.hint("to fix it: ", "forestay doctor")
 
 
 def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
@@ -163,7 +147,7 @@ def _left_alone(shown: dict[str, Any]) -> str:
     whose: dict[str, list[str]] = {}
     for one in shown["suspended"]:
         whose.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
-    return "; ".join(f"{', '.join(names)} left alone: {why}" for why, names in whose.items())
+    return "; ".join(f"{', '.join(names)} not written: {why}" for why, names in whose.items())
 
 
 def _status_words(shown: dict[str, Any]) -> Part:
@@ -182,7 +166,7 @@ def _status_words(shown: dict[str, Any]) -> Part:
 
 
 def _phase(shown: dict[str, Any]) -> str:
-    """Where the plan stands, and what its times let one expect."""
+    """Return the current phase of the plan, and how long the rest may take."""
     phase, timing = shown["phase"], shown["timing"]
     if not phase:
         return ""
@@ -206,7 +190,7 @@ def _phase(shown: dict[str, Any]) -> str:
 
 
 def _attention(shown: dict[str, Any]) -> str:
-    doing = f" while at: {shown['doing']}" if shown.get("doing") else ""
+    doing = f" during: {shown['doing']}" if shown.get("doing") else ""
     more = {"interrupted": doing, "disputed": " (both sides: forestay settle)"}
     words = [w.replace("_", " ") + more.get(w, "") for w in shown["attention"]]
     return ("; " if doing else ", ").join(words)
@@ -227,11 +211,11 @@ def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
 
 def _holder(one: dict[str, Any], now: int) -> str:
     doubt = ", perhaps" if one["state"] == "unknown" else ""
-    return f"{one['name']} (pid {one['pid']}{doubt}, came {since(one['since'], now)})"
+    return f"{one['name']} (pid {one['pid']}{doubt}, started {since(one['since'], now)})"
 
 
 def since(stamp: str | None, now: int) -> str:
-    """How long ago a time was; the time itself where no calendar of ours reaches."""
+    """Return how long ago a time was; the time itself where it cannot be computed."""
     from datetime import datetime
 
     if not stamp:
@@ -268,7 +252,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if totals and shown:
         _print_totals(totals["totals"], screen)
     if any("damaged" in one["attention"] for one in shown):
-        screen.line(("What is listed of some is damaged: ", "red"), "forestay doctor --fix")
+        screen.line(("Some of these sessions are damaged: ", "red"), "forestay doctor --fix")
     if any(one["attention"] for one in shown):
         screen.line(("! needs attention: forestay status --session SESSION", "dim"))
     if more:
@@ -276,7 +260,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def _measured(shown: list[dict[str, Any]], stay: Forestay) -> dict[str, Any]:
-    """Say of each session how many bytes it holds; returns what they are together."""
+    """Add the size to each session; return the totals."""
     for one in shown:
         one["size"] = stay.session(one["session"]).size()
     count: dict[str, int] = {}
@@ -298,7 +282,7 @@ def _current(stay: Forestay) -> str:
     try:
         return stay.context.workspace.current()
     except InvalidInput:
-        return ""  # the folder is gone, and what was current in it with it
+        return ""  # the folder does not exist any more
 
 
 def _rows(
@@ -334,7 +318,7 @@ def _print_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
     word = "archived" if options.archived else ""
     which = " ".join(filter(None, ["no", options.status, word, "sessions"]))
     if options.all:
-        screen.line(f"There are {which}. Begin one: ", ('forestay start "GOAL"', "cyan"))
+        screen.line(f"There are {which}. Start one: ", ('forestay start "GOAL"', "cyan"))
         return
     screen.line(f"There are {which} in this project.")
     archived = 0 if options.archived else len(stay.list(archived=True, status=options.status))
@@ -342,14 +326,14 @@ def _print_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.line(f"  {archived} archived: ", ("forestay list --archived", "cyan"))
     elif stay.list(all=True, limit=1):
         screen.line("  elsewhere: ", ("forestay list --all", "cyan"))
-    screen.line("  begin one: ", ('forestay start "GOAL"', "cyan"))
+    screen.line("  start one: ", ('forestay start "GOAL"', "cyan"))
 
 
 # -- forestay alone ----------------------------------------------------------------------------
 
 
 def run_alone(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    """Where things stand and what to type next; never an error for having no session."""
+    """Print the current session and what to type next; having none is not an error."""
     try:
         shown = stay.status().as_json()
     except NoSession as error:
@@ -392,27 +376,27 @@ def _print_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
 def _welcome(stay: Forestay, screen: Screen) -> None:
     screen.line(("Forestay keeps the work of AI agents from getting lost.", "bold"))
     screen.line()
-    screen.line("There is no session in this folder yet. Begin one:")
+    screen.line("There is no session in this folder yet. Start one:")
     screen.line()
     screen.line("  ", ('forestay start "what you want to get done"', "cyan"))
     screen.line()
-    screen.line("Then keep what matters, and pick it up again after a crash or a break:")
+    screen.line("Then record what matters, and resume after a crash or a break:")
     screen.line()
     for line, meaning in _FIRST_STEPS:
         screen.line("  ", (f"{line:<38}", "cyan"), meaning)
     screen.line()
     if stay.files.unadopted():
-        screen.line("Session files of other programs are here; to take them up: forestay adopt")
+        screen.line("Session files of other programs are here; to adopt them: forestay adopt")
     if stay.list(all=True, limit=1):
         screen.line("Sessions of other folders: forestay list --all")
     screen.line("All commands: forestay --help")
 
 
 _FIRST_STEPS = (
-    ('forestay note "…"', "a remark"),
-    ('forestay decide "…" --because "…"', "a decision"),
-    ('forestay task add "…"', "something to do"),
-    ("forestay resume", "where it was, what comes next"),
+    ('forestay note "…"', "save a note"),
+    ('forestay decide "…" --because "…"', "record a decision"),
+    ('forestay task add "…"', "add a task"),
+    ("forestay resume", "what happened, what comes next"),
 )
 
 
@@ -421,9 +405,9 @@ COMMANDS = {
     "status": Command(run_status, "forestay status", "forestay status --json"),
     "list": Command(
         run_list,
-        flag("--all", "every project, archived ones too"),
-        flag("--archived", "those that were archived"),
-        flag("--size", "how much each holds, and all together"),
+        flag("--all", "all projects, and archived sessions"),
+        flag("--archived", "only archived sessions"),
+        flag("--size", "show the size of each, and the total"),
         arg("--status", "WORD", _one_of(), choices=STATUSES),
         arg("-n", "N", f"at most N (default {_SHOWN}; 0: all)", type=count, default=_SHOWN),
         "forestay list",

@@ -1,8 +1,8 @@
-"""One command from argv to exit code: find it, parse it, run it, say what went wrong.
+"""Run one command from argv to exit code: find it, parse it, run it, report errors.
 
 Options that every command has may stand anywhere, also before the command, so the command's
-words are looked for first and the rest is parsed by that command's parser alone: building all
-parsers would cost more than most commands do.
+words are found first and the rest is parsed by that command's parser alone: building all
+parsers would take longer than most commands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(
     words = list(argv)
     screen.json, screen.colorless = (n in _options(words) for n in ("--json", "--no-color"))
     try:
-        return _run_or_tell(words, screen, leaving=leaving)
+        return _run_or_report(words, screen, leaving=leaving)
     except KeyboardInterrupt:
         screen.end_line()
         return INTERRUPTED
@@ -48,7 +48,7 @@ def run(
         return FAILED
 
 
-def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
+def _run_or_report(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     try:
         code = _run(argv, screen, leaving=leaving)
         screen.finish()
@@ -67,15 +67,15 @@ def _run_or_tell(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
 
 def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
-    _refuse_halves(argv)
+    _refuse_invalid_text(argv)
     name, rest = split(argv)
     screen.command = name
-    told = _print_at_once(name, rest, screen)
+    told = _answer_at_once(name, rest, screen)
     if told is not None:
         return told
     name = alone(name)
     if leaving:
-        _travel_light(name)
+        _limit_imports(name)
     command, options = parse(name, rest)
     screen.json, screen.quiet = options.json, options.quiet
     screen.given = {f"--{n}": v for n in ("home", "store", "session") if (v := getattr(options, n))}
@@ -111,8 +111,8 @@ def alone(family: str) -> str:
     )
 
 
-def _print_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
-    """Version and help, which need no home, nor settings that can be read."""
+def _answer_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
+    """Print version or help, which need neither a home nor settings; None for other commands."""
     asked = {"--version", "--help", "-h"}.intersection(_options(rest))
     if asked and name:
         # Only the parser of the command knows whether such a word is the value of an option.
@@ -135,8 +135,8 @@ def _parsed_words(name: str, rest: list[str]) -> list[str]:
     return parser_of(name).joined(rest) if name in COMMANDS else rest
 
 
-def _travel_light(name: str) -> None:
-    """In a process of our own, keep others from loading what none of our commands needs."""
+def _limit_imports(name: str) -> None:
+    """Keep libraries from loading modules that no command needs; only in our own process."""
     from forestay.cli.lean_imports import pack_msgspec, speak_english
     from forestay.cli.table import COMMANDS, WITHOUT_MODEL
 
@@ -149,20 +149,20 @@ def _options(argv: list[str]) -> list[str]:
     return argv[: argv.index("--")] if "--" in argv else argv
 
 
-def _refuse_halves(argv: list[str]) -> None:
+def _refuse_invalid_text(argv: list[str]) -> None:
     for number, word in enumerate(argv, start=1):
         try:
             word.encode()
         except UnicodeEncodeError:
             raise InvalidInput(
                 f"argument {number} is not valid UTF-8",
-                why="it holds bytes that are no text",
+                why="it contains bytes that are not text",
                 hint="convert it with iconv, or rename the file",
             ) from None
 
 
 def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
-    """The command of a name, and its options; raises InvalidInput for wrong usage."""
+    """Return the command of a name, and its options; raise InvalidInput for wrong usage."""
     from forestay.cli.arguments import build
 
     help, command = locate(name)
@@ -202,7 +202,7 @@ def _passphrase(screen: Screen) -> str:
 
 
 def load_settings(options: Namespace, *, careful: bool = False) -> Settings:
-    """The settings of a command; a careful one is not stopped by a bad file or value in it."""
+    """Return the settings of a command; a careful one ignores a bad config file."""
     from forestay.base.config import OPTIONS, load
 
     if options.session is not None and not options.session.strip():

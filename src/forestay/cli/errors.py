@@ -1,7 +1,7 @@
-"""Errors as answers: what is wrong, why, and the command that helps.
+"""Print errors: what is wrong, why, and the command that helps.
 
 People read them on the error stream. With --json they are the answer, on standard output, so
-that whoever parses the answer need not look elsewhere; the exit code is the same.
+that a program finds them where it expects the answer; the exit code is the same.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 _CAPITAL = "Error: "
 _MANY = 10
 _WIDE, _LEAST = 90, 20
-_LOOK_CLOSER = "look closer with FORESTAY_DEBUG=1 before the command, and check: forestay verify"
+_LOOK_CLOSER = (
+    "for details put FORESTAY_DEBUG=1 before the command; check: forestay verify"
+)
 
 
 def tell(error: ForestayError, screen: Screen) -> int:
@@ -38,7 +40,7 @@ def tell(error: ForestayError, screen: Screen) -> int:
 
 
 def report_bug(error: Exception, screen: Screen) -> int:
-    """An error that nobody meant to happen: one line, and the traceback only when asked for."""
+    """Report a bug in one line; the traceback is shown only when FORESTAY_DEBUG is set."""
     from forestay.base.config import child_environment
 
     if child_environment().get("FORESTAY_DEBUG"):
@@ -89,7 +91,7 @@ def _operation(command: str) -> str:
 
 
 def settle(screen: Screen) -> None:
-    """Colours and the pager follow the settings also where nothing else needs them."""
+    """Apply the settings for colors and the pager where the command did not load them."""
     from forestay.base.config import load
 
     if not screen.settled:

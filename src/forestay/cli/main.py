@@ -1,8 +1,8 @@
-"""The command line: it parses, asks the façade, and says the answer. It holds no rule of its own.
+"""The command line: it parses, calls the library, and prints the answer. It has no rules.
 
 `entry` is the console script; `main` is the same without leaving the process, for tests and for
 programs that want the answer on their own streams. The table of commands is in `table`, one
-module per group of commands holds what they take and what they do, `screen` is the only way out.
+module per group of commands has their arguments and code, `terminal` is the only output.
 """
 
 from __future__ import annotations
@@ -36,10 +36,9 @@ def main(
 def entry() -> NoReturn:
     """Run the command of this process and leave it.
 
-    Leaving is abrupt on purpose: everything that was acknowledged is on disk by then, tearing
-    the interpreter down takes milliseconds, and a connection that is not closed in order leaves
-    the checkpoint of a last close to whoever works on. For the same reason rubbish is seldom
-    looked for: almost nothing that is made while starting ever becomes any.
+    It exits abruptly on purpose: everything acknowledged is on disk by then, shutting down the
+    interpreter takes milliseconds, and a connection that is not closed leaves the checkpoint to
+    the next process. Garbage collection is rare, because a short process makes little garbage.
     """
     code = FAILED
     try:
@@ -56,7 +55,7 @@ def entry() -> NoReturn:
 
 
 def _open_missing_streams() -> None:
-    """A closed standard stream must not become the number of a file of ours."""
+    """Open closed standard streams, so that no file of ours gets their number."""
     for number in range(3):
         try:
             os.fstat(number)

@@ -335,15 +335,14 @@ class Forestay:
         return [Report("", 0, found)] if found else []
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> DoctorReport:
-        """What is wrong with this home, in `left`, the worst first. Changes nothing.
+        """Return what is wrong with this home, in `left`, most severe first. Changes nothing.
 
-        With `fix` what can be mended is mended first; nothing that was kept is deleted.
+        With `fix`, what can be repaired is repaired first; nothing that was stored is deleted.
         """
         from forestay.agents import install_check
         from forestay.agents.install import places_here
         from forestay.health import doctor, format_checks
 
-        places = places_here(self.context.settings.home, self.context.workspace.tree.root)
         parts = (self.context.settings, self.context.store, self.context.journal)
         if not fix:
             done: builtins.list[str] = []
@@ -352,6 +351,8 @@ class Forestay:
         else:
             done, lost, left = doctor.fix(*parts, clock=self.context.clock, deep=deep)
             done += [] if format_checks.is_blocked(left) else format_checks.fix(self.context)
+        # Not earlier: before a rebuild the current folder cannot be looked up.
+        places = places_here(self.context.settings.home, self.context.workspace.tree.root)
         agents = install_check.advice(places)
         return doctor.DoctorReport(
             done, lost, doctor.by_severity([*left, *format_checks.examine(self.context), *agents])

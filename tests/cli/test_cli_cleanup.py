@@ -265,7 +265,7 @@ def test_a_folder_that_may_not_be_looked_into_is_told_as_kept(cli: Cli, tmp_path
         closed.chmod(0)
         answer = cli("files", "cleanup", "--completed", "--yes")
         assert answer.code == 0 and "Archived: open" in answer.out, answer
-        assert f"({closed} may not be entered" in answer.out
+        assert f"({closed} must not be entered" in answer.out
         Path(".ai-session").chmod(0)
         for words in (("files", "cleanup", "--completed"), ("files", "report")):
             answer = cli(*words)

@@ -167,7 +167,7 @@ def absorb(kind: str, name: str, one: Find) -> None:
         return
     if format.get(theirs, WHERE).native_id != now.native_id:
         return
-    said = changes(format, base, theirs, now, WHERE, lambda _: ())
+    said = changes(format, base, theirs, now, WHERE, lambda value: value)
     before, after = plain(now), plain(carry_over.read(format, theirs, WHERE))
     news = [key for key, value in after.items() if value != before.get(key)]
     if any(_is_news(key, before.get(key), after[key]) for key in news):

@@ -14,7 +14,7 @@ from typing import Any
 
 from forestay.api.forestay import Forestay
 from forestay.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
-from forestay.sync import parcels
+from forestay.sync import pack_builder
 from forestay.sync import run as sync_run
 from forestay.sync.remotes.port import Remote
 from forestay.sync.run import Manner
@@ -43,7 +43,7 @@ class _OneByOne(Executor):
 
 def _steady() -> None:
     vars(sync_run)["ThreadPoolExecutor"] = _OneByOne
-    vars(parcels)["MOST_EVENTS"] = 2  # several packs, few events
+    vars(pack_builder)["MOST_EVENTS"] = 2  # several packs, few events
 
 
 def _open(home: str, name: str = HERE) -> Forestay:

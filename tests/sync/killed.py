@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from forestay.sync import parcels, run
+from forestay.sync import pack_builder, run
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.run import Manner
@@ -107,7 +107,7 @@ def serve() -> None:
 def _work_and_exit(step: Step) -> None:
     signal.alarm(60)
     try:
-        vars(parcels)["MOST_EVENTS"] = 2
+        vars(pack_builder)["MOST_EVENTS"] = 2
         home = opened(step.home)
         remote = Killing(open_remote(step.address), step.at, step.how)
         report = run.visit(home.context, known(home), Manner(), remote=remote)

@@ -14,8 +14,8 @@ from forestay.journal import pack
 from forestay.model.event import NoteAdded
 from forestay.model.fold import fold
 from forestay.sync.connect import SetAside
-from forestay.sync.opening import Opening
-from forestay.sync.push import Pushing
+from forestay.sync.pull import PackReader
+from forestay.sync.push import SessionPush
 from forestay.sync.remotes.object_names import PackName
 from tests.histories import image
 from tests.sync.travelling import Travellers, folder_of, hashes, travel
@@ -56,7 +56,7 @@ def on_remote(home: Forestay, session: str = "s-1") -> bytes:
     """All that a device with the keys can read of a session there."""
     seen: list[bytes] = []
 
-    def read(self: Opening, name: PackName, data: bytes) -> object:
+    def read(self: PackReader, name: PackName, data: bytes) -> object:
         _, body = self._exchange.keys.open(name, data)
         for item in pack.Reader([body]):
             if isinstance(item, pack.Blob):
@@ -65,9 +65,9 @@ def on_remote(home: Forestay, session: str = "s-1") -> bytes:
                 seen.extend(sealed.data or b"" for sealed in item.events)
         return opened(self, name, data)
 
-    opened = Opening.opened
+    opened = PackReader.opened
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Opening, "opened", read)
+        patch.setattr(PackReader, "opened", read)
         travel(home, push=False)
     return b"\n".join(seen)
 
@@ -137,11 +137,11 @@ def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_en
     for n in range(others):
         b.start("another", id=f"another-{n}")
 
-    def go_away(self: Pushing) -> None:
+    def go_away(self: SessionPush) -> None:
         raise why
 
     with monkeypatch.context() as patch:
-        patch.setattr(Pushing, "push", go_away)
+        patch.setattr(SessionPush, "push", go_away)
         with pytest.raises(type(why)):
             travel(b)
     travel(b)
@@ -215,7 +215,7 @@ def late(both: tuple[Forestay, Forestay], monkeypatch: pytest.MonkeyPatch) -> No
     a.session("s-1").lifecycle.forget(*numbers(a, OTHER))
     travel(a)
     with monkeypatch.context() as patch:
-        patch.setattr(Pushing, "_has_more_of_ours", lambda self: False)
+        patch.setattr(SessionPush, "_has_more_of_ours", lambda self: False)
         travel(b, pull=False)
 
 

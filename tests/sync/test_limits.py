@@ -19,8 +19,8 @@ from forestay.model import event as ev
 from forestay.model.event import Sealed
 from forestay.sync import pack_codec
 from forestay.sync.crypto import key_text
-from forestay.sync.opening import Content, Opened, Opening
 from forestay.sync.plan import Stretch
+from forestay.sync.pull import Content, Opened, PackReader
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.object_names import PackName
@@ -134,9 +134,9 @@ def test_a_large_session_travels_in_several_packs_and_arrives_whole(
         digests.append(saved.digest)
     assert synced(stay).sessions[0].packs_up == 3
     desk = world.device("desk", by=stay)
-    monkeypatch.setattr("forestay.sync.taking.MEMORY", 1)
-    monkeypatch.setattr("forestay.sync.opening.READY", 1)
-    monkeypatch.setattr("forestay.sync.opening.MEMORY", 1)
+    monkeypatch.setattr("forestay.sync.pull.MEMORY", 1)
+    monkeypatch.setattr("forestay.sync.pull.READY", 1)
+    monkeypatch.setattr("forestay.sync.pull.MEMORY", 1)
     assert synced(desk).problems == []
     assert all(desk.context.store.blob(digest) is not None for digest in digests)
 
@@ -155,14 +155,14 @@ def test_a_pack_is_not_read_again_for_each_who_tells_of_an_event_in_it(
         b.session("s-1").note(f"and {n}")
         travel(b)
         travel(a)
-    reads, read = Counter[str](), Opening._read
+    reads, read = Counter[str](), PackReader._read
 
-    def count(self: Opening, name: PackName, data: bytes) -> tuple[Opened, Content]:
+    def count(self: PackReader, name: PackName, data: bytes) -> tuple[Opened, Content]:
         reads[name.name] += 1
         return read(self, name, data)
 
-    monkeypatch.setattr("forestay.sync.opening.READY", 1)
-    monkeypatch.setattr(Opening, "_read", count)
+    monkeypatch.setattr("forestay.sync.pull.READY", 1)
+    monkeypatch.setattr(PackReader, "_read", count)
     assert travel(travellers.make("c")).problems == []
     assert len(reads) > 4 and max(reads.values()) <= 3, "to judge it, to look into it, to take it"
 

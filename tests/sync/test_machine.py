@@ -20,7 +20,7 @@ from forestay.api.session import Session
 from forestay.base.hashing import digest_of
 from forestay.errors import Refused, Unreachable
 from forestay.journal.projections import encode
-from forestay.sync import parcels
+from forestay.sync import pack_builder
 from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, hashes, keep_place, opened, travel
 
@@ -178,7 +178,7 @@ def walk(folder: Path, seed: int, steps: int) -> None:
 
 @pytest.fixture(autouse=True)
 def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 5)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 5)
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -15,8 +15,8 @@ from forestay.journal import backup, restore
 from forestay.model.erasure import Rights
 from forestay.sync.crypto import key_ring as rings
 from forestay.sync.device_list import identity
+from forestay.sync.push import PackReplacement
 from forestay.sync.remotes import object_names
-from forestay.sync.replacing import Replacing
 from forestay.sync.session_keys import SessionKeys
 from tests.sync.people import World, notes, person_of, synced
 
@@ -262,7 +262,7 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
     assert ann.context.store.machine.remotes.persons() == {device: "unknown, imported"}
     with monkeypatch.context() as patched:
         if how == "dies":
-            patched.setattr(Replacing, "put_together", lambda _: None)
+            patched.setattr(PackReplacement, "put_together", lambda _: None)
         if how == "pulls first":
             desk.remotes.pull()
         assert synced(desk).problems == []
@@ -623,7 +623,7 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
 def test_a_push_of_it_that_is_half_done_is_taken_as_it_comes(
     world: World, ann: Forestay, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forestay.sync.parcels.MOST_EVENTS", 1)
+    monkeypatch.setattr("forestay.sync.pack_builder.MOST_EVENTS", 1)
     desk = world.device("desk", by=ann)
     forestalled(world, ann, desk)
     before = world.files("p")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from forestay.api.forestay import Forestay
-from forestay.sync import parcels
+from forestay.sync import pack_builder
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Remote
 from tests.servers import Server
@@ -42,7 +42,7 @@ def killer(address: Addresses) -> Iterator[Killer]:
 
 @pytest.fixture
 def small_packs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 2)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 2)
 
 
 class Pair:

@@ -25,7 +25,7 @@ from forestay.errors import (
     Unreachable,
 )
 from forestay.model.event import NoteAdded
-from forestay.sync import parcels
+from forestay.sync import pack_builder
 from forestay.sync.crypto import key_ring
 from forestay.sync.crypto.envelope import Inside, disclose
 from forestay.sync.crypto.keys import Secret
@@ -141,7 +141,7 @@ def test_only_the_sessions_that_are_asked_for_travel(
 def test_long_chains_travel_in_parts_and_arrive_whole(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 4)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 4)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(21):
@@ -285,7 +285,7 @@ class Dying(MemoryRemote):
 def test_a_push_that_dies_anywhere_goes_on_where_it_was(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 3)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(10):
@@ -308,9 +308,9 @@ def test_a_push_that_dies_anywhere_goes_on_where_it_was(
 def test_each_pack_is_got_once_however_few_are_kept_as_they_were_read(
     ready: int, travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
-    monkeypatch.setattr("forestay.sync.taking.AT_ONCE", 3)
-    monkeypatch.setattr("forestay.sync.opening.READY", ready)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 3)
+    monkeypatch.setattr("forestay.sync.pull.AT_ONCE", 3)
+    monkeypatch.setattr("forestay.sync.pull.READY", ready)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(10):
@@ -332,11 +332,11 @@ def test_each_pack_is_got_once_however_few_are_kept_as_they_were_read(
 def test_a_pull_that_dies_goes_on_where_it_was(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 3)
-    monkeypatch.setattr("forestay.sync.taking.AT_ONCE", 3)
-    monkeypatch.setattr("forestay.sync.opening.READY", 0)
-    monkeypatch.setattr("forestay.sync.opening.MEMORY", 0)
-    monkeypatch.setattr("forestay.sync.taking.MEMORY", 0)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 3)
+    monkeypatch.setattr("forestay.sync.pull.AT_ONCE", 3)
+    monkeypatch.setattr("forestay.sync.pull.READY", 0)
+    monkeypatch.setattr("forestay.sync.pull.MEMORY", 0)
+    monkeypatch.setattr("forestay.sync.pull.MEMORY", 0)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("long")
     for n in range(10):
@@ -363,7 +363,7 @@ def test_a_pull_that_dies_goes_on_where_it_was(
 def test_a_listing_that_is_late_is_waited_for(
     travellers: Travellers, remote: MemoryRemote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parcels, "MOST_EVENTS", 2)
+    monkeypatch.setattr(pack_builder, "MOST_EVENTS", 2)
     a, b = travellers.make("a"), travellers.make("b")
     session = a.start("x")
     for n in range(5):

@@ -1,12 +1,16 @@
-"""Pushing: what the remote lacks is sealed and put there.
+"""Push: seal the events that a remote lacks into packs and upload them.
 
-All packs but the last go at once, and the last one when they are there. It tells what is now
-there, so a push that dies halfway is no lie of the storage: nobody was told of it.
+All packs but the last are uploaded at the same time, and the last one after them. Only the last one
+reports the new heads, so an interrupted push does not look like a loss of data on the remote.
+
+`PackReplacement` replaces packs by others that cover the same range: packs that hold forgotten
+content by *erased twins*, which name a tombstone, and many small packs by few. The new packs are
+uploaded before the old ones are deleted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from forestay.errors import NotEntitled, Tampered
 from forestay.journal.projections import as_sealed
@@ -15,14 +19,13 @@ from forestay.model.erasure import KINDS as STONES
 from forestay.model.erasure import Tombstones
 from forestay.store.machine.remotes import Packed
 from forestay.store.port import Stored, View
-from forestay.sync import parcels
+from forestay.sync import pack_builder
 from forestay.sync.crypto import key_text
-from forestay.sync.parcels import Parcel, Ready
-from forestay.sync.plan import heads_of, root
+from forestay.sync.pack_builder import EncodedPack, PendingPack
+from forestay.sync.plan import Pack, Stretch, crowded, heads_of, root
+from forestay.sync.pull import PackReader, SessionPull
 from forestay.sync.remotes import object_names
-from forestay.sync.replacing import Replacing
 from forestay.sync.session import IMPORTED, Exchange
-from forestay.sync.taking import Taking
 
 _UNSHARE = (
     "the log calls the writer of both unknown; to put them out: forestay share remove {session} WHO"
@@ -34,13 +37,13 @@ _EXPORT = (
 )
 
 
-class Pushing:
+class SessionPush:
     """What is here of one exchange, pushed."""
 
-    def __init__(self, exchange: Exchange, taking: Taking) -> None:
+    def __init__(self, exchange: Exchange, taking: SessionPull) -> None:
         self._exchange, self._taking = exchange, taking
         self._trip, self._moved = exchange.trip, exchange.moved
-        self._last: Parcel | None = None
+        self._last: PendingPack | None = None
         self._left = 0
         """How many events were not pushed, because they are not this person's to push."""
         self._stay: set[str] = set()
@@ -70,7 +73,7 @@ class Pushing:
             self._send(self._ours(view, self._lacking(view, after)), stone)
             if self._moved.stay:
                 return
-            replacing = Replacing(exchange, view, stone)
+            replacing = PackReplacement(exchange, view, stone)
             if stone and _has_stones(view, after):
                 replacing.replace_erased()
             replacing.put_together()
@@ -147,13 +150,13 @@ class Pushing:
                 return as_sealed(stored).hash
         return ""
 
-    def _lacking(self, view: View, after: int) -> Iterator[Parcel]:
+    def _lacking(self, view: View, after: int) -> Iterator[PendingPack]:
         forked = [device for device, heads in self._exchange.ends.items() if len(heads) > 1]
         there = [one for one in self._exchange.stretches if one.device not in self._unsigned]
-        covered = parcels.coverage(view, there, forked)
-        return parcels.parcels(self._trip.store, view, covered, after=after)
+        covered = pack_builder.coverage(view, there, forked)
+        return pack_builder.build_packs(self._trip.store, view, covered, after=after)
 
-    def _ours(self, view: View, found: Iterable[Parcel]) -> Iterator[Parcel]:
+    def _ours(self, view: View, found: Iterable[PendingPack]) -> Iterator[PendingPack]:
         stay = self._stay
         for one in found:
             device = one.stretch.device
@@ -175,13 +178,13 @@ class Pushing:
                 self._imported.add(device)
             yield one
 
-    def _is_apart(self, view: View, parcel: Parcel) -> bool:
+    def _is_apart(self, view: View, parcel: PendingPack) -> bool:
         """Whether it is of a branch that shares no event with what someone else holds there.
 
         Nobody goes on with what someone else signed; such a branch others take beside theirs.
         """
         exchange, device = self._exchange, parcel.stretch.device
-        links = parcels.links_of(view, {device})
+        links = pack_builder.links_of(view, {device})
         there = {root(one.after, links) for one in exchange.stretches if one.device == device}
         first = root(parcel.stretch.after, links)
         if first in there - exchange.beside.keys():
@@ -191,13 +194,13 @@ class Pushing:
             self._moved.noticed.append(self._taken(device, "was put there beside it", _UNSHARE))
         return True
 
-    def _is_hearsay(self, parcel: Parcel) -> bool:
+    def _is_hearsay(self, parcel: PendingPack) -> bool:
         """Whether it would become our word what only a file says."""
         if not self._hearsay or self._exchange.is_imported(parcel.stretch.device):
             return False
         return not self._hearsay.isdisjoint(as_sealed(one).hash for one in parcel.events)
 
-    def _is_cut(self, view: View, parcel: Parcel) -> bool:
+    def _is_cut(self, view: View, parcel: PendingPack) -> bool:
         """Whether content is missing that nobody may have erased: a file can come without it.
 
         Whoever looked at it there would call it tampering.
@@ -210,7 +213,7 @@ class Pushing:
         said = [(head, hash) for head, hash in heads if head.kind not in STONES]
         return not all(stones.erase(*one, self._exchange.may_erase) for one in said)
 
-    def _send(self, found: Iterator[Parcel], stone: str) -> None:
+    def _send(self, found: Iterator[PendingPack], stone: str) -> None:
         """All but the last side by side; the last one, which tells of all, when they are there."""
         exchange, self._last = self._exchange, next(found, None)
         if self._last is None:
@@ -224,7 +227,7 @@ class Pushing:
         # Only what was there before: whoever reads these may not see the others yet.
         before = heads_of(exchange.stretches)
 
-        def put(one: Ready) -> Packed:
+        def put(one: EncodedPack) -> Packed:
             keys.result()
             return exchange.put(one, before, stone, now)
 
@@ -238,7 +241,7 @@ class Pushing:
         exchange.tell_unsigned(set(), self._unsigned - self._stay)
         self._trip.store.machine.remotes.met(dict.fromkeys(self._imported, IMPORTED))
 
-    def _all_but_the_last(self, found: Iterable[Parcel]) -> Iterator[Ready]:
+    def _all_but_the_last(self, found: Iterable[PendingPack]) -> Iterator[EncodedPack]:
         for one in found:
             before, self._last = self._last, one
             if before is not None:
@@ -252,3 +255,80 @@ def _has_stones(view: View, after: int) -> bool:
 
 def _is_stone(stored: Stored) -> bool:
     return b".forgotten" in stored.header
+
+
+class PackReplacement:
+    """Packs of one exchange, made anew from a view; `stone` is the hash of its last tombstone."""
+
+    def __init__(self, exchange: Exchange, view: View, stone: str) -> None:
+        self._exchange, self._view, self._stone = exchange, view, stone
+
+    def replace_erased(self) -> None:
+        """Packs that hold what was forgotten become their erased twins."""
+        exchange = self._exchange
+        gone = exchange.erased_in(self._view)
+        sent = {one.name for one in exchange.sent}
+        for one in list(exchange.known.values()):
+            inside = Stretch.of(one).covered(gone) if exchange.may_replace(one.device) else set()
+            if inside and one.name not in sent and self._holds_any(one, inside):
+                self._replace([one])
+
+    def _holds_any(self, one: Packed, numbers: set[int]) -> bool:
+        """Whether a pack holds the content of any of these events."""
+        looked = self._exchange.holds_erased
+        if one.name not in looked:
+            found = object_names.as_pack(one.name)
+            if not one.tombstone or found is None:
+                return True  # without a tombstone nothing may be erased in it
+            self._exchange.keys.ready()
+            there = PackReader(self._exchange).read(found).erased
+            looked[one.name] = bool(numbers - {header.n for header, _ in there})
+        return looked[one.name]
+
+    def put_together(self) -> None:
+        """Many small packs of this device's chain become few; a sync now and then leaves many."""
+        known, device = self._exchange.known, self._view.device
+        mine = [one for one in known.values() if one.device == device]
+        if self._exchange.is_forked(device):
+            return
+        for one in [one for one in mine if any(self._gives_way(one, other) for other in mine)]:
+            self._exchange.delete(one)
+        left = [Pack(one.name, one.size, Stretch.of(one)) for one in mine if one.name in known]
+        for row in crowded(left):
+            self._replace([known[pack.name] for pack in row])
+
+    def _gives_way(self, one: Packed, other: Packed) -> bool:
+        """Whether one pack is left over, of a replacement that was interrupted, beside another.
+
+        What was imported of this chain tells nobody whose it is, so it gives way to what is signed.
+        """
+        if not _is_inside(one, other):
+            return False
+        is_signed, is_other = self._is_signed(one), self._is_signed(other)
+        if is_signed != is_other:
+            return is_other
+        return (one.first, one.last) != (other.first, other.last) or other.name > one.name
+
+    def _is_signed(self, one: Packed) -> bool:
+        found = object_names.as_pack(one.name)
+        self._exchange.keys.ready()
+        return found is not None and not PackReader(self._exchange).read(found).claim.imported
+
+    def _replace(self, old: Sequence[Packed]) -> None:
+        """Put what some packs cover there once more, then take the old ones away."""
+        exchange, (first, last) = self._exchange, (old[0], old[-1])
+        covered = Stretch(first.device, first.first, last.last, first.before, last.after)
+        now = exchange.trip.clock.now()
+        exchange.keys.prepare(exchange.trip.put, now)
+        heads = heads_of(exchange.stretches)
+        for one in list(pack_builder.stretch_of(exchange.trip.store, self._view, covered)):
+            exchange.is_foreign(one.stretch, self._view)
+            exchange.note(exchange.put(one.ready(), heads, self._stone, now), again=True)
+        for pack in old:
+            exchange.delete(pack)
+
+
+def _is_inside(one: Packed, other: Packed) -> bool:
+    """Whether another pack covers all of it."""
+    is_other = other.name != one.name and other.tombstone == one.tombstone
+    return is_other and other.first <= one.first and one.last <= other.last

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from forestay.store.machine.remotes import TURN, UNSHARE
 from forestay.sync.crypto import key_ring as rings
+from forestay.sync.pull import SessionPull
 from forestay.sync.session import Exchange
-from forestay.sync.taking import Taking
 
 
 class Turning:
     """The keys of one exchange, turned if that is due."""
 
-    def __init__(self, exchange: Exchange, taking: Taking) -> None:
+    def __init__(self, exchange: Exchange, taking: SessionPull) -> None:
         self._exchange, self._taking = exchange, taking
 
     def turn(self) -> None:

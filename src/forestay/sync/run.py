@@ -36,13 +36,13 @@ from forestay.sync.device_list import Circling, as_now, identity
 from forestay.sync.join import Joining
 from forestay.sync.known_remotes import by_place, meant, require_format
 from forestay.sync.lock import alone
-from forestay.sync.push import Pushing
+from forestay.sync.pull import SessionPull
+from forestay.sync.push import SessionPush
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.rotate_keys import Turning
 from forestay.sync.session import Exchange, Moved
 from forestay.sync.session_keys import ELSEWHERE, Identity, SessionKeys
-from forestay.sync.taking import Taking
 from forestay.sync.transfer import PATIENCE, Stopped, Trip
 
 SIDE_BY_SIDE = 4
@@ -348,14 +348,14 @@ class _Visit:
         return moved
 
     def _move(self, exchange: Exchange) -> None:
-        taking = Taking(exchange)
+        taking = SessionPull(exchange)
         try:
             if self._manner.pull:
                 taking.pull()
             if self._manner.push:
                 Turning(exchange, taking).turn()
                 if self._is_here(exchange.session):
-                    Pushing(exchange, taking).push()
+                    SessionPush(exchange, taking).push()
         except Locked:
             if not exchange.has_ended():
                 raise

@@ -27,7 +27,7 @@ from forestay.store.machine.remotes import (
 from forestay.store.port import View
 from forestay.sync.crypto import key_text
 from forestay.sync.crypto.sealed_pack import Claim
-from forestay.sync.parcels import Ready, links_of
+from forestay.sync.pack_builder import EncodedPack, links_of
 from forestay.sync.plan import Plan, Stretch, back, by_chain, plan, whole
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
@@ -140,7 +140,9 @@ class Exchange:
         self.listed = {one.name: one.size for one in found}
         self.keys.shown(self.listed)
 
-    def put(self, one: Ready, heads: dict[str, tuple[int, str]], stone: str, now: int) -> Packed:
+    def put(
+        self, one: EncodedPack, heads: dict[str, tuple[int, str]], stone: str, now: int
+    ) -> Packed:
         """Seal a parcel and put it there; those that are put at once tell one time."""
         tombstone = stone if one.is_erased else ""
         told = self._author(one.stretch.device)

@@ -1,48 +1,225 @@
-"""Looking: every pack that is new on a remote is read, and all are judged together.
+"""Pull: fetch the new packs of a session, check all of them, then append their events.
 
-They are held against what is known to be there: what this device was shown before, and what the
-claims tell. Less than that, or something else, is the storage's lie, and each has an error of its
-own; then nothing of the session is taken, nothing that is remembered changes, and other sessions
-are not touched by it. A pack that is refused, and that nothing else needs, is no lie of the
-storage but someone's try: it is set aside and told, and the rest goes on.
+`PackReader` checks each pack against its name, its seal and its claim. `PackCheck` compares all new
+packs with what is known to be on the remote: the packs that this device saw before, and the heads
+that claims report. If the remote shows less, or something else, that is an error of its own class:
+nothing of the session is appended, nothing in the local record changes, and other sessions are not
+affected. A pack that is refused and that no other pack needs is skipped and reported.
+`SessionPull` appends the events through the journal. An event whose predecessor is still missing
+waits for the next pull. Tombstones of other devices are applied here too.
+
+The contents of packs stay in memory until all are checked: the first as parsed rows, more as sealed
+bytes (a tenth of the memory); the rest is fetched a second time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 from forestay.base.text import coerce_input
 from forestay.errors import (
+    Damaged,
     ForestayError,
     Forked,
+    InvalidInput,
+    Locked,
     NotEntitled,
     NotThere,
+    Replayed,
     RolledBack,
+    Swapped,
     Tampered,
     Truncated,
 )
+from forestay.journal import restore
+from forestay.journal.pack import Blob
 from forestay.journal.projections import as_sealed
 from forestay.model import event as ev
-from forestay.model.erasure import Tombstones
-from forestay.model.event import Sealed
-from forestay.store.machine.remotes import REFUSED, TURN
+from forestay.model.erasure import KINDS as STONES
+from forestay.model.erasure import WHOLE, Tombstones
+from forestay.model.event import Header, Sealed
+from forestay.model.merge import place
+from forestay.store.machine.remotes import REFUSED, TURN, Packed, There
 from forestay.store.port import View
 from forestay.sync.crypto import key_text
 from forestay.sync.crypto.sealed_pack import Claim
-from forestay.sync.opening import LOOK_THERE, Opened, Opening, Refusal
+from forestay.sync.pack_codec import Row, load
 from forestay.sync.plan import Link, Missing, Plan, Stretch, Told, back, missing, root
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 from forestay.sync.session import MOST_NAME, Exchange
 
+LOOK_THERE = "nothing of it was taken; look at the storage"
+_MEND = (
+    "nothing of it was taken; what it held is put there anew, on a device that has it, by:"
+    " forestay sync --push {remote} --again"
+)
+
+
+READY, MEMORY = 16 << 20, 64 << 20
+"""How many bytes of packs are kept until they are taken: as they were read, and as they came."""
+
+Content = tuple[Row, list[Blob]]
+
+
+class Opened(NamedTuple):
+    """A pack that was found sound."""
+
+    name: str
+    size: int
+    weight: int
+    """How many bytes it holds."""
+    claim: Claim
+    stones: list[Sealed]
+    erased: list[tuple[Header, str]]
+
+    @property
+    def packed(self) -> Packed:
+        return Packed(self.name, *Stretch.of(self.claim), self.size, self.claim.tombstone)
+
+
+class Refusal(NamedTuple):
+    """A pack that lies there as it was put there, by someone who might not, or not so."""
+
+    name: str
+    error: ForestayError
+
+
+class PackReader:
+    """Packs of one exchange."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._session = exchange, exchange.session
+        self._ready: dict[str, Content] = {}
+        self._sealed: dict[str, bytes] = {}
+        self._room = [READY, MEMORY]
+        self._last: dict[str, Content] = {}
+        """The one that was read again last: many may tell of events in the middle of one."""
+
+    def read(self, name: PackName) -> Opened:
+        """The pack that lies under a name."""
+        return self.opened(name, self._exchange.trip.get(name.name))
+
+    def judged(self, name: PackName, data: bytes) -> Opened | Refusal:
+        """What came under it, or why it is refused; raises where the storage did not keep it."""
+        try:
+            return self.opened(name, data)
+        except (Tampered, NotEntitled) as error:
+            if not object_names.is_of(name.name, data):
+                raise
+            return Refusal(name.name, error)
+
+    def content(self, one: Opened) -> Content:
+        """What is in a pack: as it was kept, or read again."""
+        if kept := self._ready.get(one.name) or self._last.get(one.name):
+            return kept
+        name = object_names.as_pack(one.name)
+        if name is None:
+            raise Tampered("a pack has no name", why=one.name)
+        data = self._sealed.get(one.name)
+        data = self._exchange.trip.get(one.name) if data is None else data
+        self._last = {one.name: self._read(name, data)[1]}
+        return self._last[one.name]
+
+    def let_go(self, one: Opened) -> None:
+        """It was taken, and is not asked for again."""
+        self._ready.pop(one.name, None)
+        self._sealed.pop(one.name, None)
+        self._last.pop(one.name, None)
+
+    def opened(self, name: PackName, data: bytes) -> Opened:
+        one, content = self._read(name, data)
+        self._keep(one, content, data)
+        return one
+
+    def _keep(self, one: Opened, content: Content, data: bytes) -> None:
+        if one.weight <= self._room[0]:
+            self._ready[one.name] = content
+            self._room[0] -= one.weight
+        elif one.size <= self._room[1]:
+            self._sealed[one.name] = data
+            self._room[1] -= one.size
+
+    def _read(self, name: PackName, data: bytes) -> tuple[Opened, Content]:
+        is_kept = object_names.hash_of(data) == name.hash
+        claim, body = self._unsealed(name, data, is_kept)
+        self._require_place(name, claim, is_kept)
+        if not is_kept:
+            raise self._replayed(name.name, is_kept)
+        row, blobs = self._loaded(claim, body)
+        stones, erased = [], []
+        if not STONES.isdisjoint(row.kinds) or any(one.data is None for one in row.range.events):
+            for sealed, header, hash in zip(row.range.events, row.headers, row.hashes, strict=True):
+                if header.kind in STONES:
+                    stones.append(sealed)
+                elif sealed.data is None:
+                    erased.append((header, hash))
+        weight = sum(len(one.header) + len(one.data or b"") for one in row.range.events)
+        weight += sum(len(blob.data) for blob in blobs)
+        one = Opened(name.name, len(data), weight, claim, stones, erased)
+        return one, (row, blobs)
+
+    def _unsealed(self, name: PackName, data: bytes, is_kept: bool) -> tuple[Claim, bytes]:
+        try:
+            return self._exchange.keys.open(name, data)
+        except Locked:
+            if is_kept and not self._exchange.trip.is_elsewhere(name):
+                raise
+            why = f"{name.name} is sealed to the key of another session"
+            raise self._swapped(why, is_kept) from None
+        except Tampered as error:
+            if type(error) is Tampered and not is_kept:
+                raise Tampered(
+                    "a pack is not as it was put there",
+                    why=f"the bytes of {name.name} changed; {error}",
+                    hint=self._hint(is_kept),
+                    session=self._session,
+                ) from error
+            raise
+
+    def _require_place(self, name: PackName, claim: Claim, is_kept: bool) -> None:
+        if claim.session != self._session:
+            raise self._swapped(f"{name.name} belongs to another session", is_kept)
+        if self._exchange.keys.chain(claim.device) != name.chain:
+            raise self._swapped(f"{name.name} is of device {claim.device}", is_kept)
+        if (claim.first, claim.last) != (name.first, name.last):
+            why = f"{name.name} has the events {claim.first} to {claim.last}"
+            raise self._replayed(why, is_kept)
+
+    def _swapped(self, why: str, is_kept: bool) -> Swapped:
+        what = "a pack lies where another belongs"
+        return Swapped(what, why=why, hint=self._hint(is_kept), session=self._session)
+
+    def _replayed(self, why: str, is_kept: bool) -> Replayed:
+        what = "an old pack lies under a new name"
+        return Replayed(what, why=why, hint=self._hint(is_kept), session=self._session)
+
+    def _hint(self, is_kept: bool) -> str:
+        """What helps: whose bytes are not those that got its name, can be put there anew."""
+        return LOOK_THERE if is_kept else _MEND.format(remote=self._exchange.trip.known.name)
+
+    def _loaded(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
+        try:
+            row, blobs = load(body, name=f"a pack of {self._session}")
+        except (Damaged, InvalidInput) as error:
+            raise Tampered("a pack is not sound", why=str(error), session=self._session) from error
+        told = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
+        held = row.range
+        if told != (held.session, held.device, held.first, held.last, held.before, row.hashes[-1]):
+            why = "it holds something else than it claims"
+            raise Tampered("a pack is not sound", why=why, session=self._session)
+        return row, blobs
+
+
 _LATE = "a storage that lists late shows it after a while: try again"
 
 
-class Looking:
+class PackCheck:
     """What is new on the remote of one exchange."""
 
-    def __init__(self, exchange: Exchange, opening: Opening) -> None:
+    def __init__(self, exchange: Exchange, opening: PackReader) -> None:
         self._exchange, self._opening = exchange, opening
         self._trip, self._session = exchange.trip, exchange.session
         self._owners = dict(exchange.owners)
@@ -345,3 +522,163 @@ class Looking:
 
         held = self._exchange.here(read, list[Sealed]())
         return Tombstones(map(ev.read, (*held, *more)))
+
+
+AT_ONCE = 20_000
+"""How many events are taken in one go, about."""
+
+
+class SessionPull:
+    """What the remote of one exchange has, taken."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange, self._trip = exchange, exchange.trip
+        self._session, self._moved = exchange.session, exchange.moved
+        self._opening = PackReader(exchange)
+        self._looking = PackCheck(exchange, self._opening)
+        self._heeds = False
+
+    def pull(self) -> None:
+        """Look, and take what is new."""
+        opened = self._looking.look()
+        gone = self._exchange.plan().gone
+        seq = self._seq()
+        disputes = self._disputes()
+        left = self._take(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
+        if self._moved.new and self._is_forgotten():
+            self._moved.new = False  # there is nothing that could be taken up
+        taken = [one for one in opened if one.name not in left]
+        self._moved.packs_down = len(taken)
+        self._moved.bytes_down = sum(one.size for one in taken)
+        self._moved.loose = len(left)
+        self._moved.disputes = max(self._disputes() - disputes, 0)
+        for one in taken:
+            self._exchange.known[one.name] = one.packed
+        for name in gone:
+            del self._exchange.known[name]
+        self._look_for_erased(taken)
+        if opened or gone or self._exchange.keys.epoch != self._exchange.there.epoch:
+            self._exchange.meet([one.claim for one in taken])
+            found = [one.packed for one in taken]
+            self._exchange.remember(self._mark_after(seq), found=found, gone=gone)
+
+    def _seq(self) -> int:
+        seq = self._exchange.here(lambda view: view.seq, 0)
+        self._moved.new = self._moved.new or not seq
+        return seq
+
+    def _is_forgotten(self) -> bool:
+        where = {"id": self._session, "forgotten": 1}
+        return bool(self._trip.store.catalogue(where=where, limit=1))
+
+    def _disputes(self) -> int:
+        state = self._trip.journal.state
+        return self._exchange.here(lambda view: state(view).count("dispute.open"), 0)
+
+    def _take(self, opened: Sequence[Opened]) -> set[str]:
+        """Take packs through the journal; returns the names of those that wait for others."""
+        late = [one for lot in _lots(opened) for one in self._absorb(lot)]
+        before = -1
+        while late and before != self._moved.down:
+            before = self._moved.down
+            late = [one for lot in _lots(late) for one in self._absorb(lot)]
+        return {one.name for one in late}
+
+    def _absorb(self, opened: Sequence[Opened]) -> list[Opened]:
+        """Take what can be taken of these packs; returns those that are not wholly taken."""
+        if not opened:
+            return []
+        whole = [self._opening.content(one) for one in opened]
+        late = self._merge([row for row, _ in whole], [blob for _, some in whole for blob in some])
+        left = [
+            one
+            for one, (row, _) in zip(opened, whole, strict=True)
+            if late and not late.isdisjoint(row.hashes)
+        ]
+        done = [one for one in opened if one not in left]
+        for one in done:
+            self._opening.let_go(one)
+        packed = [one.packed for one in done]
+        self._trip.store.machine.remotes.pushed(self._trip.known, self._session, packed)
+        return left
+
+    def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
+        """Give events to the journal; returns the hashes of those that wait for others."""
+        content = list({blob.digest: blob.data for blob in blobs}.items())
+        arrived = [one for row in rows for one in row.events()]
+        kinds = set[str]().union(*(row.kinds for row in rows))
+        if WHOLE in kinds:
+            arrived = [one for one in arrived if not self._is_foreign_end(one[1])]
+            kinds = {head.kind for _, head, _ in arrived}
+        self._heed(kinds)
+        if len({row.range.device for row in rows}) > 1:
+            arrived.sort(key=lambda one: place(*one[1:]))
+        journal = self._trip.journal
+        if journal.append_in_order(self._session, arrived, content):
+            self._moved.down += len(arrived)
+            return set()
+        entitled, sealed = self._exchange.may_erase, [one for one, _, _ in arrived]
+        taken = restore.merge_events(journal, self._session, sealed, content, entitled=entitled)
+        self._moved.down += taken.new
+        return {one.hash for one in taken.left}
+
+    def _is_foreign_end(self, head: Header) -> bool:
+        """Whether someone forgot their copy of a session of others: for these it goes on.
+
+        Nothing comes after it in its chain, so nothing else is left out with it.
+        """
+        return head.kind == WHOLE and not self._exchange.may_erase(head.device, "")
+
+    def _heed(self, kinds: set[str]) -> None:
+        if not STONES.isdisjoint(kinds):
+            self._heeds = True
+            if self._trip.obey is not None:
+                self._moved.after.append(self._trip.obey(self._session))
+
+    def _look_for_erased(self, taken: Sequence[Opened]) -> None:
+        """Whether packs still hold what was forgotten: whoever put them there did not know."""
+        exchange = self._exchange
+
+        def read(view: View) -> None:
+            gone = exchange.erased_in(view) if taken and exchange.is_erased(view) else {}
+            for one in taken:
+                there = {header.n for header, _ in one.erased}
+                if exchange.may_replace(one.claim.device):
+                    held = Stretch.of(one.claim).covered(gone) - there
+                    exchange.holds_erased[one.name] = bool(held)
+
+        exchange.here(read, None)
+
+    def _mark_after(self, seq: int) -> There:
+        """How far the session is there after events were taken from there."""
+        exchange, there = self._exchange, self._exchange.there
+        beyond = there.beyond + self._moved.down
+        if any(exchange.holds_erased.values()):
+            # Nothing counts as done before these packs are replaced.
+            return exchange.mark(beyond=there.pushed + beyond)
+        if not self._heeds and there.pushed + there.beyond == seq and self._moved.down:
+            all_of_it = exchange.here(lambda view: self._end(view, seq + self._moved.down), None)
+            if all_of_it is not None:
+                return exchange.mark(*all_of_it)
+        return exchange.mark(there.pushed, there.hash, beyond)
+
+    def _end(self, view: View, seq: int) -> tuple[int, str] | None:
+        """The last number and its hash, if nothing was written here meanwhile."""
+        if view.seq != seq:
+            return None
+        (last,) = view.events(after=view.seq - 1, limit=1)
+        return view.seq, as_sealed(last).hash
+
+
+def _lots(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
+    """Packs that are taken together: so many that it is worth it, so few that there is room."""
+    lot: list[Opened] = []
+    count = weight = 0
+    for one in opened:
+        if lot and (count >= AT_ONCE or weight + one.weight > MEMORY):
+            yield lot
+            lot, count, weight = [], 0, 0
+        lot.append(one)
+        count += one.claim.last - one.claim.first + 1
+        weight += one.weight
+    yield lot

@@ -31,7 +31,7 @@ _LOT = 500
 _TOOL = f"forestay {__version__}"
 
 
-class Parcel(NamedTuple):
+class PendingPack(NamedTuple):
     """What one pack is to hold."""
 
     session: str
@@ -39,13 +39,13 @@ class Parcel(NamedTuple):
     events: list[Stored]
     blobs: list[Blob]
 
-    def ready(self) -> Ready:
+    def ready(self) -> EncodedPack:
         """The parcel as it can be finished in another thread, which then waits for nobody."""
         is_erased = any(stored.data is None for stored in self.events)
-        return Ready(self.stretch, is_erased, pack_codec.make(*self))
+        return EncodedPack(self.stretch, is_erased, pack_codec.make(*self))
 
 
-class Ready(NamedTuple):
+class EncodedPack(NamedTuple):
     """A parcel whose records are made."""
 
     stretch: Stretch
@@ -86,20 +86,20 @@ class _Row:
             self.carried.add(blob.digest)
             self.size += len(blob.data)
 
-    def parcel(self, session: str, after: str) -> Parcel:
+    def parcel(self, session: str, after: str) -> PendingPack:
         last = self.first + len(self.events) - 1
         stretch = Stretch(self.device, self.first, last, self.before, after)
-        return Parcel(session, stretch, self.events, self.blobs)
+        return PendingPack(session, stretch, self.events, self.blobs)
 
 
-class Cutting:
+class PackBuilder:
     """Lays events into rows, and rows into parcels."""
 
     def __init__(self, store: Store, session: str) -> None:
         self._store, self._session = store, session
         self._rows: dict[tuple[str, str], _Row] = {}
 
-    def add(self, events: Iterable[tuple[Stored, _Head, str]]) -> Iterator[Parcel]:
+    def add(self, events: Iterable[tuple[Stored, _Head, str]]) -> Iterator[PendingPack]:
         """Lay the next events; what comes back are parcels that had no room for more."""
         row: _Row | None = None
         end = ""
@@ -125,7 +125,7 @@ class Cutting:
         if row is not None:
             self._rows[row.device, end] = row
 
-    def rest(self) -> Iterator[Parcel]:
+    def rest(self) -> Iterator[PendingPack]:
         """What is left when no more events come."""
         for (_, after), row in self._rows.items():
             yield row.parcel(self._session, after)
@@ -147,9 +147,9 @@ class Cutting:
         return data if data is not None and len(data) <= pack.MAX_BLOB else None
 
 
-def parcels(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[Parcel]:
+def build_packs(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[PendingPack]:
     """The events that arrived after a number and are not covered, as parcels."""
-    cutting = Cutting(store, view.session)
+    cutting = PackBuilder(store, view.session)
     events, has = view.events(after=after), there.has
     while lot := list(islice(events, _LOT)):
         checked: Iterable[tuple[Stored, _Head, str]] = _checked(lot, view.session)
@@ -204,9 +204,9 @@ def _damaged(stored: Stored, session: str, why: str) -> Damaged:
     return Damaged(what, why=why, hint="forestay doctor --fix", session=session)
 
 
-def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[Parcel]:
+def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[PendingPack]:
     """The events of a stretch that is held, as parcels: what several packs there cover."""
-    cutting = Cutting(store, view.session)
+    cutting = PackBuilder(store, view.session)
     yield from cutting.add(_chain(view, wanted))
     yield from cutting.rest()
 

@@ -248,7 +248,7 @@ def test_the_newer_side_is_recommended_and_the_reason_given(pair: Pair) -> None:
     contest(pair, "step:t1")
     (case,) = pair.a.disputes.list()
     assert case.sides[case.newer - 1].device == pair.desktop.id
-    assert case.why == "it was said 1 hour later by the clocks of the devices"
+    assert case.why == "it was stated 1 hour later by the clocks of the devices"
 
 
 def test_a_clock_that_is_behind_what_it_has_seen_is_not_believed(pair: Pair) -> None:

@@ -113,11 +113,11 @@ NEXT: dict[str, tuple[list[Body], str]] = {
     ),
     "a completed session": (
         [ADD, ev.SessionCompleted()],
-        'nothing: it is completed; to go on: forestay session reopen --because "…"',
+        'nothing: it is completed; to continue: forestay session reopen --because "…"',
     ),
     "an aborted session": (
         [ev.SessionAborted()],
-        'nothing: it was aborted; to begin anew: forestay start "GOAL" --from q7m2p9x4wd3n8rth',
+        'nothing: it was aborted; to start again: forestay start "GOAL" --from q7m2p9x4wd3n8rth',
     ),
     "a failed session": (
         [ev.SessionFailed(because="disk full")],

@@ -422,7 +422,7 @@ def test_a_task_that_was_worked_on_is_left_out_and_not_taken_back(cli: Cli) -> N
     cli.ok("task", "add", "a part of it", "--phase", "t1")
     refused = cli("undo", "2")
     assert refused.code == 4
-    assert "#3, #4 speak of it" in refused.err
+    assert "#3, #4 refer to it" in refused.err
     assert "forestay task skip t1 --because" in refused.err
     cli.ok("undo", "4")
     cli.ok("undo", "3")

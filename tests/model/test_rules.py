@@ -338,7 +338,7 @@ def test_going_back_elsewhere_needs_a_session_at_work(status: str) -> None:
 
 def test_what_is_no_event_cannot_be_decided() -> None:
     for body in (ev.Unknown(raw="{}"), ev.Erased(), Body()):
-        with pytest.raises(TypeError, match="no kind of event"):
+        with pytest.raises(TypeError, match="not a kind of event"):
             decide(Session(START).state, body)
 
 
@@ -372,7 +372,7 @@ STEP_TRANSITIONS: dict[str, list[str]] = {
     "needs_review": ["start", "done"],
     "skipped": [],
 }
-# Whatever became of a step, it may begin anew when what came before it changed.
+# A step in any status may begin again when the work before it changed.
 ALSO = {(status, "revisit") for status in ("running", "failed", "blocked", "needs_review")}
 STEP_PAIRS = [(status, command) for status in STEP_WAYS for command in STEP_COMMANDS]
 

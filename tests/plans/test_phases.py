@@ -309,7 +309,7 @@ def test_phases_come_one_after_the_other(place: Place) -> None:
         session.phases.done(0)
     with pytest.raises(Refused, match="Cannot complete phase 9, current phase is 1"):
         session.phases.done(9)
-    with pytest.raises(Refused, match="cannot be left out"):
+    with pytest.raises(Refused, match="cannot be skipped"):
         session.tasks.skip("phase-1", "no time")
     with pytest.raises(Refused, match="completed by passing its checkpoint"):
         session.tasks.done("phase-1")
@@ -460,7 +460,7 @@ def test_a_phase_in_which_something_was_done_is_one_of_the_plan(tmp_path: Path) 
     place.stay.close()
 
 
-def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: Path) -> None:
+def test_a_dynamic_total_is_set_once_and_never_below_what_is_reached(tmp_path: Path) -> None:
     place = Place(tmp_path, DYNAMIC)
     session = place.start()
     session.phases.done(1)
@@ -474,7 +474,7 @@ def test_a_dynamic_total_is_said_once_and_never_below_what_is_reached(tmp_path: 
     with pytest.raises(Refused, match="cannot have 1 phases"):
         session.phases.total(1)
     session.phases.total(4, names=["The end"])
-    with pytest.raises(Refused, match="said once"):
+    with pytest.raises(Refused, match="set only once"):
         session.phases.total(5)
     assert [one.name for one in session.phases.list()] == ["Look", "Part 2", "Part 3", "The end"]
     assert [step.parent for step in session.tasks.list() if step.parent] == [

@@ -1,4 +1,4 @@
-"""Content: which bytes kept beside the journal an event means, by their SHA-256."""
+"""Find the blobs that an event refers to, by their SHA-256."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ _PROMISES = frozenset(_FIELD) - {"artifact.versioned"}
 
 
 def blob_names(sealed: Sealed) -> list[str]:
-    """The digests under which content of this event may be kept.
+    """Return the digests of the blobs that an event refers to.
 
-    A kind that this version does not know may mean any digest in it.
+    A kind that this version does not know may refer to any digest in its data.
     """
     if sealed.data is None:
         return []
@@ -44,12 +44,12 @@ def blob_names(sealed: Sealed) -> list[str]:
 
 
 def may_name(data: bytes) -> bool:
-    """Whether an event that says this could name anything: a quick look, seldom true."""
+    """Return whether the data of an event could name a blob: a quick test, seldom true."""
     return _MAY_NAME.search(data) is not None
 
 
 def may_be_named(kind: str, data: bytes) -> bool:
-    """The same where the kind is known, which costs next to nothing."""
+    """Return whether the data of an event of this kind could name a blob, at little cost."""
     field = _QUOTED.get(kind)
     if field is not None:
         return field in data
@@ -57,10 +57,10 @@ def may_be_named(kind: str, data: bytes) -> bool:
 
 
 def is_promise(sealed: Sealed) -> bool:
-    """Whether the event says that what it names is kept; others only name a digest."""
+    """Return whether the blob that an event names must be stored; others only name a digest."""
     return ev.parse_header(sealed.header).kind in _PROMISES
 
 
 def digests_in(data: bytes) -> set[bytes]:
-    """Everything in some bytes that looks like a SHA-256."""
+    """Return everything in some bytes that looks like a SHA-256."""
     return set(_DIGEST.findall(data))

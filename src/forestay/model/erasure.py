@@ -1,11 +1,11 @@
-"""Tombstones: which events say nothing any more, whatever a copy of them says.
+"""Tombstones: which events have no effect any more, even if a copy of them still has content.
 
-A *tombstone* is an event by which someone forgot others: `event.forgotten` names some of them,
-`session.forgotten` means all. What they mean follows from the set of events alone, so homes that
-hold the same events agree, in whatever order these came. Nothing takes a tombstone back.
+A *tombstone* is an event that forgets others: `event.forgotten` names some of them,
+`session.forgotten` covers all. Its effect follows from the set of events alone, so homes that
+hold the same events agree, in whatever order these arrived. A tombstone cannot be retracted.
 
-Whether content is erased as well is another question: that takes the word of someone who may say
-so. So each tombstone is kept with the device that wrote it, and `Rights` says who that is at home.
+Whether the content is erased as well depends on who wrote the tombstone: `Rights` decides which
+devices may erase what in one home.
 """
 
 from __future__ import annotations
@@ -19,21 +19,21 @@ WHOLE = "session.forgotten"
 KINDS = frozenset({WHOLE, "event.forgotten"})
 
 Entitled = Callable[[str, str], bool]
-"""Whether the first device may have events of the second erased; "" stands for all devices."""
+"""Returns whether the first device may erase events of the second; "" stands for all devices."""
 
 
 def anyone(device: str, of: str) -> bool:
-    """All devices are one person's."""
+    """Allow everything: all devices belong to one person."""
     return True
 
 
 class Rights:
-    """Who may have what erased in one home, by what is known there.
+    """Decides which devices may erase what in one home.
 
-    Whatever this home wrote itself, under any id, is the word of its user and holds here for all
-    of it. Others have a say in their own chains, persons in those of their devices, and the owner
-    of a session in all of it. Whose a chain is that nobody showed to be theirs, is unknown.
-    An id that two persons wrote under speaks for nobody, and only the owner has a say in it.
+    A device of this home, under any id, may erase everything here. Another device may erase its
+    own chain, a person the chains of their devices, and the owner of a session all of it. A chain
+    that was not proven to belong to a person belongs to none. A device id that two persons wrote
+    under may erase nothing, and only the owner may erase its events.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Rights:
         owner: str = "",
         disputed: Iterable[str] = (),
     ) -> None:
-        """`whose` tells the circle of a device, `circle` is that of this home."""
+        """`whose` maps a device to its circle (device group), `circle` is that of this home."""
         self._mine, self._whose = frozenset(mine), whose
         self._circle, self._owner = circle, owner
         self._disputed = frozenset(disputed)
@@ -55,11 +55,11 @@ class Rights:
             return True
         if device in self._disputed or device == of:
             return device not in self._disputed
-        circle = self._of(device)
-        of_one = "" if of in self._disputed else self._of(of)
+        circle = self._circle_of(device)
+        of_one = "" if of in self._disputed else self._circle_of(of)
         return bool(circle) and circle in (self._owner, of_one)
 
-    def _of(self, device: str) -> str:
+    def _circle_of(self, device: str) -> str:
         return self._circle if device in self._mine else self._whose.get(device, "")
 
 
@@ -70,13 +70,13 @@ class Tombstones:
         self._named: dict[str, set[str]] = {}
         self.whole: set[str] = set()
         for event in events:
-            self.take(event)
+            self.add(event)
 
     def __bool__(self) -> bool:
         return bool(self._named or self.whole)
 
-    def take(self, event: Event) -> None:
-        """Any event may be given; only tombstones are remembered."""
+    def add(self, event: Event) -> None:
+        """Add an event; those that are no tombstones are ignored."""
         if event.kind == WHOLE:
             self.whole.add(event.head.device)
         elif isinstance(event.body, ev.EventForgotten):
@@ -84,19 +84,19 @@ class Tombstones:
                 self._named.setdefault(name, set()).add(event.head.device)
 
     def name(self, head: Header, hash: str) -> bool:
-        """Whether an event is one of those that were named; no tombstone ever is."""
-        return bool(self._who(head, hash))
+        """Return whether a tombstone names an event; tombstones are never named."""
+        return bool(self._writers(head, hash))
 
     def erase(self, head: Header, hash: str, entitled: Entitled) -> bool:
-        """Whether someone who may say so had the content of an event erased."""
-        who = self._who(head, hash) | self.whole
-        return any(entitled(device, head.device) for device in who)
+        """Return whether an entitled device erased the content of an event."""
+        writers = self._writers(head, hash) | self.whole
+        return any(entitled(device, head.device) for device in writers)
 
     def erase_all(self, entitled: Entitled) -> bool:
-        """Whether someone who may say so forgot the whole session."""
+        """Return whether an entitled device forgot the whole session."""
         return any(entitled(device, "") for device in self.whole)
 
-    def _who(self, head: Header, hash: str) -> set[str]:
+    def _writers(self, head: Header, hash: str) -> set[str]:
         if head.kind in KINDS or not self._named:
             return set()
         return self._named.get(hash, set()) | self._named.get(head.id, set())

@@ -4,11 +4,11 @@ An event is stored as three byte strings: `header`, `salt` and `data`. `data` is
 body (what happened), `digest` in the header is SHA-256(salt + data), and the event's `hash` is
 SHA-256(header). So content and salt can be erased and the chain over the headers still verifies.
 
-    !! The bytes made here are kept for ever. Names, order and defaults of header and body
+    !! The bytes made here are kept forever. Names, order and defaults of header and body
     !! fields are pinned by tests/golden; a new field may only be added at the end, with a
     !! default, and is left out of the bytes while it has that default.
 
-A kind that this version does not know is kept as `Unknown`, an erased one as `Erased`: both
+A kind that this version does not know is read as `Unknown`, an erased one as `Erased`: both
 survive every copy byte for byte, because stored bytes are never encoded again.
 """
 
@@ -60,12 +60,12 @@ class Header(Struct, frozen=True, omit_defaults=True, gc=False):
     must: str = ""
 
     def seen_heads(self) -> list[tuple[str, int, str]]:
-        """The heads of other chains that became visible with this event."""
+        """Return the heads of other chains that became visible with this event."""
         return [(device, *pair) for device, flat in self.seen.items() for pair in pairs(flat)]
 
 
 def pairs(flat: list[int | str]) -> list[tuple[int, str]]:
-    """The (n, hash) pairs of a flat list of heads; what is not such a pair is left out."""
+    """Return the (n, hash) pairs of a flat list of heads, without anything that is no pair."""
     return [
         (n, digest)
         for n, digest in zip(flat[::2], flat[1::2], strict=False)
@@ -74,7 +74,7 @@ def pairs(flat: list[int | str]) -> list[tuple[int, str]]:
 
 
 class Body(Struct, frozen=True, omit_defaults=True, kw_only=True, gc=False):
-    """What happened. `redacted` names the kinds of secrets that were taken out first."""
+    """What happened. `redacted` names the kinds of secrets that were removed first."""
 
     redacted: list[str] = []
 
@@ -107,7 +107,7 @@ class SessionAdopted(Body, frozen=True):
 
 
 def checked_out(body: Body, branch: str, commit: str) -> Body:
-    """The same, of a kind that says what is checked out."""
+    """Return the body with branch and commit, if its kind has fields for them."""
     return msgspec.structs.replace(body, git_branch=branch, git_commit=commit)
 
 
@@ -160,7 +160,7 @@ class SessionArchived(Body, frozen=True):
 
 
 class SessionInterrupted(Body, frozen=True):
-    """The last process working on the session died; written by whoever resumes."""
+    """The last process working on the session died; recorded by the process that resumes."""
 
     doing: str = ""
     agents: list[str] = []
@@ -178,8 +178,8 @@ class EventRetracted(Body, frozen=True):
 class EventForgotten(Body, frozen=True):
     """Events whose content is erased for good: their hashes, and their ids in the same order.
 
-    By its hash an event is meant wherever it turns up; by its id so is every copy of it that
-    another device made of the same source.
+    The hash identifies the event in every store; the id also identifies each copy that another
+    device made from the same source.
     """
 
     hashes: list[str]
@@ -267,7 +267,7 @@ class StepReset(Body, frozen=True):
 
 
 class Verdict(Body, frozen=True):
-    """Shared by the four checkpoint kinds: what was submitted for a phase and what came of it.
+    """Shared by the four checkpoint kinds: what was submitted for a phase, and the result.
 
     `blob` names the whole evidence when only its short values fit into the event.
     """
@@ -301,7 +301,7 @@ class CheckpointRolledBack(Verdict, frozen=True):
 
 
 class AgentStarted(Body, frozen=True):
-    """`status` is given for one that is known, but does not run: it is pending or blocked."""
+    """`status` is given for an agent that does not run yet: it is pending or blocked."""
 
     agent: str
     type: str = ""
@@ -322,7 +322,7 @@ class AgentProgressed(Body, frozen=True):
 
 
 class AgentFinished(Body, frozen=True):
-    """`status` is given for one that was called off: it is skipped."""
+    """`status` is given for an agent that was cancelled: it is skipped."""
 
     agent: str
     result: str = ""
@@ -333,7 +333,7 @@ class AgentFinished(Body, frozen=True):
 
 
 class AgentFailed(Body, frozen=True):
-    """How often it was tried again, and when last, is given where nobody recorded each time."""
+    """`retries` and `retried_at` are given if the retries were not recorded one by one."""
 
     agent: str
     error: str = ""
@@ -463,11 +463,11 @@ class ForeignEdited(Body, frozen=True):
 
 
 class EvidenceObserved(Body, frozen=True):
-    """A command that we ran ourselves: how it ended, and what it could see when it began.
+    """A command that we ran ourselves: how it ended, and the inputs it had.
 
-    `exit` is what a shell would say of it (128 and the number of the signal it died of); `output`
-    the digest of what it printed, `tail` the end of that, both without secrets; `blob` names the
-    digests of its inputs. `changed` inputs were not the same any more when it had ended.
+    `exit` is the exit status of a shell (128 plus the number of the signal it died of); `output`
+    is the digest of its output, `tail` the end of that, both without secrets; `blob` names the
+    digests of its inputs. `changed` is whether inputs changed while it ran.
     """
 
     proof: str
@@ -489,8 +489,8 @@ class EvidenceObserved(Body, frozen=True):
 
 
 class MessageSent(Body, frozen=True):
-    """What was said in a conversation: by a `user`, by the `agent`, or by a `machine` that put it
-    into a user's mouth. `blob` names the whole text when only its beginning fits into the event.
+    """A message of a conversation, by a `user`, by the `agent`, or by a `machine` in the user's
+    place. `blob` names the whole text when only its beginning fits into the event.
     """
 
     role: str
@@ -500,7 +500,7 @@ class MessageSent(Body, frozen=True):
 
 
 class Unknown(Body, frozen=True):
-    """A kind of a newer version, or data that no longer fits its kind: kept, shown, not folded."""
+    """A kind of a newer version, or data that does not fit its kind: stored, shown, not folded."""
 
     raw: str = ""
 
@@ -569,8 +569,8 @@ KINDS: dict[str, type[Body]] = {
 KIND_OF: dict[type[Body], str] = {body: kind for kind, body in KINDS.items()}
 
 MUST = {"event.forgotten": "0.1.0"}
-"""Kinds that a version has to know to act on a session, and the first that does: another would
-go on showing, and packing, what must be gone."""
+"""Kinds that a version has to know to act on a session, and the first version that does: an older
+one would continue to show, and pack, what was erased."""
 
 DIGESTS = frozenset(
     {"before", "after", "digest", "checksum", "blob", "snapshot", "output", "hashes"}
@@ -608,12 +608,12 @@ class Event(Struct, frozen=True, gc=False):
 
     @property
     def is_read(self) -> bool:
-        """Whether it was read in a layout's file, where somebody else told it."""
+        """Return whether the event was read from a layout file that another program wrote."""
         return self.head.actor.startswith("file:")
 
     @property
     def address(self) -> str:
-        """The portable name of the event, the same in every store."""
+        """Return the portable name of the event, the same in every store."""
         return f"{self.head.device}:{self.head.n}"
 
 
@@ -623,7 +623,7 @@ _decoders: dict[str, Callable[[bytes], Any]] = {}
 
 
 def encode_body(body: Body) -> bytes:
-    """The data bytes of a body; refuses what cannot be stored in one event."""
+    """Return the data bytes of a body; refuse what cannot be stored in one event."""
     try:
         data = _encode(body)
     except UnicodeEncodeError:
@@ -644,7 +644,7 @@ def encode_body(body: Body) -> bytes:
 
 
 def as_stored(body: Body) -> Body:
-    """The body as its bytes will be read again; refuses values of the wrong type."""
+    """Return the body as its bytes will be read again; refuse values of the wrong type."""
     kind = KIND_OF[type(body)]
     try:
         stored: Body = _decoder(kind)(encode_body(body))
@@ -655,7 +655,7 @@ def as_stored(body: Body) -> Body:
 
 
 def decode_body(kind: str, data: bytes | None) -> Body:
-    """The body of stored data; total: what this version cannot read becomes `Unknown`."""
+    """Return the body of stored data; what this version cannot read becomes `Unknown`."""
     if data is None:
         return Erased()
     decode = _decoders.get(kind) or (_decoder(kind) if kind in KINDS else None)
@@ -669,14 +669,14 @@ def decode_body(kind: str, data: bytes | None) -> Body:
 
 
 def _decoder(kind: str) -> Callable[[bytes], Any]:
-    # Made when first needed: sixty decoders at once would be felt at every start.
+    # Made when first needed: making all sixty would slow down every start.
     decode = _decoders.get(kind)
     if decode is None:
         decode = _decoders[kind] = msgspec.json.Decoder(KINDS[kind]).decode
     return decode
 
 
-# Compiled when first needed: seldom is there enough to look at.
+# Compiled when first needed: most data is too short to nest so deep.
 _STRING = rb'(?s)"(?:[^"\\]|\\.)*+"?'
 _BRACKET = rb"[\[\]{}]"
 _LIST, _MAP = b"[{"
@@ -684,7 +684,7 @@ _LIST, _MAP = b"[{"
 
 def _nests_too_deep(data: bytes) -> bool:
     if _LIST not in data and data.find(_MAP, 1) < 0:
-        return False  # as with most of them, and this is found out at once
+        return False  # true of most data, and cheap to find out
     if data.count(b"[") + data.count(b"{") <= MAX_DEPTH:
         return False
     depth = 0
@@ -711,19 +711,19 @@ def parse_header(raw: bytes) -> Header:
 
 
 def read(sealed: Sealed, seq: int = 0) -> Event:
-    """The typed event of stored bytes. Does not check hashes: `check` does."""
+    """Return the typed event of stored bytes. Hashes are checked by `check`, not here."""
     header = parse_header(sealed.header)
     return Event(header, sealed.hash, decode_body(header.kind, sealed.data), seq)
 
 
 def check(sealed: Sealed, header: Header) -> str:
-    """What is wrong with one event taken alone, or an empty string."""
+    """Return what is wrong with one event alone, or an empty string."""
     if header.v > FORMAT:
         return f"its envelope is of version {header.v}; this Forestay knows {FORMAT}"
     if sealed.data is None or sealed.salt is None:
         return "" if sealed.data is None and sealed.salt is None else "its content is half erased"
     if len(sealed.salt) != SALT_BYTES:
-        # Else bytes could wander between salt and data, and the digest would not notice.
+        # Otherwise bytes could move from salt to data without a change of the digest.
         return f"its salt has {len(sealed.salt)} bytes instead of {SALT_BYTES}"
     if content_digest(sealed.salt, sealed.data) != header.digest:
         return "its content is not what was written (digest differs)"

@@ -1,11 +1,11 @@
-"""Fold: adds a journal up to a state, in merge order; what each event does is in `meaning`.
+"""Fold a journal into a state, in merge order; the effect of each event is in `handlers`.
 
 `fold` is total: it accepts any set of events, in any order of arrival, and never raises.
 
 `extend` is the fast way for an event that has seen everything folded so far (every local append,
-and another device's work taken up in turn). Anything that reaches back (a concurrent event, a
-retraction, a tombstone) needs the whole fold again; `follows` tells which it is. So does an event
-whose id was met before: that only the caller can know, because the core remembers no ids.
+and the work of another device that continues it). Anything that reaches back (a concurrent event,
+a retraction, a tombstone) needs the whole fold again; `follows` decides that. So does an event
+whose id occurred before: only the caller can know that, because the core stores no ids.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from forestay.model.merge import (
 from forestay.model.state import Chain, Core, Dispute, State
 
 FOLD_VERSION = 14
-"""Raised when the meaning of events changes: stored states of another version are folded anew."""
+"""Raised when the effect of events changes: stored states of another version are folded again."""
 
 
 def fold(events: Iterable[Event]) -> State:
-    """The state of a journal. Any events, any order of arrival, one answer."""
+    """Return the state of a journal: the same for the same events, in any order of arrival."""
     ordered = in_order(events)
     state = State()
     past = Past(ordered)
@@ -51,17 +51,17 @@ def fold(events: Iterable[Event]) -> State:
         if is_new:
             apply(state, event, contests.outlasting(event) if contests is not None else None)
         if contests is not None:
-            _note_disputes(state, event, contests.hear(event))
+            _note_disputes(state, event, contests.add(event))
     return state
 
 
 def follows(state: State, event: Event) -> bool:
-    """Whether `extend` may take the event: it has seen every head there is, and undoes nothing."""
+    """Return whether `extend` may be used: the event has seen every head and undoes nothing."""
     return comes_after(state.core.tips, state.core.clock, event.head)
 
 
 def comes_after(tips: list[str], clock: int, head: Header) -> bool:
-    """The same by what matters of a state: its tips and its clock, which are then the event's."""
+    """Return the same as `follows`, from the tips and the clock of a state."""
     if head.kind in _REACHING_BACK or head.clock <= clock:
         return False
     if not head.seen:
@@ -77,12 +77,12 @@ def extend(state: State, event: Event) -> None:
     advance(state.core, event)
     apply(state, event)
     if "dispute.open" in state.core.counts:
-        # It has seen all sides, so whatever it speaks about is settled.
+        # It has seen all sides, so every subject it states an outcome for is settled.
         _note_disputes(state, event, [(stance.subject, []) for stance in stances(event)])
 
 
 def advance(core: Core, event: Event) -> None:
-    """Note the event's existence: chains, tips, count. Also for events that mean nothing here."""
+    """Count the event and update chains and tips, also for events without an effect."""
     head = event.head
     core.session = core.session or head.session
     core.events += 1
@@ -108,19 +108,19 @@ def advance(core: Core, event: Event) -> None:
 
 
 def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
-    """Let one event take effect. Total: unknown and erased events are only counted.
+    """Apply the effect of one event. Total: unknown and erased events are only counted.
 
-    Where an outcome outlasts it (work went on that did not know of it), that stands instead.
+    `outlasting` is the outcome that stands although this event continued the work unaware of it.
     """
     body, core = event.body, state.core
     state.writer = event.head.device if len(core.chains) > 1 else ""
     if core.held:
-        _lay_bare(core)
+        _restore_held(core)
     for name in body.redacted:
         core.redacted[name] = core.redacted.get(name, 0) + 1
     handler = HANDLERS.get(type(body))
     if outlasting is not None:
-        _let_stand(state, outlasting)
+        _restate(state, outlasting)
     elif handler is not None:
         handler(state, event, body)
     if core.forgotten:
@@ -129,8 +129,8 @@ def apply(state: State, event: Event, outlasting: Event | None = None) -> None:
         _keep_active_while_disputed(state)
 
 
-def _let_stand(state: State, event: Event) -> None:
-    """State an outcome again if another, taken back since, had come after it."""
+def _restate(state: State, event: Event) -> None:
+    """Apply an outcome again if another, retracted since, had replaced it."""
     for subject, outcome in stances(event):
         table, _, key = subject.partition(":")
         unit = state.rows.get(table, key)
@@ -140,9 +140,9 @@ def _let_stand(state: State, event: Event) -> None:
 
 
 def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Side]]]) -> None:
-    """Keep the disputes as they are after this event; one without sides is settled."""
+    """Store the disputes as they are after this event; one without sides is settled."""
     state.writer = event.head.device if len(state.core.chains) > 1 else ""
-    _lay_bare(state.core)
+    _restore_held(state.core)
     for subject, sides in changed:
         old = state.rows.get("dispute", subject)
         if sides:
@@ -160,13 +160,13 @@ def _keep_active_while_disputed(state: State) -> None:
         return
     dispute = state.rows.get("dispute", SESSION)
     if isinstance(dispute, Dispute) and dispute.is_open:
-        # Nobody may archive it or remove its files; what was said is held until it is settled.
+        # Until it is settled the session must not be archived nor its files removed.
         core.held = {name: getattr(core, name) for name in _ACTIVE}
         for name, value in _ACTIVE.items():
             setattr(core, name, value)
 
 
-def _lay_bare(core: Core) -> None:
+def _restore_held(core: Core) -> None:
     for name, value in core.held.items():
         setattr(core, name, value)
     core.held = {}

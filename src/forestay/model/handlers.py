@@ -1,8 +1,8 @@
-"""Meaning: what each kind of event does to a state. The only place that says it.
+"""Handlers: the effect of each kind of event on a state. It is defined nowhere else.
 
 Handlers are total: a unit that an event mentions but no event introduced gets a row made from its
-id. In which order events come, and which of them count, is the business of `fold`; its
-`FOLD_VERSION` is raised when something here changes.
+id. `fold` decides in which order events are applied, and which of them count; its `FOLD_VERSION`
+is raised when something here changes.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from forestay.model.state import (
 
 RECENT = 5
 TRIES = 20
-"""How many verdicts on a step are remembered beside the last one; the journal has them all."""
+"""How many verdicts on a step its row has; the journal has them all."""
 BOTH = " and "
-"""Joins choices that are made together: none of them is rejected by that."""
+"""Joins choices that are made together; none of them counts as rejected."""
 SETTLED = "settled"
-"""The cause of an edit that says that such a dispute is over."""
+"""The cause of an edit that settles the dispute about its file."""
 TOKEN = "[redacted:"
-"""Begins what stands in the place of a secret."""
+"""Begins the text that replaces a secret."""
 _LINE = 160
 _WORDS = 800
-"""How much of the last message is kept beside the journal."""
+"""How many characters of the last message the core has."""
 
 
 def _line(state: State, event: Event, text: str, most: int = _LINE) -> Line:
@@ -61,7 +61,7 @@ def _line(state: State, event: Event, text: str, most: int = _LINE) -> Line:
     return Line(head.id, head.at, head.actor, text[:most], state.writer)
 
 
-def _remember(lines: list[Line], line: Line) -> list[Line]:
+def _append_recent(lines: list[Line], line: Line) -> list[Line]:
     return [*lines[1 - RECENT :], line]
 
 
@@ -95,9 +95,9 @@ def _set_goal(state: State, event: Event, goal: str) -> None:
 
 
 def _check_out(core: Core, event: Event, branch: str, commit: str) -> None:
-    """What is said of the checkout; a detached head has a commit and no branch."""
+    """Update the checkout; a detached head has a commit and no branch."""
     if core.git_commit and core.git_by != event.head.device:
-        # Whoever goes on elsewhere may lack it, and has to know for as long as they are at it.
+        # The user of this device may lack that commit, so it is shown until the next pause.
         core.git_there = [core.git_branch, core.git_commit]
     core.git_branch = branch if commit else branch or core.git_branch
     core.git_commit = commit or core.git_commit
@@ -112,7 +112,7 @@ def _paused(state: State, event: Event, body: ev.SessionPaused) -> None:
     core.status, core.paused_at = "paused", event.head.at
     core.pause_reason, core.pause_context = body.reason, body.context
     core.count("pauses")
-    core.pauses = _remember(core.pauses, _line(state, event, body.context or body.reason))
+    core.pauses = _append_recent(core.pauses, _line(state, event, body.context or body.reason))
 
 
 def _end_pause(core: Core, at: int) -> None:
@@ -173,10 +173,10 @@ def _forgotten(state: State, event: Event, body: ev.SessionForgotten) -> None:
 def _erased(state: State, event: Event, body: ev.Erased) -> None:
     core = state.core
     core.erased += 1
-    # The tombstone says all by its kind, so it holds without content too.
+    # The kind of a tombstone is enough, so it holds without content too.
     core.forgotten = core.forgotten or event.kind == "session.forgotten"
     if event.kind in _BEGINNINGS and not core.status:
-        # So does a beginning: without it nothing could be recorded any more.
+        # The same for a beginning: without it nothing more could be recorded.
         core.status, core.began_at = "active", event.head.at
     if event.kind not in ev.KINDS:
         _require(core, event.head.must)
@@ -204,33 +204,29 @@ def _plan_set(state: State, event: Event, body: ev.PlanSet) -> None:
     core.workflow, core.plan_total, core.plan_base = body.workflow, body.total, body.base
     core.plan, core.plan_unit = body.snapshot, body.unit
     core.plan_target, core.plan_version = body.target, body.version
-    # One of no phases is at none.
+    # A plan without phases has no current one.
     core.phase = None if body.total == 0 else body.base
-    _take_position(state)
-    _take_phases(state)
+    # A file may name the position before the plan is known.
+    row = state.rows.get("attribute", "position") if state.count("attribute") else None
+    if isinstance(row, Attribute) and isinstance(row.value, str):
+        _move_to_phase_of(core, row.value)
+    _recount_phases(state)
 
 
-def _take_phases(state: State) -> None:
-    """Completed phases are those of the plan as it is from now on."""
+def _recount_phases(state: State) -> None:
+    """Compute completed phases and verdicts again, for a plan that has changed."""
     core = state.core
     core.phases_done, core.phase_verdicts = {}, {}
     for row in state.rows.select("step") if state.count("step") else ():
         if isinstance(row, Step):
-            _keep_phase(core, row)
+            _update_phase(core, row)
     for row in state.rows.select("checkpoint") if state.count("checkpoint") else ():
         if isinstance(row, Checkpoint):
-            _keep_verdict(core, row)
+            _update_verdict(core, row)
 
 
-def _take_position(state: State) -> None:
-    """Where a file says the work is counts from the start: its plan may be told of later."""
-    row = state.rows.get("attribute", "position") if state.count("attribute") else None
-    if isinstance(row, Attribute) and isinstance(row.value, str):
-        _go_to(state.core, row.value)
-
-
-def _go_to(core: Core, step: str) -> None:
-    """A step that is a phase, or is inside one by its id, makes that phase the current one."""
+def _move_to_phase_of(core: Core, step: str) -> None:
+    """Make the phase current that a step is, or is inside of by its id."""
     number = core.phase_of(step.partition("/")[0])
     if number is not None:
         core.phase = number
@@ -242,42 +238,38 @@ def _plan_resolved(state: State, event: Event, body: ev.PlanResolved) -> None:
     last = last_number(core.plan_base, core.plan_total)
     if core.phase is not None and last is not None:
         core.phase = max(core.plan_base, min(core.phase, last))
-    _take_phases(state)
+    _recount_phases(state)
 
 
 def _put_step(state: State, step: Step) -> None:
     state.put("step", step)
-    _keep_phase(state.core, step)
+    _update_phase(state.core, step)
 
 
-def _keep_phase(core: Core, step: Step) -> None:
-    """Note what a step says of the phase it is: whether it is done, and how long it took."""
+def _update_phase(core: Core, step: Step) -> None:
+    """Update the phase that a step is, if it is one: whether it is done, and how long it took."""
     number = core.phase_of(step.id)
     if number is None:
         return
-    if step.status == "done":
-        core.phases_done[number] = _active(step)
-    else:
+    if step.status != "done":
         core.phases_done.pop(number, None)
+        return
+    is_timed = step.started_at and step.ended_at
+    active = max(0, step.ended_at - step.started_at - step.paused_ms)
+    core.phases_done[number] = active if is_timed else -1
 
 
-def _active(step: Step) -> int:
-    if not step.started_at or not step.ended_at:
-        return -1
-    return max(0, step.ended_at - step.started_at - step.paused_ms)
-
-
-def _the_step(state: State, event: Event, key: str) -> Step:
+def _get_step(state: State, event: Event, key: str) -> Step:
     return state.step(key) or Step(rank=state.core.events, at=event.head.at, id=key, title=key)
 
 
 def _step_added(state: State, event: Event, body: ev.StepAdded) -> None:
-    step = _the_step(state, event, body.step)
+    step = _get_step(state, event, body.step)
     described = {"title": body.title, "unit": body.unit, "parent": body.parent}
     state.put("step", replace(step, agent=body.agent, **described))
 
 
-def _begun(unit: Unit, at: int) -> dict[str, Any]:
+def _start_unit(unit: Unit, at: int) -> dict[str, Any]:
     return {
         "status": "running",
         "because": "",
@@ -288,17 +280,17 @@ def _begun(unit: Unit, at: int) -> dict[str, Any]:
 
 
 def _step_started(state: State, event: Event, body: ev.StepStarted) -> None:
-    step = _the_step(state, event, body.step)
-    begun = {**_begun(step, event.head.at), "away_before": state.core.away_ms, "paused_ms": 0}
-    if _is_retried(state, step):
+    step = _get_step(state, event, body.step)
+    begun = {**_start_unit(step, event.head.at), "away_before": state.core.away_ms, "paused_ms": 0}
+    if _retry_phase(state, step):
         # The time of a phase runs from its first attempt to the one that passes.
         begun |= {"started_at": step.started_at, "away_before": step.away_before}
     _put_step(state, replace(step, agent=body.agent or step.agent, **begun))
-    _go_to(state.core, step.id)
+    _move_to_phase_of(state.core, step.id)
 
 
-def _is_retried(state: State, step: Step) -> bool:
-    """Whether a start is another attempt after a failed verdict, which is then owed again."""
+def _retry_phase(state: State, step: Step) -> bool:
+    """Return whether a start follows a failed verdict; if so, make the verdict pending again."""
     if "checkpoint.failed" not in state.core.counts:
         return False
     row = state.rows.get("checkpoint", step.id)
@@ -310,7 +302,7 @@ def _is_retried(state: State, step: Step) -> bool:
 
 
 def _step_progressed(state: State, event: Event, body: ev.StepProgressed) -> None:
-    step = _the_step(state, event, body.step)
+    step = _get_step(state, event, body.step)
     _put_step(state, replace(step, fraction=body.fraction))
 
 
@@ -318,7 +310,7 @@ def _step_moved(status: str) -> Callable[[State, Event, Any], None]:
     ends = status in ("done", "failed", "skipped")
 
     def handler(state: State, event: Event, body: Any) -> None:
-        step = _the_step(state, event, body.step)
+        step = _get_step(state, event, body.step)
         changed = replace(
             step,
             status=status,
@@ -331,13 +323,13 @@ def _step_moved(status: str) -> Callable[[State, Event, Any], None]:
             changed = replace(changed, paused_ms=_paused_in(state.core, step, event.head.at))
         _put_step(state, changed)
         if status == "done":
-            _leave(state.core, step.id)
+            _leave_phase(state.core, step.id)
 
     return handler
 
 
-def _leave(core: Core, step: str) -> None:
-    """The current phase is over: where no definition has a gate for it, the next one is current."""
+def _leave_phase(core: Core, step: str) -> None:
+    """Make the next open phase current after a completed one, unless the plan has gates."""
     number, last = core.phase_of(step), last_number(core.plan_base, core.plan_total)
     if number is None or number != core.phase or core.plan or last is None:
         return
@@ -354,13 +346,13 @@ def _paused_in(core: Core, step: Step, at: int) -> int:
 
 def _step_reset(state: State, event: Event, body: ev.StepReset) -> None:
     _step_moved("pending")(state, event, body)
-    step = _the_step(state, event, body.step)
+    step = _get_step(state, event, body.step)
     fresh = {"started_at": 0, "fraction": None, "away_before": 0, "paused_ms": 0}
     _put_step(state, replace(step, **fresh))
 
 
 def _step_revisited(state: State, event: Event, body: ev.StepRevisited) -> None:
-    step = _the_step(state, event, body.step)
+    step = _get_step(state, event, body.step)
     _put_step(state, replace(step, because=body.because))
 
 
@@ -390,21 +382,21 @@ def _verdict(word: str) -> Callable[[State, Event, Any], None]:
 
 def _put_checkpoint(state: State, row: Checkpoint) -> None:
     state.put("checkpoint", row)
-    _keep_verdict(state.core, row)
+    _update_verdict(state.core, row)
 
 
-def _keep_verdict(core: Core, row: Checkpoint) -> None:
+def _update_verdict(core: Core, row: Checkpoint) -> None:
     number = core.phase_of(row.step)
     if number is not None:
         core.phase_verdicts[number] = row.verdict
 
 
-def _the_agent(state: State, event: Event, key: str) -> Agent:
+def _get_agent(state: State, event: Event, key: str) -> Agent:
     return state.agent(key) or Agent(rank=state.core.events, at=event.head.at, id=key)
 
 
 def _agent_started(state: State, event: Event, body: ev.AgentStarted) -> None:
-    agent = _the_agent(state, event, body.agent)
+    agent = _get_agent(state, event, body.agent)
     planned = {"status": body.status, "attempts": agent.attempts, "is_planned": True}
     fresh = Agent(
         rank=agent.rank,
@@ -414,20 +406,20 @@ def _agent_started(state: State, event: Event, body: ev.AgentStarted) -> None:
         task=body.task,
         blocking_on=body.blocking_on,
         tokens=agent.tokens,
-        **(planned if body.status else _begun(agent, event.head.at)),
+        **(planned if body.status else _start_unit(agent, event.head.at)),
     )
     state.put("agent", fresh)
 
 
 def _agent_progressed(state: State, event: Event, body: ev.AgentProgressed) -> None:
-    agent = _the_agent(state, event, body.agent)
+    agent = _get_agent(state, event, body.agent)
     names = ("fraction", "result", "created", "modified", "deleted")
-    told = {name: value for name in names if (value := getattr(body, name)) not in (None, "", [])}
-    state.put("agent", replace(agent, **told))
+    given = {name: value for name in names if (value := getattr(body, name)) not in (None, "", [])}
+    state.put("agent", replace(agent, **given))
 
 
 def _agent_finished(state: State, event: Event, body: ev.AgentFinished) -> None:
-    agent = _the_agent(state, event, body.agent)
+    agent = _get_agent(state, event, body.agent)
     ended = {"status": body.status or "done", "ended_at": event.head.at, "fraction": 1.0}
     files = {"created": body.created, "modified": body.modified, "deleted": body.deleted}
     done = replace(agent, result=body.result, error="", category="", **ended, **files)
@@ -435,28 +427,28 @@ def _agent_finished(state: State, event: Event, body: ev.AgentFinished) -> None:
 
 
 def _agent_ended(status: str) -> Callable[[State, Event, Any], None]:
-    told = status.replace("_", " ")
+    outcome = status.replace("_", " ")
 
     def handler(state: State, event: Event, body: Any) -> None:
-        agent = _the_agent(state, event, body.agent)
+        agent = _get_agent(state, event, body.agent)
         category = getattr(body, "category", "")
         ended: dict[str, Any] = {"status": status, "ended_at": event.head.at}
         if body.retries:
             ended["attempts"] = max(agent.attempts, body.retries + 1)
             ended["retried_at"] = body.retried_at or agent.retried_at
         state.put("agent", replace(agent, error=body.error, category=category, **ended))
-        _problem(state, event, body.error or f"agent {body.agent} {told}", body)
+        _put_problem(state, event, body.error or f"agent {body.agent} {outcome}", body)
 
     return handler
 
 
 def _agent_retried(state: State, event: Event, body: ev.AgentRetried) -> None:
-    agent = _the_agent(state, event, body.agent)
+    agent = _get_agent(state, event, body.agent)
     again = {"retried_at": event.head.at, "error": "", "category": ""}
-    state.put("agent", replace(agent, **again, **_begun(agent, event.head.at)))
+    state.put("agent", replace(agent, **again, **_start_unit(agent, event.head.at)))
 
 
-def _problem(state: State, event: Event, message: str, body: Any) -> None:
+def _put_problem(state: State, event: Event, message: str, body: Any) -> None:
     row = Problem(
         rank=state.core.events,
         at=event.head.at,
@@ -469,22 +461,22 @@ def _problem(state: State, event: Event, message: str, body: Any) -> None:
 
 
 def _error(state: State, event: Event, body: ev.ErrorRaised) -> None:
-    _problem(state, event, body.message, body)
+    _put_problem(state, event, body.message, body)
 
 
 def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
     old = state.rows.get("decision", body.decision)
-    taken = body.chosen or body.what
+    choice = body.chosen or body.what
     # Options without a choice among them are still open: none of them was rejected.
-    rejected = [o for o in body.options if o != taken] if taken in body.options else []
+    rejected = [o for o in body.options if o != choice] if choice in body.options else []
     chosen, options = body.chosen, list(body.options)
     if isinstance(old, Decision):
-        # A choice stands until another is made: one more reason for it rejects nothing.
-        is_choice = chosen or taken in options or taken.casefold() != old.what.casefold()
+        # A choice stands until another is made: a further reason for it rejects nothing.
+        is_choice = chosen or choice in options or choice.casefold() != old.what.casefold()
         if not is_choice:
             chosen, options = old.chosen, options or old.options
         earlier = [*old.rejected, *([old.chosen] if old.chosen != chosen else [])]
-        made = (taken, *taken.split(BOTH))
+        made = (choice, *choice.split(BOTH))
         rejected += [o for o in filter(None, earlier) if o not in rejected and o not in made]
     row = Decision(
         rank=state.core.events,
@@ -534,12 +526,13 @@ def _artifact(state: State, event: Event, body: Any) -> None:
 def _command(state: State, event: Event, body: ev.CommandRan) -> None:
     core = state.core
     core.count(f"command.{body.status}")
-    core.commands = _remember(core.commands, _line(state, event, command_text(body, _LINE - 40)))
+    line = _line(state, event, command_text(body, _LINE - 40))
+    core.commands = _append_recent(core.commands, line)
     core.model = body.model or core.model
 
 
 def command_text(body: ev.CommandRan, most: int) -> str:
-    """A command as one types it, at most so long, and how it ended if that was not well."""
+    """Return a command as it is typed, at most `most` characters, and its status unless success."""
     text = f"{body.name} {body.arguments}".strip()
     mark = "" if body.status == "success" else f" [{body.status}] {body.error}".rstrip()
     return text[:most] + mark
@@ -549,7 +542,7 @@ def _measured(state: State, event: Event, body: ev.ContextMeasured) -> None:
     if not body.agent:
         state.core.tokens = body.tokens
         return
-    agent = _the_agent(state, event, body.agent)
+    agent = _get_agent(state, event, body.agent)
     state.core.agent_tokens += body.tokens - agent.tokens
     state.put("agent", replace(agent, tokens=body.tokens))
 
@@ -565,7 +558,7 @@ def _note(state: State, event: Event, body: ev.NoteAdded) -> None:
     core = state.core
     core.count("notes")
     if not body.for_next:
-        core.notes = _remember(core.notes, _line(state, event, body.text))
+        core.notes = _append_recent(core.notes, _line(state, event, body.text))
         return
     row = Note(
         rank=core.events, at=event.head.at, event=event.id, text=body.text, by=event.head.actor
@@ -611,7 +604,7 @@ def _attribute(state: State, event: Event, body: ev.AttributeSet) -> None:
     elif body.key == "progress":
         core.progress = _as_fraction(body.value)
     elif body.key == "position" and isinstance(body.value, str):
-        _go_to(core, body.value)
+        _move_to_phase_of(core, body.value)
     elif body.key == CHECKOUT and isinstance(body.value, str):
         branch, _, commit = body.value.rpartition(" ")
         if _COMMIT.fullmatch(commit):

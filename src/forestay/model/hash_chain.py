@@ -3,12 +3,12 @@
 A chain is one device's part of a session. Its next event carries a `Link`: the next number, the
 hash of the event before it, the heads of other chains that changed since then, and the clock
 that follows from those. `continue_chain` makes a link from the folded core alone, so an append
-costs the same however long the journal is; `check_link` tells whether a header that came from
-elsewhere carries the only link it can honestly have.
+costs the same however long the journal is; `check_link` verifies that a header from another
+device carries the only link it can have.
 
-A copied home can leave one device with two heads. Its writer takes a new device id and sees both.
-Should someone continue the forked id all the same, the link names every head, its own other one
-too: what the two branches had seen separately is not known any more.
+A copied home can leave one device with two heads. Its writer gets a new device id and sees both.
+If the forked id is continued all the same, the link names every head, including its own other
+one: what each of the two branches had seen is no longer known.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Link(NamedTuple):
 
 
 def continue_chain(core: Core, device: str) -> Link:
-    """The link of this device's next event, given everything that has been folded here."""
+    """Return the link of this device's next event, given everything that has been folded here."""
     chain = core.chains.get(device) or Chain([], {})
     if len(chain.heads) == len(core.chains) == 1:
         ((n, prev, clock),) = chain.heads
@@ -63,28 +63,28 @@ def next_event(
     salt: bytes,
     must: str = "",
 ) -> tuple[Sealed, Event]:
-    """The next event of this device's chain, as bytes to store and as a value to fold.
+    """Return the next event of this device's chain, as bytes to store and as a value to fold.
 
     The value is read back from the bytes, so that folding it now and folding it later agree.
     """
-    told: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
-    return next_of(core, ev.as_stored(body), device, salt, **told)
+    fields: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
+    return next_of(core, ev.as_stored(body), device, salt, **fields)
 
 
 def next_of(
-    core: Core, stored: Body, device: str, salt: bytes, seq: int = 0, must: str = "", **told: Any
+    core: Core, stored: Body, device: str, salt: bytes, seq: int = 0, must: str = "", **fields: Any
 ) -> tuple[Sealed, Event]:
-    """The same for a body that was read back already, under an arrival number."""
+    """Return the same for a body that was read back already, with the arrival number `seq`."""
     kind, data = ev.KIND_OF[type(stored)], ev.encode_body(stored)
     must = must or ev.MUST.get(kind, "")
-    sealed, header = seal_next(core, device, kind, data, salt, must=must, **told)
+    sealed, header = seal_next(core, device, kind, data, salt, must=must, **fields)
     return sealed, Event(header, sealed.hash, stored, seq)
 
 
 def seal_next(
-    core: Core, device: str, kind: str, data: bytes, salt: bytes, **told: Any
+    core: Core, device: str, kind: str, data: bytes, salt: bytes, **fields: Any
 ) -> tuple[Sealed, Header]:
-    """The same for data of any kind; `told` are the fields of the header that a writer chooses."""
+    """Return the same for data of any kind; `fields` are the other fields of the header."""
     n, prev, clock, seen = continue_chain(core, device)
     header = Header(
         v=ev.FORMAT,
@@ -95,13 +95,13 @@ def seal_next(
         digest=ev.content_digest(salt, data),
         prev=prev,
         seen=seen,
-        **told,
+        **fields,
     )
     return ev.seal(header, salt, data), header
 
 
 def check_link(header: Header, get: Callable[[str], Header | None]) -> str:
-    """What is wrong with the header's link, or an empty string; `get` finds held headers."""
+    """Return what is wrong with a header's link, or an empty string; `get` finds stored headers."""
     wrong, clock = _check_prev(header, get)
     if wrong:
         return wrong
@@ -123,7 +123,7 @@ def _check_prev(header: Header, get: Callable[[str], Header | None]) -> tuple[st
     if before is None:
         return "the event before it is missing", 0
     if before.device != header.device or before.session != header.session:
-        return "the event it calls its predecessor is of another chain", 0
+        return "the event it names as its predecessor is of another chain", 0
     if header.n != before.n + 1:
         return f"its number is {header.n}, but the event before it has {before.n}", 0
     return "", before.clock

@@ -6,15 +6,15 @@ that way. Two events are concurrent when neither is in the other's past, and onl
 events can contradict each other.
 
 Merge order (clock, device, n, hash) respects the graph, because a clock is larger than the
-clocks of all its parents; a link to an event that sorts later is a lie and does not count. A
+clocks of all its parents; a link to an event that sorts later is false and does not count. A
 copied home can give one chain two continuations; each is a branch here, so the past stays exact.
 
-A statement is what an event says on a subject: how a step ended, what was chosen, a file's
-digest. It stands until another statement on that subject comes that has seen it. A subject is in
-dispute exactly while statements with different outcomes stand; the session also while an ending
-stands beside work that is concurrent with it. So whether there is a dispute follows from the
-graph alone, never from device names or the moment of a merge. Work on a unit that merely went on
-states no outcome: it neither disputes nor undoes one that it did not know of.
+A statement is what an event states on a subject: how a step ended, what was chosen, a file's
+digest. It stands until a later statement on that subject has seen it. A subject is disputed
+exactly while statements with different outcomes stand; the session also while an ending stands
+together with work that is concurrent with it. So whether there is a dispute follows from the
+graph alone, never from device names or the moment of a merge. Work that only continues on a unit
+states no outcome: it neither disputes nor undoes one that it had not seen.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ Position = tuple[int, str, int, str]
 
 
 def position(event: Event) -> Position:
-    """Where the event stands in merge order, the order of every fold."""
+    """Return the position of an event in merge order, the order of every fold."""
     return place(event.head, event.hash)
 
 
 def place(head: Header, hash: str) -> Position:
-    """The same of an event that nobody has read yet."""
+    """Return the position of an event of which only header and hash are known."""
     return (head.clock, head.device, head.n, hash)
 
 
 def in_order(events: Iterable[Event]) -> list[Event]:
-    """The events once each (by hash), in merge order, whatever the order of arrival.
+    """Return the events once each (by hash), in merge order, whatever the order of arrival.
 
-    Those that a tombstone names say nothing, whether or not their content is there.
+    Those that a tombstone names become `Erased`, whether or not their content is still there.
     """
     once: dict[str, Event] = {}
     for event in events:
@@ -52,11 +52,10 @@ def in_order(events: Iterable[Event]) -> list[Event]:
         if event.hash not in once or isinstance(event.body, ev.Erased):
             once[event.hash] = event
     ordered = sorted(once.values(), key=position)
-    stones = [event for event in ordered if type(event.body) is ev.EventForgotten]
-    return _silenced(ordered, Tombstones(stones)) if stones else ordered
-
-
-def _silenced(ordered: list[Event], stones: Tombstones) -> list[Event]:
+    forgotten = [event for event in ordered if type(event.body) is ev.EventForgotten]
+    if not forgotten:
+        return ordered
+    stones = Tombstones(forgotten)
     return [
         replace(event, body=ev.Erased()) if stones.name(event.head, event.hash) else event
         for event in ordered
@@ -64,7 +63,7 @@ def _silenced(ordered: list[Event], stones: Tombstones) -> list[Event]:
 
 
 def parents(event: Event) -> list[str]:
-    """Hashes of the events this one directly follows."""
+    """Return the hashes of the events that this one directly follows."""
     seen = [digest for _, _, digest in event.head.seen_heads()]
     return [event.head.prev, *seen] if event.head.prev else seen
 
@@ -85,7 +84,7 @@ class Past:
             self._places[event.hash] = self._place(event)
 
     def covers(self, later: str, earlier: str) -> bool:
-        """Whether `earlier` is `later` itself or in its past."""
+        """Return whether `earlier` is `later` itself or in its past."""
         a, b = self._places.get(later), self._places.get(earlier)
         if a is None or b is None:
             return False
@@ -93,7 +92,7 @@ class Past:
 
     @property
     def linear(self) -> bool:
-        """One branch: every event has all earlier ones in its past."""
+        """Return whether every event has all earlier ones in its past: there is one branch."""
         return len(self._tips) <= 1
 
     def _place(self, event: Event) -> _Place:
@@ -124,14 +123,14 @@ def _include(past: dict[int, int], place: _Place | None) -> None:
 
 
 KEPT = frozenset({"session.started", "session.adopted", "session.forgotten", "event.forgotten"})
-"""Kinds no retraction takes back: without a beginning there is no session, and what was
+"""Kinds that cannot be retracted: without a beginning there is no session, and what was
 forgotten stays forgotten."""
 
 
 def retracted(ordered: Sequence[Event]) -> set[str]:
-    """Ids of the events that stand withdrawn. A retraction can itself be retracted.
+    """Return the ids of the retracted events. A retraction can itself be retracted.
 
-    Only a retraction that comes after its target counts, so no pair can withdraw each other.
+    Only a retraction that comes after its target counts, so no two can retract each other.
     An id that occurs twice is one event: its first copy is the one that acts.
     """
     rank = {e.id: i for i, e in reversed(list(enumerate(ordered)))}
@@ -154,7 +153,7 @@ ENDINGS = {
     "session.abandoned": "abandoned",
 }
 AGAIN = "to be done again"
-"""What someone says of a step whose outcome they put aside; against another they did not know."""
+"""The outcome of a step that was reset or sent to review; it may dispute a concurrent outcome."""
 _STEP_OUTCOMES = {
     "step.completed": "done",
     "step.failed": "failed",
@@ -168,8 +167,8 @@ _AGENT_OUTCOMES = {
     "agent.failed": "failed",
     "agent.timed_out": "timed_out",
 }
-_MOVING_NOTHING = ("step.added", "step.progressed", "step.revisited")
-"""Kinds that leave a step in the status it is in; what a revisit moves, others say beside it."""
+_WITHOUT_STATUS = ("step.added", "step.progressed", "step.revisited")
+"""Kinds that do not change the status of a step; a revisit records other events that do."""
 _STATUS = frozenset(
     {
         *ENDINGS,
@@ -195,7 +194,7 @@ WORK = frozenset(
         *(k for k in ev.KINDS if k.startswith(("step.", "checkpoint.", "agent.", "claim."))),
     }
 )
-"""Kinds that mean the work went on; against these a concurrent ending is a dispute."""
+"""Kinds that are work; a concurrent ending of the session is a dispute."""
 
 GOING_ON = {
     "step.started": "step",
@@ -205,28 +204,28 @@ GOING_ON = {
     "agent.progressed": "agent",
     "agent.retried": "agent",
 }
-"""Kinds that say that a unit is being worked on, and the table it is in."""
+"""Kinds by which work on a unit continues, and the table of the unit."""
 
 SESSION = "session"
-"""The subject on which endings speak."""
+"""The subject of endings."""
 WENT_ON = "work went on"
-"""What work says against an ending that did not know of it."""
+"""The outcome that work states against an ending that had not seen it."""
 
 
 class Stance(NamedTuple):
-    """What an event says about a subject on which two devices may disagree."""
+    """What an event states about a subject on which two devices may disagree."""
 
     subject: str
     outcome: str  # "" replaces earlier outcomes without stating one
 
 
 def stances(event: Event) -> list[Stance]:
-    """The subjects an event speaks about. Events with equal or no outcome never contradict."""
+    """Return what an event states. Equal outcomes, or none, never contradict each other."""
     return stances_of(event.body, event.kind) if _is_readable(event) else []
 
 
 def stances_of(body: Body, kind: str) -> list[Stance]:
-    """What an event with this body would say."""
+    """Return what an event with this body would state."""
     if kind in _STATUS:
         return [Stance(SESSION, _ending(body, kind))]
     if isinstance(body, ev.DecisionMade):
@@ -234,7 +233,7 @@ def stances_of(body: Body, kind: str) -> list[Stance]:
     if isinstance(body, ev.FileChanged):
         gone = "deleted" if body.action == "deleted" else ""
         return [Stance(f"file:{body.path}", body.after or gone)]
-    if kind.startswith("step.") and kind not in _MOVING_NOTHING:
+    if kind.startswith("step.") and kind not in _WITHOUT_STATUS:
         return [Stance(f"step:{getattr(body, 'step', '')}", _STEP_OUTCOMES.get(kind, ""))]
     if kind.startswith("agent.") and kind != "agent.progressed":
         return [Stance(f"agent:{getattr(body, 'agent', '')}", _AGENT_OUTCOMES.get(kind, ""))]
@@ -242,7 +241,7 @@ def stances_of(body: Body, kind: str) -> list[Stance]:
 
 
 def _is_readable(event: Event) -> bool:
-    """Erased events and those of a newer version state nothing that we could weigh."""
+    """Return whether the event can be read: it is neither erased nor of a newer version."""
     return type(event.body) is ev.KINDS.get(event.kind)
 
 
@@ -262,7 +261,7 @@ class Side(NamedTuple):
 
 
 class _Statement:
-    """A side that stands, with all its copies and, for an ending, the work it does not know."""
+    """A side that stands, with all its copies and, for an ending, the work it has not seen."""
 
     __slots__ = ("against", "copies", "event", "side")
 
@@ -274,52 +273,58 @@ class _Statement:
 
 
 class Contests:
-    """Keeps, per subject, the statements that stand, and tells when they contradict each other.
+    """Holds, per subject, the statements that stand, and reports when they contradict each other.
 
-    An event whose id occurs on two chains is one statement: whoever has seen one copy has seen
-    it, and it knows what the writer of either copy knew. A copy that says something else under
-    the same id is not heard, as it is not folded.
+    An event whose id occurs on two chains is one statement: an event that has seen one copy has
+    seen it, and it has seen what either copy had seen. A copy with other content under the same
+    id is ignored, as it is not folded.
     """
 
     def __init__(self, past: Past) -> None:
         self._covers = past.covers
-        self._said: dict[str, list[Stance]] = {}
+        self._stated: dict[str, list[Stance]] = {}
         self._standing: dict[str, list[_Statement]] = {}
         self._work: list[Side] = []
         self._open: dict[str, list[Side]] = {}
 
-    def hear(self, event: Event) -> list[tuple[str, list[Side]]]:
-        """Take an event in merge order; returns the disputes it opens, changes or settles.
+    def add(self, event: Event) -> list[tuple[str, list[Side]]]:
+        """Add an event in merge order; return the disputes that it opens, changes or settles.
 
         Each is (subject, sides); no sides means settled.
         """
-        again = event.id in self._said
-        said = self._said.setdefault(event.id, stances(event))
-        if again and said != stances(event):
+        again = event.id in self._stated
+        stated = self._stated.setdefault(event.id, stances(event))
+        if again and stated != stances(event):
             return []
-        for subject, outcome in said:
+        for subject, outcome in stated:
             self._state(event, subject, outcome, again)
-        subjects = [stance.subject for stance in said]
+        subjects = [stance.subject for stance in stated]
         if event.kind in WORK and _is_readable(event) and not again:
-            self._work_on(event)
+            self._add_work(event)
             subjects.append(SESSION)
-        return [change for subject in dict.fromkeys(subjects) for change in self._weigh(subject)]
+        changed: list[tuple[str, list[Side]]] = []
+        for subject in dict.fromkeys(subjects):
+            sides = self._sides(subject)
+            if sides != self._open.get(subject, []):
+                self._open[subject] = sides
+                changed.append((subject, sides))
+        return changed
 
     def outlasting(self, event: Event) -> Event | None:
-        """The outcome that stands although the event, not heard yet, says that work went on.
+        """Return the outcome that stands although the event, not added yet, continues the work.
 
-        None where it had seen every outcome that stands: then it begins anew.
+        None if the event had seen every outcome that stands: then the work begins again.
         """
         table = GOING_ON.get(event.kind)
         if table is None or not _is_readable(event):
             return None
         standing = self._standing.get(f"{table}:{getattr(event.body, table)}", [])
-        # Whoever works on it does what those want who put it back.
+        # Work on a step that was reset is no contradiction: the reset asked for it.
         stated = [s for s in standing if s.side.outcome not in ("", AGAIN)]
         unseen = [s for s in stated if not self._knows(event, s)]
         if not unseen:
             return None
-        # A start takes back what it has seen; progress takes back nothing.
+        # A start replaces the outcomes it has seen; progress replaces none.
         return (unseen if stances(event) else stated)[-1].event
 
     def _knows(self, event: Event, statement: _Statement) -> bool:
@@ -340,7 +345,7 @@ class Contests:
             standing.append(_Statement(event, outcome, against))
         self._standing[subject] = standing
 
-    def _work_on(self, event: Event) -> None:
+    def _add_work(self, event: Event) -> None:
         work = Side(event.hash, event.head.device, event.head.n, WENT_ON)
         self._work = [*self._unseen(event, self._work), work]
         for ending in self._standing.get(SESSION, []):
@@ -349,13 +354,6 @@ class Contests:
 
     def _unseen(self, event: Event, sides: list[Side]) -> list[Side]:
         return [side for side in sides if not self._covers(event.hash, side.hash)]
-
-    def _weigh(self, subject: str) -> list[tuple[str, list[Side]]]:
-        sides = self._sides(subject)
-        if sides == self._open.get(subject, []):
-            return []
-        self._open[subject] = sides
-        return [(subject, sides)]
 
     def _sides(self, subject: str) -> list[Side]:
         stated = [s for s in self._standing.get(subject, []) if s.side.outcome]

@@ -1,9 +1,9 @@
-"""Plan: what a workflow asks for, as a value that a session keeps from its start to its end.
+"""Plan: the definition of a workflow, as a value that a session has from its start to its end.
 
-A definition is read once, when a session starts, and kept as a snapshot; later edits of the
+A definition is read once, when a session starts, and stored as a snapshot; later edits of the
 definition change no running session. Phases have native numbers, counted from `base`. A `total`
-of None is not known yet: it is resolved once, and `pattern` is then what each phase looks like
-that the definition could not name.
+of None is not known yet: it is resolved once, and `pattern` is the template of each phase that
+the definition could not name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ TYPES = ("any", "boolean", "integer", "number", "string", "list", "object")
 
 
 class Field(Struct, frozen=True, omit_defaults=True):
-    """One piece of evidence that a gate asks for."""
+    """One piece of evidence that a gate requires."""
 
     name: str
     type: str = "any"
@@ -41,7 +41,7 @@ class Rule(Struct, frozen=True, omit_defaults=True):
 
 
 class Gate(Struct, frozen=True, omit_defaults=True):
-    """What must be shown before a phase is passed. One that is not strict only warns."""
+    """The evidence that a phase needs to pass. A gate that is not strict only warns."""
 
     fields: list[Field] = []
     rules: list[Rule] = []
@@ -49,7 +49,7 @@ class Gate(Struct, frozen=True, omit_defaults=True):
     override: bool = True
     source: str = ""
     opaque: list[str] = []
-    """Conditions in languages that are not ours: told to people, never evaluated."""
+    """Conditions in other languages: shown to people, never evaluated."""
 
 
 class Task(Struct, frozen=True, omit_defaults=True):
@@ -70,7 +70,7 @@ class Phase(Struct, frozen=True, omit_defaults=True):
 
 
 class Expiry(Struct, frozen=True, omit_defaults=True):
-    """After how many hours without activity a session is paused, and given up for abandoned."""
+    """After how many hours without activity a session is paused, and abandoned."""
 
     pause_hours: float | None = None
     abandon_hours: float | None = None
@@ -90,7 +90,7 @@ class Workflow(Struct, frozen=True, omit_defaults=True):
     source: str = ""
 
     def phase(self, number: int) -> Phase | None:
-        """The phase as defined; one that the definition could not name is made of the pattern."""
+        """Return the phase as defined, or made from the pattern if it is not defined."""
         for phase in self.phases:
             if phase.number == number:
                 return phase
@@ -114,7 +114,7 @@ def from_snapshot(data: bytes) -> Workflow:
 
 
 def as_values(value: Any) -> Any:
-    """A definition, or a part of one, as plain values; what is at its default as well."""
+    """Return a definition, or a part of one, as plain values, defaults included."""
     if isinstance(value, Struct):
         return {name: as_values(getattr(value, name)) for name in value.__struct_fields__}
     return [as_values(each) for each in value] if isinstance(value, list) else value

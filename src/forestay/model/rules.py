@@ -1,11 +1,11 @@
 """Rules: which moves are allowed, and what each one records.
 
-`decide(state, body)` takes the event someone wants to record and returns the events to append:
+`decide(state, body)` gets the event that is to be recorded and returns the events to append:
 usually just that one, sometimes with an implied one before it (completing a paused session
 records the resume first). A move that is not allowed raises `Refused`, naming the legal ones.
 
-Nothing is recorded that has not been through here, so no acknowledged event can leave a session
-stuck; `fold` on the other hand accepts everything, because other devices decide for themselves.
+Everything that is recorded passes through here, so no acknowledged event can leave a session
+stuck; `fold` on the other hand accepts everything, because other devices decide on their own.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ STEP_VERBS: dict[str, tuple[str, ...]] = {
     "needs_review": (_START, "done"),
     "skipped": (),
 }
-"""What may be done with a step. Small tasks are often done, or blocked, without a start; the
+"""The commands that a step allows. Small tasks are often done, or blocked, without a start; the
 start is then recorded first. Steps do not time out."""
 AGENT_VERBS: dict[str, tuple[str, ...]] = {
     "pending": (_START,),
@@ -97,9 +97,9 @@ AGENT_VERBS: dict[str, tuple[str, ...]] = {
     "done": (),
     "skipped": (),
 }
-"""What may be done with an agent: it is not reviewed or revisited, another one is started."""
+"""The commands that an agent allows: it is not reviewed or revisited, another one is started."""
 _BEGIN = 'start "GOAL"'
-_LOOKED_AT = 200
+_SEARCHED = 200
 _AFTER_THE_END = (
     ev.NoteAdded,
     ev.AttributeSet,
@@ -114,28 +114,28 @@ _AFTER_THE_END = (
 
 
 def decide(state: State, body: Body) -> list[Body]:
-    """The events to record for this move in this state, or a refusal."""
+    """Return the events to record for this move in this state; raise `Refused` if not allowed."""
     if type(body) not in KIND_OF:
-        raise TypeError(f"{type(body).__name__} is no kind of event that can be recorded")
-    _check_acting_is_safe(state)
+        raise TypeError(f"{type(body).__name__} is not a kind of event that can be recorded")
+    _require_writable(state)
     return weigh(state, validate(body))
 
 
 def weigh(state: State, body: Body) -> list[Body]:
-    """Like `decide`, for a body as `validate` returned it."""
-    _check_acting_is_safe(state)
+    """Do what `decide` does, for a body that `validate` returned."""
+    _require_writable(state)
     if _settles(state, body):
         return [body]
     rule = _RULES.get(type(body))
     if rule is None:
-        _refuse_after_the_end(state, body)
+        _require_open(state, body)
         return [body]
     return rule(state, body)
 
 
 def _settles(state: State, body: Body) -> bool:
-    """Whether a move says again what devices contradict each other about: that is always owed,
-    also when the session is laid aside or over, and whatever else has to come first."""
+    """Return whether a move settles a dispute: that is always allowed, also while the session is
+    paused or over."""
     if not state.count("dispute.open"):
         return False
     if isinstance(body, ev.SessionAdopted):
@@ -146,8 +146,8 @@ def _settles(state: State, body: Body) -> bool:
         dispute = _disputed(state, subject)
         if dispute is not None:
             planned = isinstance(body, ev.AgentStarted) and bool(body.status)
-            said = outcome in {side[3] for side in dispute.sides}
-            return said or planned or isinstance(body, _ON_BOTH)
+            is_side = outcome in {side[3] for side in dispute.sides}
+            return is_side or planned or isinstance(body, _ON_BOTH)
     return False
 
 
@@ -157,19 +157,19 @@ def _disputed(state: State, subject: str) -> Dispute | None:
 
 
 def end_is_disputed(state: State) -> bool:
-    """Whether one device says that the session is over, and another that it went on."""
+    """Return whether one device ended the session while another continued it."""
     return bool(state.count("dispute.open")) and _disputed(state, SESSION) is not None
 
 
 _ON_BOTH = (ev.StepNeedsReview, ev.DecisionMade, ev.FileChanged, ev.SessionReopened)
-"""What may be said of something disputed without taking a side."""
+"""Events that settle a dispute without choosing a side."""
 
 
 def allow(state: State, body: Body) -> list[Body]:
-    """Like `decide`, for what another program wrote into a layout file.
+    """Do what `decide` does, for events read from a layout file that another program wrote.
 
-    It has happened, so no table of transitions is asked; only values are checked, and nothing
-    brings back a session that was aborted.
+    They have happened, so the tables of transitions do not apply; only values are checked, and
+    an aborted session stays aborted.
     """
     if isinstance(body, ev.SessionAdopted):
         return decide(state, body)
@@ -177,15 +177,15 @@ def allow(state: State, body: Body) -> list[Body]:
 
 
 def report(state: State, body: Body) -> list[Body]:
-    """Like `allow`, for what an agent reports of its work; its values have been checked."""
-    _check_acting_is_safe(state)
-    _refuse_before_the_start(state)
+    """Do what `allow` does, for events that an agent reports; their values have been checked."""
+    _require_writable(state)
+    _require_started(state)
     if state.core.status == "aborted" and not isinstance(body, (*_AFTER_THE_END, ev.ForeignEdited)):
         raise _illegal(state, "it is aborted; nothing more can be recorded as work")
     return [body]
 
 
-def _check_acting_is_safe(state: State) -> None:
+def _require_writable(state: State) -> None:
     core = state.core
     if core.needs:
         raise Outdated(
@@ -220,10 +220,9 @@ MAX_NUMBER = 2**53
 
 
 def validate(body: Body) -> Body:
-    """Refuse values of a wrong type or out of range; what is left can be folded and shown.
+    """Refuse values of a wrong type or out of range; the rest can be folded and shown.
 
-    Returned is the body as its bytes will be read again, so that nothing is folded today that
-    would be folded differently tomorrow.
+    Return the body as its bytes will be read again, so that it is folded the same now and later.
     """
     for name, allowed in _CHOICES.get(type(body), ()):
         if getattr(body, name) not in allowed:
@@ -263,7 +262,7 @@ def _check_fraction(value: object) -> None:
 
 
 def _check_progress(value: object) -> None:
-    """A number that is no fraction would be shown as another; none at all takes it back."""
+    """Refuse a value of the progress attribute that is no fraction; None clears it."""
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -301,14 +300,14 @@ def _check_choice(body: ev.DecisionMade) -> None:
 # -- sessions ----------------------------------------------------------------------------------
 
 
-def _refuse_before_the_start(state: State) -> None:
+def _require_started(state: State) -> None:
     if not state.core.status:
         raise Refused("the session has not been started", legal=[_BEGIN])
 
 
-def _refuse_after_the_end(state: State, body: Body) -> None:
+def _require_open(state: State, body: Body) -> None:
     core = state.core
-    _refuse_before_the_start(state)
+    _require_started(state)
     if core.status in FINISHED and not isinstance(body, _AFTER_THE_END):
         raise _illegal(state, f"it is {core.status}; nothing more can be recorded as work")
 
@@ -327,13 +326,13 @@ def _illegal(state: State, why: str) -> Refused:
 
 def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
     def rule(state: State, body: Body) -> list[Body]:
-        _refuse_before_the_start(state)
+        _require_started(state)
         status = state.core.status
         if to not in SESSION_MOVES[status]:
             why = f"it is {status}; it cannot become {to}"
             raise _illegal(state, why if status != to else f"it is {status} already")
         if to == "completed":
-            _refuse_unproven_end(state)
+            _require_finished_plan(state)
         if to == "completed" and status == "paused":
             return [ev.SessionResumed(), body]
         return [body]
@@ -347,15 +346,15 @@ def _start(state: State, body: Body) -> list[Body]:
         raise Refused(
             f"session {core.session} exists already",
             why=f"it is {core.status}",
-            legal=[_way_back(core.status, core.session)],
+            legal=[_command_to_continue(core.status, core.session)],
             session=core.session,
             operation="create",
         )
     return [body]
 
 
-def _way_back(status: str, session: str) -> str:
-    """The command that goes on with a session."""
+def _command_to_continue(status: str, session: str) -> str:
+    """Return the command that continues a session."""
     moves = SESSION_MOVES.get(status, ())
     if "reopened" in moves:
         return f"{_VERBS['reopened']} --session {session}"
@@ -364,14 +363,14 @@ def _way_back(status: str, session: str) -> str:
 
 def _resume(state: State, body: Body) -> list[Body]:
     if end_is_disputed(state):
-        # To resume it would settle that it is not over, and nobody would have said so.
+        # A resume would settle the dispute without a decision of the user.
         raise Refused(
             f"whether session {state.core.session} is over is disputed",
             legal=["settle"],
             hint="forestay settle",
             session=state.core.session,
         )
-    # An active session may be resumed too: someone new takes it up after a crash.
+    # An active session may be resumed too: another process continues it after a crash.
     if state.core.status == "active":
         return [body]
     return _move_session("active")(state, body)
@@ -379,7 +378,7 @@ def _resume(state: State, body: Body) -> list[Body]:
 
 def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
     core = state.core
-    _refuse_before_the_start(state)
+    _require_started(state)
     if body.archived and core.archived:
         hint = "to bring it back: forestay session unarchive"
         raise Refused(f"session {core.session} is archived", legal=["session unarchive"], hint=hint)
@@ -394,7 +393,7 @@ def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
 
 
 def check_undo(kind: str, *, is_read: bool = False) -> None:
-    """Refuse to undo what a session cannot be without; `is_read` is whether a file told it."""
+    """Refuse to undo what a session needs; `is_read` is whether it was read from a file."""
     if kind == "session.aborted":
         hint = f"forestay {_BEGIN} --from SESSION"
         raise Refused("an aborted session stays aborted", hint=hint)
@@ -405,13 +404,13 @@ def check_undo(kind: str, *, is_read: bool = False) -> None:
         raise Refused("this cannot be undone", why="without it there is no session")
     if kind == "step.revisited" and not is_read:
         hint = "forestay revisit --undo"
-        raise Refused("a revisit is not taken back like this", why="it moved files too", hint=hint)
+        raise Refused("a revisit cannot be undone like this", why="it moved files too", hint=hint)
 
 
 def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
-    """Refuse to take back a task that other events speak of: they would leave one without title.
+    """Refuse to undo a task that other events refer to: it would be left without a title.
 
-    `others` are all events that stand, but the one that added the task.
+    `others` are all events that are not retracted, except the one that added the task.
     """
     about = [e for e in others if task in (getattr(e.body, n, "") for n in ("step", "parent"))]
     if not about or any(isinstance(e.body, ev.StepAdded) and e.body.step == task for e in about):
@@ -419,8 +418,8 @@ def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
     numbers = ", ".join(f"#{event.seq}" for event in about[:_NAMED])
     more = f" and {len(about) - _NAMED} more" if len(about) > _NAMED else ""
     raise Refused(
-        f"task {task} cannot be taken back any more",
-        why=f"{numbers}{more} {'speaks' if len(about) == 1 else 'speak'} of it",
+        f"task {task} cannot be undone any more",
+        why=f"{numbers}{more} {'refers' if len(about) == 1 else 'refer'} to it",
         hint=f'forestay task skip {task} --because "…"; or undo those first',
     )
 
@@ -429,18 +428,18 @@ def check_undo_of_task(task: str, others: Sequence[Event]) -> None:
 
 
 def check_working(state: State) -> None:
-    """Refuse work in a session that is over, or laid aside."""
+    """Refuse work in a session that is over or paused."""
     _check_working(state, ev.StepStarted(step=""))
 
 
 def _check_working(state: State, body: Body) -> None:
-    _refuse_after_the_end(state, body)
+    _require_open(state, body)
     if state.core.status not in ("active", "created"):
         raise _illegal(state, f"it is {state.core.status}; resume it before working on it")
 
 
 def _refuse_unit(unit: Unit, to: str, *, but: str = "") -> Refused:
-    """A refusal with the commands that are legal instead, as one would type them."""
+    """Return a refusal with the commands that are legal instead, as they are typed."""
     what, verbs = ("task", STEP_VERBS) if isinstance(unit, Step) else ("agent", AGENT_VERBS)
     legal = [f"{what} {v} {unit.id}{_ARGUMENTS.get(v, '')}" for v in verbs.get(unit.status, ())]
     cannot = f"; it cannot become {_word(to)}" if unit.status != to else " already"
@@ -463,30 +462,26 @@ _STAYS = {
 
 
 def _unknown_unit(state: State, what: str, key: str) -> Refused:
-    rows = list(state.rows.select(_TABLES[what], newest=True, limit=_LOOKED_AT))
+    import difflib  # start-up
+
+    rows = list(state.rows.select(_TABLES[what], newest=True, limit=_SEARCHED))
     names = [row.name for row in rows]
     titles = {row.title: row.name for row in reversed(rows) if isinstance(row, Step)}
+    known = titles | {name: name for name in names}
+    near = difflib.get_close_matches(key, known, 1, 0.6)
     add = f'task add "…" --id {key}' if what == "task" else f"agent start {key}"
     return Refused(
         f"there is no {what} {key}",
         why=f"known: {', '.join(names[:5]) or 'none yet'}",
         legal=[add],
-        hint=_meant(key, titles | {name: name for name in names}) or f"forestay {add}",
+        hint=f"did you mean {known[near[0]]}?" if near else f"forestay {add}",
     )
 
 
-def _meant(key: str, known: dict[str, str]) -> str:
-    """The unit whose id, or what it is called, is like what was typed."""
-    import difflib
-
-    near = difflib.get_close_matches(key, known, 1, 0.6)
-    return f"did you mean {known[near[0]]}?" if near else ""
-
-
 def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
-    _refuse_after_the_end(state, body)
+    _require_open(state, body)
     known = state.step(body.step)
-    # An outline may give a section that is there another title.
+    # An outline may give an existing section another title.
     if known is not None and not known.unit == body.unit == "section":
         raise Refused(f"task {body.step} exists already", hint="choose another --id")
     return [body]
@@ -496,7 +491,7 @@ _TABLES = {"task": "step", "agent": "agent"}
 _OUTCOMES = ("done", "failed", "timed_out", "skipped", "blocked")
 
 
-def _the_unit(what: str, state: State, body: Any) -> Unit:
+def _require_unit(what: str, state: State, body: Any) -> Unit:
     _check_working(state, body)
     key: str = getattr(body, _TABLES[what])
     unit = state.rows.get(_TABLES[what], key)
@@ -509,10 +504,10 @@ def _move(
     what: str, to: str, *, only_from: tuple[str, ...] = ()
 ) -> Callable[[State, Any], list[Body]]:
     def rule(state: State, body: Any) -> list[Body]:
-        unit = _the_unit(what, state, body)
+        unit = _require_unit(what, state, body)
         if what == "task" and to in ("done", "blocked") and unit.status == "pending":
             return [ev.StepStarted(step=unit.id), body]
-        if _may_be_told_again(state, what, unit, to):
+        if _may_be_restated(state, what, unit, to):
             return [body]
         allowed = to in UNIT_MOVES.get(unit.status, ())
         if not allowed or (only_from and unit.status not in only_from):
@@ -522,23 +517,22 @@ def _move(
     return rule
 
 
-def _may_be_told_again(state: State, what: str, unit: Unit, to: str) -> bool:
-    """Whether the truth about a unit is still owed: its outcome is disputed, or nobody saw it."""
-    if to in _OUTCOMES and state.count("dispute.open"):
-        owed = _disputed(state, f"{_TABLES[what]}:{unit.id}") is not None
-        if owed:
-            return True
+def _may_be_restated(state: State, what: str, unit: Unit, to: str) -> bool:
+    """Return whether the outcome of a unit may be recorded again: it is disputed or unknown."""
+    subject = f"{_TABLES[what]}:{unit.id}"
+    if to in _OUTCOMES and state.count("dispute.open") and _disputed(state, subject) is not None:
+        return True
     died = isinstance(unit, Agent) and unit.category == "interrupted"
     return died and unit.status == "failed" and to in ("done", "failed", "timed_out")
 
 
 def _progress_step(state: State, body: ev.StepProgressed) -> list[Body]:
-    _the_unit("task", state, body)
+    _require_unit("task", state, body)
     return [body]
 
 
 def _reopen_first(because: str) -> Callable[[State, Any], list[Body]]:
-    """Going back in a finished session reopens it; the reason given is the reason for both."""
+    """Return a rule that reopens a finished session first, for the same reason as the event."""
 
     def rule(state: State, body: Any) -> list[Body]:
         if "reopened" in SESSION_MOVES.get(state.core.status, ()):
@@ -550,15 +544,15 @@ def _reopen_first(because: str) -> Callable[[State, Any], list[Body]]:
 
 
 def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
-    _refuse_before_the_start(state)
+    _require_started(state)
     if state.step(body.step) is None:
         raise _unknown_unit(state, "task", body.step)
     return _reopen_first("revisit of")(state, body)
 
 
 def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
-    # Also while the session is paused: the command was begun before, and what it showed is so.
-    _refuse_after_the_end(state, body)
+    # Also while the session is paused: the command was started before the pause.
+    _require_open(state, body)
     if not body.argv:
         raise InvalidInput("no command is named", hint="forestay prove -- COMMAND")
     if body.step and state.step(body.step) is None:
@@ -569,27 +563,27 @@ def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
 # -- phases of a plan --------------------------------------------------------------------------
 
 ONE_BY_ONE = "phase"
-"""Steps of a plan that are called so come one after the other; stages may run ahead."""
+"""The unit of plans whose steps come one after the other; stages may run ahead."""
 
 
 def _phase_of(state: State, step: str) -> int | None:
-    """The number of a step that is a phase of the plan, whether the plan has it or not."""
+    """Return the number of a step whose id is that of a phase, even one beyond the last."""
     core = state.core
     number = number_of(step)
     in_order = core.is_phased and core.plan_unit == ONE_BY_ONE and number is not None
     return number if in_order and step == f"{ONE_BY_ONE}-{number}" else None
 
 
-def _kept_plan(state: State, step: str) -> int | None:
-    """The number of a phase whose definition the session keeps: its gate has to be passed.
+def _defined_phase(state: State, step: str) -> int | None:
+    """Return the number of a phase if the session has its definition: its gate must be passed.
 
-    A plan that came with a file has no definition; what its program does with it is its own.
+    A plan that was read from a file has no definition; its program applies its own rules.
     """
     return _phase_of(state, step) if state.core.plan else None
 
 
 def _set_plan(state: State, body: ev.PlanSet) -> list[Body]:
-    _refuse_after_the_end(state, body)
+    _require_open(state, body)
     if state.core.workflow:
         why = f"it follows {state.core.workflow}, from its start to its end"
         raise Refused("the session has a plan already", why=why, hint=f"forestay {_BEGIN}")
@@ -597,14 +591,14 @@ def _set_plan(state: State, body: ev.PlanSet) -> list[Body]:
 
 
 def _resolve_plan(state: State, body: ev.PlanResolved) -> list[Body]:
-    """How many phases there are is said once, and never less than have been reached."""
-    _refuse_after_the_end(state, body)
+    """Allow to set the number of phases once, and not below the phases reached."""
+    _require_open(state, body)
     core = state.core
     if core.phase is None:
         return [body]
     if core.plan_total is not None:
         raise Refused(
-            f"the plan has {core.plan_total} {core.plan_unit}s", why="that is said once only"
+            f"the plan has {core.plan_total} {core.plan_unit}s", why="that is set only once"
         )
     if body.total < _least_total(state):
         raise Refused(
@@ -616,16 +610,16 @@ def _resolve_plan(state: State, body: ev.PlanResolved) -> list[Body]:
 
 
 def _least_total(state: State) -> int:
-    """How few phases a plan may have: those reached, but for one of which there is only its start,
-    for that is begun as soon as the one before has passed."""
+    """Return the smallest total that a plan may have: the phases reached, except one that was only
+    started, because a phase is started as soon as the one before has passed."""
     core = state.core
     here = core.plan_base if core.phase is None else core.phase
     reached = here - core.plan_base + 1
-    return max(1, reached - (here - 1 in core.phases_done and _is_only_begun(state, here)))
+    return max(1, reached - (here - 1 in core.phases_done and _is_only_started(state, here)))
 
 
-def _is_only_begun(state: State, number: int) -> bool:
-    """Whether nothing was recorded of a phase but that it is there, and may have begun."""
+def _is_only_started(state: State, number: int) -> bool:
+    """Return whether nothing was recorded of a phase except its existence and its start."""
     id = state.core.phase_step(number)
     if number in state.core.phase_verdicts or state.rows.get("checkpoint", id) is not None:
         return False
@@ -635,7 +629,7 @@ def _is_only_begun(state: State, number: int) -> bool:
 
 
 def check_reach(core: Core, number: int) -> None:
-    """Refuse to look at, or go to, a phase that is not reached yet."""
+    """Refuse to show, or go to, a phase that is not reached yet."""
     if core.phase is None:
         raise Refused("the session has no plan", hint=f"forestay {_BEGIN} --workflow NAME")
     if number > core.phase:
@@ -645,10 +639,10 @@ def check_reach(core: Core, number: int) -> None:
             session=core.session,
         )
     if number < core.plan_base:
-        raise Refused(f"there is no phase {number}", why=_extent(core))
+        raise Refused(f"there is no phase {number}", why=_range_of_phases(core))
 
 
-def _extent(core: Core) -> str:
+def _range_of_phases(core: Core) -> str:
     last = last_number(core.plan_base, core.plan_total)
     return f"they are {core.plan_base} to {'…' if last is None else last}"
 
@@ -665,60 +659,60 @@ def check_current(core: Core, number: int) -> None:
 
 
 def _judge(state: State, body: ev.Verdict) -> list[Body]:
-    """A verdict is passed on the current phase, and only while it is not completed."""
+    """Allow a verdict on the current phase only, and only while it is not completed."""
     number, core = _phase_of(state, body.step), state.core
     if number is None:
-        _refuse_after_the_end(state, body)
+        _require_open(state, body)
         return [body]
     check_current(core, number)
     _check_working(state, body)
     step = state.step(body.step)
     if step is not None and not step.is_open:
-        raise _over(number)
+        raise _completed_already(number)
     return [body]
 
 
-def _over(number: int) -> Refused:
+def _completed_already(number: int) -> Refused:
     legal = [f"phase rollback {number}"]
     return Refused(f"phase {number} is completed", legal=legal, operation="update")
 
 
 def _start_step(state: State, body: ev.StepStarted) -> list[Body]:
-    number = _kept_plan(state, body.step)
+    number = _defined_phase(state, body.step)
     if number is not None:
         _check_turn(state, number)
     step = state.step(body.step)
-    if step is not None and step.status == "running" and _may_be_tried_again(state.core, step.id):
+    if step is not None and step.status == "running" and _may_be_retried(state.core, step.id):
         _check_working(state, body)
         return [body]
     return _move("task", "running")(state, body)
 
 
-def _may_be_tried_again(core: Core, step: str) -> bool:
+def _may_be_retried(core: Core, step: str) -> bool:
     number = core.phase_of(step)
     return number is not None and core.phase_verdicts.get(number) == "failed"
 
 
 def _check_turn(state: State, number: int) -> None:
-    """Refuse to begin a phase before the one before it is completed, or after it was."""
+    """Refuse to start a phase before the previous one is completed, or after it was itself."""
     core = state.core
     current = core.phase or 0
     step = state.step(core.phase_step(current))
     if core.phase_of(core.phase_step(number)) is None:
-        raise Refused(f"there is no phase {number}", why=_extent(core))
+        raise Refused(f"there is no phase {number}", why=_range_of_phases(core))
     if number == current + 1 and step is not None and not step.is_open:
         return
     check_reach(core, number)
     if number < current and (step is None or step.status != "pending"):
-        raise _over(number)
+        raise _completed_already(number)
 
 
 _GATES = {1: "G1", 2: "G2", 3: "G3-Final", 4: "G5"}
-"""What the stages of an essay end with."""
+"""The gates that end the stages of an essay."""
 
 
-def _hand_in(core: Core) -> str:
-    """The command that ends the current phase."""
+def _command_to_end_phase(core: Core) -> str:
+    """Return the command that ends the current phase."""
     gate = _GATES.get(core.phase or 0) if core.workflow == "essay" else None
     return f"essay approve {gate}" if gate else f"phase done {core.phase}"
 
@@ -730,18 +724,18 @@ def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
     if number is not None and not passed:
         raise Refused(
             f"{state.core.plan_unit} {number} is completed by passing its checkpoint",
-            legal=[_hand_in(state.core)],
+            legal=[_command_to_end_phase(state.core)],
             operation="update",
         )
     return _move("task", "done")(state, body)
 
 
 def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
-    number = _kept_plan(state, body.step)
-    # One that began before anybody knew how many there are may be beyond the last.
+    number = _defined_phase(state, body.step)
+    # A phase that began before the total was known may be beyond the last.
     if number is not None and state.core.phase_of(body.step) is not None:
         raise Refused(
-            f"phase {number} cannot be left out",
+            f"phase {number} cannot be skipped",
             why="phases come one after the other",
             legal=[f"phase done {state.core.phase} --override{_BECAUSE}"],
         )
@@ -749,22 +743,22 @@ def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
 
 
 def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
-    """Whatever became of a step, it can begin anew when the work before it changed.
+    """Allow to reset a step in any status but pending and skipped.
 
-    A rollback takes back phases in any status, and the tasks inside them.
+    A rollback also resets phases, and the tasks inside them, in those statuses.
     """
-    step = _the_unit("task", state, body)
+    step = _require_unit("task", state, body)
     parent = getattr(step, "parent", "")
     planned = any(_phase_of(state, id) is not None for id in (step.id, parent))
-    # What an outline left out may be in the next one.
+    # A section that one outline skipped may be in the next one.
     planned = planned or getattr(step, "unit", "") == "section"
     if not planned and step.status in ("pending", "skipped"):
         raise _refuse_unit(step, "pending")
     return [body]
 
 
-def _refuse_unproven_end(state: State) -> None:
-    """A plan is complete when its last phase has passed, and not before."""
+def _require_finished_plan(state: State) -> None:
+    """Refuse to complete a session whose plan has a last phase that has not passed."""
     core = state.core
     if not core.plan or core.phase is None:
         return
@@ -775,7 +769,7 @@ def _refuse_unproven_end(state: State) -> None:
         raise Refused(
             f"the plan is at {core.plan_unit} {core.phase}{of}",
             why=f"it is complete when its last {core.plan_unit} has passed",
-            legal=[_hand_in(core), *known, f"session abandon{_BECAUSE}"],
+            legal=[_command_to_end_phase(core), *known, f"session abandon{_BECAUSE}"],
             session=core.session,
             operation="update",
         )
@@ -790,9 +784,9 @@ def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
 
 
 def _progress_agent(state: State, body: ev.AgentProgressed) -> list[Body]:
-    agent = _the_unit("agent", state, body)
+    agent = _require_unit("agent", state, body)
     if agent.status != "running":
-        raise _refuse_unit(agent, "", but="; it makes no progress")
+        raise _refuse_unit(agent, "", but="; it cannot make progress")
     return [body]
 
 

@@ -2,11 +2,11 @@
 
 State has two parts. `core` is small and of bounded size: status, goal, counters, the heads of
 the chains. `rows` are the units of work (steps, agents, files, decisions, …), one row each,
-reached through a small interface so that a store can keep them in tables beside the journal and
+reached through a small interface so that a store can hold them in tables next to the journal and
 the pure tests in a dict. That is why appending costs the same at ten and at a hundred thousand
-events: an event changes the core and the one or two rows it speaks about.
+events: an event changes the core and the one or two rows it is about.
 
-Rows are values: a change puts a new row in the place of the old one. `fold` makes all of this.
+Rows are values: a change replaces the old row by a new one. `fold` computes all of this.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from msgspec.structs import replace
 
 CLOSED_UNITS = frozenset({"done", "skipped"})
 POSITION = "position"
-"""The attribute that says which step is being worked on."""
+"""The attribute that names the step being worked on."""
 CHECKOUT = "checkout"
-"""The attribute that says which branch and commit are checked out: `BRANCH COMMIT`."""
+"""The attribute that names the branch and commit checked out: `BRANCH COMMIT`."""
 UNITS = ("phase", "stage")
 """What the steps of a plan are called, in their ids before the number of the phase: `phase-3`."""
 _MOST_DIGITS = 6
 
 
 def number_of(step_id: str) -> int | None:
-    """The phase that a step's id names."""
+    """Return the number of the phase that a step's id names."""
     unit, _, digits = step_id.partition("-")
     if unit not in UNITS or not 0 < len(digits) <= _MOST_DIGITS or not digits.isascii():
         return None
@@ -36,7 +36,7 @@ def number_of(step_id: str) -> int | None:
 
 
 def last_number(base: int, total: int | None) -> int | None:
-    """The number of the last phase, or None while the total is not known."""
+    """Return the number of the last phase, or None while the total is not known."""
     return None if total is None else base + total - 1
 
 
@@ -48,7 +48,7 @@ class Chain(Struct, array_like=True):
 
 
 class Line(Struct, array_like=True, gc=False):
-    """A recent small thing, kept in the core for the briefing; `device` as in `Row`."""
+    """A recent note, command or message, in the core for the briefing; `device` as in `Row`."""
 
     event: str
     at: int
@@ -61,11 +61,11 @@ class Core(Struct, omit_defaults=True):
     """The bounded part of a state.
 
     `phase` is the current one of a plan, always one that exists. `phases_done` has for each
-    completed phase how long it was worked on, in milliseconds, -1 if nobody knows. `away_ms` is
-    all time in which nobody worked: pauses, and between an end and a reopening. `asked` is what
-    a user asked last, `said` the agent's last words of a turn. `git_first` is the first commit that
-    was known to be checked out, `git_commit` the last, `git_by` the device that said so. Until the
-    session is laid aside there, `git_there` is branch and commit of the device before.
+    completed phase how long it was worked on, in milliseconds, -1 if that is not known. `away_ms`
+    is all time without work: pauses, and between an end and a reopening. `asked` is the last
+    message of a user, `said` the last of the agent. `git_first` is the first commit that was known
+    to be checked out, `git_commit` the last, `git_by` the device that recorded it. `git_there` is
+    branch and commit of the device before, until the session is paused or ends on this one.
     """
 
     session: str = ""
@@ -130,11 +130,11 @@ class Core(Struct, omit_defaults=True):
 
     @property
     def is_phased(self) -> bool:
-        """Whether the work goes through the phases of a plan, one after the other."""
+        """Return whether the session has a plan with phases."""
         return self.phase is not None
 
     def phase_of(self, step: str) -> int | None:
-        """The phase of the plan that a step is, if it is one; never a number past the end."""
+        """Return the number of the phase that a step is; None if the plan has no such phase."""
         number = number_of(step)
         if self.phase is None or number is None or step != self.phase_step(number):
             return None
@@ -142,12 +142,12 @@ class Core(Struct, omit_defaults=True):
         return number if self.plan_base <= number <= (number if last is None else last) else None
 
     def phase_step(self, number: int) -> str:
-        """The id of the step that a phase is."""
+        """Return the id of the step that a phase is."""
         return f"{self.plan_unit}-{number}"
 
     @property
     def tokens_used(self) -> int:
-        """What the session was measured to use; that of its agents together if it never was."""
+        """Return the tokens measured for the session, or else the sum of its agents."""
         return self.tokens or self.agent_tokens
 
     def count(self, name: str, by: int = 1) -> None:
@@ -157,9 +157,9 @@ class Core(Struct, omit_defaults=True):
 
 
 class Row(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A unit beside the core. `rank` is its place in merge order: when it came up, or changed.
+    """A unit outside the core. `rank` is its place in merge order: when it was added or changed.
 
-    `device` is the chain that spoke of it last; empty while there was but one.
+    `device` is the chain that changed it last; empty while there was only one.
     """
 
     KEY: ClassVar[str] = "id"
@@ -170,7 +170,7 @@ class Row(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The row's key in its table."""
+        """Return the row's key in its table."""
         value: str = getattr(self, self.KEY)
         return value
 
@@ -180,7 +180,7 @@ class Row(Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @property
     def word(self) -> str:
-        """The status word counted in `core.counts`, or an empty string."""
+        """Return the status counted in `core.counts`, or an empty string."""
         return ""
 
 
@@ -263,7 +263,7 @@ class Artifact(Row, frozen=True):
 
 
 class Note(Row, frozen=True):
-    """Only notes for whoever comes next have a row; the others are in the journal."""
+    """A note for the next agent or user; other notes have no row, only an event."""
 
     KEY: ClassVar[str] = "event"
 
@@ -301,7 +301,7 @@ class Checkpoint(Row, frozen=True):
 
 
 class Proof(Row, frozen=True):
-    """The last time a command was run to show something. Whether it still holds is not kept."""
+    """The last run of a command as evidence. Whether it still holds is not stored."""
 
     id: str
     proof: str
@@ -320,7 +320,7 @@ class Proof(Row, frozen=True):
     interrupted: bool = False
     folder: str = ""
     again: bool = True
-    """Whether the words of the command are all there: none of them was a secret."""
+    """Whether the command can be run again: no secret was removed from it."""
     by: str = ""
 
     @property
@@ -367,14 +367,14 @@ class Acknowledgment(Row, frozen=True):
 EDIT = "edit:"
 """Begins the subject of a dispute between a layout file and the journal."""
 CONFLICT = "conflict: "
-"""Begins the cause of an edit that changed what had changed here too; their names follow."""
+"""Begins the cause of an edit that changed fields which had changed here too; names follow."""
 ADOPTED_FROM = "adopted from "
-"""Begins the cause of an edit that remembers adopted bytes; the short digest of a place follows,
-and what has to be known of their shape."""
+"""Begins the cause of an edit that records adopted bytes; the short digest of a path follows,
+and details of their format."""
 
 
 class Edit(Row, frozen=True):
-    """The last change someone else made to a layout file."""
+    """The last change that another program made to a layout file."""
 
     KEY: ClassVar[str] = "path"
 
@@ -386,7 +386,7 @@ class Edit(Row, frozen=True):
 
 
 class Dispute(Row, frozen=True):
-    """Concurrent statements that contradict each other; both sides are kept for ever."""
+    """Concurrent statements that contradict each other; both sides are stored forever."""
 
     KEY: ClassVar[str] = "subject"
 
@@ -422,7 +422,7 @@ TABLES: dict[str, type[Row]] = {
 
 
 class Rows:
-    """Where rows live. This one is a dict; a store's keeps them in its tables."""
+    """The rows of a state, in a dict; a store has its own, in its tables."""
 
     def __init__(self) -> None:
         self._tables: dict[str, dict[str, Row]] = {}
@@ -436,7 +436,7 @@ class Rows:
     def select(
         self, table: str, *, open_only: bool = False, newest: bool = False, limit: int = -1
     ) -> list[Row]:
-        """Rows of a table by rank; `newest` turns the order round; a negative limit is all."""
+        """Return rows of a table by rank; `newest` reverses the order; a negative limit is all."""
         rows = [r for r in self._tables.get(table, {}).values() if r.is_open or not open_only]
         rows.sort(key=lambda row: (row.rank, row.name), reverse=newest)
         return rows if limit < 0 else rows[:limit]
@@ -448,7 +448,7 @@ class Rows:
 
 
 class State:
-    """The fold of a journal: the core, and the rows beside it."""
+    """The fold of a journal: the core and the rows."""
 
     __slots__ = ("core", "rows", "writer")
 
@@ -456,7 +456,7 @@ class State:
         self.core = core or Core()
         self.rows = rows or Rows()
         self.writer = ""
-        """The chain whose event takes effect now; empty while there is but one."""
+        """The chain whose event is being applied; empty while there is only one."""
 
     def step(self, key: str) -> Step | None:
         row = self.rows.get("step", key)
@@ -467,20 +467,22 @@ class State:
         return row if isinstance(row, Agent) else None
 
     def chosen(self, since: int) -> Step | None:
-        """The open step that someone said is being worked on, unless another began after that."""
+        """Return the open step that was named as current, if that was at `since` or later."""
         row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
         if not isinstance(row, Attribute) or row.at < since or not isinstance(row.value, str):
             return None
         step = self.step(row.value)
         if step is None or not step.is_open:
             return None
-        # The work may have gone on to another phase, or back to one.
+        # The work may have moved to another phase since.
         is_left = self.core.phase_of(step.id) not in (None, self.core.phase)
         return None if is_left else step
 
     def elsewhere(self, since: int) -> str | None:
-        """What someone said is being worked on, if that is no step of ours, or nothing: "". None if
-        it is one, if nobody said it, or something began after that."""
+        """Return the name of the current work if it is no known step, "" if it was cleared.
+
+        None if it is a known step, was never given, or was given before `since`.
+        """
         row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
         if not isinstance(row, Attribute) or row.at < since:
             return None
@@ -489,7 +491,7 @@ class State:
         return "" if row.value is None else None
 
     def put(self, table: str, row: Row) -> None:
-        """Keep a row and the counters that speak of its table."""
+        """Store a row and update the counters of its table."""
         if row.device != self.writer:
             row = replace(row, device=self.writer)
         old = self.rows.get(table, row.name)
@@ -512,14 +514,14 @@ class State:
 
     @property
     def has_headings(self) -> bool:
-        """Whether phases are but headings of tasks: nobody goes through them one by one."""
+        """Return whether phases only group tasks, because there is no plan to go through."""
         return 0 < self.count("phase") < self.count("step") and not self.core.is_phased
 
     def is_heading(self, row: Row) -> bool:
         return _is_phase(row) and self.has_headings
 
     def tasks(self, status: str = "") -> int:
-        """How many steps there are to be done, or are in a status."""
+        """Return how many tasks there are, or how many are in a status."""
         if "step" not in self.core.counts:
             return 0
         word = f".{status}" if status else ""

@@ -1,10 +1,10 @@
-"""Summary: where a session stands and what comes next, in a few words.
+"""Summary: the status of a session and its next step, in a few words.
 
-Three questions every surface asks are answered here: how far is it (`progress`), what is to be
-done next (`next_step`), and what should worry us (`attention`). `summary` puts the answers into
-a small value that the catalogue keeps beside each session, so that a list of sessions needs no
-fold. It is made anew with every event: each question looks at the counts first, and asks for
-rows only when the counts say that there are some to be found.
+Three questions of every surface are answered here: how far is it (`progress`), what is to be
+done next (`next_step`), and what needs attention (`attention`). `summary` puts the answers into
+a small value that the catalogue stores with each session, so that a list of sessions needs no
+fold. It is computed again with every event: each question reads the counts first, and selects
+rows only if the counts show that there are some.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE, JOURNAL = "the file", "the journal"
 """The sides of a dispute between a layout file and the journal."""
 
 _FEW, _MANY = 3, 200
-"""How many open rows are looked at first, and how many at most, to find one in a given status."""
+"""How many open rows are read first, and how many at most, to find one in a given status."""
 
 _TEXT_BYTES = 160
 _RUNNING = 5
@@ -33,7 +33,7 @@ _TOOK = 8
 
 
 def progress(state: State) -> tuple[float, str]:
-    """How far the work is, from 0 to 1, and where the figure comes from."""
+    """Return how far the work is, from 0 to 1, and where the figure comes from."""
     return _progress(state, _open_agents)
 
 
@@ -43,7 +43,7 @@ def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tupl
         return core.progress, "given"
     if core.is_phased and core.plan_total:
         return min(1.0, len(core.phases_done) / core.plan_total), "phases"
-    # Of a plan whose end nobody knows, what is there by now is no measure.
+    # While the end of a plan is not known, its present steps are no measure.
     if not core.is_phased and (steps := state.tasks()):
         return settled_steps(state) / steps, "steps"
     if not core.is_phased and state.count("agent"):
@@ -52,7 +52,7 @@ def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tupl
 
 
 def settled_steps(state: State) -> int:
-    """Steps that need nothing more: done, or skipped on purpose."""
+    """Return the number of steps that are done, or skipped on purpose."""
     return state.tasks("done") + state.tasks("skipped")
 
 
@@ -60,7 +60,7 @@ def _mean_of_agents(state: State, rows: list[Agent]) -> float:
     agents = state.count("agent")
     unfinished = agents - state.count("agent.done")
     known = sum(agent.fraction or 0.0 for agent in rows)
-    # Beyond the rows looked at, the rest is taken to be like them.
+    # The agents whose rows were not read are assumed to be like these.
     mean = known / len(rows) if rows else 0.0
     return min(1.0, max(0.0, (agents - unfinished + mean * unfinished) / agents))
 
@@ -76,14 +76,14 @@ def _open_agents(state: State) -> list[Agent]:
 
 
 def next_step(state: State) -> str:
-    """What to do next, by the first rule that has something to say."""
+    """Return what to do next, by the first rule that applies."""
     for rule in _NEXT:
         if found := rule(state):
             return found
     return "decide what to do next"
 
 
-def _nothing_to_do(state: State) -> str:
+def _next_without_work(state: State) -> str:
     core = state.core
     if core.forgotten:
         return "nothing: the session was forgotten"
@@ -94,7 +94,7 @@ def _nothing_to_do(state: State) -> str:
     return ""
 
 
-def _settle(state: State) -> str:
+def _next_dispute(state: State) -> str:
     if "dispute.open" not in state.core.counts:
         return ""
     rows = state.rows.select("dispute", open_only=True, limit=1)
@@ -105,8 +105,8 @@ def _settle(state: State) -> str:
 
 
 def subject(dispute: Dispute) -> str:
-    """What a dispute is about, as people say it: `task s3`, `the session`, `goal in the craft
-    file` against the journal."""
+    """Return the subject of a dispute for people: `task s3`, `the session`, `goal in the craft
+    file`."""
     kind, _, name = dispute.subject.partition(":")
     if dispute.subject.startswith(EDIT):
         format_id, _, cause = dispute.sides[0][3].partition(f": {CONFLICT}")
@@ -116,14 +116,14 @@ def subject(dispute: Dispute) -> str:
 
 
 def outcomes(dispute: Dispute) -> list[str]:
-    """The different answers given, in a fixed order."""
+    """Return the different outcomes stated, in a fixed order."""
     if dispute.subject.startswith(EDIT):
         return [FILE, JOURNAL]
     return sorted({plain_outcome(outcome) for _, _, _, outcome in dispute.sides})
 
 
 def plain_outcome(word: str) -> str:
-    """What a side says, for people: of a digest its beginning."""
+    """Return the outcome of a side for people: of a digest its beginning."""
     is_digest = len(word) == _DIGEST and word.isalnum()
     return f"{word[:_SHOWN]}…" if is_digest else word.replace("_", " ")
 
@@ -131,18 +131,18 @@ def plain_outcome(word: str) -> str:
 _DIGEST, _SHOWN = 64, 12
 
 
-def _after_the_end(state: State) -> str:
+def _next_after_end(state: State) -> str:
     core = state.core
     if core.status not in FINISHED:
         return ""
     if core.status == "aborted":
         return (
-            f'nothing: it was aborted; to begin anew: forestay start "GOAL" --from {core.session}'
+            f'nothing: it was aborted; to start again: forestay start "GOAL" --from {core.session}'
         )
-    return f'nothing: it is {core.status}; to go on: forestay session reopen --because "…"'
+    return f'nothing: it is {core.status}; to continue: forestay session reopen --because "…"'
 
 
-def _after_a_failure(state: State) -> str:
+def _next_after_failure(state: State) -> str:
     core = state.core
     if core.status != "failed":
         return ""
@@ -150,7 +150,7 @@ def _after_a_failure(state: State) -> str:
     return f"mend why the session failed{why}, then: forestay resume"
 
 
-def _mend_checkpoint(state: State) -> str:
+def _next_after_failed_checkpoint(state: State) -> str:
     if "checkpoint.failed" not in state.core.counts:
         return ""
     rows = state.rows.select("checkpoint", newest=True, limit=_MANY)
@@ -158,29 +158,31 @@ def _mend_checkpoint(state: State) -> str:
     if not failed:
         return "mend the failed checkpoint"
     issue = failed[0].issue or failed[0].because
-    told = f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
+    text = f"mend the failed checkpoint of {failed[0].step}" + (f": {issue}" if issue else "")
     number = state.core.phase_of(failed[0].step)
-    return told if number is None else f"{told}; then: forestay phase done {number}"
+    return text if number is None else f"{text}; then: forestay phase done {number}"
 
 
-def _do_a_phase(state: State) -> str:
-    """What the current phase of a plan asks for: a task inside it, else the phase itself."""
+def _next_in_phase(state: State) -> str:
+    """Return the next step in the current phase: a task inside it, or the phase itself."""
     core = state.core
     here = None if core.phase is None else state.step(core.phase_step(core.phase))
     if here is None or core.plan_unit != "phase":
         return ""
     if not here.is_open:
-        return "" if core.plan_total is None else _after_the_last_phase(state)
+        is_over = core.plan_total is not None and len(core.phases_done) >= core.plan_total
+        line = f"all phases are done: forestay complete, or forestay phase rollback {core.phase}"
+        return line if is_over else ""
     for verb, statuses in _STEP_VERBS:
-        if task := _inside(state, here, statuses):
-            return _speak_of(verb, task)
+        if _has_any(state, statuses) and (task := _find_step(state, statuses, parent=here.id)):
+            return _describe(verb, task)
     if here.status != "running":
         verb = next((v for v, statuses in _STEP_VERBS if here.status in statuses), "continue")
-        return _speak_of(verb, here)
-    return f"{_speak_of('finish', here)}, then: forestay phase done {core.phase}"
+        return _describe(verb, here)
+    return f"{_describe('finish', here)}, then: forestay phase done {core.phase}"
 
 
-def _go_on_with_an_essay(state: State) -> str:
+def _next_in_essay(state: State) -> str:
     core = state.core
     is_maybe = core.workflow == "essay" or (not core.workflow and state.step("stage-1") is not None)
     if not is_maybe or core.status not in ("active", "created"):
@@ -193,31 +195,20 @@ def _go_on_with_an_essay(state: State) -> str:
     return "; then: forestay ".join(ahead(state))
 
 
-def _inside(state: State, phase: Step, statuses: tuple[str, ...]) -> Step | None:
-    return _find_step(state, statuses, parent=phase.id) if _any(state, statuses) else None
-
-
-def _after_the_last_phase(state: State) -> str:
-    core = state.core
-    if len(core.phases_done) < (core.plan_total or 0):
-        return ""
-    return f"all phases are done: forestay complete, or forestay phase rollback {core.phase}"
-
-
-def _do_a_step(state: State) -> str:
+def _next_task(state: State) -> str:
     if "step" not in state.core.counts:
         return ""
-    chosen = _chosen(state)
+    chosen = _chosen_step(state)
     for verb, statuses in _STEP_VERBS:
         if chosen is not None and chosen.status in statuses:
-            return _speak_of(verb, chosen)
+            return _describe(verb, chosen)
         if chosen is None and (step := first_step(state, *statuses)):
-            return _speak_of(verb, step)
+            return _describe(verb, step)
     return ""
 
 
-def _chosen(state: State) -> Step | None:
-    """The step that someone named as the one at work, in a file perhaps."""
+def _chosen_step(state: State) -> Step | None:
+    """Return the step that was named as the current one, by a command or in a file."""
     if state.chosen(0) is None:
         return None
     rows = state.rows.select("step", open_only=True, limit=_MANY)
@@ -225,20 +216,20 @@ def _chosen(state: State) -> Step | None:
     return state.chosen(max(began, default=0))
 
 
-def _speak_of(verb: str, step: Step) -> str:
+def _describe(verb: str, step: Step) -> str:
     name = f"{step.id}: {step.title}" if step.title not in ("", step.id) else step.id
     why = f" ({step.because})" if step.because else ""
     return f"{verb} {name}{why}"
 
 
 def first_step(state: State, *statuses: str, inside: bool = False) -> Step | None:
-    """The earliest open step in one of these statuses; or one `inside` the current phase."""
+    """Return the earliest open step in one of these statuses; or one `inside` the current phase."""
     core = state.core
     parent = core.phase_step(core.phase or 0) if inside else ""
-    return _find_step(state, statuses, parent=parent) if _any(state, statuses) else None
+    return _find_step(state, statuses, parent=parent) if _has_any(state, statuses) else None
 
 
-def _any(state: State, statuses: tuple[str, ...]) -> bool:
+def _has_any(state: State, statuses: tuple[str, ...]) -> bool:
     return any(f"step.{status}" in state.core.counts for status in statuses)
 
 
@@ -255,7 +246,7 @@ def _find_step(state: State, statuses: tuple[str, ...], *, parent: str = "") -> 
     return None
 
 
-def _follow_an_agent(state: State) -> str:
+def _next_of_agents(state: State) -> str:
     counts = state.core.counts
     if "agent" not in counts:
         return ""
@@ -276,15 +267,15 @@ _STEP_VERBS = (
 )
 _AGENT_VERBS = (("retry agent ", FAILED), (WAIT, ("running",)))
 _NEXT: tuple[Callable[[State], str], ...] = (
-    _nothing_to_do,
-    _settle,
-    _after_the_end,
-    _after_a_failure,
-    _mend_checkpoint,
-    _go_on_with_an_essay,
-    _do_a_phase,
-    _do_a_step,
-    _follow_an_agent,
+    _next_without_work,
+    _next_dispute,
+    _next_after_end,
+    _next_after_failure,
+    _next_after_failed_checkpoint,
+    _next_in_essay,
+    _next_in_phase,
+    _next_task,
+    _next_of_agents,
 )
 
 
@@ -292,7 +283,7 @@ _NEXT: tuple[Callable[[State], str], ...] = (
 
 
 def attention(state: State) -> list[str]:
-    """The flags the journal alone can raise, the most urgent first."""
+    """Return the attention flags that follow from the journal, the most urgent first."""
     core = state.core
     flags = ["outdated"] if core.needs else []
     if "dispute.open" in core.counts:
@@ -313,9 +304,9 @@ _RAISED = (
 
 
 def summary(state: State) -> dict[str, Any]:
-    """The resumption summary of the catalogue: JSON-able, a kilobyte and a half at most."""
+    """Return the summary stored in the catalogue: plain values, 1.5 kilobytes at most."""
     core, count = state.core, state.core.counts.get
-    agents = _open_agents(state) if _asks_for_agents(state) else []
+    agents = _open_agents(state) if _needs_agents(state) else []
     fraction, origin = _progress(state, lambda _: agents)
     running, lost = _at_work(agents) if agents else ([], [])
     found = {
@@ -358,16 +349,16 @@ def _steps(state: State) -> dict[str, int]:
 
 
 def _at_work(agents: list[Agent]) -> tuple[list[str], list[str]]:
-    """Some that are running, the first ones first, and some of which nobody knows."""
+    """Return ids of running agents, the oldest first, and of those whose process died."""
     running = [agent.id for agent in reversed(agents) if agent.status == "running"]
     lost = sorted(agent.id for agent in agents if died(agent))
     return [_cut(id, 40) for id in running[:_RUNNING]], [_cut(id, 40) for id in lost[:_RUNNING]]
 
 
 def plan(state: State) -> dict[str, Any]:
-    """Where a plan stands, and all it takes to tell the time in its phases at any moment.
+    """Return the progress of a plan, with everything needed to compute times at any moment.
 
-    Whole rows of phases are written as runs, `0-4`, because most of them are.
+    Numbers of phases are written as runs, `0-4`, because most of them are consecutive.
     """
     core = state.core
     here = state.step(core.phase_step(core.phase or 0)) or Step(id="")
@@ -399,7 +390,7 @@ def plan(state: State) -> dict[str, Any]:
 
 
 def plan_key(workflow: str, target: str) -> str:
-    """Equal for equal workflows on equal targets, and short; empty without a target."""
+    """Return a short key, equal for equal workflows on equal targets; empty without a target."""
     return digest_of(f"{workflow}\0{target}".encode())[:16] if target else ""
 
 
@@ -409,7 +400,7 @@ def _by_verdict(verdicts: dict[int, str]) -> dict[str, str]:
 
 
 def runs(numbers: Iterable[int]) -> str:
-    """Numbers as runs of neighbours: `0-4,7`."""
+    """Return numbers as runs of neighbours: `0-4,7`."""
     found: list[list[int]] = []
     for number in sorted(numbers):
         if found and number == found[-1][1] + 1:
@@ -419,7 +410,7 @@ def runs(numbers: Iterable[int]) -> str:
     return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in found)
 
 
-def _asks_for_agents(state: State) -> bool:
+def _needs_agents(state: State) -> bool:
     core = state.core
     if "agent" not in core.counts:
         return False
@@ -428,12 +419,12 @@ def _asks_for_agents(state: State) -> bool:
 
 
 def died(agent: Agent) -> bool:
-    """Whether its process was found dead, and nobody has said since what became of its work."""
+    """Return whether its process was found dead, and no outcome was recorded since."""
     return agent.status == "failed" and agent.category == "interrupted"
 
 
 def _cut(text: str, limit: int = _TEXT_BYTES) -> str:
-    """One line of at most `limit` bytes; what is missing shows as …"""
+    """Return one line of at most `limit` bytes; a cut is shown as …"""
     line = " ".join(text[: limit + 1].split())
     if len(text) * 4 <= limit:
         return line

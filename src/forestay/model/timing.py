@@ -1,8 +1,8 @@
-"""Time in phases: how far a plan is, how long its phases take, and what that lets one expect.
+"""Time in phases: how far a plan is, how long its phases take, and an estimate of the rest.
 
-Durations are of active time, whatever their unit: what was spent paused is apart. What cannot be
+Durations are of active time, whatever their unit; pauses are counted separately. What cannot be
 known is None: without a total there is no percentage, without a finished phase that was timed no
-average, and so on. Nothing heavy is imported here: `status` answers with these figures too.
+average, and so on. Nothing heavy is imported here, because `status` shows these figures too.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from typing import Any
 
 STALLED = 2
-"""A phase that takes longer than so many times the average may be stalled."""
+"""A phase that takes longer than this many times the average may be stalled."""
 
 _MINUTE, _HOUR = 60, 3600
 _PAUSED = ("paused", "failed", "aborted", "abandoned")
-"""Where nobody works; a praxis file has one word for all of them."""
+"""Statuses without work; a praxis file has one word for all of them."""
 
 
 class Timing:
-    """Where a plan stands in time. Durations have the unit that they were given in."""
+    """Progress and estimates of a plan. Durations have the unit that they were given in."""
 
     __slots__ = ("average", "estimate", "inside", "percent", "remaining", "stalled")
 
     def __init__(
         self, spent: Sequence[float], *, done: int, total: int | None, inside: float | None
     ) -> None:
-        """From what finished phases took, how many there are, and the time in the current one."""
+        """`spent` are the durations of finished phases, `inside` the time in the current one."""
         left = None if total is None else max(0, total - done)
         average = sum(spent) / len(spent) if spent else None
         self.percent = min(100, round(100 * done / total)) if total else None
@@ -40,12 +40,12 @@ class Timing:
 
 
 def active(started: float | None, ended: float | None, paused: float) -> float | None:
-    """The time worked between two moments; None when one of them is not known."""
+    """Return the time worked between two moments; None if one of them is not known."""
     return None if started is None or ended is None else max(0, ended - started - paused)
 
 
 def standing(*, completed: bool, paused: bool, failed: bool, stalled: bool) -> str:
-    """The one word for where a workflow stands: the first of these that holds."""
+    """Return the status word of a workflow: the first of these that holds."""
     words = (
         ("completed", completed),
         ("paused", paused),
@@ -64,17 +64,17 @@ def _tenth(seconds: float, unit: int) -> str:
 
 
 def short(seconds: float) -> str:
-    """`30m`, from an hour `1.2h`."""
+    """Return `30m`, from an hour `1.2h`."""
     return f"{_tenth(seconds, _HOUR)}h" if _is_hours(seconds) else f"{_minutes(seconds)}m"
 
 
 def brief(seconds: float) -> str:
-    """`30 min`, from an hour `1.2 hr`."""
+    """Return `30 min`, from an hour `1.2 hr`."""
     return f"{_tenth(seconds, _HOUR)} hr" if _is_hours(seconds) else f"{_minutes(seconds)} min"
 
 
 def long(seconds: float) -> str:
-    """`49 minutes`, from an hour `1.2 hours`."""
+    """Return `49 minutes`, from an hour `1.2 hours`."""
     if _is_hours(seconds):
         hours = _tenth(seconds, _HOUR)
         return f"{hours} hour" if hours == "1" else f"{hours} hours"
@@ -83,14 +83,14 @@ def long(seconds: float) -> str:
 
 
 def ago(seconds: float) -> str:
-    """`5 minutes ago`, from an hour `3.5 hours ago`, from two days `3 days ago`."""
+    """Return `5 minutes ago`, from an hour `3.5 hours ago`, from two days `3 days ago`."""
     if seconds >= 48 * _HOUR:
         return f"{int(seconds // (24 * _HOUR))} days ago"
     return "just now" if seconds < _MINUTE else f"{long(seconds)} ago"
 
 
 def _is_hours(seconds: float) -> bool:
-    # What would be rounded up to sixty minutes is an hour.
+    # Sixty minutes after rounding are an hour.
     return _minutes(seconds) >= 60
 
 
@@ -102,10 +102,10 @@ def _minutes(seconds: float) -> int:
 
 
 class Progress:
-    """Where a plan stands at a moment, from what the summary of its session says.
+    """The progress of a plan at a moment, computed from the summary of its session.
 
     Durations are in seconds. `since` is how long ago the current phase was begun, None when it
-    is not under way; time paused is in it, but not in `timing.inside`.
+    is not running; it includes pauses, `timing.inside` does not.
     """
 
     def __init__(self, plan: dict[str, Any], now: int, *, status: str) -> None:
@@ -136,26 +136,26 @@ class Progress:
         )
 
     def sentences(self, started: str) -> list[str]:
-        """What whoever picks the work up is told of its phases; `started` is when the current
-        one was."""
+        """Return sentences about the phases for the briefing; `started` is when the current one
+        began."""
         plan, timing, unit = self.plan, self.timing, self.plan["unit"]
         name = f"{unit.capitalize()} {plan['current']}"
         share = "" if timing.percent is None else f" ({timing.percent}% complete)"
         of = "" if plan["total"] is None else f" of {plan['total']}"
-        said = [f"You are on {name}{of}{share}"]
+        lines = [f"You are on {name}{of}{share}"]
         if self.since is not None:
-            said.append(f"This {unit} started {ago(self.since)}")
-            said.append(f"Last working on {name} (started {started})")
+            lines.append(f"This {unit} started {ago(self.since)}")
+            lines.append(f"Last working on {name} (started {started})")
         if timing.average is not None:
             left = timing.estimate
             rest = "" if left is None else f", estimated remaining: ~{long(left)}"
-            said.append(f"Average {unit} time: {long(timing.average)}{rest}")
-            said.append(f"Previous {unit}s took: {', '.join(map(short, self.took))}")
-        return [*said, self.pauses]
+            lines.append(f"Average {unit} time: {long(timing.average)}{rest}")
+            lines.append(f"Previous {unit}s took: {', '.join(map(short, self.took))}")
+        return [*lines, self.pauses]
 
     @property
     def pauses(self) -> str:
-        """Whether anything came between, in one sentence."""
+        """Return one sentence about pauses and interruptions."""
         plan = self.plan
         if not plan["pauses"] and not plan["interruptions"]:
             return "No pauses or interruptions"
@@ -170,7 +170,7 @@ def _times(count: int, what: str) -> str:
 
 
 def _verdicts(plan: dict[str, Any]) -> dict[int, str]:
-    """The word for each phase that was judged, and for the current one; taken back is pending."""
+    """Return the verdict of each judged phase and the current one; rolled back is pending."""
     words = {"rolled_back": "pending"}
     found = {n: words.get(w, w) for w, runs in plan["verdicts"].items() for n in numbers(runs)}
     found.setdefault(plan["current"], "pending")
@@ -178,7 +178,7 @@ def _verdicts(plan: dict[str, Any]) -> dict[int, str]:
 
 
 def numbers(runs: str) -> list[int]:
-    """The numbers of some runs: `0-2,5` is 0, 1, 2 and 5."""
+    """Return the numbers of some runs: `0-2,5` is 0, 1, 2 and 5."""
     found: list[int] = []
     for run in filter(None, runs.split(",")):
         first, _, last = run.partition("-")

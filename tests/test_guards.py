@@ -17,7 +17,7 @@ from forestay.briefing.brief import brief
 from forestay.briefing.sections import Surroundings
 from forestay.briefing.token_estimate import estimate
 from forestay.model import event as ev
-from forestay.store.machine.remotes import BESIDE
+from forestay.store.machine.remotes import PARALLEL
 from forestay.workspace import tree
 from tests.agents.spooling import Hooks
 from tests.model.stories import Journal
@@ -39,7 +39,7 @@ def home(tmp_path: Path, project: Path) -> Iterator[Forestay]:
 def test_device_whose_id_is_disputed_may_not_erase(home: Forestay) -> None:
     session = home.start("Fix login", id="login")
     assert home.context.journal.rights(session.id).may_erase("laptop", "laptop")
-    home.context.store.machine.remotes.note_at_home(session.id, BESIDE, {"somewhere": "laptop"})
+    home.context.store.machine.remotes.note_at_home(session.id, PARALLEL, {"somewhere": "laptop"})
     assert not home.context.journal.rights(session.id).may_erase("laptop", "laptop")
 
 

@@ -17,7 +17,7 @@ from forestay.errors import Busy, ReadOnly, RemoteFailed, StoreFailed
 from forestay.sync import pack_builder
 from forestay.sync import run as sync_run
 from forestay.sync.remotes.port import Remote
-from forestay.sync.run import Manner
+from forestay.sync.run import SyncOptions
 from tests.crash.scenario import Ack, Scenario
 from tests.sync.travelling import Travellers, hashes, known, opened
 
@@ -77,8 +77,8 @@ def _notes(home: Forestay, word: str, count: int) -> None:
 def _sync(
     home: Forestay, *, push: bool = True, pull: bool = True, remote: Remote | None = None
 ) -> None:
-    manner = Manner(push=push, pull=pull, patience=())
-    report = sync_run.visit(home.context, known(home), manner, remote=remote)
+    options = SyncOptions(push=push, pull=pull, patience=())
+    report = sync_run.visit(home.context, known(home), options, remote=remote)
     for one in report.problems:
         if one.error is not None:
             raise one.error

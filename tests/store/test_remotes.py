@@ -60,8 +60,10 @@ def test_what_was_seen_is_remembered_until_the_remote_is_removed(remotes: Remote
     pack = Packed("s/x/p/y/1", "d1", 1, 3, "", "h3", 77)
     there = There("s1", "x", 1, pushed=3, hash="h3")
     for one in (usb, other):
-        remotes.saw(one, there, chains=[Reach("d1", 3, "h3", "c")], found=[pack])
-    remotes.saw(usb, there, found=[Packed("s/x/p/y/2", "d1", 1, 3, "", "h3", 7)], gone=[pack.name])
+        remotes.record_session(one, there, chains=[Reach("d1", 3, "h3", "c")], found=[pack])
+    remotes.record_session(
+        usb, there, found=[Packed("s/x/p/y/2", "d1", 1, 3, "", "h3", 7)], gone=[pack.name]
+    )
     assert [one.name for one in remotes.objects(usb, "s1")] == ["s/x/p/y/2"]
     (chain,) = remotes.chains(usb, "s1")
     assert (chain.device, chain.n, chain.hash, chain.circle) == ("d1", 3, "h3", "c")
@@ -74,8 +76,8 @@ def test_what_was_seen_is_remembered_until_the_remote_is_removed(remotes: Remote
 
 def test_result_of_a_sync_is_recorded(remotes: Remotes) -> None:
     usb = added(remotes)
-    remotes.synced(usb, 99, "failed", "gone")
-    remotes.probed(usb, "no conditions")
+    remotes.record_sync(usb, 99, "failed", "gone")
+    remotes.record_probe(usb, "no conditions")
     found = remotes.all()[0]
     assert (found.synced, found.result, found.error, found.probe) == (
         99,
@@ -88,26 +90,26 @@ def test_result_of_a_sync_is_recorded(remotes: Remotes) -> None:
 def test_time_of_the_last_successful_sync_survives_failed_ones(remotes: Remotes) -> None:
     """Also by who looked at the remote before that: it is not taken for a new one again."""
     before = added(remotes)
-    remotes.synced(before, 99, "done", "")
-    remotes.failed(before, "gone")
+    remotes.record_sync(before, 99, "done", "")
+    remotes.record_failure(before, "gone")
     assert (remotes.all()[0].synced, remotes.all()[0].result) == (99, "failed")
-    remotes.synced(before, 120, "failed", "one session of several")
+    remotes.record_sync(before, 120, "failed", "one session of several")
     assert (remotes.all()[0].synced, remotes.all()[0].error) == (99, "one session of several")
-    remotes.synced(before, 90, "done", "")
+    remotes.record_sync(before, 90, "done", "")
     assert remotes.all()[0].synced == 90, "a clock that was put right"
 
 
 def test_events_wait_until_some_remote_has_them(remotes: Remotes) -> None:
     usb, other = added(remotes), added(remotes, "other")
     assert remotes.waiting() == 4
-    remotes.saw(usb, There("s1", "x", 1, pushed=2, hash="h2"))
+    remotes.record_session(usb, There("s1", "x", 1, pushed=2, hash="h2"))
     assert (remotes.waiting("S1"), remotes.waiting("s2"), remotes.waiting()) == (1, 1, 2)
-    remotes.saw(other, There("s1", "x", 1, pushed=1, hash="h1", beyond=2))
+    remotes.record_session(other, There("s1", "x", 1, pushed=1, hash="h1", beyond=2))
     assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)
 
 
 def test_a_mark_of_a_longer_past_hides_nothing_that_waits_elsewhere(remotes: Remotes) -> None:
     """A database that was made anew may be shorter than what it once pushed."""
     usb = added(remotes)
-    remotes.saw(usb, There("s1", "x", 1, pushed=300, hash="h"))
+    remotes.record_session(usb, There("s1", "x", 1, pushed=300, hash="h"))
     assert (remotes.waiting("s1"), remotes.waiting()) == (0, 1)

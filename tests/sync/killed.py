@@ -18,7 +18,7 @@ from typing import NamedTuple
 from forestay.sync import pack_builder, run
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Object, Remote
-from forestay.sync.run import Manner
+from forestay.sync.run import SyncOptions
 from tests.faulty_remotes import Wrapper
 from tests.sync.travelling import known, opened
 
@@ -110,7 +110,7 @@ def _work_and_exit(step: Step) -> None:
         vars(pack_builder)["MOST_EVENTS"] = 2
         home = opened(step.home)
         remote = Killing(open_remote(step.address), step.at, step.how)
-        report = run.visit(home.context, known(home), Manner(), remote=remote)
+        report = run.visit(home.context, known(home), SyncOptions(), remote=remote)
         if report.problems:
             raise RuntimeError(str(report.problems[0].error))
         os._exit(0)

@@ -8,7 +8,7 @@ from forestay.api.forestay import Forestay
 from forestay.base.config import load
 from forestay.model.event import NoteAdded
 from forestay.sync.keychain import Asking
-from forestay.sync.run import Manner, Report, visit
+from forestay.sync.run import Report, SyncOptions, visit
 
 
 class World:
@@ -51,8 +51,8 @@ class World:
 
 def synced(stay: Forestay) -> Report:
     (known,) = stay.context.store.machine.remotes.all()
-    manner = Manner(patience=())
-    return visit(stay.context, known, manner)
+    options = SyncOptions(patience=())
+    return visit(stay.context, known, options)
 
 
 def notes(stay: Forestay, session: str) -> list[str]:

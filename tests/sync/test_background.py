@@ -16,7 +16,7 @@ from forestay.base.config import load
 from forestay.model import event as ev
 from forestay.sync import background
 from forestay.sync.crypto import keys
-from forestay.sync.lock import alone
+from forestay.sync.lock import exclusive_sync
 from forestay.sync.run import Report
 from tests.agents.spooling import Hooks
 from tests.sync.travelling import Travellers, hashes, travel
@@ -110,7 +110,7 @@ def test_one_that_waits_in_vain_for_a_long_sync_comes_again(wished: Wished) -> N
     """Somebody typed it, before the last note was taken: nobody else would push that."""
     wished.session.note("one")
     with ExitStack() as typed:
-        typed.enter_context(alone(wished.home.context))
+        typed.enter_context(exclusive_sync(wished.home.context))
         sync, turns = wished.home.remotes.sync, list[str]()
 
         def in_vain() -> list[Report]:

@@ -11,7 +11,7 @@ import pytest
 
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Remote
-from forestay.sync.remotes.weak_consistency import Careful
+from forestay.sync.remotes.weak_consistency import ReadBackRemote
 from forestay.testing.remote_contract import RemoteContract
 from tests.faulty_remotes import MemoryRemote
 from tests.servers import Server
@@ -47,7 +47,7 @@ class TestCarefully(RemoteContract):
         for name, value in rclone.environment().items():
             monkeypatch.setenv(name, value)
         address = rclone.address(os.urandom(8).hex())
-        return lambda: Careful(open_remote(address), late=False)
+        return lambda: ReadBackRemote(open_remote(address), late=False)
 
     def test_probe_leaves_nothing_behind_and_proves_both(self, remote: Remote) -> None:
         probe = remote.probe()

@@ -13,7 +13,7 @@ from forestay.errors import Tampered, Unreachable
 from forestay.journal import pack
 from forestay.model.event import NoteAdded
 from forestay.model.fold import fold
-from forestay.sync.connect import SetAside
+from forestay.sync.connect import Postponed
 from forestay.sync.pull import PackReader
 from forestay.sync.push import SessionPush
 from forestay.sync.remotes.object_names import PackName
@@ -95,8 +95,8 @@ def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
     b = travellers.reopen("b")
     a.session("s-1").lifecycle.forget(*numbers(a), because="too sweet")
     assert holding(travellers.folder / "a") == []
-    (moved,) = travel(a).sessions
-    assert moved.packs_up >= 3
+    (outcome,) = travel(a).sessions
+    assert outcome.packs_up >= 3
     fresh = travellers.make("c")
     there = on_remote(fresh)
     assert WORD.encode() not in there and b"this stays" in there
@@ -121,7 +121,7 @@ def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
     assert WORD.encode() not in on_remote(travellers.make("d"))
 
 
-@pytest.mark.parametrize("why", [Unreachable("gone"), SetAside(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("why", [Unreachable("gone"), Postponed(), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("others", [0, 3])
 def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_end(
     travellers: Travellers,
@@ -163,7 +163,7 @@ def test_what_was_forgotten_is_gone_also_where_who_took_the_word_of_it_died_at_o
     )
     travel(a)
 
-    def die(self: object, moved: object) -> None:
+    def die(self: object, outcome: object) -> None:
         raise SystemExit
 
     with monkeypatch.context() as patch:
@@ -199,8 +199,8 @@ def test_a_session_that_was_forgotten_before_it_came_is_not_told_as_new(
     a, _ = both
     a.session("s-1").lifecycle.forget()
     travel(a)
-    (moved,) = travel(travellers.make("c")).sessions
-    assert moved.down and not moved.new
+    (outcome,) = travel(travellers.make("c")).sessions
+    assert outcome.down and not outcome.new
 
 
 @pytest.fixture
@@ -256,8 +256,8 @@ def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
         )
     )
     travel(a)
-    (moved,) = travel(travellers.make("c"), push=False).sessions
-    assert isinstance(moved.error, Tampered) and "nobody who may forget it" in str(moved.error)
+    (outcome,) = travel(travellers.make("c"), push=False).sessions
+    assert isinstance(outcome.error, Tampered) and "nobody who may forget it" in str(outcome.error)
 
 
 def test_the_storage_sees_nothing_of_it(

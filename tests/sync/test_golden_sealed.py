@@ -10,9 +10,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import envelope, key_text, keys, sealed_pack
-from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto import device_group, envelope, key_ring, key_text, keys, sealed_pack
 from forestay.sync.crypto.sealed_pack import Claim
 
 FOLDER = Path(__file__).parent.parent / "golden" / "teleport"
@@ -22,7 +20,7 @@ PACK = b"FORESTAY PACK 1\nas it was in version 1"
 HASH = "0123456789abcdef" * 4
 
 
-def claim(circle: str) -> Claim:
+def claim(group_id: str) -> Claim:
     return Claim(
         session="fix-login",
         device="laptop1",
@@ -31,7 +29,7 @@ def claim(circle: str) -> Claim:
         before="",
         after=HASH,
         epoch=2,
-        circle=circle,
+        circle=group_id,
         signer=KEY.id,
         made=1_700_000_000_000,
         heads={"laptop1": (3, HASH)},
@@ -40,17 +38,17 @@ def claim(circle: str) -> Claim:
 
 
 def test_kept_circle_ring_and_pack_open() -> None:
-    circle = circles.decode((FOLDER / "circle").read_bytes(), KEY)
-    assert circles.decode((FOLDER / "circle").read_bytes(), RECOVERY) == circle
-    assert [each.name for each in circle.devices()] == ["ann's laptop", "desk"]
-    ring = rings.decode((FOLDER / "ring").read_bytes(), circle)
+    group = device_group.decode((FOLDER / "circle").read_bytes(), KEY)
+    assert device_group.decode((FOLDER / "circle").read_bytes(), RECOVERY) == group
+    assert [each.name for each in group.devices()] == ["ann's laptop", "desk"]
+    ring = key_ring.decode((FOLDER / "ring").read_bytes(), group)
     assert (ring.session, ring.epoch, len(ring._secrets)) == ("fix-login", 2, 2)
     assert [(each.email, each.mode) for each in ring.members] == [("bob@example.org", "read")]
     data = (FOLDER / "pack").read_bytes()
-    told, pack = sealed_pack.open_pack(data, ring, lambda _, signer: circle.verify_key(signer))
-    assert (told, pack) == (claim(circle.id), PACK)
-    who = rings.decode_who((FOLDER / "who").read_bytes(), ring)
-    assert who.id == circle.id
+    told, pack = sealed_pack.open_pack(data, ring, lambda _, signer: group.verify_key(signer))
+    assert (told, pack) == (claim(group.id), PACK)
+    who = key_ring.decode_participant((FOLDER / "who").read_bytes(), ring)
+    assert who.id == group.id
 
 
 def test_kept_key_file_opens() -> None:
@@ -70,8 +68,8 @@ def test_bytes_inside_a_sealed_pack_are_as_they_were() -> None:
 
 
 def test_statement_is_signed_as_it_was() -> None:
-    statement = circles.Statement("rotated", KEY.id, 5, circle="c" * 32, seen=(HASH,), epoch=2)
-    said = circles.LANGUAGE.sign(statement, KEY)
+    statement = device_group.Statement("rotated", KEY.id, 5, circle="c" * 32, seen=(HASH,), epoch=2)
+    said = device_group.STATEMENTS.sign(statement, KEY)
     assert (
         sha256(said.raw + said.signature).hexdigest()
         == "803e72d2f33cc576965b283ba04ca21651e1e9f0f59e74a4b977c24448d298c7"
@@ -85,19 +83,19 @@ def test_inside_has_length_claim_signature_and_body() -> None:
 
 def make() -> None:
     desk, bob = keys.new_key(), keys.key_of_seed(b"golden person 02")
-    circle = circles.found(KEY, "ann's laptop", RECOVERY, made=1_700_000_000_000)
+    group = device_group.found(KEY, "ann's laptop", RECOVERY, made=1_700_000_000_000)
     told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
-    circle = circles.approve(circle, KEY, told, made=1_700_000_001_000)
-    ring = rings.new_ring(circle, KEY, "fix-login", made=1_700_000_002_000)
+    group = device_group.approve(group, KEY, told, made=1_700_000_001_000)
+    ring = key_ring.new_ring(group, KEY, "fix-login", made=1_700_000_002_000)
     person = key_text.PersonKey("b" * 32, bob.recipient)
-    change = rings.share(ring, person, mode="read", made=7, email="bob@example.org")
-    ring = rings.rotated(ring, KEY, made=1_700_000_003_000, packs=["a" * 32], change=change)
+    change = key_ring.share(ring, person, mode="read", made=7, email="bob@example.org")
+    ring = key_ring.rotated(ring, KEY, made=1_700_000_003_000, packs=["a" * 32], change=change)
     facts = keys._facts(KEY, keys.IN_FILE, 1_700_000_000_000)
     files = {
-        "circle": circles.encode(circle, KEY),
-        "ring": rings.encode(ring, KEY),
-        "pack": sealed_pack.seal_pack(claim(circle.id), PACK, KEY, ring.current),
-        "who": rings.encode_who(circle, KEY, ring),
+        "circle": device_group.encode(group, KEY),
+        "ring": key_ring.encode(ring, KEY),
+        "pack": sealed_pack.seal_pack(claim(group.id), PACK, KEY, ring.current),
+        "who": key_ring.encode_participant(group, KEY, ring),
         "device.key": keys._MAGIC + facts + keys._secrets(KEY),
     }
     for name, data in files.items():

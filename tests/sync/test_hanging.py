@@ -70,7 +70,7 @@ def test_a_remote_that_hangs_keeps_no_other_waiting(
     """It was never asked before, so nothing is known of it, and it is first by its name."""
     ann.context.store.machine.remotes.add("cloud", hanging.address, "", 1)
     done: list[str] = []
-    real = Remotes.synced
+    real = Remotes.record_sync
 
     def synced(self: Remotes, known: Known, now: int, result: str, error: str) -> None:
         done.append(f"{known.name} {result}")
@@ -79,7 +79,7 @@ def test_a_remote_that_hangs_keeps_no_other_waiting(
             hanging.released.set()
         real(self, known, now, result, error)
 
-    monkeypatch.setattr(Remotes, "synced", synced)
+    monkeypatch.setattr(Remotes, "record_sync", synced)
     cloud, usb = ann.remotes.sync()
     assert done == ["usb done", "cloud failed"]
     assert (cloud.remote, usb.remote, usb.up, usb.worst) == ("cloud", "usb", 2, None)
@@ -93,15 +93,15 @@ def test_one_that_failed_the_last_time_comes_last_though_it_answers_first(
     """It may have answered then, too, and hung in the middle of the visit."""
     ann.context.store.machine.remotes.add("cloud", "s3://bucket/p", "", 1)
     cloud, _ = ann.context.store.machine.remotes.all()
-    ann.context.store.machine.remotes.failed(cloud, "no answer in time")
+    ann.context.store.machine.remotes.record_failure(cloud, "no answer in time")
 
     def asked(known: Known) -> Exception:
         if known.name == "usb":
             Event().wait(0.3)
         return Unreachable(known.name)
 
-    monkeypatch.setattr(connect, "_asked", asked)
-    coming = connect.as_they_answer(ann.context.store.machine.remotes.all())
+    monkeypatch.setattr(connect, "_connect", asked)
+    coming = connect.connect_all(ann.context.store.machine.remotes.all())
     assert [known.name for known, _ in coming] == ["usb", "cloud"]
 
 
@@ -145,7 +145,7 @@ def test_a_remote_that_hangs_in_the_middle_of_its_visit_waits_for_the_others(
     stick.mkdir()
     ann.context.store.machine.remotes.add("stick", f"folder:{stick}", "", 1)
     goes_on, visited = Event(), list[str]()
-    put, done = FolderRemote.put, Remotes.synced
+    put, done = FolderRemote.put, Remotes.record_sync
 
     def hang(self: FolderRemote, name: str, data: bytes) -> bool:
         if "stick" in self.address and name.startswith("s/"):
@@ -158,11 +158,11 @@ def test_a_remote_that_hangs_in_the_middle_of_its_visit_waits_for_the_others(
         done(self, known, now, result, error)
 
     def asked_in_turn(found: Sequence[Known]) -> Iterator[tuple[Known, connect.Answer]]:
-        yield from ((one, connect.reached(one)) for one in found)
+        yield from ((one, connect.connect_remote(one)) for one in found)
 
     monkeypatch.setattr(FolderRemote, "put", hang)
-    monkeypatch.setattr(Remotes, "synced", synced)
-    monkeypatch.setattr("forestay.sync.run.as_they_answer", asked_in_turn)
+    monkeypatch.setattr(Remotes, "record_sync", synced)
+    monkeypatch.setattr("forestay.sync.run.connect_all", asked_in_turn)
     monkeypatch.setattr("forestay.sync.connect.WHILE_OTHERS_WAIT", 0.3)
     first, second = ann.remotes.sync()
     assert visited == ["usb done", "stick done"]
@@ -178,7 +178,7 @@ def test_a_list_that_comes_slowly_is_no_remote_that_hangs() -> None:
                 yield one
 
     slow = Slow({f"s/{n}": b"x" for n in range(8)})
-    assert len(list(connect.Hasty(slow, 0.5).list(""))) == 8
+    assert len(list(connect.TimeLimited(slow, 0.5).list(""))) == 8
 
 
 def test_what_is_large_may_take_longer() -> None:
@@ -188,9 +188,9 @@ def test_what_is_large_may_take_longer() -> None:
             return super().put(name, data)
 
     narrow = Narrow()
-    assert connect.Hasty(narrow, 0.2).put("s/large", bytes(1 << 20))
-    with pytest.raises(connect.SetAside):
-        connect.Hasty(narrow, 0.2).put("s/small", b"x")
+    assert connect.TimeLimited(narrow, 0.2).put("s/large", bytes(1 << 20))
+    with pytest.raises(connect.Postponed):
+        connect.TimeLimited(narrow, 0.2).put("s/small", b"x")
 
 
 def test_a_folder_that_never_answers_is_one_that_is_not_there(
@@ -255,4 +255,4 @@ def test_a_folder_with_many_files_that_is_listed_slowly_does_not_hang(
 
     monkeypatch.setattr(folder, "_looked_at", slowly)
     monkeypatch.setattr(connect, "HANGS", 0.5)
-    assert len(list(connect.Patient(remote).list(""))) == 8
+    assert len(list(connect.HangDetector(remote).list(""))) == 8

@@ -26,15 +26,13 @@ from forestay.errors import (
 )
 from forestay.health import forget
 from forestay.model.event import ArtifactSaved
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import envelope, key_text, keys, sealed_pack
-from forestay.sync.crypto import key_ring as rings
-from forestay.sync.crypto.signed_log import MOST, Said
+from forestay.sync.crypto import device_group, envelope, key_ring, key_text, keys, sealed_pack
+from forestay.sync.crypto.signed_log import MOST, SignedStatement
 from forestay.sync.device_list import identity
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.port import Object, Remote
-from forestay.sync.run import Manner, Report, visit
+from forestay.sync.run import Report, SyncOptions, visit
 from forestay.sync.session_keys import Identity, SessionKeys
 from tests.faulty_remotes import Wrapper
 from tests.sync.people import World, notes, person_of, synced
@@ -43,14 +41,14 @@ from tests.sync.people import World, notes, person_of, synced
 def lure(world: World, by: Forestay, to: Forestay, session: str) -> str:
     """A session of an id that its maker chose, shared with someone who never asked."""
     me, person = identity(by.context), key_text.read_person_key(person_of(to))
-    ring = rings.new_ring(me.circle, me.key, session, made=1)
-    change = rings.share(ring, person, mode=rings.CONTINUE, made=1)
-    put_ring(world, rings.rotated(ring, me.key, made=1, change=change), by)
+    ring = key_ring.new_ring(me.circle, me.key, session, made=1)
+    change = key_ring.share(ring, person, mode=key_ring.CONTINUE, made=1)
+    put_ring(world, key_ring.rotated(ring, me.key, made=1, change=change), by)
     return ring.place
 
 
-def put_ring(world: World, ring: rings.Ring, by: Forestay) -> None:
-    data = rings.encode(ring, identity(by.context).key)
+def put_ring(world: World, ring: key_ring.KeyRing, by: Forestay) -> None:
+    data = key_ring.encode(ring, identity(by.context).key)
     FolderRemote(str(world.remote)).put(object_names.ring_name(ring.place, ring.epoch, data), data)
 
 
@@ -110,7 +108,7 @@ def test_what_another_device_put_under_an_id_that_a_stranger_shares_here_stays_t
 # --- keys of someone else -----------------------------------------------------------------------
 
 
-def ring_of(world: World, by: Forestay) -> tuple[rings.Ring, SessionKeys]:
+def ring_of(world: World, by: Forestay) -> tuple[key_ring.KeyRing, SessionKeys]:
     """The keys of the session as someone reads them."""
     remote = FolderRemote(str(world.remote))
     (known,) = by.context.store.machine.remotes.all()
@@ -123,11 +121,11 @@ def ring_of(world: World, by: Forestay) -> tuple[rings.Ring, SessionKeys]:
     return keys_there.ready(), keys_there
 
 
-def usurped(world: World, by: Forestay) -> rings.Ring:
+def usurped(world: World, by: Forestay) -> key_ring.KeyRing:
     """The keys of a session that was shared with someone, as if it belonged to them."""
     me = identity(by.context)
     held, _ = ring_of(world, by)
-    said: list[Said[rings.Turn]] = []
+    said: list[SignedStatement[key_ring.KeyChange]] = []
     for turn in held.turns:
         mine = structs.replace(
             turn,
@@ -135,10 +133,10 @@ def usurped(world: World, by: Forestay) -> rings.Ring:
             by=me.key.id,
             circle_key=me.circle.current.recipient,
             seen=tuple(one.hash for one in said[-1:]),
-            members=(rings.Member(held.owner.id, turn.circle_key, rings.CONTINUE),),
+            members=(key_ring.Member(held.owner.id, turn.circle_key, key_ring.CONTINUE),),
         )
-        said.append(rings.LANGUAGE.sign(mine, me.key))
-    return rings.Ring(said, held._secrets.values(), held.place_key, me.circle)
+        said.append(key_ring.STATEMENTS.sign(mine, me.key))
+    return key_ring.KeyRing(said, held._secrets.values(), held.place_key, me.circle)
 
 
 def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
@@ -236,7 +234,7 @@ def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Fore
     me = identity(ann.context)
     remote = FolderRemote(str(world.remote))
     # A storage that has the help of one device shows the other keys that never were.
-    other = rings.new_ring(me.circle, me.key, "login", made=9)
+    other = key_ring.new_ring(me.circle, me.key, "login", made=9)
     for one in list(remote.list(f"s/{held.place}/k/")):
         remote.delete(one.name)
     put_ring(world, other, ann)
@@ -272,7 +270,7 @@ def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next
 # --- a device that was put out ------------------------------------------------------------------
 
 
-def put_out(world: World, ann: Forestay) -> Forestay:
+def removed(world: World, ann: Forestay) -> Forestay:
     """A laptop that was in the circle and does not hear that it was put out."""
     laptop = world.device("laptop", by=ann)
     synced(ann)
@@ -281,12 +279,12 @@ def put_out(world: World, ann: Forestay) -> Forestay:
     return laptop
 
 
-def turned_by(world: World, thief: Identity, held: rings.Ring, to: Forestay) -> None:
+def turned_by(world: World, thief: Identity, held: key_ring.KeyRing, to: Forestay) -> None:
     """Keys by which a device that holds old ones lets someone in."""
     person = key_text.read_person_key(person_of(to))
-    change = rings.share(held, person, mode=rings.CONTINUE, made=1)
-    turned = rings.rotated(held, thief.key, made=1, change=change)
-    data = rings.encode(turned, thief.key)
+    change = key_ring.share(held, person, mode=key_ring.CONTINUE, made=1)
+    turned = key_ring.rotated(held, thief.key, made=1, change=change)
+    data = key_ring.encode(turned, thief.key)
     name = object_names.ring_name(turned.place, turned.epoch, data)
     FolderRemote(str(world.remote)).put(name, data)
 
@@ -304,7 +302,7 @@ def test_a_device_that_was_put_out_lets_nobody_in(world: World, ann: Forestay) -
     assert not eve.context.store.catalogue() or "not for eve" not in notes(eve, "login")
     assert ann.shares.list("login").members == []
     # The same again, later than the new keys.
-    turned_by(world, thief, rings.rotated(held, thief.key, made=1), eve)
+    turned_by(world, thief, key_ring.rotated(held, thief.key, made=1), eve)
     ann.session("login").note("nor this")
     synced(ann)
     synced(eve)
@@ -315,7 +313,7 @@ def test_nobody_is_let_in_by_a_lost_device_to_a_session_that_is_met_first(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     bob.session("login").note("by bob")
     synced(bob)
@@ -336,9 +334,9 @@ def test_every_session_has_new_keys_at_the_first_push_after_a_device_was_put_out
     world: World, ann: Forestay, pull: bool
 ) -> None:
     ann.start("Old", id="old").note("precious too")
-    laptop = put_out(world, ann)
+    laptop = removed(world, ann)
     (usb,) = ann.context.store.machine.remotes.all()
-    assert visit(ann.context, usb, Manner(pull=pull, patience=())).problems == []
+    assert visit(ann.context, usb, SyncOptions(pull=pull, patience=())).problems == []
     epochs = sorted(Path(one).name[:6] for one in world.files("k"))
     assert epochs == ["000001", "000001", "000002", "000002"]
     # The storage does not let the laptop hear of its end.
@@ -363,11 +361,11 @@ def precious(stay: Forestay, session: str) -> str:
 
 def test_a_visit_with_keys_that_are_not_due_reads_no_keys(world: World, ann: Forestay) -> None:
     ann.start("Old", id="old").note("too")
-    put_out(world, ann)
+    removed(world, ann)
     synced(ann)
     counted = Counting(FolderRemote(str(world.remote)))
     (usb,) = ann.context.store.machine.remotes.all()
-    assert visit(ann.context, usb, Manner(patience=()), remote=counted).problems == []
+    assert visit(ann.context, usb, SyncOptions(patience=()), remote=counted).problems == []
     assert counted.got == ["forestay/format"]
 
 
@@ -407,12 +405,12 @@ def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_the
     (usb,) = ann.context.store.machine.remotes.all()
     before = identity(ann.context)
     there = Meanwhile(FolderRemote(str(world.remote)))
-    assert visit(ann.context, usb, Manner(patience=()), remote=there).problems == []
+    assert visit(ann.context, usb, SyncOptions(patience=()), remote=there).problems == []
     assert len(hints) >= 2 and "try again" in hints[0]
     same.devices.revoke(name)
     same.session("login").note("not for the laptop")
     # Who this device is was found before the revocation.
-    report = visit(ann.context, usb, Manner(patience=()), me=before)
+    report = visit(ann.context, usb, SyncOptions(patience=()), me=before)
     assert (report.problems, report.up) == ([], 1)
     synced(laptop)
     assert notes(laptop, "login") == ["precious"]
@@ -428,7 +426,7 @@ def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_syn
     ann.shares.add("login", person_of(bob))
     ann.shares.add("login", person_of(cat))
     for known in bob.context.store.machine.remotes.all():
-        visit(bob.context, known, Manner(patience=()))
+        visit(bob.context, known, SyncOptions(patience=()))
     other.rename(world.folder / "away")
     spread = ann.shares.remove("login", identity(bob.context).circle.id).spread
     assert [bool(one.error) for one in spread] == [False, True]
@@ -436,11 +434,11 @@ def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_syn
     zip = ann.context.store.machine.remotes.find("zip")
     assert zip is not None
     ann.session("login").note("not for bob")
-    assert visit(ann.context, zip, Manner(patience=())).problems == []
-    assert not ann.context.store.machine.remotes.noted(zip, "login").get("unshare")
+    assert visit(ann.context, zip, SyncOptions(patience=())).problems == []
+    assert not ann.context.store.machine.remotes.notes(zip, "login").get("unshare")
     for stay in (bob, cat):
         for known in stay.context.store.machine.remotes.all():
-            visit(stay.context, known, Manner(patience=()))
+            visit(stay.context, known, SyncOptions(patience=()))
     assert "not for bob" not in notes(bob, "login")
     assert "not for bob" in notes(cat, "login")
 
@@ -465,24 +463,24 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
     synced(ann)
     synced(desk)
     me = identity(laptop.context)
-    said = list(me.circle.said.values())
+    said = list(me.circle.log.values())
     while len(said) < MOST:
-        told = circles.Statement("blessed", me.key.id, 1, me.circle.id, (said[-1].hash,))
-        said.append(circles.LANGUAGE.sign(told, me.key))
-    full = circles.Circle(said)
-    data = circles._packed(full, me.key, identity(ann.context).circle.recipients())
+        told = device_group.Statement("blessed", me.key.id, 1, me.circle.id, (said[-1].hash,))
+        said.append(device_group.STATEMENTS.sign(told, me.key))
+    full = device_group.DeviceGroup(said)
+    data = device_group._packed(full, me.key, identity(ann.context).circle.recipients())
     FolderRemote(str(world.remote)).put(object_names.circle_name(full.id, data), data)
     ann.session("login").note("goes on")
     for stay in (ann, desk):
         assert synced(stay).problems == []
-        assert len(identity(stay.context).circle.said) == MOST
+        assert len(identity(stay.context).circle.log) == MOST
     # There is always room to put the one out who did it, and all hear of it.
     ann.devices.revoke(me.key.id)
     synced(ann)
     for stay in (ann, desk):
         assert synced(stay).problems == []
         assert not identity(stay.context).circle.is_active(me.key.id)
-        assert len(identity(stay.context).circle.said) < MOST
+        assert len(identity(stay.context).circle.log) < MOST
 
 
 # --- someone it is no longer shared with --------------------------------------------------------
@@ -492,7 +490,7 @@ def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_tu
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     synced(ann)
     before = world.files("k")
@@ -502,13 +500,13 @@ def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_tu
         Path(path).unlink()
     bob.session("login").note("too late")
     (usb,) = bob.context.store.machine.remotes.all()
-    assert visit(bob.context, usb, Manner(pull=False, patience=())).up == 1
+    assert visit(bob.context, usb, SyncOptions(pull=False, patience=())).up == 1
     for path, data in hidden.items():
         Path(path).write_bytes(data)
     ann.session("login").note("on")
     ann.devices.keys.rotate()
     (usb,) = ann.context.store.machine.remotes.all()
-    visit(ann.context, usb, Manner(pull=False, patience=()))
+    visit(ann.context, usb, SyncOptions(pull=False, patience=()))
     synced(ann)
     assert "too late" not in notes(ann, "login")
     blank = world.device("blank", by=ann)
@@ -549,7 +547,7 @@ def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
 ) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     ann.shares.add("login", person_of(bob))
-    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)
     for stay in (bob, cat):
         synced(stay)
         synced(ann)
@@ -565,10 +563,10 @@ def test_a_pack_that_is_refused_is_set_aside_and_told_once_and_the_rest_goes_on(
     assert isinstance(report.worst, NotEntitled | Tampered)
     counted = Counting(FolderRemote(str(world.remote)))
     (usb,) = ann.context.store.machine.remotes.all()
-    report = visit(ann.context, usb, Manner(patience=()), remote=counted)
+    report = visit(ann.context, usb, SyncOptions(patience=()), remote=counted)
     assert (aside(report), report.worst, counted.got) == ([], None, ["forestay/format"])
     # Who may continue it now is judged anew.
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     assert len(aside(synced(ann))) == 3
 
 
@@ -615,7 +613,7 @@ def lying(world: World, by: Forestay, about: str) -> None:
 
 def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     synced(ann)
     bob.session("login").note("x")
@@ -683,11 +681,11 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     true = identity(ann.context).circle
     # Whoever knew it nevertheless, and hid the true circle, would be passed over.
     evil, seals = keys.new_key(), keys.recovery_key(words)
-    trap = circles.found(evil, "ann", keys.new_key(), made=1)
-    data = circles._packed(trap, evil, [seals.recipient])
+    trap = device_group.found(evil, "ann", keys.new_key(), made=1)
+    data = device_group._packed(trap, evil, [seals.recipient])
     remote = FolderRemote(str(world.remote))
-    remote.put(object_names.circles(trap.id) + object_names.hash_of(data), data)
-    remote.put(object_names.circles("f" * 32) + object_names.hash_of(b"hi"), b"hi")
+    remote.put(object_names.group_prefix(trap.id) + object_names.hash_of(data), data)
+    remote.put(object_names.group_prefix("f" * 32) + object_names.hash_of(b"hi"), b"hi")
     blank = world.home("blank")
     assert blank.devices.keys.recover(words).circle.id == true.id
     for one in list(remote.list(f"c/{true.id}/")):
@@ -700,14 +698,14 @@ def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World)
     ann = world.home("ann")
     words = ann.devices.keys.init().recovery
     me, recovery = identity(ann.context), keys.recovery_key(words)
-    said, secrets = me.circle.said.values(), me.circle._secrets.values()
-    bare = circles.Circle(said, secrets, me.circle.name_key)
-    data = circles._packed(bare, me.key, [recovery.recipient])
+    said, secrets = me.circle.log.values(), me.circle._secrets.values()
+    bare = device_group.DeviceGroup(said, secrets, me.circle.name_key)
+    data = device_group._packed(bare, me.key, [recovery.recipient])
     for path in world.files("c"):
         Path(path).unlink()
     FolderRemote(str(world.remote)).put(object_names.circle_name(bare.id, data), data)
-    circle = world.home("blank").devices.keys.recover(words).circle
-    assert recovery.recipient in circle.recipients()
+    group = world.home("blank").devices.keys.recover(words).circle
+    assert recovery.recipient in group.recipients()
 
 
 def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
@@ -716,7 +714,7 @@ def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(
     ann, bob = world.home("ann"), world.person("bob")
     old = ann.devices.keys.init().recovery
     ann.start("Add login", id="login").note("before")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     for stay in (ann, bob):
         synced(stay)
     ann.devices.keys.rotate()  # whoever knows of it, and pushes next, turns the keys of the session
@@ -906,7 +904,7 @@ def test_what_no_device_of_the_circle_put_beside_its_objects_ends_no_visit(
     world: World, ann: Forestay, name: str
 ) -> None:
     synced(ann)
-    prefix = object_names.circles(identity(ann.context).circle.id)
+    prefix = object_names.group_prefix(identity(ann.context).circle.id)
     FolderRemote(str(world.remote)).put(prefix + name, b"hi")
     ann.session("login").note("goes on")
     assert synced(ann).up == 1
@@ -917,9 +915,9 @@ def test_a_claim_that_cannot_be_read_is_tampering(claim: bytes) -> None:
     with pytest.raises(Tampered):
         sealed_pack._read(claim)
     with pytest.raises(Tampered):
-        circles.LANGUAGE.parsed(claim)
+        device_group.STATEMENTS.parsed(claim)
     with pytest.raises(Tampered):
-        rings.LANGUAGE.parsed(claim)
+        key_ring.STATEMENTS.parsed(claim)
 
 
 # --- whose a chain is ---------------------------------------------------------------------------
@@ -934,7 +932,7 @@ def test_what_a_member_forgot_is_erased_through_no_other_remote(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     seqs = [str(line.event.seq) for line in bob.session("login").log()]
     forget.forget_events(bob.context, "login", seqs[1:2], actor="user")
@@ -944,7 +942,7 @@ def test_what_a_member_forgot_is_erased_through_no_other_remote(
         stay.context.store.machine.remotes.add("own", f"folder:{world.folder / 'own'}", "", 1)
         own = stay.context.store.machine.remotes.find("own")
         assert own is not None
-        assert visit(stay.context, own, Manner(patience=())).problems == []
+        assert visit(stay.context, own, SyncOptions(patience=())).problems == []
         assert holds(stay, "precious")
 
 
@@ -952,7 +950,7 @@ def test_a_chain_that_came_in_a_file_is_pushed_by_whoever_wrote_it(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     synced(desk)
     path = str(world.folder / "carried.fspack")
@@ -989,7 +987,7 @@ def test_a_claim_of_numbers_that_no_event_has_is_set_aside(
     world: World, ann: Forestay, n: int
 ) -> None:
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     pushed_with(bob, {ann.context.store.machine.device: (n, "")})
     ann.session("login").note("goes on")
@@ -1002,14 +1000,14 @@ def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
 ) -> None:
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
     ann.session("login").note("goes on")
     (problem,) = synced(ann).problems
-    circle = identity(bob.context).circle
-    assert isinstance(problem.error, Truncated) and circle.fingerprint in problem.error.why
-    ann.shares.remove("login", circle.id)
+    group = identity(bob.context).circle
+    assert isinstance(problem.error, Truncated) and group.fingerprint in problem.error.why
+    ann.shares.remove("login", group.id)
     report = synced(ann)
     assert (report.problems, report.waiting) == ([], 0)
     assert notes(ann, "login") == ["precious", "goes on"]
@@ -1022,7 +1020,7 @@ def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_ag
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
-        ann.shares.add("login", person_of(one), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(one), mode=key_ring.CONTINUE)
         synced(one)
     synced(bob)
     pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
@@ -1056,7 +1054,7 @@ def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
     monkeypatch.setattr("forestay.base.clock.Clock.sleep", lambda self, seconds: None)
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
-        ann.shares.add("login", person_of(one), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(one), mode=key_ring.CONTINUE)
     ann.start("another", id="other")
     synced(ann)
     synced(bob)

@@ -23,12 +23,10 @@ from forestay.errors import (
     Swapped,
     Tampered,
 )
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import key_ring as rings
-from forestay.sync.crypto import key_text, keys, sealed_pack
-from forestay.sync.crypto.device_group import Circle
+from forestay.sync.crypto import device_group, key_ring, key_text, keys, sealed_pack
+from forestay.sync.crypto.device_group import DeviceGroup
 from forestay.sync.crypto.envelope import enclose
-from forestay.sync.crypto.key_ring import Ring
+from forestay.sync.crypto.key_ring import KeyRing
 from forestay.sync.crypto.keys import Key
 from forestay.sync.crypto.sealed_pack import Claim
 from forestay.sync.crypto.signed_log import MOST, SPARE
@@ -38,7 +36,7 @@ PACK = b"FORESTAY PACK 1\nnot really"
 
 class Person(NamedTuple):
     key: Key
-    circle: Circle
+    circle: DeviceGroup
 
     @property
     def person(self) -> key_text.PersonKey:
@@ -48,33 +46,33 @@ class Person(NamedTuple):
 def person(name: str) -> Person:
     key = keys.new_key()
     recovery = keys.recovery_key(keys.new_recovery_code())
-    return Person(key, circles.found(key, name, recovery, made=1))
+    return Person(key, device_group.found(key, name, recovery, made=1))
 
 
 def with_device(who: Person) -> tuple[Person, Key]:
     desk = keys.new_key()
     told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
-    return Person(who.key, circles.approve(who.circle, who.key, told, made=2)), desk
+    return Person(who.key, device_group.approve(who.circle, who.key, told, made=2)), desk
 
 
 ANN, BOB = person("ann"), person("bob")
-RING = rings.new_ring(ANN.circle, ANN.key, "s1", made=5)
+RING = key_ring.new_ring(ANN.circle, ANN.key, "s1", made=5)
 
 
-def known(*people: Person) -> Callable[[str], Circle | None]:
-    circles = {each.circle.id: each.circle for each in people}
-    return circles.get
+def known(*people: Person) -> Callable[[str], DeviceGroup | None]:
+    device_group = {each.circle.id: each.circle for each in people}
+    return device_group.get
 
 
 def devices(*people: Person) -> sealed_pack.Devices:
-    def find(circle: str, signer: str) -> bytes | None:
-        found = known(*people)(circle)
+    def find(group_id: str, signer: str) -> bytes | None:
+        found = known(*people)(group_id)
         return found.verify_key(signer) if found else None
 
     return find
 
 
-def claim(ring: Ring, who: Person, signer: Key | None = None, **changes: object) -> Claim:
+def claim(ring: KeyRing, who: Person, signer: Key | None = None, **changes: object) -> Claim:
     made = Claim(
         session=ring.session,
         device="dev1",
@@ -90,9 +88,9 @@ def claim(ring: Ring, who: Person, signer: Key | None = None, **changes: object)
     return structs.replace(made, **changes)
 
 
-def shared(ring: Ring, who: Person, mode: str = "continue") -> Ring:
-    change = rings.share(ring, who.person, mode=mode, made=6)
-    return rings.rotated(ring, ANN.key, made=6, change=change)
+def shared(ring: KeyRing, who: Person, mode: str = "continue") -> KeyRing:
+    change = key_ring.share(ring, who.person, mode=mode, made=6)
+    return key_ring.rotated(ring, ANN.key, made=6, change=change)
 
 
 # --- packs ------------------------------------------------------------------------------------
@@ -148,14 +146,14 @@ def test_other_form_than_was_agreed_on_has_its_own_error(
 
 
 def test_wrong_key_says_which_one_would_open_it() -> None:
-    later = rings.rotated(RING, ANN.key, made=6)
+    later = key_ring.rotated(RING, ANN.key, made=6)
     data = sealed_pack.seal_pack(claim(later, ANN), PACK, ANN.key, later.current)
     with pytest.raises(Locked) as caught:
         sealed_pack.open_pack(data, RING, devices(ANN))
     said = f"{caught.value} {caught.value.hint}"
     assert later.current.id in said and ANN.circle.fingerprint in said and "epoch 1" in said
     assert "sync" in said
-    without = Ring(later.said.values(), RING._secrets.values(), RING.place_key, ANN.circle)
+    without = KeyRing(later.log.values(), RING._secrets.values(), RING.place_key, ANN.circle)
     with pytest.raises(Locked, match="epoch 2 of this session"):
         sealed_pack.open_pack(data, without, devices(ANN))
 
@@ -206,64 +204,64 @@ def test_signature_of_one_kind_of_object_is_none_of_another() -> None:
 
 def test_ring_opens_for_every_device_of_the_circle_through_its_epoch() -> None:
     ann, desk = with_device(ANN)
-    data = rings.encode(RING, ANN.key)
-    seen = circles.decode(circles.encode(ann.circle, ANN.key), desk)
-    assert rings.decode(data, seen, place=RING.place) == RING
+    data = key_ring.encode(RING, ANN.key)
+    seen = device_group.decode(device_group.encode(ann.circle, ANN.key), desk)
+    assert key_ring.decode(data, seen, place=RING.place) == RING
     with pytest.raises(Locked) as caught:
-        rings.decode(data, BOB.circle)
+        key_ring.decode(data, BOB.circle)
     assert str(BOB.circle.person) in caught.value.hint
 
 
 def test_every_bit_flip_of_a_ring_is_noticed() -> None:
-    data = rings.encode(RING, ANN.key)
+    data = key_ring.encode(RING, ANN.key)
     for at in range(0, len(data), 13):
         spoiled = bytearray(data)
         spoiled[at] ^= 1 << at % 8
         with pytest.raises((Locked, Tampered, Outdated)):
-            rings.decode(bytes(spoiled), ANN.circle)
+            key_ring.decode(bytes(spoiled), ANN.circle)
 
 
 def test_ring_in_the_place_of_another_session_is_swapped() -> None:
-    data = rings.encode(RING, ANN.key)
-    other = rings.new_ring(ANN.circle, ANN.key, "s2", made=5)
+    data = key_ring.encode(RING, ANN.key)
+    other = key_ring.new_ring(ANN.circle, ANN.key, "s2", made=5)
     with pytest.raises(Swapped, match="s1"):
-        rings.decode(data, ANN.circle, place=other.place)
+        key_ring.decode(data, ANN.circle, place=other.place)
     assert (other.place, other.chain("d")) != (RING.place, RING.chain("d"))
     assert RING.chain("a") != RING.chain("b")
 
 
 def test_older_keys_than_remembered_are_a_rollback() -> None:
-    later = rings.rotated(RING, ANN.key, made=6)
-    seen = rings.decode(rings.encode(RING, ANN.key), ANN.circle)
+    later = key_ring.rotated(RING, ANN.key, made=6)
+    seen = key_ring.decode(key_ring.encode(RING, ANN.key), ANN.circle)
     with pytest.raises(RolledBack, match="older keys"):
         seen.knowing(later.ends)
 
 
 def test_rotation_brings_a_new_key_and_keeps_the_old_ones() -> None:
-    later = rings.rotated(RING, ANN.key, made=6)
+    later = key_ring.rotated(RING, ANN.key, made=6)
     assert (later.epoch, len(later._secrets)) == (2, 2)
     data = sealed_pack.seal_pack(claim(RING, ANN), PACK, ANN.key, RING.current)
     assert sealed_pack.open_pack(data, later, devices(ANN))[1] == PACK
-    assert rings.union(RING, later) == rings.union(later, RING) == later
+    assert key_ring.union(RING, later) == key_ring.union(later, RING) == later
 
 
 def test_rings_that_were_turned_at_once_merge_to_the_same() -> None:
-    one, other = shared(RING, BOB, "read"), rings.rotated(RING, ANN.key, made=8)
-    both = rings.union(one, other)
-    assert both == rings.union(other, one)
-    assert both.newest == rings.union(other, one).newest
+    one, other = shared(RING, BOB, "read"), key_ring.rotated(RING, ANN.key, made=8)
+    both = key_ring.union(one, other)
+    assert both == key_ring.union(other, one)
+    assert both.newest == key_ring.union(other, one).newest
     assert both.member(BOB.circle.id) is not None
     assert both.stale() or both.newest == one.newest
-    assert not rings.rotated(both, ANN.key, made=9).stale()
+    assert not key_ring.rotated(both, ANN.key, made=9).stale()
 
 
 def test_unsharing_and_sharing_at_once_leaves_it_unshared() -> None:
     ring = shared(RING, BOB)
-    out = rings.unshare(ring, BOB.circle.id, made=8)
-    again = rings.share(ring, BOB.person, mode="read", made=8)
-    one = rings.rotated(ring, ANN.key, made=8, change=out)
-    other = rings.rotated(ring, ANN.key, made=8, change=again)
-    for both in (rings.union(one, other), rings.union(other, one)):
+    out = key_ring.unshare(ring, BOB.circle.id, made=8)
+    again = key_ring.share(ring, BOB.person, mode="read", made=8)
+    one = key_ring.rotated(ring, ANN.key, made=8, change=out)
+    other = key_ring.rotated(ring, ANN.key, made=8, change=again)
+    for both in (key_ring.union(one, other), key_ring.union(other, one)):
         assert both.member(BOB.circle.id) is None
         assert both.newest == one.newest or both.stale()
 
@@ -271,25 +269,25 @@ def test_unsharing_and_sharing_at_once_leaves_it_unshared() -> None:
 def test_ring_is_stale_when_the_devices_of_anyone_in_it_have_changed() -> None:
     ann, desk = with_device(ANN)
     assert not RING.seen_by(ann.circle).stale()
-    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
+    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
     old = RING.seen_by(revoked)
     assert "owner" in old.stale()
-    fresh = rings.rotated(old, ANN.key, made=7)
+    fresh = key_ring.rotated(old, ANN.key, made=7)
     assert not fresh.stale() and fresh.newest.circle_key == revoked.current.recipient
-    bob = Person(BOB.key, circles.rotate(BOB.circle, BOB.key, made=7))
+    bob = Person(BOB.key, device_group.rotate(BOB.circle, BOB.key, made=7))
     both = shared(RING, BOB)
     assert not both.stale(known(BOB)) and "have changed" in both.stale(known(bob))
-    turned = rings.rotated(both, ANN.key, made=8, people=known(bob))
+    turned = key_ring.rotated(both, ANN.key, made=8, people=known(bob))
     assert not turned.stale(known(bob)) and turned.members[0].key == bob.circle.epoch.recipient
 
 
 def test_revoked_device_opens_no_ring_and_no_pack_made_afterwards() -> None:
     ann, desk = with_device(ANN)
-    held = circles.decode(circles.encode(ann.circle, ANN.key), desk)
-    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
-    ring = rings.rotated(RING.seen_by(revoked), ANN.key, made=7)
+    held = device_group.decode(device_group.encode(ann.circle, ANN.key), desk)
+    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    ring = key_ring.rotated(RING.seen_by(revoked), ANN.key, made=7)
     with pytest.raises(Locked):
-        rings.decode(rings.encode(ring, ANN.key), held)
+        key_ring.decode(key_ring.encode(ring, ANN.key), held)
     data = sealed_pack.seal_pack(claim(ring, ANN), PACK, ANN.key, ring.current)
     with pytest.raises(Locked):
         sealed_pack.open_pack(data, RING, devices(ann))
@@ -314,22 +312,22 @@ def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
 
 def test_member_who_was_put_out_keeps_what_was_there_and_adds_nothing() -> None:
     ring = shared(RING, BOB)
-    out = rings.unshare(ring, BOB.circle.id, made=8)
-    after = rings.rotated(ring, ANN.key, made=8, packs=["before"], change=out)
+    out = key_ring.unshare(ring, BOB.circle.id, made=8)
+    after = key_ring.rotated(ring, ANN.key, made=8, packs=["before"], change=out)
     said = claim(ring, BOB)
     after.require_entitled(said, "before", known(ANN, BOB))
     with pytest.raises(NotEntitled, match="any more"):
         after.require_entitled(said, "later", known(ANN, BOB))
     with pytest.raises(Locked):
-        rings.decode(rings.encode(after, ANN.key), BOB.circle)
+        key_ring.decode(key_ring.encode(after, ANN.key), BOB.circle)
 
 
 def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not() -> None:
     ann, desk = with_device(ANN)
-    revoked = Person(ANN.key, circles.revoke(ann.circle, ANN.key, desk.id, made=6))
+    revoked = Person(ANN.key, device_group.revoke(ann.circle, ANN.key, desk.id, made=6))
     said = claim(RING, ann, desk)
     RING.seen_by(revoked.circle).require_entitled(said, "old", known(revoked))
-    fresh = rings.rotated(RING.seen_by(revoked.circle), ANN.key, made=7, packs=["old"])
+    fresh = key_ring.rotated(RING.seen_by(revoked.circle), ANN.key, made=7, packs=["old"])
     fresh.require_entitled(said, "old", known(revoked))
     with pytest.raises(NotEntitled, match="revoked before"):
         fresh.require_entitled(said, "new", known(revoked))
@@ -337,91 +335,91 @@ def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not()
 
 def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
     ann, desk = with_device(ANN)
-    ring = rings.new_ring(ann.circle, desk, "s3", made=3)
-    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
-    fresh = rings.rotated(ring.seen_by(revoked).knowing(ring.ends), ANN.key, made=7)
-    change = rings.share(ring, BOB.person, mode="continue", made=8)
-    forged = rings.rotated(ring, desk, made=8, change=change)
-    forged = rings.rotated(forged, desk, made=9)
-    both = rings.union(fresh, forged)
+    ring = key_ring.new_ring(ann.circle, desk, "s3", made=3)
+    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    fresh = key_ring.rotated(ring.seen_by(revoked).knowing(ring.ends), ANN.key, made=7)
+    change = key_ring.share(ring, BOB.person, mode="continue", made=8)
+    forged = key_ring.rotated(ring, desk, made=8, change=change)
+    forged = key_ring.rotated(forged, desk, made=9)
+    both = key_ring.union(fresh, forged)
     assert both.member(BOB.circle.id) is None and both.epoch == fresh.epoch
     assert fresh.epoch == 2 and forged.epoch == 3
 
 
 def test_only_the_owner_turns_and_writes_a_ring() -> None:
     ring = shared(RING, BOB)
-    seen = rings.decode(rings.encode(ring, ANN.key), BOB.circle)
+    seen = key_ring.decode(key_ring.encode(ring, ANN.key), BOB.circle)
     assert seen == ring and seen.owner.id == ANN.circle.id
     with pytest.raises(NotEntitled, match="another person"):
-        rings.rotated(seen, BOB.key, made=9)
+        key_ring.rotated(seen, BOB.key, made=9)
     with pytest.raises(NotEntitled, match="only devices of its owner"):
-        rings.encode(seen, BOB.key)
+        key_ring.encode(seen, BOB.key)
     turn = structs.replace(seen.newest, by=BOB.key.id, epoch=9)
     with pytest.raises(NotEntitled, match="someone unknown"):
-        Ring(
-            [*ring.said.values(), rings.LANGUAGE.sign(turn, BOB.key)],
+        KeyRing(
+            [*ring.log.values(), key_ring.STATEMENTS.sign(turn, BOB.key)],
             [],
             ring.place_key,
             ANN.circle,
         )
-    lie = rings.LANGUAGE.sign(structs.replace(turn, by=ANN.key.id), BOB.key)
+    lie = key_ring.STATEMENTS.sign(structs.replace(turn, by=ANN.key.id), BOB.key)
     with pytest.raises(Tampered, match="signature"):
-        Ring([*ring.said.values(), lie], [], ring.place_key, ANN.circle)
+        KeyRing([*ring.log.values(), lie], [], ring.place_key, ANN.circle)
 
 
 def test_ring_that_names_another_owner_than_it_proves_is_swapped() -> None:
     with pytest.raises(Swapped, match="another person"):
-        Ring(RING.said.values(), RING._secrets.values(), RING.place_key, BOB.circle)
+        KeyRing(RING.log.values(), RING._secrets.values(), RING.place_key, BOB.circle)
     with pytest.raises(Tampered, match="names"):
-        Ring(RING.said.values(), RING._secrets.values(), b"x" * 32, ANN.circle)
+        KeyRing(RING.log.values(), RING._secrets.values(), b"x" * 32, ANN.circle)
 
 
 def test_sharing_refuses_what_makes_no_sense() -> None:
     with pytest.raises(Refused, match="owner"):
-        rings.share(RING, ANN.person, mode="read", made=1)
+        key_ring.share(RING, ANN.person, mode="read", made=1)
     with pytest.raises(InvalidInput, match="read or to continue"):
-        rings.share(RING, BOB.person, mode="own", made=1)
+        key_ring.share(RING, BOB.person, mode="own", made=1)
     with pytest.raises(Refused, match="not shared"):
-        rings.unshare(RING, BOB.circle.id, made=1)
+        key_ring.unshare(RING, BOB.circle.id, made=1)
 
 
 def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    said = list(RING.said.values())
+    said = list(RING.log.values())
     while len(said) <= MOST:
         turn = structs.replace(RING.newest, epoch=len(said) + 1, seen=(said[-1].hash,))
-        said.append(rings.LANGUAGE.sign(turn, ANN.key))
-    full = Ring(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.circle)
+        said.append(key_ring.STATEMENTS.sign(turn, ANN.key))
+    full = KeyRing(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.circle)
     with pytest.raises(Refused, match="no room"):
-        rings.rotated(full, ANN.key, made=9)
-    monkeypatch.setattr(rings.LANGUAGE, "holds", None)
-    monkeypatch.setattr(rings.LANGUAGE, "ordered", None)
+        key_ring.rotated(full, ANN.key, made=9)
+    monkeypatch.setattr(key_ring.STATEMENTS, "has_valid_signature", None)
+    monkeypatch.setattr(key_ring.STATEMENTS, "sort_by_past", None)
     with pytest.raises(Tampered, match="too many statements in the keys of a session"):
-        Ring(said, [], RING.place_key, ANN.circle)
+        KeyRing(said, [], RING.place_key, ANN.circle)
 
 
 def test_turns_count_on_from_those_they_have_seen() -> None:
     for epoch in (0, 1, 3, 999_999):
-        turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.said))
-        said = [*RING.said.values(), rings.LANGUAGE.sign(turn, ANN.key)]
+        turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.log))
+        said = [*RING.log.values(), key_ring.STATEMENTS.sign(turn, ANN.key)]
         with pytest.raises(Tampered, match="out of order"):
-            Ring(said, RING._secrets.values(), RING.place_key, ANN.circle)
+            KeyRing(said, RING._secrets.values(), RING.place_key, ANN.circle)
 
 
 def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
     ann, desk = with_device(ANN)
-    forged = ring = rings.new_ring(ann.circle, ANN.key, "s3", made=3)
-    said = list(ring.said.values())
+    forged = ring = key_ring.new_ring(ann.circle, ANN.key, "s3", made=3)
+    said = list(ring.log.values())
     while len(said) < MOST:
         turn = structs.replace(ring.newest, by=desk.id, epoch=len(said) + 1, seen=(said[-1].hash,))
-        said.append(rings.LANGUAGE.sign(turn, desk))
-    forged = Ring(said, ring._secrets.values(), ring.place_key, ann.circle)
-    revoked = circles.revoke(ann.circle, ANN.key, desk.id, made=6)
-    fresh = rings.rotated(ring.seen_by(revoked), ANN.key, made=7)
-    for both in (rings.union(fresh, forged), rings.union(forged, fresh)):
-        assert both.ends == fresh.ends and len(both.said) == 2
-        assert rings.rotated(both, ANN.key, made=8).epoch == 3
+        said.append(key_ring.STATEMENTS.sign(turn, desk))
+    forged = KeyRing(said, ring._secrets.values(), ring.place_key, ann.circle)
+    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    fresh = key_ring.rotated(ring.seen_by(revoked), ANN.key, made=7)
+    for both in (key_ring.union(fresh, forged), key_ring.union(forged, fresh)):
+        assert both.ends == fresh.ends and len(both.log) == 2
+        assert key_ring.rotated(both, ANN.key, made=8).epoch == 3
     began = time.process_time()
     assert forged.seen_by(revoked).epoch == MOST and forged.seen_by(revoked).stale()
     assert time.process_time() - began < 60
@@ -432,20 +430,20 @@ def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
 
 def test_who_tells_the_others_whose_signature_is_whose() -> None:
     ring = shared(RING, BOB)
-    data = rings.encode_who(BOB.circle, BOB.key, ring)
-    seen = rings.decode_who(data, ring)
+    data = key_ring.encode_participant(BOB.circle, BOB.key, ring)
+    seen = key_ring.decode_participant(data, ring)
     assert seen.verify_key(BOB.key.id) == BOB.key.verify and not seen.epochs
     assert BOB.circle.id.encode() not in data
     with pytest.raises(Locked):
-        rings.decode_who(data, RING)
-    other = rings.new_ring(ANN.circle, ANN.key, "s2", made=5)
-    moved = Ring(other.said.values(), other._secrets.values(), other.place_key, ANN.circle)
-    moved._secrets = {other.newest.key: ring.current}
+        key_ring.decode_participant(data, RING)
+    other = key_ring.new_ring(ANN.circle, ANN.key, "s2", made=5)
+    outcome = KeyRing(other.log.values(), other._secrets.values(), other.place_key, ANN.circle)
+    outcome._secrets = {other.newest.key: ring.current}
     with pytest.raises(Swapped, match="another session"):
-        rings.decode_who(data, moved)
+        key_ring.decode_participant(data, outcome)
 
 
 def test_no_object_tells_how_often_or_with_whom_a_session_is_shared_in_clear() -> None:
-    data = rings.encode(shared(RING, BOB), ANN.key)
+    data = key_ring.encode(shared(RING, BOB), ANN.key)
     assert data.startswith(b"FORESTAY RING 1\nage-")
     assert not any(id.encode() in data for id in (ANN.circle.id, BOB.circle.id, 's1"'))

@@ -215,8 +215,8 @@ def test_export_travels_in_a_passphrase_with_the_circle() -> None:
     key = keys.new_key()
     data = keys.exported(key, "pass", circle=b"circle")
     assert b"SECRET" not in data
-    found, circle = keys.imported(data, "file", lambda: "pass")
-    assert (found.id, circle) == (key.id, b"circle")
+    found, group = keys.imported(data, "file", lambda: "pass")
+    assert (found.id, group) == (key.id, b"circle")
 
 
 @pytest.fixture

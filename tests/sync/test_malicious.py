@@ -63,7 +63,7 @@ class Storage:
     def packs(self) -> list[PackName]:
         return [one for one in map(named.as_pack, sorted(self.truth.objects)) if one]
 
-    def rings(self) -> list[list[str]]:
+    def key_ring(self) -> list[list[str]]:
         """The keys of each session, the newest last."""
         every = [name for name in sorted(self.truth.objects) if named.epoch_of(name)]
         places = sorted({named.place_of(name) for name in every})
@@ -115,7 +115,7 @@ def hide_a_pack(storage: Storage) -> None:
 
 def hide_keys(storage: Storage) -> None:
     """The newest keys of a session: those of before a device was put out are shown."""
-    storage.lying.hide(storage.chance.choice(storage.rings())[-1])
+    storage.lying.hide(storage.chance.choice(storage.key_ring())[-1])
 
 
 def hide_some(storage: Storage) -> None:
@@ -181,12 +181,12 @@ def unsealed(storage: Storage) -> None:
 
 def older_keys(storage: Storage) -> None:
     """Under the name of the newest keys lie those of before."""
-    *older, newest = storage.chance.choice(storage.rings())
+    *older, newest = storage.chance.choice(storage.key_ring())
     storage.lying.replay(storage.chance.choice(older), newest)
 
 
 def keys_of_another(storage: Storage) -> None:
-    one, other = storage.rings()
+    one, other = storage.key_ring()
     storage.lying.swap(one[-1], other[-1])
 
 

@@ -13,7 +13,7 @@ from forestay.errors import NotEntitled, Refused, Swapped, Tampered, Unreachable
 from forestay.health import forget as health_forget
 from forestay.journal import backup, restore
 from forestay.model.erasure import Rights
-from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto import key_ring
 from forestay.sync.device_list import identity
 from forestay.sync.push import PackReplacement
 from forestay.sync.remotes import object_names
@@ -39,7 +39,7 @@ def forget(stay: Forestay, text: str) -> None:
 def member(world: World, ann: Forestay) -> Forestay:
     """Someone who may continue, and forgot what its owner wrote; the owner heard of it."""
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     forget(bob, "precious")
     synced(bob)
@@ -98,8 +98,8 @@ def test_doctor_brings_back_what_a_member_forgot_and_not_what_its_user_did(
     data = bytearray(path.read_bytes())
     data[4096:] = b"\x55" * (len(data) - 4096)  # all but the first page
     path.write_bytes(data)
-    for beside in ("-wal", "-shm"):
-        path.with_name(path.name + beside).unlink(missing_ok=True)
+    for suffix in ("-wal", "-shm"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
     ann.doctor(fix=True)
     assert holds(ann) and not holds(ann, "a slip")
 
@@ -223,7 +223,7 @@ def test_an_imported_chain_travels_on_and_is_nobodys_until_its_writer_says_so(
 
 def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     bob.session("login").note("on the train")
     ann.backups.import_(exported(world, bob))
@@ -262,7 +262,7 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
     assert ann.context.store.machine.remotes.persons() == {device: "unknown, imported"}
     with monkeypatch.context() as patched:
         if how == "dies":
-            patched.setattr(PackReplacement, "put_together", lambda _: None)
+            patched.setattr(PackReplacement, "merge_small_packs", lambda _: None)
         if how == "pulls first":
             desk.remotes.pull()
         assert synced(desk).problems == []
@@ -281,7 +281,7 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
 
 def test_a_member_cannot_bring_a_chain_as_imported(world: World, ann: Forestay) -> None:
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     bob.session("login").note("mine")
     real = SessionKeys.seal
@@ -326,7 +326,7 @@ def imported_by_bob(world: World, ann: Forestay) -> Forestay:
 def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann: Forestay) -> None:
     synced(ann)
     bob = imported_by_bob(world, ann)
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     ann.session("login").note("later")
     synced(ann)
     assert synced(bob).problems == []
@@ -347,7 +347,7 @@ def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
     synced(ann)
     bob = imported_by_bob(world, ann)
     bob.session("login").note("for my eyes")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     (problem,) = synced(bob).problems
     assert isinstance(problem.error, Swapped) and "--join login" in problem.error.hint
     synced(ann)
@@ -362,7 +362,7 @@ def test_nobody_takes_a_session_over_by_sharing_a_copy_of_it(world: World, ann: 
     """Whoever has it can put it at a place of their own, and share that with its owner."""
     path, eve = exported(world, ann), world.person("eve")
     eve.backups.import_(path)
-    eve.shares.add("login", person_of(ann), mode=rings.CONTINUE)
+    eve.shares.add("login", person_of(ann), mode=key_ring.CONTINUE)
     synced(eve)
     assert [type(one.error) for one in synced(ann).problems] == [Swapped]
     assert [type(one.worst) for one in ann.remotes.pull(join=["login"])] == [Swapped]
@@ -431,7 +431,7 @@ def test_a_tombstone_under_our_own_id_in_a_file_erases_nothing_ever(
 
 def test_a_member_who_signs_under_our_id_speaks_for_himself(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     synced(desk)
     bob = under_the_id_of(world, "bob", desk.context.store.machine.device)
@@ -446,7 +446,7 @@ def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
     world: World, ann: Forestay
 ) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     for stay in (bob, desk):
         synced(stay)
     bob = under_the_id_of(world, "bob", desk.context.store.machine.device)
@@ -467,7 +467,7 @@ def test_what_someone_forgot_under_our_id_is_erased_for_all_when_we_forget_it(
 
 def test_what_a_file_came_without_is_taken_from_whoever_has_it(world: World, ann: Forestay) -> None:
     desk, bob = world.device("desk", by=ann), world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(desk)
     desk.session("login").note("from the desk")
     bob.backups.import_(exported(world, desk))
@@ -510,7 +510,7 @@ def test_who_imported_a_chain_cannot_go_on_with_it_once_its_writer_signed(
     """Whoever owns a session is another person to those it is shared with."""
     bob, cat = world.person("bob"), world.person("cat")
     for one in (bob, cat):
-        ann.shares.add("login", person_of(one), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(one), mode=key_ring.CONTINUE)
     synced(bob)
     bob.session("login").note("on the train")
     ann.backups.import_(exported(world, bob))
@@ -531,7 +531,7 @@ def test_who_imported_a_chain_cannot_go_on_with_it_once_its_writer_signed(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(SessionKeys, "seal", as_imported)
         patch.setattr("forestay.sync.session.Exchange.is_ours", lambda *_: True)
-        patch.setattr("forestay.sync.session.Exchange.is_beside", lambda *_: False)
+        patch.setattr("forestay.sync.session.Exchange.is_parallel", lambda *_: False)
         assert synced(fake).up >= 1
     for stay in (cat, bob):
         assert [type(one.error) for one in synced(stay).problems] == [Tampered]
@@ -542,7 +542,7 @@ def test_a_forged_chain_that_was_imported_leaves_its_writer_all_they_wrote(
     world: World, ann: Forestay
 ) -> None:
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     world.person("eve").backups.import_(exported(world, bob))
     eve = under_the_id_of(world, "eve", bob.context.store.machine.device)
@@ -580,7 +580,7 @@ def test_a_file_that_says_only_that_a_session_is_forgotten_keeps_none_out(
 def forestalled(world: World, ann: Forestay, victim: Forestay) -> Forestay:
     """Someone who may continue puts events there under the id of a device that worked apart."""
     bob = world.person("bob")
-    ann.shares.add("login", person_of(bob), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(bob), mode=key_ring.CONTINUE)
     synced(bob)
     synced(victim)
     victim.session("login").note("worked apart")
@@ -666,7 +666,7 @@ def test_what_a_member_cannot_push_because_someone_holds_their_id_is_told(
     world: World, ann: Forestay
 ) -> None:
     cat = world.person("cat")
-    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)
     forestalled(world, ann, cat)
     (problem,) = synced(cat).problems
     assert isinstance(problem.error, Tampered) and "export FILE" in problem.error.hint
@@ -707,12 +707,12 @@ def test_a_member_signs_nothing_that_someone_else_put_under_their_id(
     world: World, ann: Forestay
 ) -> None:
     cat = world.person("cat")
-    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)
+    ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)
     forestalled(world, ann, cat)
     synced(cat)
     for stay in (ann, cat):
         stay.context.store.machine.remotes.add("two", f"folder:{world.folder / 'two'}", "", 1)
-    ann.shares.add("login", person_of(cat), mode=rings.CONTINUE)  # there too
+    ann.shares.add("login", person_of(cat), mode=key_ring.CONTINUE)  # there too
     (report,) = cat.remotes.sync("two")
     assert report.up == 1 and report.waiting == 1
     (there,) = ann.remotes.pull("two")
@@ -769,7 +769,7 @@ def test_importing_ones_own_export_again_makes_nothing_hearsay(world: World, ann
     ann.session("login").note("a slip")
     forget(ann, "a slip")
     ann.backups.import_(exported(world, ann))
-    assert ann.context.store.machine.remotes.hearsay() == set()
+    assert ann.context.store.machine.remotes.unconfirmed() == set()
     assert synced(ann).problems == []
 
 

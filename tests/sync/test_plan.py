@@ -7,7 +7,17 @@ import random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from forestay.sync.plan import Coverage, Link, Pack, Stretch, Told, crowded, missing, plan, whole
+from forestay.sync.plan import (
+    Coverage,
+    Link,
+    Pack,
+    ReportedHead,
+    Stretch,
+    crowded,
+    missing,
+    plan,
+    whole,
+)
 
 LENGTH = 24
 
@@ -91,7 +101,7 @@ def test_a_told_head_is_missing_exactly_where_the_chain_does_not_reach(
     found: list[tuple[int, int]], n: int
 ) -> None:
     there = [stretch(*span) for span in found]
-    told = Told("d", n, f"a{n}")
+    told = ReportedHead("d", n, f"a{n}")
     assert bool(missing(there, [told], held)) == (whole(there) < n)
 
 
@@ -99,7 +109,7 @@ def test_a_told_head_is_missing_exactly_where_the_chain_does_not_reach(
 def test_a_remote_that_takes_any_needed_pack_away_is_caught(found: list[tuple[int, int]]) -> None:
     there = [stretch(*span) for span in found]
     reach = whole(there)
-    told = [Told("d", reach, f"a{reach}")] if reach else []
+    told = [ReportedHead("d", reach, f"a{reach}")] if reach else []
     assert not missing(there, told, held)
     for gone in range(len(there)):
         left = there[:gone] + there[gone + 1 :]
@@ -107,7 +117,7 @@ def test_a_remote_that_takes_any_needed_pack_away_is_caught(found: list[tuple[in
 
 
 def test_another_history_in_the_place_of_a_told_head_is_told_as_such() -> None:
-    told = [Told("d", 8, "a8")]
+    told = [ReportedHead("d", 8, "a8")]
     (one,) = missing([stretch(1, 8, "b", fork=4)], told, held)
     assert one.instead == ("b8",)
     (inside,) = missing([stretch(1, 12, "b", fork=4)], told, lambda *_: ["b8"])
@@ -118,12 +128,12 @@ def test_another_history_in_the_place_of_a_told_head_is_told_as_such() -> None:
 
 def test_both_branches_of_a_copied_home_are_there_without_a_lie() -> None:
     there = [stretch(1, 8), stretch(5, 9, "b", fork=4)]
-    assert not missing(there, [Told("d", 8, "a8"), Told("d", 9, "b9")], held)
+    assert not missing(there, [ReportedHead("d", 8, "a8"), ReportedHead("d", 9, "b9")], held)
 
 
 def test_what_lies_inside_a_larger_pack_is_there() -> None:
-    assert not missing([stretch(1, 12)], [Told("d", 8, "a8")], held)
-    assert not missing([stretch(1, 12)], [Told("d", 8, "a8")], lambda *_: [])
+    assert not missing([stretch(1, 12)], [ReportedHead("d", 8, "a8")], held)
+    assert not missing([stretch(1, 12)], [ReportedHead("d", 8, "a8")], lambda *_: [])
 
 
 # --- the plan -----------------------------------------------------------------------------------

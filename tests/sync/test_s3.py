@@ -18,7 +18,7 @@ from forestay.errors import ForestayError, InvalidInput, NotThere, RemoteFailed,
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.remotes.s3 import S3Remote, parse
-from forestay.sync.remotes.weak_consistency import Careful
+from forestay.sync.remotes.weak_consistency import ReadBackRemote
 from tests.servers import KEY, SECRET, Server
 
 ACCESS = {"access_key_id": KEY, "secret_access_key": SECRET}
@@ -395,6 +395,6 @@ def test_server_that_ignores_conditions_is_found_out(
     assert remote.put("s/1", b"1") and remote.put("s/1", b"2")  # this is what it does
     probe = remote.probe()
     assert not probe.conditional and "overwrites" in probe.why
-    careful = Careful(remote, late=not probe.lists)
+    careful = ReadBackRemote(remote, late=not probe.lists)
     assert not careful.put("s/1", b"3") and careful.get("s/1") == b"2"
     assert [each.name for each in remote.list("")] == ["s/1"]

@@ -50,17 +50,17 @@ def test_file_for_a_person_opens_for_that_person_alone(
     path = str(tmp_path / "login.fspack")
     ann.session("login").export(path, to=[person])
     data = Path(path).read_bytes()
-    circle = str(bob.devices.keys.show().circle_fingerprint)
-    first = f"FORESTAY EXPORT 2 circle:{circle.replace('-', '')}\nage-"
+    group = str(bob.devices.keys.show().circle_fingerprint)
+    first = f"FORESTAY EXPORT 2 circle:{group.replace('-', '')}\nage-"
     assert data.startswith(first.encode()) and b"canary" not in data
     bob.devices.keys.rotate()  # what was sealed to an earlier epoch still opens
     assert taken(bob, path) == ["login"]
     with pytest.raises(Locked, match="sealed to other keys") as caught:
         carol.backups.import_(path)
-    assert f"it opens for the circle {circle}; this device has no key" in str(caught.value)
+    assert f"it opens for the circle {group}; this device has no key" in str(caught.value)
     assert "forestay device key init" in caught.value.hint
     carol.devices.keys.init()
-    with pytest.raises(Locked, match=f"it opens for the circle {circle}") as caught:
+    with pytest.raises(Locked, match=f"it opens for the circle {group}") as caught:
         carol.backups.import_(path)
     assert str(carol.devices.keys.show().person) in caught.value.hint
     assert carol.list(all=True) == []

@@ -10,7 +10,7 @@ from forestay.api.forestay import Forestay
 from forestay.errors import InvalidInput, Locked, NotEntitled, Refused
 from forestay.store.machine.remotes import UNSHARE
 from forestay.sync import keychain
-from forestay.sync.crypto import key_ring as rings
+from forestay.sync.crypto import key_ring
 from forestay.sync.device_list import identity
 from forestay.sync.keychain import Changed
 from forestay.sync.remotes import object_names
@@ -92,16 +92,16 @@ def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Fores
     desk, mallory = world.device("desk", by=ann), world.person("mallory")
     synced(ann)
     (held,) = world.files("k").items()
-    key, circle = keychain.own(desk.context)
-    ring = rings.decode(held[1], circle)
+    key, group = keychain.own(desk.context)
+    ring = key_ring.decode(held[1], group)
     ann.devices.revoke(key.id)
     ann.session("login").note("later")
     synced(ann)
     person = keychain.devices(mallory.context)[0].person
-    change = rings.share(ring, person, mode="continue", made=9)
+    change = key_ring.share(ring, person, mode="continue", made=9)
     for moment in range(9, 12):
-        ring = rings.rotated(ring, key, made=moment, change=change)
-    data = rings.encode(ring, key)
+        ring = key_ring.rotated(ring, key, made=moment, change=change)
+    data = key_ring.encode(ring, key)
     Path(held[0]).parent.joinpath(f"{ring.epoch:06d}-{object_names.hash_of(data)}").write_bytes(
         data
     )
@@ -124,9 +124,9 @@ def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
     others["desk"].devices.revoke(others["phone"].devices.keys.show().id)
     ann.context.store.machine.remotes.add("usb", f"folder:{world.remote}", "", 1)
     synced(ann)
-    circle, _ = ann.devices.list()
-    assert not circle.stale and circle.epoch.number == 3
-    assert [one.active for one in circle.devices()] == [True, True, False, False]
+    group, _ = ann.devices.list()
+    assert not group.stale and group.epoch.number == 3
+    assert [one.active for one in group.devices()] == [True, True, False, False]
 
 
 def test_rotation_rewrites_no_pack(world: World, ann: Forestay) -> None:
@@ -361,10 +361,10 @@ def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
 ) -> None:
     bob, cat = world.person("bob"), world.person("cat")
     for person in (bob, cat):
-        ann.shares.add("login", person_of(person), mode=rings.CONTINUE)
+        ann.shares.add("login", person_of(person), mode=key_ring.CONTINUE)
     synced(bob)
     with pytest.raises(NotEntitled, match="belongs to another person") as caught:
         bob.shares.remove("login", identity(cat.context).circle.fingerprint)
     assert "next sync" not in caught.value.hint
     (usb,) = bob.context.store.machine.remotes.all()
-    assert UNSHARE not in bob.context.store.machine.remotes.noted(usb, "login")
+    assert UNSHARE not in bob.context.store.machine.remotes.notes(usb, "login")

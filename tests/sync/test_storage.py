@@ -9,7 +9,7 @@ import pytest
 
 from forestay.errors import NotThere, RemoteFailed, Unreachable
 from forestay.sync.remotes.port import Object, Remote
-from forestay.sync.remotes.weak_consistency import Careful
+from forestay.sync.remotes.weak_consistency import ReadBackRemote
 from forestay.testing.remote_contract import RemoteContract
 from tests.faulty_remotes import (
     AFTER,
@@ -47,7 +47,7 @@ class TestCarefullyWithOneWhoForgets(RemoteContract):
     @pytest.fixture
     def opener(self) -> Callable[[], Remote]:
         objects: dict[str, bytes] = {}
-        return lambda: Careful(Forgetful(MemoryRemote(objects)), late=False)
+        return lambda: ReadBackRemote(Forgetful(MemoryRemote(objects)), late=False)
 
 
 def test_what_is_listed_late_is_listed_in_the_end_and_can_be_read_at_once(
@@ -64,7 +64,7 @@ def test_careful_remote_lists_what_it_wrote_although_the_storage_is_late(
     memory: MemoryRemote,
 ) -> None:
     late = Late(memory, 2)
-    careful = Careful(late, late=True)
+    careful = ReadBackRemote(late, late=True)
     assert careful.put("u/1", b"new")
     assert [names(careful, "u/") for _ in range(4)] == [["u/1"]] * 4 and late.fired["late"] == 2
     memory.delete("u/1")

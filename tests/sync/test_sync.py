@@ -30,11 +30,11 @@ from forestay.sync.crypto import key_ring
 from forestay.sync.crypto.envelope import Inside, disclose
 from forestay.sync.crypto.keys import Secret
 from forestay.sync.known_remotes import require_format
-from forestay.sync.lock import alone
+from forestay.sync.lock import exclusive_sync
 from forestay.sync.remotes import object_names as named
 from forestay.sync.remotes.port import FORMAT, Object
-from forestay.sync.remotes.weak_consistency import Careful
-from forestay.sync.run import Manner, visit
+from forestay.sync.remotes.weak_consistency import ReadBackRemote
+from forestay.sync.run import SyncOptions, visit
 from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, add_remote, hashes, known, travel
 
@@ -134,7 +134,7 @@ def test_only_the_sessions_that_are_asked_for_travel(
     a = travellers.make("a")
     one, _ = a.start("one"), a.start("two")
     report = travel(a, remote=remote, sessions=[one.id])
-    assert [moved.session for moved in report.sessions] == [one.id]
+    assert [outcome.session for outcome in report.sessions] == [one.id]
     assert report.waiting == 1
 
 
@@ -484,7 +484,7 @@ def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
     honest = dict(remote.objects)
     lie(remote)
     report = travel(b, remote=remote)
-    (problem,) = [moved for moved in report.sessions if moved.error or moved.aside]
+    (problem,) = [outcome for outcome in report.sessions if outcome.error or outcome.aside]
     assert type(report.worst) is kind
     assert report.worst.exit_code == 8
     assert report.worst.hint, "what helps is said"
@@ -492,7 +492,7 @@ def test_a_lie_is_told_by_its_name_and_nothing_of_the_session_is_taken(
         assert not hashes(b, problem.session)
     # Else nothing needs what was put there, and the rest is true.
     assert hashes(b, problem.session) <= hashes(a, problem.session)
-    (sound,) = [moved for moved in report.sessions if moved is not problem]
+    (sound,) = [outcome for outcome in report.sessions if outcome is not problem]
     assert hashes(b, sound.session) == hashes(a, sound.session)
     # Once it is honest again all is as if nothing had been.
     remote.objects.clear()
@@ -550,7 +550,7 @@ def test_another_history_under_a_known_name_is_a_fork(
         one.hash = "0" * 64
     there = b.context.store.machine.remotes.session(known(b), session.id)
     assert there is not None
-    b.context.store.machine.remotes.saw(known(b), there, chains=held)
+    b.context.store.machine.remotes.record_session(known(b), there, chains=held)
     (problem,) = travel(b, remote=remote).problems
     assert type(problem.error) is Forked
 
@@ -562,7 +562,7 @@ def test_older_keys_than_before_are_refused(travellers: Travellers, remote: Memo
     there = a.context.store.machine.remotes.session(known(a), session.id)
     assert there is not None
     there.epoch = 2
-    a.context.store.machine.remotes.saw(known(a), there)
+    a.context.store.machine.remotes.record_session(known(a), there)
     (problem,) = travel(a, remote=remote).problems
     assert type(problem.error) is Downgraded
     assert "forestay remote add NEW" in problem.error.hint
@@ -611,7 +611,7 @@ def test_a_remote_that_keeps_something_else_is_noticed(
         return plain(name, data[:-1] if named.as_pack(name) else data)
 
     remote.put = put  # type: ignore[method-assign]
-    report = travel(a, remote=Careful(remote, clock=a.context.clock))
+    report = travel(a, remote=ReadBackRemote(remote, clock=a.context.clock))
     assert isinstance(report.problems[0].error, RemoteFailed)
     assert report.waiting == 1
 
@@ -620,8 +620,8 @@ def test_someone_elses_sessions_in_the_same_place_are_let_be(
     travellers: Travellers, remote: MemoryRemote, tmp_path: Path
 ) -> None:
     (tmp_path / "others").mkdir()
-    strangers = Travellers(tmp_path / "others")
-    theirs = strangers.make("z")
+    others = Travellers(tmp_path / "others")
+    theirs = others.make("z")
     theirs.start("secret plan")
     travel(theirs, remote=remote)
     a = travellers.make("a")
@@ -666,7 +666,7 @@ def test_a_sync_that_meets_another_says_what_that_means_for_it(travellers: Trave
     laptop = travellers.make("laptop")
     (known,) = laptop.context.store.machine.remotes.all()
     again = Forestay(laptop.context.settings, cwd=laptop.context.settings.home)
-    with alone(again.context), pytest.raises(Busy) as caught:
-        visit(laptop.context, known, Manner(wait=0))
+    with exclusive_sync(again.context), pytest.raises(Busy) as caught:
+        visit(laptop.context, known, SyncOptions(wait=0))
     again.close()
     assert "moved nothing" in caught.value.why and "next sync" in caught.value.hint

@@ -16,7 +16,7 @@ from forestay.sync import keychain
 from forestay.sync.crypto import device_group, key_text, keys
 from forestay.sync.remotes.folder import FolderRemote
 from forestay.sync.remotes.port import Remote
-from forestay.sync.run import Manner, Report, visit
+from forestay.sync.run import Report, SyncOptions, visit
 
 RECOVERY = keys.new_key()
 
@@ -41,7 +41,7 @@ class Travellers:
     def __init__(self, folder: Path, name: str = "circle") -> None:
         self.folder, self.name = folder, name
         self.homes: list[Forestay] = []
-        self.circle: device_group.Circle | None = None
+        self.circle: device_group.DeviceGroup | None = None
         self._founder: keys.Key | None = None
 
     def make(self, name: str, *, skew: int = 0) -> Forestay:
@@ -120,8 +120,8 @@ def travel(
     sessions: Sequence[str] = (),
     remote: Remote | None = None,
 ) -> Report:
-    manner = Manner(push=push, pull=pull, again=again, sessions=sessions)
-    return visit(home.context, known(home, name), manner, remote=remote)
+    options = SyncOptions(push=push, pull=pull, again=again, sessions=sessions)
+    return visit(home.context, known(home, name), options, remote=remote)
 
 
 def folder_of(travellers: Travellers) -> FolderRemote:

@@ -112,8 +112,8 @@ class AgentSetup(HomeTopic):
 
     def note_desktop(self) -> None:
         """Record that Claude Desktop uses this home, which files of sessions show."""
-        if not self._context.store.machine.remotes.in_desktop():
-            self._context.store.machine.remotes.is_in_desktop()
+        if not self._context.store.machine.remotes.is_in_desktop():
+            self._context.store.machine.remotes.record_desktop()
             from forestay.mirror.session_files import SessionFiles  # start-up
 
             SessionFiles.of(self._context).write_sync_state()

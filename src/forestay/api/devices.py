@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from forestay.api.words import ShareMode
     from forestay.journal.context import Context
-    from forestay.sync.crypto.device_group import Circle
+    from forestay.sync.crypto.device_group import DeviceGroup
     from forestay.sync.keychain import Asking, Changed
     from forestay.sync.sharing import Shared
 
@@ -40,7 +40,7 @@ class Devices(HomeTopic):
         """Return the open session that was worked on last on a device, by the device's name."""
         return arrival.last_on(self._context, device)
 
-    def list(self) -> tuple[Circle, str]:
+    def list(self) -> tuple[DeviceGroup, str]:
         """Return the device group as this device knows it, and the id of this device in it."""
         return keychain.devices(self._context)
 
@@ -87,7 +87,9 @@ class Keys(HomeTopic):
         """Use the key of such a file; `context.ask_passphrase` is called for its passphrase."""
         return keychain.import_(self._context, path)
 
-    def recover(self, code: str, *, agree: Callable[[Circle], object] | None = None) -> Changed:
+    def recover(
+        self, code: str, *, agree: Callable[[DeviceGroup], object] | None = None
+    ) -> Changed:
         """Join the device group again with only the recovery code and a remote.
 
         `agree` is called with the device group before anything is written; it raises if it is not

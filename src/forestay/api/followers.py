@@ -73,7 +73,7 @@ def _device_name(context: Context) -> str:
 def sync_state(context: Context, session: str) -> Travel | None:
     """Return how a session stands with other devices; None if none is known."""
     remotes = context.store.machine.remotes
-    if not (remotes.any() or remotes.circle() or remotes.in_desktop()):
+    if not (remotes.any() or remotes.device_group() or remotes.is_in_desktop()):
         return None
     from forestay.sync.device_names import travel  # start-up
 

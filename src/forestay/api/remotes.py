@@ -5,7 +5,7 @@ from __future__ import annotations
 from forestay.api.topic import HomeTopic
 from forestay.mirror.session_files import SessionFiles
 from forestay.sync import arrival, known_remotes
-from forestay.sync.run import Manner, visit_all
+from forestay.sync.run import SyncOptions, visit_all
 from forestay.workspace.current_session import find_session
 
 TYPE_CHECKING = False
@@ -59,8 +59,8 @@ class Remotes(HomeTopic):
         "down" and a number of bytes as they move. If it has methods `expect` and `done`, they
         are told how many events will move, and have: both ways and in several threads.
         """
-        manner = Manner(pull=False, again=again, sessions=sessions)
-        return visit_all(self._context, remote, manner, tell=on_bytes)
+        options = SyncOptions(pull=False, again=again, sessions=sessions)
+        return visit_all(self._context, remote, options, tell=on_bytes)
 
     def pull(
         self,
@@ -80,15 +80,17 @@ class Remotes(HomeTopic):
         in `believe`: what they added is taken, and what they tell and is not there stops nothing.
         """
         meant = [find_session(self._context.store, one) for one in join]
-        manner = Manner(push=False, sessions=sessions, join=meant, doubt=doubt, believe=believe)
-        return visit_all(self._context, remote, manner, tell=on_bytes)
+        options = SyncOptions(
+            push=False, sessions=sessions, join=meant, doubt=doubt, believe=believe
+        )
+        return visit_all(self._context, remote, options, tell=on_bytes)
 
     def sync(
         self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
     ) -> Reports:
         """Pull, then push."""
-        manner = Manner(sessions=sessions)
-        return visit_all(self._context, remote, manner, tell=on_bytes)
+        options = SyncOptions(sessions=sessions)
+        return visit_all(self._context, remote, options, tell=on_bytes)
 
     def unpushed(self, session: str = "") -> int | None:
         """Return how many events are on no remote yet; None without a remote."""

@@ -14,7 +14,7 @@ from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput, Refused
 from forestay.sync.crypto.key_text import read_device_code, read_person_key, same_fingerprint
-from forestay.sync.keychain import Changed, meant
+from forestay.sync.keychain import Changed, find_device
 from forestay.sync.sharing import title
 
 TYPE_CHECKING = False
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forestay.api.forestay import Forestay
     from forestay.api.words import ShareMode
     from forestay.cli.terminal import Part, Screen
-    from forestay.sync.crypto.device_group import Circle, Device
+    from forestay.sync.crypto.device_group import Device, DeviceGroup
     from forestay.sync.keychain import Asking
     from forestay.sync.sharing import Shared
 
@@ -180,7 +180,7 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return 0
 
 
-def _agree(circle: Circle, options: Namespace, screen: Screen) -> None:
+def _agree(circle: DeviceGroup, options: Namespace, screen: Screen) -> None:
     """Let the user compare fingerprints: the remote could present another group."""
     if options.confirm and not same_fingerprint(options.confirm, circle.fingerprint):
         why = f"it opens {circle.fingerprint}"
@@ -269,7 +269,7 @@ def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> int:
     circle, own = stay.devices.list()
-    device = meant(circle, options.device, active=True)
+    device = find_device(circle, options.device, active=True)
     if device.key_id == own:
         hint = "to revoke this one, type the same on another device"
         raise Refused(f"{device.name} is this device", hint=hint)

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 _CAPITAL = "Error: "
 _MANY = 10
 _WIDE, _LEAST = 90, 20
-_LOOK_CLOSER = (
-    "for details put FORESTAY_DEBUG=1 before the command; check: forestay verify"
-)
+_LOOK_CLOSER = "for details put FORESTAY_DEBUG=1 before the command; check: forestay verify"
 
 
 def tell(error: ForestayError, screen: Screen) -> int:

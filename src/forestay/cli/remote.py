@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from forestay.store.machine.remotes import Known
     from forestay.sync.known_remotes import Checked
     from forestay.sync.run import Report
-    from forestay.sync.session import Moved
+    from forestay.sync.session import SessionOutcome
 
     OnBytes = Callable[[str, int], None]
     Travel = Callable[[str, OnBytes], list[Report]]
@@ -335,7 +335,7 @@ def _print_foreign(report: Report, screen: Screen) -> None:
     screen.done("  → yours, from another device: ", (screen.as_typed(add), "cyan"))
 
 
-def _print_moved(one: Moved, screen: Screen) -> None:
+def _print_moved(one: SessionOutcome, screen: Screen) -> None:
     if one.ended:
         screen.line(
             (f"  {one.session}: no longer shared with you", "yellow"), "; what you have stays"
@@ -365,7 +365,7 @@ def _report_values(report: Report) -> dict[str, Any]:
     }
 
 
-def _moved_values(one: Moved) -> dict[str, Any]:
+def _moved_values(one: SessionOutcome) -> dict[str, Any]:
     return {
         **pick(one, "session new pushed=up pulled=down disputes packs_waiting=loose stay ended"),
         **pick(one, "packs_pushed=packs_up packs_pulled=packs_down"),

@@ -102,13 +102,13 @@ def prepare(context: Context, session: str) -> Callable[[], Forgotten | None]:
     known = _known(context, session)
     before = [event for event in known.events if not isinstance(event.body, Erased)]
     if known.events:
-        context.store.machine.remotes.owe(session)
+        context.store.machine.remotes.record_pending_search(session)
 
     def follow() -> Forgotten | None:
         now = {event.hash: event for event in _events(context, session)}
         gone = [event for event in before if isinstance(now[event.hash].body, Erased)]
         done = _follow(context, session, known, gone, gone) if gone else None
-        context.store.machine.remotes.paid(session)
+        context.store.machine.remotes.record_search_done(session)
         return done
 
     return follow
@@ -119,7 +119,7 @@ def catch_up(context: Context, session: str) -> Forgotten | None:
     known = _known(context, session)
     gone = [event for event in known.events if isinstance(event.body, Erased)]
     done = _follow(context, session, known, gone, ()) if gone else None
-    context.store.machine.remotes.paid(session)
+    context.store.machine.remotes.record_search_done(session)
     return done
 
 

@@ -327,7 +327,7 @@ class Journal:
         if entitled and arrival.erases_session and self._has_content(session):
             return self._absorb_session_erasure(session, arrival)
         may = entitled or (lambda device, of: self.rights(session).may_erase(device, of))
-        hearsay = set[str]() if arrival.erases_session else self.store.machine.remotes.hearsay()
+        hearsay = set[str]() if arrival.erases_session else self.store.machine.remotes.unconfirmed()
         added: list[int] = [0]
 
         def plan(view: View) -> Batch | None:
@@ -348,7 +348,7 @@ class Journal:
         return Rights(
             self.store.machine.devices(),
             remotes.owners(session),
-            circle=remotes.circle(),
+            circle=remotes.device_group(),
             owner=remotes.owner(session),
             disputed=remotes.disputed(session),
         )

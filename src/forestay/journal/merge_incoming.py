@@ -57,15 +57,15 @@ def record_hearsay(
     remotes = store.machine.remotes
     if entitled is None:
         tombstones = [sealed.hash for sealed in filter(is_tombstone, fresh)]
-        remotes.record_hearsay(
+        remotes.record_unconfirmed(
             [*tombstones, *_first_under(store.machine.devices(), fresh)], vouched=False
         )
         return
-    known, new = remotes.hearsay(), {sealed.hash for sealed in filter(is_tombstone, fresh)}
+    known, new = remotes.unconfirmed(), {sealed.hash for sealed in filter(is_tombstone, fresh)}
     for sealed in incoming if known or new else ():
         if sealed.hash in known | new:
             device = ev.parse_header(sealed.header).device
-            remotes.record_hearsay([sealed.hash], vouched=entitled(device, device))
+            remotes.record_unconfirmed([sealed.hash], vouched=entitled(device, device))
 
 
 def _first_under(devices: Set[str], events: Iterable[Sealed]) -> list[str]:

@@ -19,24 +19,26 @@ from forestay.store.machine.remotes import Known
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import FORMAT, Object, Probe, Remote
-from forestay.sync.remotes.weak_consistency import Careful
+from forestay.sync.remotes.weak_consistency import ReadBackRemote
 
 _LATE = "late"
 """Begins what is kept of a probe where what is written is not listed at once."""
 
 
-def reached(known: Known) -> Remote:
+def connect_remote(known: Known) -> Remote:
     """The remote, opened."""
     remote = open_remote(known.address, known=bool(known.synced))
-    remote = Patient(remote) if remote.backend == "folder" else remote  # others set their own limit
-    return Careful(remote, late=known.probe.startswith(_LATE)) if known.probe else remote
+    remote = (
+        HangDetector(remote) if remote.backend == "folder" else remote
+    )  # others set their own limit
+    return ReadBackRemote(remote, late=known.probe.startswith(_LATE)) if known.probe else remote
 
 
 Answer = Remote | BaseException
 """A remote that was reached, or what kept it from being so."""
 
 
-def as_they_answer(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
+def connect_all(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
     """All of these are asked at once: one that hangs keeps nobody from the others.
 
     One may answer, and hang in the middle of the visit. Who failed the last time comes last.
@@ -44,7 +46,7 @@ def as_they_answer(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
     answers = SimpleQueue[tuple[Known, Answer]]()
 
     def ask(known: Known) -> None:
-        answers.put((known, _asked(known)))
+        answers.put((known, _connect(known)))
 
     for one in found:
         # Nothing waits for such a thread in the end: who is told to stop stops.
@@ -59,9 +61,9 @@ def as_they_answer(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
     yield from last
 
 
-def _asked(known: Known) -> Answer:
+def _connect(known: Known) -> Answer:
     try:
-        remote = reached(known)
+        remote = connect_remote(known)
         try:
             remote.get(FORMAT)
         except NotThere:
@@ -85,11 +87,11 @@ HANGS, _SLOWEST = 120.0, 32 << 10
 T = TypeVar("T")
 
 
-class SetAside(Exception):
+class Postponed(Exception):
     """A remote hangs, and others wait: it comes after them."""
 
 
-class Hasty(Remote):
+class TimeLimited(Remote):
     """A remote that is set aside when none of its calls gets on for so many seconds.
 
     A call that hangs cannot be ended, so each is made in a thread for which nobody waits. What
@@ -102,7 +104,7 @@ class Hasty(Remote):
         self.address, self.backend = inner.address, inner.backend
         self._sizes: dict[str, int] = {}
         self._under_way: dict[int, int] = {}
-        self._moved = time.monotonic()
+        self._outcome = time.monotonic()
         self._is_aside = False
 
     def list(self, prefix: str) -> Iterator[Object]:
@@ -126,7 +128,7 @@ class Hasty(Remote):
         self.inner.close()
 
     def _get_on(self) -> None:
-        self._moved = time.monotonic()
+        self._outcome = time.monotonic()
 
     def _call(self, act: Callable[[], T], size: int = 0) -> T:
         if self._is_aside:
@@ -147,7 +149,7 @@ class Hasty(Remote):
         return answer.result()
 
     def _hangs(self) -> Exception:
-        return SetAside()
+        return Postponed()
 
     def _ended(self, call: int) -> None:
         del self._under_way[call]
@@ -156,7 +158,7 @@ class Hasty(Remote):
     def _left(self) -> float:
         """How many seconds are left until it hangs."""
         more = self._more()
-        return self._moved + self._seconds + more - time.monotonic()
+        return self._outcome + self._seconds + more - time.monotonic()
 
     def _more(self) -> float:
         """How many it has more than usual, for what is under way."""
@@ -167,7 +169,7 @@ class Hasty(Remote):
         return sum(list(self._under_way.values()))
 
 
-class Patient(Hasty):
+class HangDetector(TimeLimited):
     """A folder may be on a mount whose server is gone, and the system then waits for ever.
 
     Then it is as one that is not there: who waits for it would keep every other sync from going on.
@@ -205,7 +207,7 @@ def told(probe: Probe) -> str:
     return f"{'' if probe.lists else f'{_LATE}: '}{probe.why or 'not careful'}"
 
 
-def circle_bytes(remote: Remote, name: str) -> bytes:
+def read_group_object(remote: Remote, name: str) -> bytes:
     """What lies under the name of a circle object, if it is what was put there."""
     data = remote.get(name)
     if not object_names.is_of(name, data):

@@ -8,9 +8,9 @@ from forestay.errors import Locked, NotEntitled, Outdated, Tampered
 from forestay.journal.context import Context
 from forestay.store.machine.remotes import Known, Packed
 from forestay.sync import keychain
-from forestay.sync.connect import circle_bytes
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto.device_group import Circle
+from forestay.sync.connect import read_group_object
+from forestay.sync.crypto import device_group
+from forestay.sync.crypto.device_group import DeviceGroup
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.port import Remote
 from forestay.sync.session_keys import Identity
@@ -18,18 +18,18 @@ from forestay.sync.session_keys import Identity
 
 def identity(context: Context) -> Identity:
     """The key and the circle of this device; refused, with what helps, where there is none."""
-    key, circle = keychain.own(context)
-    known = circle.device(key.id)
-    return Identity(key, circle, known.name if known else keychain.own_name(context))
+    key, group = keychain.own(context)
+    known = group.device(key.id)
+    return Identity(key, group, known.name if known else keychain.own_name(context))
 
 
-def as_now(context: Context, me: Identity) -> Identity:
+def with_current_group(context: Context, me: Identity) -> Identity:
     """Who this device is, with its circle as it is by now."""
-    circle = circles.load_circle(keychain.folder(context), me.key)
-    return me._replace(circle=circle) if circle is not None else me
+    group = device_group.load_circle(keychain.folder(context), me.key)
+    return me._replace(circle=group) if group is not None else me
 
 
-class Circling:
+class DeviceListSync:
     """What the devices of a circle say of each other, here and on a remote."""
 
     def __init__(self, remote: Remote, known: Known, context: Context) -> None:
@@ -38,38 +38,40 @@ class Circling:
 
     def meet(self, me: Identity, *, push: bool) -> Identity:
         """Take over what is there, and put there what it lacks."""
-        prefix = object_names.circles(me.circle.id)
+        prefix = object_names.group_prefix(me.circle.id)
         seen = {one.name: one for one in self._remotes.objects(self._known, "")}
         shown = self._remote.list(prefix)
         listed = {one.name: one.size for one in shown if object_names.is_circle(one.name)}
-        circle, fresh = me.circle, []
+        group, fresh = me.circle, []
         for name in sorted(listed.keys() - seen.keys()):
             try:
-                found, circle = self._read(name, me, circle)
+                found, group = self._read(name, me, group)
             except Outdated as error:
                 self._context.notify(f"{error}, and it was passed over: {name}")
                 continue
             fresh.append(_met(name, found, listed[name]))
         if push:
             # Two that were put out at once may each hold what replaced the keys of the other.
-            circle = circles.refreshed(circle, me.key, made=self._context.clock.now())
-        if circle is not me.circle:
-            circle = keychain.kept(self._context, circle, me.key, me.circle)
+            group = device_group.with_clean_epoch(group, me.key, made=self._context.clock.now())
+        if group is not me.circle:
+            group = keychain.kept(self._context, group, me.key, me.circle)
         told = {one.after for name, one in seen.items() if name in listed}
         told |= {one.after for one in fresh}
-        if push and _all(circle) not in told and circle.may_speak(me.key.id):
-            fresh.append(self._put(circle, me))
+        if push and _all(group) not in told and group.may_sign(me.key.id):
+            fresh.append(self._put(group, me))
         if fresh:
-            self._remotes.pushed(self._known, "", fresh)
-        known = circle.device(me.key.id)
-        return me._replace(circle=circle, name=known.name if known else me.name)
+            self._remotes.record_packs(self._known, "", fresh)
+        known = group.device(me.key.id)
+        return me._replace(circle=group, name=known.name if known else me.name)
 
-    def _read(self, name: str, me: Identity, known: Circle) -> tuple[Circle | None, Circle]:
+    def _read(
+        self, name: str, me: Identity, known: DeviceGroup
+    ) -> tuple[DeviceGroup | None, DeviceGroup]:
         """What an object tells, and that together with what is known."""
-        data = circle_bytes(self._remote, name)
+        data = read_group_object(self._remote, name)
         try:
-            found = circles.decode(data, me.key)
-            return found, circles.union(known, found)
+            found = device_group.decode(data, me.key)
+            return found, device_group.union(known, found)
         except Locked:
             return None, known  # from before this device was let in, or after it was put out
         except (Tampered, NotEntitled):
@@ -77,17 +79,17 @@ class Circling:
             self._context.notify(f"no device of yours wrote this, and it was passed over: {name}")
             return None, known
 
-    def _put(self, circle: Circle, me: Identity) -> Packed:
-        data = circles.encode(circle, me.key)
-        name = object_names.circle_name(circle.id, data)
+    def _put(self, group: DeviceGroup, me: Identity) -> Packed:
+        data = device_group.encode(group, me.key)
+        name = object_names.circle_name(group.id, data)
         self._remote.put(name, data)
-        return _met(name, circle, len(data))
+        return _met(name, group, len(data))
 
 
-def _met(name: str, circle: Circle | None, size: int) -> Packed:
-    return Packed(name, "", 0, 0, "", _all(circle) if circle else "", size)
+def _met(name: str, group: DeviceGroup | None, size: int) -> Packed:
+    return Packed(name, "", 0, 0, "", _all(group) if group else "", size)
 
 
-def _all(circle: Circle) -> str:
+def _all(group: DeviceGroup) -> str:
     """One digest of all that a circle's devices said."""
-    return sha256("\n".join(sorted(circle.said)).encode()).hexdigest()
+    return sha256("\n".join(sorted(group.log)).encode()).hexdigest()

@@ -34,7 +34,9 @@ def names(context: Context) -> dict[str, str]:
 
 def own_name(context: Context) -> str:
     """What this device is called: in its circle, as the others know it, else by itself."""
-    return context.store.machine.remotes.called() or context.settings.device_name or device_name()
+    return (
+        context.store.machine.remotes.device_name() or context.settings.device_name or device_name()
+    )
 
 
 def whose(context: Context) -> Callable[[str], tuple[str, str]]:
@@ -48,11 +50,11 @@ def persons(context: Context) -> dict[str, str]:
     return context.store.machine.remotes.persons()
 
 
-def person_of(context: Context, circle: str) -> str:
+def person_of(context: Context, group_id: str) -> str:
     """The person of a circle: the fingerprint, with what a device of theirs is called."""
     from forestay.sync.crypto.key_text import grouped
 
-    known, mark = names(context), grouped(circle)
+    known, mark = names(context), grouped(group_id)
     called = [known.get(device, device) for device, who in persons(context).items() if who == mark]
     return f"{mark} ({', '.join(dict.fromkeys(called))})" if called else mark
 
@@ -66,7 +68,7 @@ def travel(context: Context, session: str) -> Travel:
 
     remotes = context.store.machine.remotes
     if not remotes.any():
-        is_in = remotes.in_desktop()
+        is_in = remotes.is_in_desktop()
         backend = "claude-desktop" if is_in else "local"
         return Travel(enabled=is_in, devices=tuple(_devices(context, session)), backend=backend)
     last = max(remotes.all(), key=lambda one: (one.result == "failed", one.synced))

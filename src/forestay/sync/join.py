@@ -18,22 +18,24 @@ from forestay.sync.pack_codec import load
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.port import Object
 from forestay.sync.session_keys import SessionKeys
-from forestay.sync.transfer import Trip
+from forestay.sync.transfer import Transfer
 
 
-class Joining:
+class SessionJoin:
     """One session of this home, and a place on the remote where it seems to lie as well."""
 
-    def __init__(self, trip: Trip, session: str, place: str, listed: Sequence[Object]) -> None:
-        self._trip, self._session, self._place = trip, session, place
+    def __init__(
+        self, transfer: Transfer, session: str, place: str, listed: Sequence[Object]
+    ) -> None:
+        self._transfer, self._session, self._place = transfer, session, place
         self._listed = {one.name: one.size for one in listed}
         self.owner = ""
         """The fingerprint of who shares it."""
 
     def is_same(self) -> bool:
         """Whether its owner shares there what was imported here, which nobody is known to own."""
-        mine = self._trip.identity.circle.id
-        if self._trip.store.machine.remotes.owner(self._session) not in ("", mine):
+        mine = self._transfer.identity.circle.id
+        if self._transfer.store.machine.remotes.owner(self._session) not in ("", mine):
             return False
         try:
             return self._begins_alike()
@@ -43,23 +45,23 @@ class Joining:
             return False
 
     def _begins_alike(self) -> bool:
-        with self._trip.store.view(self._session) as view:
+        with self._transfer.store.view(self._session) as view:
             (first,) = map(as_sealed, view.events(limit=1))
         device = ev.parse_header(first.header).device
-        if device in self._trip.own:
+        if device in self._transfer.own:
             return False  # begun here: nobody else owns it
         keys = SessionKeys(
-            self._trip.identity,
+            self._transfer.identity,
             self._session,
             self._listed,
-            get=self._trip.get,
+            get=self._transfer.get,
             place=self._place,
         )
         ring, chain = keys.ready(), keys.chain(device)
         owner, self.owner = ring.owner.id, ring.owner.fingerprint
         packs = filter(None, map(object_names.as_pack, self._listed))
         for name in (one for one in packs if one.chain == chain and one.first == 1):
-            claim, body = keys.open(name, data := self._trip.get(name.name))
+            claim, body = keys.open(name, data := self._transfer.get(name.name))
             row, _ = load(body)
             if object_names.is_of(name.name, data) and row.hashes[0] == first.hash:
                 return (claim.circle, claim.device) == (owner, device)
@@ -68,21 +70,21 @@ class Joining:
     def has_own(self) -> bool:
         """Whether anything in it is of this person."""
         try:
-            with self._trip.store.view(self._session) as view:
-                chains = set(self._trip.journal.state(view).core.chains)
+            with self._transfer.store.view(self._session) as view:
+                chains = set(self._transfer.journal.state(view).core.chains)
         except NoSession:
             return False
         known, mine = (
-            self._trip.store.machine.remotes.owners(self._session),
-            self._trip.identity.circle.id,
+            self._transfer.store.machine.remotes.owners(self._session),
+            self._transfer.identity.circle.id,
         )
-        return any(one in self._trip.own or known.get(one) == mine for one in chains)
+        return any(one in self._transfer.own or known.get(one) == mine for one in chains)
 
     def join(self) -> None:
         """Belong to that place from now on; what is known of the other one may go."""
-        remotes, known = self._trip.store.machine.remotes, self._trip.known
+        remotes, known = self._transfer.store.machine.remotes, self._transfer.known
         before = remotes.session(known, self._session)
         left = [one.name for one in remotes.objects(known, self._session)]
-        remotes.leave(known, self._session)
+        remotes.leave_place(known, self._session)
         if before is not None:
             remotes.note(known, self._session, LEFT, dict.fromkeys([before.place, *left], ""))

@@ -24,14 +24,13 @@ from forestay.errors import (
     Refused,
     Tampered,
 )
-from forestay.sync.connect import circle_bytes, reached
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import key_text, keys
-from forestay.sync.crypto.device_group import Circle, Device
+from forestay.sync.connect import connect_remote, read_group_object
+from forestay.sync.crypto import device_group, key_text, keys
+from forestay.sync.crypto.device_group import Device, DeviceGroup
 from forestay.sync.crypto.key_text import DeviceCode, same_fingerprint
 from forestay.sync.crypto.keys import Key
 from forestay.sync.device_names import person_of
-from forestay.sync.lock import alone
+from forestay.sync.lock import exclusive_sync
 from forestay.sync.remotes import object_names
 
 TYPE_CHECKING = False
@@ -58,7 +57,7 @@ class Changed(NamedTuple):
     `recovery` is a new recovery code, to be shown once; it is kept nowhere.
     """
 
-    circle: Circle
+    circle: DeviceGroup
     device: Device
     spread: list[Spread]
     recovery: str = ""
@@ -82,12 +81,12 @@ def own_name(context: Context) -> str:
 
 def own_circle(context: Context) -> str:
     """The id of the circle that this device is in; "" if it is in none."""
-    return circles.kept_id(folder(context))
+    return device_group.kept_id(folder(context))
 
 
-def owner_name(context: Context, circle: str) -> str:
+def owner_name(context: Context, group_id: str) -> str:
     """Return who the person of a device group is; empty if it is the user."""
-    return "" if circle in ("", own_circle(context)) else person_of(context, circle)
+    return "" if group_id in ("", own_circle(context)) else person_of(context, group_id)
 
 
 def is_locked(context: Context) -> bool:
@@ -101,17 +100,17 @@ def own_key(context: Context) -> Key:
     return keys.load(folder(context), ask=context.ask_passphrase)
 
 
-def own(context: Context) -> tuple[Key, Circle]:
+def own(context: Context) -> tuple[Key, DeviceGroup]:
     """The key and the circle of this device; refused, with what helps, where there is none."""
     key = own_key(context)
-    circle = circles.load_circle(folder(context), key)
-    if circle is None:
+    group = device_group.load_circle(folder(context), key)
+    if group is None:
         raise Refused(
             "this device is in no circle yet",
             hint="forestay device add, and approve it there; or for the first device: "
             "forestay device key init",
         )
-    return key, circle
+    return key, group
 
 
 # --- the key ----------------------------------------------------------------------------------
@@ -120,19 +119,19 @@ def own(context: Context) -> tuple[Key, Circle]:
 def init(context: Context, *, passphrase: str = "", keyring: bool = False) -> Changed:
     """Make the key of this device and a circle of its own, or wrap the key that there is."""
     place = folder(context)
-    if keys.exists(place) and circles.is_kept(place):
+    if keys.exists(place) and device_group.is_kept(place):
         if not (passphrase or keyring):
             raise Refused("this device has a key already", hint="forestay device key show")
-        key, circle = own(context)
+        key, group = own(context)
         keys.rewrap(place, key, passphrase=passphrase, keyring=keyring)
-        return Changed(circle, _myself(circle, key), [])
+        return Changed(group, _myself(group, key), [])
     key = _key_made(context, passphrase, keyring)
     recovery = keys.new_recovery_code()
     now = context.clock.now()
-    circle = circles.found(key, own_name(context), keys.recovery_key(recovery), made=now)
-    with alone(context):
-        circle = circles.keep(place, circle, key)
-    return Changed(circle, _myself(circle, key), spread(context, circle, key), recovery)
+    group = device_group.found(key, own_name(context), keys.recovery_key(recovery), made=now)
+    with exclusive_sync(context):
+        group = device_group.keep(place, group, key)
+    return Changed(group, _myself(group, key), spread(context, group, key), recovery)
 
 
 def _key_made(context: Context, passphrase: str = "", keyring: bool = False) -> Key:
@@ -146,8 +145,8 @@ def _key_made(context: Context, passphrase: str = "", keyring: bool = False) -> 
     return key
 
 
-def _myself(circle: Circle, key: Key) -> Device:
-    found = circle.device(key.id)
+def _myself(group: DeviceGroup, key: Key) -> Device:
+    found = group.device(key.id)
     if found is None:
         raise NotEntitled("this device is not in the circle", why=key.id)
     return found
@@ -159,7 +158,7 @@ def show(context: Context) -> dict[str, Any]:
     if not keys.exists(place):
         raise keys.no_key()
     about = keys.about(place)
-    id = circles.kept_id(place)
+    id = device_group.kept_id(place)
     found = {
         "id": about.id,
         "kept": about.kept,
@@ -175,25 +174,25 @@ def show(context: Context) -> dict[str, Any]:
 def _opened(context: Context) -> dict[str, Any]:
     """What only shows once the key is unlocked."""
     try:
-        key, circle = own(context)
+        key, group = own(context)
     except Locked:
         return {"locked": True}
-    device = _myself(circle, key)
+    device = _myself(group, key)
     return {
         "name": device.name,
         "active": device.active,
-        "person": str(circle.person),
-        "person_fingerprint": circle.person.fingerprint,
-        "epoch": circle.epoch.number,
+        "person": str(group.person),
+        "person_fingerprint": group.person.fingerprint,
+        "epoch": group.epoch.number,
         "locked": False,
     }
 
 
 def export(context: Context, path: str, passphrase: str) -> str:
     """Write the key, with what it knows of its circle, into a file wrapped in a passphrase."""
-    key, circle = own(context)
+    key, group = own(context)
     kept = keys.about(folder(context)).made
-    data = keys.exported(key, passphrase, circle=circles.sealed_to(circle, key), made=kept)
+    data = keys.exported(key, passphrase, circle=device_group.sealed_to(group, key), made=kept)
     files.create(path, data)
     return key.id
 
@@ -213,70 +212,70 @@ def import_(context: Context, path: str) -> Changed:
             )
     else:
         keys.adopt(place, data)
-    circle = circles.opened(held, key)
-    circle = circles.keep(place, circle, key)
-    return Changed(circle, _myself(circle, key), [])
+    group = device_group.opened(held, key)
+    group = device_group.keep(place, group, key)
+    return Changed(group, _myself(group, key), [])
 
 
 def rotate(context: Context, *, recovery: bool = False) -> Changed:
     """Begin a new epoch; with `recovery` also a new recovery code, in place of the old one."""
     fresh = keys.new_recovery_code() if recovery else ""
 
-    def act(circle: Circle, key: Key) -> Circle:
+    def act(group: DeviceGroup, key: Key) -> DeviceGroup:
         now = context.clock.now()
         if not fresh:
-            return circles.rotate(circle, key, made=now)
-        return circles.replace_recovery(circle, key, keys.recovery_key(fresh), made=now)
+            return device_group.rotate(group, key, made=now)
+        return device_group.replace_recovery(group, key, keys.recovery_key(fresh), made=now)
 
     return _change(context, act, recovery=fresh)
 
 
-def recover(context: Context, typed: str, agree: Callable[[Circle], object] | None) -> Changed:
+def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object] | None) -> Changed:
     """Come back with nothing but the recovery code and a remote that has what was pushed.
 
     `agree` is shown the circle first, and raises if it is not the right one.
     """
     recovery = keys.recovery_key(typed)
     place = folder(context)
-    if circles.is_kept(place) and _is_in(context):
+    if device_group.is_kept(place) and _is_in(context):
         hint = "forestay device list; if it was put out: forestay device add --new-key, then again"
         raise Refused("this device is in a circle already", hint=hint)
     # What is merely sealed to the code, by whoever knows to whom it seals, is none of its circles.
     closed: list[str] = []
     found = [one for one in _gathered(context, recovery, closed) if one.verify_key(recovery.id)]
-    circle = circles.sealing(_the_only(found, "the recovery code opens"), recovery)
-    if not circle.may_speak(recovery.id):
+    group = device_group.with_recovery(_the_only(found, "the recovery code opens"), recovery)
+    if not group.may_sign(recovery.id):
         raise NotEntitled(
             "this recovery code was replaced by another",
-            why=f"in the circle {circle.fingerprint}",
+            why=f"in the circle {group.fingerprint}",
             hint="use the newer code, or approve this device on another one: forestay device add",
         )
-    if circles.kept_id(place) not in ("", circle.id):
+    if device_group.kept_id(place) not in ("", group.id):
         raise Refused(
-            "this device is in another circle", why=key_text.grouped(circles.kept_id(place))
+            "this device is in another circle", why=key_text.grouped(device_group.kept_id(place))
         )
-    _warn_of_newer(context, circle, closed)
+    _warn_of_newer(context, group, closed)
     if agree is not None:
-        agree(circle)
-    if circles.is_kept(place) or is_locked(context):
+        agree(group)
+    if device_group.is_kept(place) or is_locked(context):
         _set_aside(context)  # nobody opens that key any more, else there were no need for the code
     key = _key_made(context)
     told = DeviceCode(own_name(context), key.recipient, key.verify)
-    if not circle.is_active(key.id):
-        circle = circles.approve(circle, recovery, told, made=context.clock.now())
-    with alone(context):
-        circle = circles.keep(place, circle, key)
-    return Changed(circle, _myself(circle, key), spread(context, circle, key))
+    if not group.is_active(key.id):
+        group = device_group.approve(group, recovery, told, made=context.clock.now())
+    with exclusive_sync(context):
+        group = device_group.keep(place, group, key)
+    return Changed(group, _myself(group, key), spread(context, group, key))
 
 
-def _warn_of_newer(context: Context, circle: Circle, closed: Iterable[str]) -> None:
+def _warn_of_newer(context: Context, group: DeviceGroup, closed: Iterable[str]) -> None:
     """The first code of a circle opens all that its devices say, until it is replaced.
 
     Of a later one nobody can tell: what was said before it does not open by it either. It stops
     nothing, because whoever can write there could put something there that does not open.
     """
-    is_first = all(each.told.kind != circles.RECOVERY for each in circle.said.values())
-    if is_first and any(name.startswith(object_names.circles(circle.id)) for name in closed):
+    is_first = all(each.content.kind != device_group.RECOVERY for each in group.log.values())
+    if is_first and any(name.startswith(object_names.group_prefix(group.id)) for name in closed):
         context.notify(
             "not all that your devices said there opens by this code: if it was replaced since "
             "(key rotate --recovery), they do not know this device; use the newer code"
@@ -288,19 +287,19 @@ def _is_in(context: Context) -> bool:
     if is_locked(context):
         return False
     try:
-        key, circle = own(context)
+        key, group = own(context)
     except ForestayError:
         return False  # a keyring that is gone, a file that is damaged
-    return circle.is_active(key.id)
+    return group.is_active(key.id)
 
 
 # --- the devices ------------------------------------------------------------------------------
 
 
-def devices(context: Context) -> tuple[Circle, str]:
+def devices(context: Context) -> tuple[DeviceGroup, str]:
     """The circle as it is known here, and the id of this device in it."""
-    key, circle = own(context)
-    return circle, key.id
+    key, group = own(context)
+    return group, key.id
 
 
 def ask(context: Context, *, new_key: bool = False) -> Asking:
@@ -308,11 +307,11 @@ def ask(context: Context, *, new_key: bool = False) -> Asking:
     place = folder(context)
     if new_key and keys.exists(place):
         _set_aside(context)
-    if circles.is_kept(place):
-        key, circle = own(context)
-        if circle.is_active(key.id):
+    if device_group.is_kept(place):
+        key, group = own(context)
+        if group.is_active(key.id):
             raise Refused(
-                f"this device is in the circle {circle.fingerprint} already",
+                f"this device is in the circle {group.fingerprint} already",
                 hint="forestay device list; for a key of its own: forestay device add --new-key",
             )
     key = _key_made(context)
@@ -324,7 +323,7 @@ def _set_aside(context: Context) -> None:
     """Keep the old key beside, so that a new one can be made."""
     place = folder(context)
     mark = keys.about(place).id
-    for name in (keys.FILE, circles.FILE):
+    for name in (keys.FILE, device_group.FILE):
         path = os.path.join(place, name)
         if os.path.lexists(path):
             files.move(path, f"{path}.{mark}")
@@ -338,15 +337,15 @@ def confirm(context: Context, fingerprint: str) -> Changed:
     found = [one for one in known if same_fingerprint(fingerprint, one.fingerprint)]
     if not found:
         raise _not_let_in(context, key, fingerprint, elsewhere=bool(known))
-    circle = _the_only(found, f"the fingerprint {fingerprint} means")
-    if not circle.is_active(key.id):
+    group = _the_only(found, f"the fingerprint {fingerprint} means")
+    if not group.is_active(key.id):
         raise NotEntitled("this device is not in that circle, or not any more", why=key.id)
-    if circles.kept_id(place) not in ("", circle.id):
+    if device_group.kept_id(place) not in ("", group.id):
         raise Refused(
-            "this device is in another circle", why=key_text.grouped(circles.kept_id(place))
+            "this device is in another circle", why=key_text.grouped(device_group.kept_id(place))
         )
-    circle = circles.keep(place, circle, key)
-    return Changed(circle, _myself(circle, key), [])
+    group = device_group.keep(place, group, key)
+    return Changed(group, _myself(group, key), [])
 
 
 def _not_let_in(context: Context, key: Key, fingerprint: str, *, elsewhere: bool) -> NotThere:
@@ -367,56 +366,62 @@ def approve(context: Context, device: DeviceCode) -> Changed:
     """Let a device in that showed its code; it can then read everything."""
     now = context.clock.now()
     who = keys.key_id(device.verify)
-    return _change(context, lambda c, key: circles.approve(c, key, device, made=now), who)
+    return _change(context, lambda c, key: device_group.approve(c, key, device, made=now), who)
 
 
 def revoke(context: Context, which: str) -> Changed:
     """Put a device out: it reads nothing that is written from now on."""
-    _, circle = own(context)
-    target = meant(circle, which, active=True)
+    _, group = own(context)
+    target = find_device(group, which, active=True)
     now = context.clock.now()
     return _change(
-        context, lambda c, key: circles.revoke(c, key, target.key_id, made=now), target.key_id
+        context, lambda c, key: device_group.revoke(c, key, target.key_id, made=now), target.key_id
     )
 
 
 def rename(context: Context, which: str, name: str) -> Changed:
     """Call a device by another name."""
-    _, circle = own(context)
-    target, now = meant(circle, which), context.clock.now()
+    _, group = own(context)
+    target, now = find_device(group, which), context.clock.now()
     return _change(
-        context, lambda c, key: circles.rename(c, key, target.key_id, name, made=now), target.key_id
+        context,
+        lambda c, key: device_group.rename(c, key, target.key_id, name, made=now),
+        target.key_id,
     )
 
 
 def _change(
-    context: Context, act: Callable[[Circle, Key], Circle], about: str = "", *, recovery: str = ""
+    context: Context,
+    act: Callable[[DeviceGroup, Key], DeviceGroup],
+    about: str = "",
+    *,
+    recovery: str = "",
 ) -> Changed:
-    with alone(context):
+    with exclusive_sync(context):
         key, before = own(context)
-        circle = kept(context, act(before, key), key, before)
-    found = circle.device(about or key.id) or _myself(circle, key)
-    if found.key_id == key.id and context.store.machine.remotes.circle():
-        context.store.machine.remotes.is_of(circle.id, found.name)
-    return Changed(circle, found, spread(context, circle, key), recovery)
+        group = kept(context, act(before, key), key, before)
+    found = group.device(about or key.id) or _myself(group, key)
+    if found.key_id == key.id and context.store.machine.remotes.device_group():
+        context.store.machine.remotes.record_group(group.id, found.name)
+    return Changed(group, found, spread(context, group, key), recovery)
 
 
-def kept(context: Context, circle: Circle, key: Key, before: Circle) -> Circle:
+def kept(context: Context, group: DeviceGroup, key: Key, before: DeviceGroup) -> DeviceGroup:
     """Keep what a circle has become; what its devices are called now is told from now on."""
-    circle = circles.keep(folder(context), circle, key)
+    group = device_group.keep(folder(context), group, key)
     was = {each.key_id: each.name for each in before.devices()}
-    pairs = ((was.get(each.key_id, each.name), each.name) for each in circle.devices())
+    pairs = ((was.get(each.key_id, each.name), each.name) for each in group.devices())
     if names := {old: new for old, new in pairs if old != new}:
-        context.store.machine.remotes.renamed(names, circle.id)
-    return circle
+        context.store.machine.remotes.rename_devices(names, group.id)
+    return group
 
 
-def meant(circle: Circle, which: str, *, active: bool = False) -> Device:
+def find_device(group: DeviceGroup, which: str, *, active: bool = False) -> Device:
     """The device of a name, or of the beginning of an id; one that was put out only if none is in.
 
     Who comes back with a new key has the name of the old one.
     """
-    every = [each for each in circle.devices() if each.active or not active]
+    every = [each for each in group.devices() if each.active or not active]
     named = [each for each in every if each.name.casefold() == which.strip().casefold()]
     begun = [each for each in every if len(which) >= 4 and each.key_id.startswith(which.lower())]
     found = [each for each in named if each.active] or named or begun
@@ -432,23 +437,23 @@ def meant(circle: Circle, which: str, *, active: bool = False) -> Device:
 # --- remotes ----------------------------------------------------------------------------------
 
 
-def spread(context: Context, circle: Circle, key: Key) -> list[Spread]:
+def spread(context: Context, group: DeviceGroup, key: Key) -> list[Spread]:
     """Put the circle on every remote; what cannot be reached now gets it with the next sync."""
-    data = circles.encode(circle, key)
-    name = object_names.circle_name(circle.id, data)
+    data = device_group.encode(group, key)
+    name = object_names.circle_name(group.id, data)
     return [_put(known, name, data) for known in context.store.machine.remotes.all()]
 
 
 def _put(known: Known, name: str, data: bytes) -> Spread:
     try:
-        with closing(reached(known)) as there:
+        with closing(connect_remote(known)) as there:
             there.put(name, data)
     except ForestayError as error:
         return Spread(known.name, str(error))
     return Spread(known.name)
 
 
-def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> list[Circle]:
+def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> list[DeviceGroup]:
     """Every circle that a key opens on any remote, each with all that is told of it.
 
     The names of what it does not open come to `closed`.
@@ -459,7 +464,7 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
             "there is no remote to look at",
             hint="forestay remote add usb folder:/media/usb/forestay",
         )
-    found: dict[str, Circle] = {}
+    found: dict[str, DeviceGroup] = {}
     failed: list[ForestayError] = []
     for each in known:
         try:
@@ -472,34 +477,34 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
 
 
 def _gather(
-    known: Known, key: Key, found: dict[str, Circle], closed: list[str]
+    known: Known, key: Key, found: dict[str, DeviceGroup], closed: list[str]
 ) -> list[ForestayError]:
     """Add what a remote tells; what no device wrote is passed over, and returned as errors."""
     wrong: list[ForestayError] = []
-    with closing(reached(known)) as there:
+    with closing(connect_remote(known)) as there:
         for each in there.list(object_names.CIRCLES):
             try:
-                circle = read(there, each.name, key)
-                if circle is None:
+                group = read(there, each.name, key)
+                if group is None:
                     closed.append(each.name)
                 else:
-                    before = found.get(circle.id)
-                    found[circle.id] = circles.union(before, circle) if before else circle
+                    before = found.get(group.id)
+                    found[group.id] = device_group.union(before, group) if before else group
             except (Tampered, NotEntitled, NotThere) as error:
                 wrong.append(error)
     return wrong
 
 
-def read(there: Remote, name: str, key: Key) -> Circle | None:
+def read(there: Remote, name: str, key: Key) -> DeviceGroup | None:
     """The circle in an object of this name; None if it is not for this key."""
-    data = circle_bytes(there, name)
+    data = read_group_object(there, name)
     try:
-        return circles.decode(data, key)
+        return device_group.decode(data, key)
     except Locked:
         return None  # of someone else, or from before this key was let in
 
 
-def _the_only(found: list[Circle], what: str) -> Circle:
+def _the_only(found: list[DeviceGroup], what: str) -> DeviceGroup:
     if len(found) == 1:
         return found[0]
     if found:

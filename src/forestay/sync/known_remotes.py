@@ -31,7 +31,7 @@ class Checked(NamedTuple):
     sessions: int
 
 
-def meant(context: Context, name: str = "") -> list[Known]:
+def select_remotes(context: Context, name: str = "") -> list[Known]:
     """The remote of a name; without one, all of them, what failed last time after the others."""
     every = sorted(context.store.machine.remotes.all(), key=lambda one: one.result == "failed")
     found = [one for one in every if one.name == name] if name else every
@@ -74,10 +74,10 @@ def _require_outside(context: Context, address: str) -> None:
 
 def check(context: Context, name: str) -> Checked:
     """Try a remote again, and look what else lies there."""
-    (known,) = meant(context, name)
+    (known,) = select_remotes(context, name)
     with closing(open_remote(known.address, known=bool(known.synced))) as remote:
         found = _checked(name, remote)._replace(oddities=remote.oddities())
-    context.store.machine.remotes.probed(known, told(found.probe))
+    context.store.machine.remotes.record_probe(known, told(found.probe))
     return found
 
 
@@ -90,7 +90,7 @@ def _checked(name: str, remote: Remote) -> Checked:
 
 def remove(context: Context, name: str) -> Known:
     """Forget a remote; nothing there is changed."""
-    (known,) = meant(context, name)
+    (known,) = select_remotes(context, name)
     context.store.machine.remotes.remove(known)
     return known
 

@@ -20,7 +20,7 @@ PATIENCE = 30.0
 
 
 @contextmanager
-def alone(context: Context, wait: float | None = None) -> Iterator[None]:
+def exclusive_sync(context: Context, wait: float | None = None) -> Iterator[None]:
     """Keep every other visit and change of keys out; `Busy` if one lasts too long."""
     files.make_private_dir(context.store.home)
     path = os.path.join(context.store.home, FILE)

@@ -185,8 +185,8 @@ class Made(NamedTuple):
 
     def finish(self, *, created: int, tool: str, what: str) -> bytes:
         sessions = [(self.session, self.events)]
-        opening = _encode(Manifest(created, tool, what, sessions, len(self.records)))
-        start = _RECORD.pack(b"M", len(opening)) + opening
+        reader = _encode(Manifest(created, tool, what, sessions, len(self.records)))
+        start = _RECORD.pack(b"M", len(reader)) + reader
         whole = MAGIC + _deflated(start + self.records)
         return whole + sha256(whole).digest()
 

@@ -59,7 +59,7 @@ class Stretch(NamedTuple):
         return {n for n in numbers.get(self.device, ()) if self.first <= n <= self.last}
 
 
-class Told(NamedTuple):
+class ReportedHead(NamedTuple):
     """A head that is known to be on the remote; `here` if this device was shown it itself."""
 
     device: str
@@ -71,7 +71,7 @@ class Told(NamedTuple):
 class Missing(NamedTuple):
     """A told head that the remote does not show. `instead` are hashes shown in its place."""
 
-    told: Told
+    head: ReportedHead
     whole: int
     instead: tuple[str, ...] = ()
 
@@ -108,7 +108,9 @@ def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
     return found
 
 
-def missing(stretches: Iterable[Stretch], told: Iterable[Told], held: Hashes) -> list[Missing]:
+def missing(
+    stretches: Iterable[Stretch], told: Iterable[ReportedHead], held: Hashes
+) -> list[Missing]:
     """The told heads that are not there, or not as they were told; none when all is well."""
     chains = by_chain(stretches)
     reach = {device: whole(each) for device, each in chains.items()}
@@ -121,7 +123,7 @@ def missing(stretches: Iterable[Stretch], told: Iterable[Told], held: Hashes) ->
     return found
 
 
-def _others(chain: Sequence[Stretch], told: Told, held: Hashes) -> tuple[str, ...]:
+def _others(chain: Sequence[Stretch], told: ReportedHead, held: Hashes) -> tuple[str, ...]:
     """The hashes that the remote has at the number of a told head, if that one is not among them.
 
     Where a stretch goes on beyond the number, only the events themselves can tell.

@@ -41,12 +41,12 @@ from forestay.model.erasure import KINDS as STONES
 from forestay.model.erasure import WHOLE, Tombstones
 from forestay.model.event import Header, Sealed
 from forestay.model.merge import place
-from forestay.store.machine.remotes import REFUSED, TURN, Packed, There
+from forestay.store.machine.remotes import KEY_CHANGE, REFUSED, Packed, There
 from forestay.store.port import View
 from forestay.sync.crypto import key_text
 from forestay.sync.crypto.sealed_pack import Claim
 from forestay.sync.pack_codec import Row, load
-from forestay.sync.plan import Link, Missing, Plan, Stretch, Told, back, missing, root
+from forestay.sync.plan import Link, Missing, Plan, ReportedHead, Stretch, back, missing, root
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 from forestay.sync.session import MOST_NAME, Exchange
@@ -100,7 +100,7 @@ class PackReader:
 
     def read(self, name: PackName) -> Opened:
         """The pack that lies under a name."""
-        return self.opened(name, self._exchange.trip.get(name.name))
+        return self.opened(name, self._exchange.transfer.get(name.name))
 
     def judged(self, name: PackName, data: bytes) -> Opened | Refusal:
         """What came under it, or why it is refused; raises where the storage did not keep it."""
@@ -119,11 +119,11 @@ class PackReader:
         if name is None:
             raise Tampered("a pack has no name", why=one.name)
         data = self._sealed.get(one.name)
-        data = self._exchange.trip.get(one.name) if data is None else data
+        data = self._exchange.transfer.get(one.name) if data is None else data
         self._last = {one.name: self._read(name, data)[1]}
         return self._last[one.name]
 
-    def let_go(self, one: Opened) -> None:
+    def release(self, one: Opened) -> None:
         """It was taken, and is not asked for again."""
         self._ready.pop(one.name, None)
         self._sealed.pop(one.name, None)
@@ -165,7 +165,7 @@ class PackReader:
         try:
             return self._exchange.keys.open(name, data)
         except Locked:
-            if is_kept and not self._exchange.trip.is_elsewhere(name):
+            if is_kept and not self._exchange.transfer.is_elsewhere(name):
                 raise
             why = f"{name.name} is sealed to the key of another session"
             raise self._swapped(why, is_kept) from None
@@ -198,7 +198,7 @@ class PackReader:
 
     def _hint(self, is_kept: bool) -> str:
         """What helps: whose bytes are not those that got its name, can be put there anew."""
-        return LOOK_THERE if is_kept else _MEND.format(remote=self._exchange.trip.known.name)
+        return LOOK_THERE if is_kept else _MEND.format(remote=self._exchange.transfer.known.name)
 
     def _loaded(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
         try:
@@ -219,23 +219,23 @@ _LATE = "a storage that lists late shows it after a while: try again"
 class PackCheck:
     """What is new on the remote of one exchange."""
 
-    def __init__(self, exchange: Exchange, opening: PackReader) -> None:
-        self._exchange, self._opening = exchange, opening
-        self._trip, self._session = exchange.trip, exchange.session
+    def __init__(self, exchange: Exchange, reader: PackReader) -> None:
+        self._exchange, self._reader = exchange, reader
+        self._transfer, self._session = exchange.transfer, exchange.session
         self._owners = dict(exchange.owners)
         self._refused: dict[str, ForestayError] = {}
         """Packs that are refused as they are."""
         self._for_now: dict[str, ForestayError] = {}
         """Packs that may be sound with others that are yet to come."""
-        self._of_ended: set[str] = set()
+        self._of_removed: set[str] = set()
         """Packs of devices that were put out: nobody has to believe what these tell of others."""
         self._doubtful: list[Missing] = []
         """What is not there, and only someone told whom the user doubts."""
 
-    def look(self) -> list[Opened]:
+    def fetch_and_check(self) -> list[Opened]:
         """Read what is new there and judge it; raises when the remote cannot be believed."""
         opened: dict[str, Opened] = {}
-        for pause in (*self._trip.patience, None):
+        for pause in (*self._transfer.patience, None):
             found = self._exchange.plan()
             late = self._open(found, opened)
             lacking = self._lacking(found, opened.values())
@@ -243,29 +243,33 @@ class PackCheck:
                 return self._done(opened)
             if lacking:
                 self._require_not_refused(lacking)
-            if pause is None or (lacking and self._trip.again and self._have(lacking)):
+            if pause is None or (lacking and self._transfer.again and self._have(lacking)):
                 break
-            self._trip.clock.sleep(pause)
+            self._transfer.clock.sleep(pause)
             self._exchange.list_again()
-        if lacking and not (self._trip.again and self._have(lacking)):
-            raise self._lie(lacking, [one.claim for one in opened.values()])
+        if lacking and not (self._transfer.again and self._have(lacking)):
+            raise self._mismatch_error(lacking, [one.claim for one in opened.values()])
         return self._done(opened)
 
     def _done(self, opened: dict[str, Opened]) -> list[Opened]:
         sound = self._vouched(opened.values())
         told = self._exchange.noted.get(REFUSED, {})
-        let_be = self._exchange.keys.let_be().items()
-        self._exchange.set_aside({**self._refused, **{k: v for k, v in let_be if k not in told}})
-        self._exchange.moved.aside += self._for_now.values()
+        skipped_objects = self._exchange.keys.skipped_objects().items()
+        self._exchange.skip_packs(
+            {**self._refused, **{k: v for k, v in skipped_objects if k not in told}}
+        )
+        self._exchange.outcome.aside += self._for_now.values()
         if self._doubtful and not self._exchange.doubted_now:
             claims = [one.claim for one in opened.values()]
-            self._exchange.moved.noticed.append(self._lie(self._doubtful, claims, doubted=True))
+            self._exchange.outcome.noticed.append(
+                self._mismatch_error(self._doubtful, claims, doubted=True)
+            )
         return sound
 
     def _require_not_refused(self, lacking: Iterable[Missing]) -> None:
         """What is told to be there, and is, and was refused, is not missing."""
         refused = {**self._for_now, **self._refused}
-        chains = {self._exchange.keys.chain(one.told.device) for one in lacking} if refused else ()
+        chains = {self._exchange.keys.chain(one.head.device) for one in lacking} if refused else ()
         for name, error in refused.items():
             pack = object_names.as_pack(name)
             if pack is not None and pack.chain in chains:
@@ -278,17 +282,19 @@ class PackCheck:
         order = sorted((packs[name].first, name) for name in new)
         if order:
             self._exchange.keys.ready()
-            self._trip.expect("down", sum(packs[name].events for _, name in order))
-        for name, data in self._trip.side_by_side(self._got, [packs[name] for _, name in order]):
+            self._transfer.expect("down", sum(packs[name].events for _, name in order))
+        for name, data in self._transfer.run_parallel(
+            self._got, [packs[name] for _, name in order]
+        ):
             if data is None:
                 late = True
                 continue
             # Not in the threads that get it: all of them would wait for Python's lock.
-            one = self._opening.judged(name, data)
-            self._trip.done("down", name.events)
+            one = self._reader.judged(name, data)
+            self._transfer.done("down", name.events)
             if isinstance(one, Refusal):
                 self._refused[one.name] = one.error
-            elif self._is_to_be_heeded(one, name):
+            elif self._is_allowed_to_erase(one, name):
                 opened[one.name] = one
         for gone in opened.keys() - set(found.fetch):
             del opened[gone]
@@ -297,7 +303,7 @@ class PackCheck:
 
     def _got(self, name: PackName) -> tuple[PackName, bytes | None]:
         try:
-            return name, self._trip.get(name.name)
+            return name, self._transfer.get(name.name)
         except NotThere:
             return name, None  # whoever made it put several together meanwhile
 
@@ -310,12 +316,12 @@ class PackCheck:
             for name in found:
                 del opened[name]
 
-    def _is_to_be_heeded(self, one: Opened, name: PackName) -> bool:
+    def _is_allowed_to_erase(self, one: Opened, name: PackName) -> bool:
         """What a device forgets that was put out is not: it may have been made to, since."""
-        if not self._exchange.keys.is_of_ended(one.claim, name):
+        if not self._exchange.keys.is_of_removed(one.claim, name):
             return True
-        self._of_ended.add(one.name)
-        is_met = bool(self._exchange.noted.get(TURN))
+        self._of_removed.add(one.name)
+        is_met = bool(self._exchange.noted.get(KEY_CHANGE))
         if not (one.stones or one.erased) or not is_met:
             return True
         self._refused[one.name] = NotEntitled(
@@ -330,11 +336,13 @@ class PackCheck:
 
     def _lacking(self, found: Plan, opened: Iterable[Opened]) -> list[Missing]:
         opened = list(opened)
-        told = [Told(one.device, one.n, one.hash, here=True) for one in self._exchange.reaches]
-        doubtful: list[Told] = []
+        told = [
+            ReportedHead(one.device, one.n, one.hash, here=True) for one in self._exchange.reaches
+        ]
+        doubtful: list[ReportedHead] = []
         for one in opened:
-            if one.name not in self._of_ended:
-                heads = [Told(device, *head) for device, head in one.claim.heads.items()]
+            if one.name not in self._of_removed:
+                heads = [ReportedHead(device, *head) for device, head in one.claim.heads.items()]
                 (doubtful if one.claim.circle in self._exchange.doubted else told).extend(heads)
         new = {Stretch.of(one.claim): one for one in opened}
         shown = [*found.there, *new]
@@ -349,7 +357,7 @@ class PackCheck:
     def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
         """The hash of an event on a stretch: as the pack has it, or as what was taken of it has."""
         if opened is not None:
-            row, _ = self._opening.content(opened)
+            row, _ = self._reader.content(opened)
             return {row.hashes[n - stretch.first]}
         held = self._hashes.get((stretch.device, n), set())
         return held if len(held) < 2 else held & set(back(stretch, self._links))
@@ -371,22 +379,22 @@ class PackCheck:
         return self._exchange.here(read, {})
 
     def _have(self, lacking: Sequence[Missing]) -> bool:
-        every = (one.told for one in lacking)
+        every = (one.head for one in lacking)
         return all(told.hash in self._hashes.get((told.device, told.n), ()) for told in every)
 
-    def _lie(
+    def _mismatch_error(
         self, lacking: Sequence[Missing], claims: Sequence[Claim], *, doubted: bool = False
     ) -> Tampered:
-        first = min(lacking, key=lambda one: (not one.instead, not one.told.here))
-        told = first.told
+        first = min(lacking, key=lambda one: (not one.instead, not one.head.here))
+        told = first.head
         kind = Forked if first.instead else RolledBack if told.here else Truncated
         what = {
             Forked: "the remote shows another history than before",
             RolledBack: "the remote shows an older state than before",
             Truncated: "the remote does not show all that is there",
         }[kind]
-        others = [] if told.here else self._tellers(told, claims)
-        hint = self._believe(others) if doubted else self._way_on(lacking, others)
+        others = [] if told.here else self._reporters(told, claims)
+        hint = self._believe_hint(others) if doubted else self._mismatch_hint(lacking, others)
         device = coerce_input(told.device, limit=MOST_NAME, lines=False)
         why = f"of device {device} it has events up to {first.whole}, not {told.n}"
         if first.instead:
@@ -398,8 +406,8 @@ class PackCheck:
             session=self._session,
         )
 
-    def _way_on(self, lacking: Sequence[Missing], others: Sequence[str]) -> str:
-        name, hint = self._trip.known.name, _LATE
+    def _mismatch_hint(self, lacking: Sequence[Missing], others: Sequence[str]) -> str:
+        name, hint = self._transfer.known.name, _LATE
         if self._have(lacking):
             hint += f"; to put it there again: forestay sync --push {name} --again"
         for one in others[:1]:
@@ -407,15 +415,19 @@ class PackCheck:
             hint += f"; to go on without what they tell: {doubt}"
         return hint
 
-    def _believe(self, others: Sequence[str]) -> str:
-        said = f"forestay sync --pull {self._trip.known.name} --session {self._session} --believe"
+    def _believe_hint(self, others: Sequence[str]) -> str:
+        said = (
+            f"forestay sync --pull {self._transfer.known.name} --session {self._session} --believe"
+        )
         ends = "".join(f"; to end that: {said} {one}" for one in others[:1])
         return f"you doubt them, so the rest went on{ends}"
 
-    def _tellers(self, told: Told, claims: Sequence[Claim]) -> list[str]:
+    def _reporters(self, told: ReportedHead, claims: Sequence[Claim]) -> list[str]:
         """Who else tells it: they may be the ones who lie."""
         every = {one.circle for one in claims if one.heads.get(told.device) == told[1:3]}
-        return [key_text.grouped(one) for one in sorted(every - {self._trip.identity.circle.id})]
+        return [
+            key_text.grouped(one) for one in sorted(every - {self._transfer.identity.circle.id})
+        ]
 
     # -- who may have put it there -------------------------------------------------------------
 
@@ -449,44 +461,44 @@ class PackCheck:
             owner = self._exchange.owners.get(device, "")
             if one.claim.imported and owner:
                 signed = [p for p in every if p.claim.device == device and not p.claim.imported]
-                known = {hash for p in signed for hash in self._opening.content(p)[0].hashes}
-                if set(self._opening.content(one)[0].hashes) <= known | self._links.keys():
+                known = {hash for p in signed for hash in self._reader.content(p)[0].hashes}
+                if set(self._reader.content(one)[0].hashes) <= known | self._links.keys():
                     continue
-                if not self._stands_beside(one, every, known, owner):
+                if not self._is_parallel(one, every, known, owner):
                     late.add(one.name)
         sound = [one for one in every if one.name not in late]
-        self._find_foreign(sound)
+        self._record_foreign(sound)
         return sound
 
-    def _find_foreign(self, sound: Iterable[Opened]) -> None:
+    def _record_foreign(self, sound: Iterable[Opened]) -> None:
         """What others put under an id of this home is not for it to sign, on any remote."""
-        mine, found = self._trip.identity.circle.id, dict[str, str]()
+        mine, found = self._transfer.identity.circle.id, dict[str, str]()
         for one in sound:
-            if one.claim.device in self._trip.own and one.claim.circle != mine:
-                hashes = self._opening.content(one)[0].hashes
+            if one.claim.device in self._transfer.own and one.claim.circle != mine:
+                hashes = self._reader.content(one)[0].hashes
                 new = [hash for hash in hashes if hash not in self._links]
                 found |= dict.fromkeys(new[:1], one.claim.device)
-        self._exchange.find_foreign(found)
+        self._exchange.record_foreign(found)
 
-    def _stands_beside(
+    def _is_parallel(
         self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
     ) -> bool:
         """Take a branch as one beside its chain; False if its beginning is yet to come."""
         links = dict(self._links)
         for pack in every:
             if pack.claim.imported and pack.claim.device == one.claim.device:
-                row = self._opening.content(pack)[0]
+                row = self._reader.content(pack)[0]
                 pairs = zip(row.headers, row.hashes, strict=True)
                 links |= {hash: (head.device, head.n, head.prev) for head, hash in pairs}
         first = root(one.claim.after, links)
         if links[first][2] and links[first][2] not in signed:
             return False
-        is_held = first in self._links and first not in self._exchange.beside
+        is_held = first in self._links and first not in self._exchange.parallel
         if is_held or first in signed or links[first][2]:
             if owner != one.claim.circle:
                 raise self._foreign(one, owner)  # nobody goes on with what someone else signed
             return True
-        self._exchange.stand_beside({first: one.claim.device})
+        self._exchange.record_parallel({first: one.claim.device})
         return True
 
     def _foreign(self, one: Opened, owner: str) -> Tampered:
@@ -532,26 +544,26 @@ class SessionPull:
     """What the remote of one exchange has, taken."""
 
     def __init__(self, exchange: Exchange) -> None:
-        self._exchange, self._trip = exchange, exchange.trip
-        self._session, self._moved = exchange.session, exchange.moved
-        self._opening = PackReader(exchange)
-        self._looking = PackCheck(exchange, self._opening)
+        self._exchange, self._transfer = exchange, exchange.transfer
+        self._session, self._outcome = exchange.session, exchange.outcome
+        self._reader = PackReader(exchange)
+        self._check = PackCheck(exchange, self._reader)
         self._heeds = False
 
     def pull(self) -> None:
         """Look, and take what is new."""
-        opened = self._looking.look()
+        opened = self._check.fetch_and_check()
         gone = self._exchange.plan().gone
         seq = self._seq()
         disputes = self._disputes()
-        left = self._take(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
-        if self._moved.new and self._is_forgotten():
-            self._moved.new = False  # there is nothing that could be taken up
+        left = self._append_packs(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
+        if self._outcome.new and self._is_forgotten():
+            self._outcome.new = False  # there is nothing that could be taken up
         taken = [one for one in opened if one.name not in left]
-        self._moved.packs_down = len(taken)
-        self._moved.bytes_down = sum(one.size for one in taken)
-        self._moved.loose = len(left)
-        self._moved.disputes = max(self._disputes() - disputes, 0)
+        self._outcome.packs_down = len(taken)
+        self._outcome.bytes_down = sum(one.size for one in taken)
+        self._outcome.loose = len(left)
+        self._outcome.disputes = max(self._disputes() - disputes, 0)
         for one in taken:
             self._exchange.known[one.name] = one.packed
         for name in gone:
@@ -564,31 +576,31 @@ class SessionPull:
 
     def _seq(self) -> int:
         seq = self._exchange.here(lambda view: view.seq, 0)
-        self._moved.new = self._moved.new or not seq
+        self._outcome.new = self._outcome.new or not seq
         return seq
 
     def _is_forgotten(self) -> bool:
         where = {"id": self._session, "forgotten": 1}
-        return bool(self._trip.store.catalogue(where=where, limit=1))
+        return bool(self._transfer.store.catalogue(where=where, limit=1))
 
     def _disputes(self) -> int:
-        state = self._trip.journal.state
+        state = self._transfer.journal.state
         return self._exchange.here(lambda view: state(view).count("dispute.open"), 0)
 
-    def _take(self, opened: Sequence[Opened]) -> set[str]:
+    def _append_packs(self, opened: Sequence[Opened]) -> set[str]:
         """Take packs through the journal; returns the names of those that wait for others."""
-        late = [one for lot in _lots(opened) for one in self._absorb(lot)]
+        late = [one for lot in _groups(opened) for one in self._append_group(lot)]
         before = -1
-        while late and before != self._moved.down:
-            before = self._moved.down
-            late = [one for lot in _lots(late) for one in self._absorb(lot)]
+        while late and before != self._outcome.down:
+            before = self._outcome.down
+            late = [one for lot in _groups(late) for one in self._append_group(lot)]
         return {one.name for one in late}
 
-    def _absorb(self, opened: Sequence[Opened]) -> list[Opened]:
+    def _append_group(self, opened: Sequence[Opened]) -> list[Opened]:
         """Take what can be taken of these packs; returns those that are not wholly taken."""
         if not opened:
             return []
-        whole = [self._opening.content(one) for one in opened]
+        whole = [self._reader.content(one) for one in opened]
         late = self._merge([row for row, _ in whole], [blob for _, some in whole for blob in some])
         left = [
             one
@@ -597,9 +609,11 @@ class SessionPull:
         ]
         done = [one for one in opened if one not in left]
         for one in done:
-            self._opening.let_go(one)
+            self._reader.release(one)
         packed = [one.packed for one in done]
-        self._trip.store.machine.remotes.pushed(self._trip.known, self._session, packed)
+        self._transfer.store.machine.remotes.record_packs(
+            self._transfer.known, self._session, packed
+        )
         return left
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
@@ -613,13 +627,13 @@ class SessionPull:
         self._heed(kinds)
         if len({row.range.device for row in rows}) > 1:
             arrived.sort(key=lambda one: place(*one[1:]))
-        journal = self._trip.journal
+        journal = self._transfer.journal
         if journal.append_in_order(self._session, arrived, content):
-            self._moved.down += len(arrived)
+            self._outcome.down += len(arrived)
             return set()
         entitled, sealed = self._exchange.may_erase, [one for one, _, _ in arrived]
         taken = restore.merge_events(journal, self._session, sealed, content, entitled=entitled)
-        self._moved.down += taken.new
+        self._outcome.down += taken.new
         return {one.hash for one in taken.left}
 
     def _is_foreign_end(self, head: Header) -> bool:
@@ -632,8 +646,8 @@ class SessionPull:
     def _heed(self, kinds: set[str]) -> None:
         if not STONES.isdisjoint(kinds):
             self._heeds = True
-            if self._trip.obey is not None:
-                self._moved.after.append(self._trip.obey(self._session))
+            if self._transfer.before_erasure is not None:
+                self._outcome.after.append(self._transfer.before_erasure(self._session))
 
     def _look_for_erased(self, taken: Sequence[Opened]) -> None:
         """Whether packs still hold what was forgotten: whoever put them there did not know."""
@@ -652,12 +666,12 @@ class SessionPull:
     def _mark_after(self, seq: int) -> There:
         """How far the session is there after events were taken from there."""
         exchange, there = self._exchange, self._exchange.there
-        beyond = there.beyond + self._moved.down
+        beyond = there.beyond + self._outcome.down
         if any(exchange.holds_erased.values()):
             # Nothing counts as done before these packs are replaced.
             return exchange.mark(beyond=there.pushed + beyond)
-        if not self._heeds and there.pushed + there.beyond == seq and self._moved.down:
-            all_of_it = exchange.here(lambda view: self._end(view, seq + self._moved.down), None)
+        if not self._heeds and there.pushed + there.beyond == seq and self._outcome.down:
+            all_of_it = exchange.here(lambda view: self._end(view, seq + self._outcome.down), None)
             if all_of_it is not None:
                 return exchange.mark(*all_of_it)
         return exchange.mark(there.pushed, there.hash, beyond)
@@ -670,7 +684,7 @@ class SessionPull:
         return view.seq, as_sealed(last).hash
 
 
-def _lots(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
+def _groups(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
     """Packs that are taken together: so many that it is worth it, so few that there is room."""
     lot: list[Opened] = []
     count = weight = 0

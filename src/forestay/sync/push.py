@@ -40,14 +40,14 @@ _EXPORT = (
 class SessionPush:
     """What is here of one exchange, pushed."""
 
-    def __init__(self, exchange: Exchange, taking: SessionPull) -> None:
-        self._exchange, self._taking = exchange, taking
-        self._trip, self._moved = exchange.trip, exchange.moved
+    def __init__(self, exchange: Exchange, pull: SessionPull) -> None:
+        self._exchange, self._pull = exchange, pull
+        self._transfer, self._outcome = exchange.transfer, exchange.outcome
         self._last: PendingPack | None = None
         self._left = 0
         """How many events were not pushed, because they are not this person's to push."""
         self._stay: set[str] = set()
-        self._hearsay = self._trip.store.machine.remotes.hearsay()
+        self._unconfirmed = self._transfer.store.machine.remotes.unconfirmed()
         self._doubtful = 0
         self._imported: set[str] = set()
         self._unsigned: set[str] = set()
@@ -56,27 +56,27 @@ class SessionPush:
     def push(self) -> None:
         """Put there what the remote lacks. What it has of the same chains is taken first."""
         exchange = self._exchange
-        if self._trip.again:
+        if self._transfer.again:
             self._drop_changed()
         if self._has_more_of_ours() or exchange.plan().gone:
-            self._taking.pull()
+            self._pull.pull()
         self._unsigned = exchange.unsigned()
-        with self._trip.store.view(exchange.session) as view:
+        with self._transfer.store.view(exchange.session) as view:
             after = self._mark(view)
-            met = self._moved.packs_down > 0 and exchange.is_erased(view)
-            anew = self._trip.again or bool(self._unsigned)
+            met = self._outcome.packs_down > 0 and exchange.is_erased(view)
+            anew = self._transfer.again or bool(self._unsigned)
             if after == view.seq and not anew and not met:
                 return
             after = 0 if anew else after
             stone = self._newest_stone(view)
-            self._trip.expect("up", view.seq - after)
+            self._transfer.expect("up", view.seq - after)
             self._send(self._ours(view, self._lacking(view, after)), stone)
-            if self._moved.stay:
+            if self._outcome.stay:
                 return
             replacing = PackReplacement(exchange, view, stone)
             if stone and _has_stones(view, after):
                 replacing.replace_erased()
-            replacing.put_together()
+            replacing.merge_small_packs()
             (last,) = view.events(after=view.seq - 1, limit=1)
             mark = exchange.mark(view.seq, as_sealed(last).hash)
             if self._left:
@@ -92,10 +92,10 @@ class SessionPush:
         known = [exchange.known[name] for name in exchange.packs if name in exchange.known]
 
         def changed(one: Packed) -> Packed | None:
-            return None if object_names.is_of(one.name, self._trip.get(one.name)) else one
+            return None if object_names.is_of(one.name, self._transfer.get(one.name)) else one
 
         ours = [one for one in known if exchange.is_ours(one.device)]
-        for bad in self._trip.side_by_side(changed, ours):
+        for bad in self._transfer.run_parallel(changed, ours):
             if bad is not None:
                 exchange.delete(bad)
 
@@ -110,8 +110,8 @@ class SessionPush:
                 session=self._exchange.session,
             )
         exchange = self._exchange
-        mine = self._trip.identity.circle.id
-        for device in self._stay & self._trip.own:
+        mine = self._transfer.identity.circle.id
+        for device in self._stay & self._transfer.own:
             if exchange.owners.get(device, mine) != mine:
                 raise self._taken(device, "cannot follow", _EXPORT)
 
@@ -154,7 +154,7 @@ class SessionPush:
         forked = [device for device, heads in self._exchange.ends.items() if len(heads) > 1]
         there = [one for one in self._exchange.stretches if one.device not in self._unsigned]
         covered = pack_builder.coverage(view, there, forked)
-        return pack_builder.build_packs(self._trip.store, view, covered, after=after)
+        return pack_builder.build_packs(self._transfer.store, view, covered, after=after)
 
     def _ours(self, view: View, found: Iterable[PendingPack]) -> Iterator[PendingPack]:
         stay = self._stay
@@ -166,10 +166,10 @@ class SessionPush:
                 continue
             if device in stay or not self._exchange.is_ours(device) or self._is_cut(view, one):
                 stay.add(device)
-            elif self._is_hearsay(one):
+            elif self._is_unconfirmed(one):
                 self._doubtful += 1
                 stay.add(device)
-            elif self._exchange.is_beside(device) and not self._is_apart(view, one):
+            elif self._exchange.is_parallel(device) and not self._is_apart(view, one):
                 stay.add(device)
             if device in stay:
                 self._left += len(one.events)
@@ -187,18 +187,18 @@ class SessionPush:
         links = pack_builder.links_of(view, {device})
         there = {root(one.after, links) for one in exchange.stretches if one.device == device}
         first = root(parcel.stretch.after, links)
-        if first in there - exchange.beside.keys():
+        if first in there - exchange.parallel.keys():
             return False
-        if first not in exchange.beside:
-            exchange.stand_beside({first: device})
-            self._moved.noticed.append(self._taken(device, "was put there beside it", _UNSHARE))
+        if first not in exchange.parallel:
+            exchange.record_parallel({first: device})
+            self._outcome.noticed.append(self._taken(device, "was put there beside it", _UNSHARE))
         return True
 
-    def _is_hearsay(self, parcel: PendingPack) -> bool:
+    def _is_unconfirmed(self, parcel: PendingPack) -> bool:
         """Whether it would become our word what only a file says."""
-        if not self._hearsay or self._exchange.is_imported(parcel.stretch.device):
+        if not self._unconfirmed or self._exchange.is_imported(parcel.stretch.device):
             return False
-        return not self._hearsay.isdisjoint(as_sealed(one).hash for one in parcel.events)
+        return not self._unconfirmed.isdisjoint(as_sealed(one).hash for one in parcel.events)
 
     def _is_cut(self, view: View, parcel: PendingPack) -> bool:
         """Whether content is missing that nobody may have erased: a file can come without it.
@@ -219,11 +219,11 @@ class SessionPush:
         if self._last is None:
             return
         if exchange.keys.is_to_read:
-            self._moved.stay = sum(len(one.events) for one in (self._last, *found))
+            self._outcome.stay = sum(len(one.events) for one in (self._last, *found))
             return
         # Events are read on while the keys are put there; no pack is before them.
-        now = self._trip.clock.now()
-        keys = self._trip.pool.submit(exchange.keys.prepare, self._trip.put, now)
+        now = self._transfer.clock.now()
+        keys = self._transfer.pool.submit(exchange.keys.prepare, self._transfer.put, now)
         # Only what was there before: whoever reads these may not see the others yet.
         before = heads_of(exchange.stretches)
 
@@ -231,15 +231,15 @@ class SessionPush:
             keys.result()
             return exchange.put(one, before, stone, now)
 
-        for done in self._trip.side_by_side(put, self._all_but_the_last(found)):
+        for done in self._transfer.run_parallel(put, self._all_but_the_last(found)):
             exchange.note(done)
         keys.result()
         heads = heads_of([*exchange.stretches, self._last.stretch])
         exchange.note(exchange.put(self._last.ready(), heads, stone, now))
         exchange.meet(())
-        self._trip.store.machine.remotes.met(dict.fromkeys(self._unsigned, ""))
-        exchange.tell_unsigned(set(), self._unsigned - self._stay)
-        self._trip.store.machine.remotes.met(dict.fromkeys(self._imported, IMPORTED))
+        self._transfer.store.machine.remotes.record_writers(dict.fromkeys(self._unsigned, ""))
+        exchange.record_unsigned(set(), self._unsigned - self._stay)
+        self._transfer.store.machine.remotes.record_writers(dict.fromkeys(self._imported, IMPORTED))
 
     def _all_but_the_last(self, found: Iterable[PendingPack]) -> Iterator[EncodedPack]:
         for one in found:
@@ -285,19 +285,19 @@ class PackReplacement:
             looked[one.name] = bool(numbers - {header.n for header, _ in there})
         return looked[one.name]
 
-    def put_together(self) -> None:
+    def merge_small_packs(self) -> None:
         """Many small packs of this device's chain become few; a sync now and then leaves many."""
         known, device = self._exchange.known, self._view.device
         mine = [one for one in known.values() if one.device == device]
         if self._exchange.is_forked(device):
             return
-        for one in [one for one in mine if any(self._gives_way(one, other) for other in mine)]:
+        for one in [one for one in mine if any(self._is_superseded(one, other) for other in mine)]:
             self._exchange.delete(one)
         left = [Pack(one.name, one.size, Stretch.of(one)) for one in mine if one.name in known]
         for row in crowded(left):
             self._replace([known[pack.name] for pack in row])
 
-    def _gives_way(self, one: Packed, other: Packed) -> bool:
+    def _is_superseded(self, one: Packed, other: Packed) -> bool:
         """Whether one pack is left over, of a replacement that was interrupted, beside another.
 
         What was imported of this chain tells nobody whose it is, so it gives way to what is signed.
@@ -318,10 +318,10 @@ class PackReplacement:
         """Put what some packs cover there once more, then take the old ones away."""
         exchange, (first, last) = self._exchange, (old[0], old[-1])
         covered = Stretch(first.device, first.first, last.last, first.before, last.after)
-        now = exchange.trip.clock.now()
-        exchange.keys.prepare(exchange.trip.put, now)
+        now = exchange.transfer.clock.now()
+        exchange.keys.prepare(exchange.transfer.put, now)
         heads = heads_of(exchange.stretches)
-        for one in list(pack_builder.stretch_of(exchange.trip.store, self._view, covered)):
+        for one in list(pack_builder.stretch_of(exchange.transfer.store, self._view, covered)):
             exchange.is_foreign(one.stretch, self._view)
             exchange.note(exchange.put(one.ready(), heads, self._stone, now), again=True)
         for pack in old:

@@ -22,8 +22,7 @@ from forestay.base.text import coerce_input
 from forestay.errors import ForestayError, InvalidInput, Locked, Outdated, Tampered
 from forestay.journal.context import Context
 from forestay.sync import keychain
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import key_text, keys
+from forestay.sync.crypto import device_group, key_text, keys
 from forestay.sync.crypto.keys import Key, Secret
 
 MAGIC = b"FORESTAY EXPORT 1\n"
@@ -114,16 +113,16 @@ def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> b
         hint = f"open it there; for a key of your own: {own}"
         raise _not_for_us(path, whom, "this device has no key", hint)
     key = keychain.own_key(context)
-    circle = circles.load_circle(place, key)
-    held: list[Key | Secret] = [key, *(circle.epochs if circle else [])]
+    group = device_group.load_circle(place, key)
+    held: list[Key | Secret] = [key, *(group.epochs if group else [])]
     for one in held:
         try:
             return one.open(data)
         except Locked:
             continue
     here = f"this is the device {key.id}"
-    here += f" of the circle {circle.fingerprint}" if circle else ", of no circle"
-    yours = f"give who sends it: {circle.person}" if circle else "forestay device key init"
+    here += f" of the circle {group.fingerprint}" if group else ", of no circle"
+    yours = f"give who sends it: {group.person}" if group else "forestay device key init"
     raise _not_for_us(path, whom, here, f"open it there, or {yours}" if whom else yours)
 
 

@@ -14,11 +14,11 @@ from forestay.errors import ForestayError, InvalidInput, NoSession
 from forestay.model import event as ev
 from forestay.model.erasure import KINDS as STONES
 from forestay.store.machine.remotes import (
-    BESIDE,
     DOUBT,
     FOREIGN,
+    KEY_CHANGE,
+    PARALLEL,
     REFUSED,
-    TURN,
     UNSIGNED,
     Packed,
     Reach,
@@ -33,7 +33,7 @@ from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 from forestay.sync.remotes.port import Object
 from forestay.sync.session_keys import SessionKeys
-from forestay.sync.transfer import Trip
+from forestay.sync.transfer import Transfer
 
 MOST_NAME = 60
 IMPORTED = "unknown, imported"
@@ -45,7 +45,7 @@ _ENDED = "no longer shared with you"
 T = TypeVar("T")
 
 
-class Moved:
+class SessionOutcome:
     """What became of one session."""
 
     def __init__(self, session: str) -> None:
@@ -71,23 +71,25 @@ class Moved:
 class Exchange:
     """One session and one remote."""
 
-    def __init__(self, trip: Trip, session: str, place: str, listed: Iterable[Object]) -> None:
-        self.trip, self.session, self.place = trip, session, place
-        self.moved = Moved(session)
-        remotes = trip.store.machine.remotes
-        self.there = remotes.session(trip.known, session) or There(session, place)
-        self.known = {one.name: one for one in remotes.objects(trip.known, session)}
-        self.reaches = remotes.chains(trip.known, session)
+    def __init__(
+        self, transfer: Transfer, session: str, place: str, listed: Iterable[Object]
+    ) -> None:
+        self.transfer, self.session, self.place = transfer, session, place
+        self.outcome = SessionOutcome(session)
+        remotes = transfer.store.machine.remotes
+        self.there = remotes.session(transfer.known, session) or There(session, place)
+        self.known = {one.name: one for one in remotes.objects(transfer.known, session)}
+        self.reaches = remotes.chains(transfer.known, session)
         self.listed = {one.name: one.size for one in listed}
-        self.noted = remotes.noted(trip.known, session)
+        self.noted = remotes.notes(transfer.known, session)
         self.keys = SessionKeys(
-            trip.identity,
+            transfer.identity,
             session,
             self.listed,
-            get=trip.get,
+            get=transfer.get,
             place=place,
             owner=self.there.owner or remotes.owner(session),
-            turns=self.noted.get(TURN, {}),
+            turns=self.noted.get(KEY_CHANGE, {}),
             sound=lambda: self.known.keys(),
             doubted=self.noted.get(DOUBT, ()),
         )
@@ -97,10 +99,10 @@ class Exchange:
         self.doubted_now = False
         """Whether the user said so in this visit, and need not be told why."""
         self._elsewhere = remotes.owners(session)
-        self.beside = remotes.at_home(session, BESIDE)
-        self.foreign = remotes.at_home(session, FOREIGN)
+        self.parallel = remotes.notes_at_home(session, PARALLEL)
+        self.foreign = remotes.notes_at_home(session, FOREIGN)
         self._not_signed: set[str] = set()
-        self._own, self._mine = trip.own, trip.identity.circle.id
+        self._own, self._mine = transfer.own, transfer.identity.circle.id
         self.holds_erased: dict[str, bool] = {}
         """Of packs that were read: whether they hold what is erased here."""
         self.sent: list[Packed] = []
@@ -118,15 +120,17 @@ class Exchange:
         by = self.keys.judged_by
         return {one.name: one for one in found if one and refused.get(one.name) != by}
 
-    def set_aside(self, refused: Mapping[str, ForestayError]) -> None:
+    def skip_packs(self, refused: Mapping[str, ForestayError]) -> None:
         """Let packs be that were refused, though nothing that is trusted needs them."""
-        self.moved.aside += refused.values()
+        self.outcome.aside += refused.values()
         if refused:
             told = dict.fromkeys(refused, self.keys.judged_by)
             before = self.noted.get(REFUSED, {}).items()
             told |= {name: by for name, by in before if name in self.listed and name not in told}
             self.noted[REFUSED] = told
-            self.trip.store.machine.remotes.note(self.trip.known, self.session, REFUSED, told)
+            self.transfer.store.machine.remotes.note(
+                self.transfer.known, self.session, REFUSED, told
+            )
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -136,7 +140,7 @@ class Exchange:
         return plan(self.packs, {one.name: Stretch.of(one) for one in self.known.values()})
 
     def list_again(self) -> None:
-        found = self.trip.remote.list(object_names.within(self.place))
+        found = self.transfer.remote.list(object_names.within(self.place))
         self.listed = {one.name: one.size for one in found}
         self.keys.shown(self.listed)
 
@@ -155,35 +159,35 @@ class Exchange:
             name=told,
             imported=self._is_unsigned(one.stretch),
         )
-        self.trip.put(name, data)
-        self.trip.done("up", one.stretch.last - one.stretch.first + 1)
+        self.transfer.put(name, data)
+        self.transfer.done("up", one.stretch.last - one.stretch.first + 1)
         return Packed(name, *one.stretch, len(data), tombstone)
 
     def _is_unsigned(self, stretch: Stretch) -> bool:
         """Whether a pack goes there without a word of whose it is."""
         device = stretch.device
-        if self.is_imported(device) or self.is_beside(device):
+        if self.is_imported(device) or self.is_parallel(device):
             return True
         return stretch.after in self._not_signed
 
     def _author(self, device: str) -> str:
         """The name of the device that wrote a chain: a carried one is not written by this."""
-        if device == self.trip.store.machine.device or self.is_beside(device):
-            return self.trip.identity.name
-        return self.names.get(device) or self.trip.store.machine.remotes.names().get(device, "")
+        if device == self.transfer.store.machine.device or self.is_parallel(device):
+            return self.transfer.identity.name
+        return self.names.get(device) or self.transfer.store.machine.remotes.names().get(device, "")
 
     def note(self, done: Packed, *, again: bool = False) -> None:
         """A pack is there: known from now on, so that it is not sent, nor read, again."""
         self.known[done.name] = done
         self.listed[done.name] = done.size
         self.sent.append(done)
-        self.trip.store.machine.remotes.pushed(self.trip.known, self.session, [done])
-        self.moved.up += 0 if again else done.last - done.first + 1
-        self.moved.packs_up += 1
-        self.moved.bytes_up += done.size
+        self.transfer.store.machine.remotes.record_packs(self.transfer.known, self.session, [done])
+        self.outcome.up += 0 if again else done.last - done.first + 1
+        self.outcome.packs_up += 1
+        self.outcome.bytes_up += done.size
 
     def delete(self, pack: Packed) -> None:
-        self.trip.remote.delete(pack.name)
+        self.transfer.remote.delete(pack.name)
         del self.known[pack.name]
         self.listed.pop(pack.name, None)
         self.gone.append(pack.name)
@@ -193,7 +197,7 @@ class Exchange:
     def here(self, read: Callable[[View], T], otherwise: T) -> T:
         """What is read of the session as it is here; something else where it is not."""
         try:
-            with self.trip.store.view(self.session) as view:
+            with self.transfer.store.view(self.session) as view:
                 return read(view)
         except NoSession:
             return otherwise
@@ -203,7 +207,7 @@ class Exchange:
         """The ends of each chain here: a forked one has several."""
 
         def read(view: View) -> dict[str, list[tuple[int, str, int]]]:
-            core = self.trip.journal.state(view).core
+            core = self.transfer.journal.state(view).core
             return {device: chain.heads for device, chain in core.chains.items()}
 
         return self.here(read, {})
@@ -213,7 +217,7 @@ class Exchange:
 
     def is_erased(self, view: View) -> bool:
         """Whether the content of any event is gone here."""
-        return bool(self.trip.journal.state(view).core.erased)
+        return bool(self.transfer.journal.state(view).core.erased)
 
     def erased_in(self, view: View) -> dict[str, set[int]]:
         """The numbers of the events of each chain whose content is gone here."""
@@ -242,12 +246,12 @@ class Exchange:
 
         They go there again, signed: else whoever imported them could go on with them.
         """
-        told = self.trip.store.machine.remotes.persons()
+        told = self.transfer.store.machine.remotes.persons()
         unknown = {device for device, person in told.items() if person.startswith(IMPORTED)}
         unknown |= self.noted.get(UNSIGNED, {}).keys()
         return {device for device in unknown if self.whose(device) == self._mine}
 
-    def tell_unsigned(self, new: Set[str], signed: Set[str]) -> None:
+    def record_unsigned(self, new: Set[str], signed: Set[str]) -> None:
         """Keep which chains are there without a word of whose they are.
 
         Of each session: a device may have been known by another one before this was pushed.
@@ -255,16 +259,16 @@ class Exchange:
         before = self.noted.get(UNSIGNED, {}).keys()
         if (now := (before | new) - signed) != before:
             self.noted[UNSIGNED] = dict.fromkeys(sorted(now), "")
-            remotes = self.trip.store.machine.remotes
-            remotes.note(self.trip.known, self.session, UNSIGNED, self.noted[UNSIGNED])
+            remotes = self.transfer.store.machine.remotes
+            remotes.note(self.transfer.known, self.session, UNSIGNED, self.noted[UNSIGNED])
 
     def is_ours(self, device: str) -> bool:
         """Whether a chain is for this person to push: their own, or imported into their session."""
         if self.owners.get(device, self._mine) != self._mine:
-            return self.is_beside(device)
+            return self.is_parallel(device)
         return self.whose(device) == self._mine or self.is_imported(device)
 
-    def is_beside(self, device: str) -> bool:
+    def is_parallel(self, device: str) -> bool:
         """Whether someone else holds the place of an id of ours there, in a session that we own.
 
         What was recorded here under it goes there beside theirs, and says nothing of whose it is.
@@ -274,21 +278,23 @@ class Exchange:
 
     def may_replace(self, device: str) -> bool:
         """Whether packs of a chain may give way to erased ones that this person puts there."""
-        is_disputed = device in self.beside.values()
+        is_disputed = device in self.parallel.values()
         return self.is_ours(device) and (not is_disputed or self.keys.owner == self._mine)
 
-    def stand_beside(self, branches: Mapping[str, str]) -> None:
+    def record_parallel(self, branches: Mapping[str, str]) -> None:
         """Keep branches, by their first events, that lie beside others under the same ids."""
-        if branches.keys() - self.beside.keys():
-            self.beside |= branches
-            self.trip.store.machine.remotes.note_at_home(self.session, BESIDE, self.beside)
-            self.trip.store.machine.remotes.met(dict.fromkeys(branches.values(), DISPUTED))
+        if branches.keys() - self.parallel.keys():
+            self.parallel |= branches
+            self.transfer.store.machine.remotes.note_at_home(self.session, PARALLEL, self.parallel)
+            self.transfer.store.machine.remotes.record_writers(
+                dict.fromkeys(branches.values(), DISPUTED)
+            )
 
-    def find_foreign(self, new: Mapping[str, str]) -> None:
+    def record_foreign(self, new: Mapping[str, str]) -> None:
         """Keep events that someone else signed under ids of ours, where each row of them begins."""
         if new.keys() - self.foreign.keys():
             self.foreign |= new
-            self.trip.store.machine.remotes.note_at_home(self.session, FOREIGN, self.foreign)
+            self.transfer.store.machine.remotes.note_at_home(self.session, FOREIGN, self.foreign)
 
     def is_foreign(self, stretch: Stretch, view: View) -> bool:
         """Whether a stretch of a chain of ours has, or follows, what someone else signed.
@@ -311,43 +317,43 @@ class Exchange:
 
         Anyone can write under an id of ours, but only we sign as ourselves: who signed counts.
         """
-        disputed = self.beside.values()
+        disputed = self.parallel.values()
         whose = "" if device in disputed else self.owners.get(device) or self.whose(device)
-        owner = self.keys.ring.owner.id if self.keys.ring else self.trip.identity.circle.id
+        owner = self.keys.ring.owner.id if self.keys.ring else self.transfer.identity.circle.id
         of_one = "" if not of or of in disputed else self.whose(of)
         return bool(whose) and whose in (owner, of_one)
 
     def meet(self, claims: Sequence[Claim]) -> None:
         """Keep whose chains these are, and whom the session is shared with."""
-        mine, ring = self.trip.identity.circle.id, self.keys.ring
+        mine, ring = self.transfer.identity.circle.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
-        remotes = self.trip.store.machine.remotes
+        remotes = self.transfer.store.machine.remotes
         signed = {one.device: _writer(one, mine, people) for one in claims if not one.imported}
         imported = {one.device: _writer(one, mine, people) for one in claims if one.imported}
-        self.tell_unsigned(imported.keys(), signed.keys())
+        self.record_unsigned(imported.keys(), signed.keys())
         writers = {**imported, **signed}
-        disputed = writers.keys() & set(self.beside.values())
-        remotes.met({**writers, **dict.fromkeys(disputed, DISPUTED)})
+        disputed = writers.keys() & set(self.parallel.values())
+        remotes.record_writers({**writers, **dict.fromkeys(disputed, DISPUTED)})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
         addresses = {one.circle: one.email for one in shared}
-        remotes.share(self.session, [_person(one.circle, addresses) for one in shared])
+        remotes.record_shared(self.session, [_person(one.circle, addresses) for one in shared])
 
     def has_ended(self) -> bool:
         """Whether its owner said that it is no longer shared with us.
 
         Keys that do not open would not do: anyone who can write there makes such.
         """
-        return self.keys.is_put_out
+        return self.keys.is_removed
 
     def end(self) -> None:
         """Remember that it is no longer shared with us."""
-        self.moved.over = True
-        self.moved.stay = self.trip.store.machine.remotes.waiting(self.session) or 0
-        self.moved.ended = self.there.error != _ENDED
+        self.outcome.over = True
+        self.outcome.stay = self.transfer.store.machine.remotes.waiting(self.session) or 0
+        self.outcome.ended = self.there.error != _ENDED
         # A background sync shows nothing to the user, so the notice stays due.
-        if self.moved.ended and not self.trip.is_unattended:
+        if self.outcome.ended and not self.transfer.is_unattended:
             self.there.error = _ENDED
-            self.trip.store.machine.remotes.saw(self.trip.known, self.there)
+            self.transfer.store.machine.remotes.record_session(self.transfer.known, self.there)
 
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
         """Remember whose word of what is there does not count any more, and whose does again.
@@ -363,7 +369,7 @@ class Exchange:
 
     def _note_doubt(self) -> None:
         told = dict.fromkeys(sorted(self.doubted), "")
-        self.trip.store.machine.remotes.note(self.trip.known, self.session, DOUBT, told)
+        self.transfer.store.machine.remotes.note(self.transfer.known, self.session, DOUBT, told)
 
     def _doubtful(self, who: str) -> str:
         if not object_names.epoch_of(who):
@@ -379,9 +385,9 @@ class Exchange:
         others = {one.circle: one.email for one in ring.members} if ring else {}
         others |= {self.keys.owner: ""} if self.keys.owner else {}
         others.pop(self._mine, None)
-        for circle, email in others.items():
-            if key_text.same_fingerprint(who, key_text.grouped(circle)) or (email and email == who):
-                return circle
+        for group, email in others.items():
+            if key_text.same_fingerprint(who, key_text.grouped(group)) or (email and email == who):
+                return group
         raise InvalidInput(
             f"nobody else who takes part in session {self.session} is called {who}",
             why=", ".join(key_text.grouped(one) for one in others) or "nobody else takes part",
@@ -408,8 +414,8 @@ class Exchange:
         self.there = there
         self.reaches = self._reaches()
         turns = self.keys.turns if self.keys.is_read else None
-        self.trip.store.machine.remotes.saw(
-            self.trip.known, there, chains=self.reaches, found=found, gone=gone, turns=turns
+        self.transfer.store.machine.remotes.record_session(
+            self.transfer.known, there, chains=self.reaches, found=found, gone=gone, turns=turns
         )
 
     def _reaches(self) -> list[Reach]:
@@ -436,8 +442,8 @@ def _writer(claim: Claim, mine: str, people: dict[str, str]) -> str:
     return f"unknown, imported by {person}" if person else IMPORTED
 
 
-def _person(circle: str, people: dict[str, str]) -> str:
+def _person(group_id: str, people: dict[str, str]) -> str:
     """Who a circle is: what its owner wrote down, else the fingerprint of its key."""
-    return coerce_input(people.get(circle, ""), limit=MOST_NAME, lines=False) or key_text.grouped(
-        circle
+    return coerce_input(people.get(group_id, ""), limit=MOST_NAME, lines=False) or key_text.grouped(
+        group_id
     )

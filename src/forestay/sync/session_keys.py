@@ -20,11 +20,10 @@ from typing import NamedTuple
 
 from forestay.base.hashing import digest_of
 from forestay.errors import Downgraded, Locked, NotEntitled, RemoteFailed, Replayed, Swapped
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import key_ring, sealed_pack
-from forestay.sync.crypto.device_group import Circle
+from forestay.sync.crypto import device_group, key_ring, sealed_pack
+from forestay.sync.crypto.device_group import DeviceGroup
 from forestay.sync.crypto.envelope import word_of
-from forestay.sync.crypto.key_ring import Member, Opened, Ring, Stranger
+from forestay.sync.crypto.key_ring import KeyRing, Member, Opened, UnknownSigner
 from forestay.sync.crypto.keys import Key
 from forestay.sync.crypto.sealed_pack import Claim
 from forestay.sync.plan import Stretch
@@ -44,7 +43,7 @@ class Identity(NamedTuple):
     """Who this device is."""
 
     key: Key
-    circle: Circle
+    circle: DeviceGroup
     name: str = ""
 
 
@@ -72,14 +71,14 @@ class SessionKeys:
         self.me, self.session, self._get = me, session, get
         self._owner, self._turns, self._sound = owner, turns, sound
         self.place = place or object_names.place(me.circle.name_key, session)
-        self._people: dict[str, Circle] = {me.circle.id: me.circle}
-        self._told: dict[str, Circle] = {}
+        self._people: dict[str, DeviceGroup] = {me.circle.id: me.circle}
+        self._participants_by_name: dict[str, DeviceGroup] = {}
         """What those who take part said of their devices there, by the names of these objects."""
-        self._ring: Ring | None = None
+        self._ring: KeyRing | None = None
         self._locked: Locked | None = None
-        self.strangers: dict[str, Stranger] = {}
+        self.unknown_signers: dict[str, UnknownSigner] = {}
         """Why keys are let be, by their names: no device of the owner put them there."""
-        self.is_put_out = False
+        self.is_removed = False
         """Whether the owner's devices say that it is no longer shared with this person."""
         self._doubted = frozenset(filter(object_names.epoch_of, doubted))
         self.cleared: set[str] = set()
@@ -92,9 +91,9 @@ class SessionKeys:
         """What the remote lists now."""
         self._listed = listed
         self._every_ring = sorted(filter(object_names.epoch_of, listed), key=object_names.epoch_of)
-        passed = {*self.strangers, *(self._doubted - self.cleared)}
+        passed = {*self.unknown_signers, *(self._doubted - self.cleared)}
         self._rings = [one for one in self._every_ring if one not in passed]
-        self._who = sorted(filter(object_names.is_who, listed))
+        self._participants = sorted(filter(object_names.is_participant, listed))
         self._packs = [one for one in map(object_names.as_pack, listed) if one is not None]
         self._locked = None
 
@@ -114,7 +113,7 @@ class SessionKeys:
             )
 
     @property
-    def ring(self) -> Ring | None:
+    def ring(self) -> KeyRing | None:
         """The keys that are there, all of them merged; None before there are any.
 
         Nothing may be there that is newer than what opens. The newest alone would not do: whoever
@@ -130,9 +129,9 @@ class SessionKeys:
                 raise
         return self._ring
 
-    def _merged(self) -> Ring:
+    def _merged(self) -> KeyRing:
         self._clear()
-        held: Ring | None = None
+        held: KeyRing | None = None
         locked, newest = None, ""
         data = {name: self._read(name) for name in reversed(self._rings)}
         read = self._meet_owner(data)
@@ -142,23 +141,23 @@ class SessionKeys:
             except Locked as error:
                 locked, newest = locked or error, newest or name
                 continue
-            except Stranger as error:
+            except UnknownSigner as error:
                 # Not so what is merely not understood: it may be newer, and put someone out.
-                self.strangers[name] = error
+                self.unknown_signers[name] = error
                 continue
             held = found if held is None else key_ring.union(held, found)
         if held is not None:
             held = held.knowing(self._turns)
-            self.is_put_out = self.me.circle.id in {each.circle for each in held.put_out}
-        if held is None and self.strangers and locked is None:
-            raise next(iter(self.strangers.values()))
-        if held is None or self.is_put_out:
-            raise locked or _put_out(self.session)
-        self._rings = [one for one in self._rings if one not in self.strangers]
+            self.is_removed = self.me.circle.id in {each.circle for each in held.removed}
+        if held is None and self.unknown_signers and locked is None:
+            raise next(iter(self.unknown_signers.values()))
+        if held is None or self.is_removed:
+            raise locked or _no_longer_shared(self.session)
+        self._rings = [one for one in self._rings if one not in self.unknown_signers]
         self._closed = newest
         # What else does not open is from before it was shared with this person, or of turns that
         # are known and do not count.
-        known = max(each.told.epoch for each in held.said.values())
+        known = max(each.content.epoch for each in held.log.values())
         if locked is not None and object_names.epoch_of(newest) > known:
             raise locked if held.owner.id != self.me.circle.id else self._newer(newest)
         return held
@@ -198,22 +197,22 @@ class SessionKeys:
                 # Of one's own devices more is known than keys tell.
                 if told.id != self.me.circle.id and told.id == (self._owner or told.id):
                     before = self._people.get(told.id)
-                    self._people[told.id] = circles.union(before, told) if before else told
+                    self._people[told.id] = device_group.union(before, told) if before else told
         return read
 
-    def _judged(self, name: str, read: Opened) -> Ring:
+    def _judged(self, name: str, read: Opened) -> KeyRing:
         """The keys in one object, if they are what its name and what is remembered say."""
         found = key_ring.judged(read, self.me.circle, place=self.place, people=self._known)
         self._require_epoch(found, object_names.epoch_of(name))
         self._require_owner(found)
         return found
 
-    def _require_epoch(self, found: Ring, told: int) -> None:
+    def _require_epoch(self, found: KeyRing, told: int) -> None:
         """The name of older keys can be changed by whoever runs the remote; their turns cannot.
 
         Turns that do not count are looked at too: whoever wrote the name may not have known.
         """
-        if told not in {each.told.epoch for each in found.said.values()}:
+        if told not in {each.content.epoch for each in found.log.values()}:
             raise Replayed(
                 f"older keys of session {found.session} lie under a newer name",
                 why=f"epoch {found.epoch}, not {told}",
@@ -225,7 +224,7 @@ class SessionKeys:
     def turns(self) -> dict[str, str]:
         """What to remember of the keys: their newest turns, and the key of the owner's devices."""
         held = self._ring
-        return {each: held.said[each].told.circle_key for each in held.ends} if held else {}
+        return {each: held.log[each].content.circle_key for each in held.ends} if held else {}
 
     @property
     def is_read(self) -> bool:
@@ -237,7 +236,7 @@ class SessionKeys:
         """The circle that the session belongs to, "" if that is not known."""
         return self._ring.owner.id if self._ring else self._owner
 
-    def _require_owner(self, found: Ring) -> None:
+    def _require_owner(self, found: KeyRing) -> None:
         """Whoever may read a session could else make keys of their own for it and lead it on."""
         key = self.me.circle.name_key
         is_own = bool(key) and object_names.place(key, found.session) == self.place
@@ -261,8 +260,8 @@ class SessionKeys:
             )
         return data
 
-    def _known(self, circle: str) -> Circle | None:
-        return self._people.get(circle)
+    def _known(self, group_id: str) -> DeviceGroup | None:
+        return self._people.get(group_id)
 
     def chain(self, device: str) -> str:
         """What the packs of a device are called here."""
@@ -275,7 +274,7 @@ class SessionKeys:
 
     # -- opening -------------------------------------------------------------------------------
 
-    def ready(self) -> Ring:
+    def ready(self) -> KeyRing:
         """Read all that opening packs takes, before several threads do."""
         held = self.ring
         if held is None:
@@ -285,36 +284,38 @@ class SessionKeys:
                 f"if that fails, {ELSEWHERE}",
                 session=self.session,
             )
-        for name in self._who:
-            if name not in self._told:
-                self._hear(name, held)
+        for name in self._participants:
+            if name not in self._participants_by_name:
+                self._read_participant(name, held)
         owner = self._people.get(held.owner.id)
         if owner is not None:
             # The owner's devices that came after the last turn are told of there alone.
             held = self._ring = held.seen_by(owner)
         return held
 
-    def _hear(self, name: str, held: Ring) -> None:
+    def _read_participant(self, name: str, held: KeyRing) -> None:
         data = self._read(name)
         try:
-            found = self._told[name] = key_ring.decode_who(data, held)
+            found = self._participants_by_name[name] = key_ring.decode_participant(data, held)
         except Locked as error:
-            if (of := self._stranger(word_of(data, key_ring.WHO), error)) is None:
+            if (of := self._unknown_signer(word_of(data, key_ring.WHO), error)) is None:
                 raise
-            self.strangers[name] = of
+            self.unknown_signers[name] = of
             return
         before = self._people.get(found.id)
-        self._people[found.id] = circles.union(before, found) if before else found
+        self._people[found.id] = device_group.union(before, found) if before else found
 
-    def _stranger(self, key: str, error: Locked) -> Stranger | None:
+    def _unknown_signer(self, key: str, error: Locked) -> UnknownSigner | None:
         """Why what is sealed to a key is let be: it is of keys that are.
 
         What keys are in those that the user doubts nobody knows: they do not open.
         """
-        found = next((each for each in self.strangers.values() if key in each.keys), None)
+        found = next((each for each in self.unknown_signers.values() if key in each.keys), None)
         if found is None and self._doubted - self.cleared:
             hint = "it is let be, and can be deleted from the storage"
-            return Stranger("it is sealed to keys that are not here", why=error.what, hint=hint)
+            return UnknownSigner(
+                "it is sealed to keys that are not here", why=error.what, hint=hint
+            )
         return found
 
     def opens(self, name: str) -> bool:
@@ -330,11 +331,11 @@ class SessionKeys:
         self._doubted = frozenset(filter(object_names.epoch_of, doubted))
         self.shown(self._listed)
 
-    def let_be(self) -> dict[str, NotEntitled]:
+    def skipped_objects(self) -> dict[str, NotEntitled]:
         """What is told of each object that is let be, but for packs."""
-        return {name: self._as_told(name, of) for name, of in self.strangers.items()}
+        return {name: self._skip_error(name, of) for name, of in self.unknown_signers.items()}
 
-    def _as_told(self, name: str, of: Stranger) -> NotEntitled:
+    def _skip_error(self, name: str, of: UnknownSigner) -> NotEntitled:
         # Whoever has the storage can take it away: it stops those who are shared with from now on.
         return NotEntitled(of.what, why=f"{of.why}: {name}", hint=of.hint, session=self.session)
 
@@ -344,30 +345,30 @@ class SessionKeys:
         try:
             claim, body = sealed_pack.open_pack(data, held, self._verify)
         except Locked as error:
-            if of := self._stranger(sealed_pack.key_of(data), error):
-                raise self._as_told(name.name, of) from None
+            if of := self._unknown_signer(sealed_pack.key_of(data), error):
+                raise self._skip_error(name.name, of) from None
             if self._closed and held.owner.id == self.me.circle.id:
                 raise self._newer(self._closed) from error
             raise
         held.require_entitled(claim, name.hash, self._known)
         return claim, body
 
-    def is_of_ended(self, claim: Claim, name: PackName) -> bool:
+    def is_of_removed(self, claim: Claim, name: PackName) -> bool:
         """Whether a pack is of a device that was put out, which might have put it there since."""
-        return self.ready().is_of_ended(claim, name.hash, self._known)
+        return self.ready().is_of_removed(claim, name.hash, self._known)
 
     @property
     def judged_by(self) -> str:
         """One digest of all by which a pack is judged, without reading any of it."""
         mine = self.me.circle
         said = "\n".join(
-            (*self._every_ring, *self._who, *sorted(mine.said), *sorted(self._doubted))
+            (*self._every_ring, *self._participants, *sorted(mine.log), *sorted(self._doubted))
         )
         return digest_of(said.encode())[:32]
 
-    def _verify(self, circle: str, signer: str) -> bytes | None:
-        known = self._known(circle)
-        if known is None and self._ring is not None and self._ring.owner.id == circle:
+    def _verify(self, group_id: str, signer: str) -> bytes | None:
+        known = self._known(group_id)
+        if known is None and self._ring is not None and self._ring.owner.id == group_id:
             known = self._ring.owner
         return known.verify_key(signer) if known else None
 
@@ -378,7 +379,7 @@ class SessionKeys:
         """Whether someone else shares it, and not to be continued."""
         return self.ring is not None and not self.ring.may_write(self.me.circle.id)
 
-    def prepare(self, put: Put, now: int) -> Ring:
+    def prepare(self, put: Put, now: int) -> KeyRing:
         """The keys to seal with: made if there are none, turned if someone was put out since."""
         held = self.ring
         if held is None:
@@ -397,10 +398,10 @@ class SessionKeys:
             held = self._rotated(held, put, now)
         self._ring = held
         if held.members:
-            self._tell_who(held, put)
+            self._upload_participant(held, put)
         return held
 
-    def _rotated(self, held: Ring, put: Put, now: int, change: Member | None = None) -> Ring:
+    def _rotated(self, held: KeyRing, put: Put, now: int, change: Member | None = None) -> KeyRing:
         sound = self._sound()
         packs = [one.hash for one in self._packs if one.name in sound]
         held = key_ring.rotated(
@@ -412,21 +413,21 @@ class SessionKeys:
             self._put_ring(held, put, key_ring.encode_end(held, self.me.key, change))
         return held
 
-    def turn(self, put: Put, now: int, change: Callable[[Ring], Member]) -> Ring:
+    def turn(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
         """New keys with one change of whom the session is shared with; `prepare` came before."""
         held = self.ready()
         mine = self.me.circle
         held = held.seen_by(mine) if held.owner.id == mine.id else held
         held = self._ring = self._rotated(held, put, now, change(held))
         if held.members:
-            self._tell_who(held, put)
+            self._upload_participant(held, put)
         return held
 
-    def tell_end(self, put: Put, circle: str) -> None:
+    def report_removal(self, put: Put, group_id: str) -> None:
         """Tell someone once more that they were put out."""
         held = self.ready()
-        for each in held.put_out:
-            if each.circle == circle:
+        for each in held.removed:
+            if each.circle == group_id:
                 self._put_ring(held, put, key_ring.encode_end(held, self.me.key, each))
 
     def _require_active(self) -> None:
@@ -437,23 +438,23 @@ class SessionKeys:
                 hint="forestay device list",
             )
 
-    def _put_ring(self, held: Ring, put: Put, data: bytes = b"") -> None:
+    def _put_ring(self, held: KeyRing, put: Put, data: bytes = b"") -> None:
         data = data or key_ring.encode(held, self.me.key)
         name = object_names.ring_name(self.place, held.epoch, data)
         put(name, data)
         self._ring = held  # before it is listed: nobody need read it again
         self._rings.append(name)
 
-    def _tell_who(self, held: Ring, put: Put) -> None:
+    def _upload_participant(self, held: KeyRing, put: Put) -> None:
         """Those it is shared with must know this device's signature."""
         self.ready()
         mine = self.me.circle
-        told = (one.said.keys() for one in self._told.values() if one.id == mine.id)
-        if not mine.said.keys() <= set().union(*told):
-            data = key_ring.encode_who(mine, self.me.key, held)
-            name = object_names.who_name(self.place, data)
+        told = (one.log.keys() for one in self._participants_by_name.values() if one.id == mine.id)
+        if not mine.log.keys() <= set().union(*told):
+            data = key_ring.encode_participant(mine, self.me.key, held)
+            name = object_names.participant_name(self.place, data)
             put(name, data)
-            self._told[name] = mine
+            self._participants_by_name[name] = mine
 
     def seal(
         self,
@@ -490,7 +491,7 @@ class SessionKeys:
         return object_names.pack_name(self.place, chain, stretch.first, stretch.last, data), data
 
 
-def _put_out(session: str) -> Locked:
+def _no_longer_shared(session: str) -> Locked:
     return Locked(
         f"session {session} is no longer shared with you",
         why="its owner began new keys without you",

@@ -23,17 +23,16 @@ from forestay.errors import (
 )
 from forestay.journal.context import Context
 from forestay.mirror.session_files import write_files
-from forestay.store.machine.remotes import DOUBT, TURN, UNSHARE
-from forestay.sync.connect import reached
-from forestay.sync.crypto import key_ring as rings
-from forestay.sync.crypto import key_text
-from forestay.sync.crypto.key_ring import CONTINUE, READ, Member, Ring
+from forestay.store.machine.remotes import DOUBT, KEY_CHANGE, UNSHARE
+from forestay.sync.connect import connect_remote
+from forestay.sync.crypto import key_ring, key_text
+from forestay.sync.crypto.key_ring import CONTINUE, READ, KeyRing, Member
 from forestay.sync.crypto.key_text import PersonKey, same_fingerprint
 from forestay.sync.device_list import identity
 from forestay.sync.keychain import Spread
-from forestay.sync.lock import alone
+from forestay.sync.lock import exclusive_sync
 from forestay.sync.remotes import object_names
-from forestay.sync.run import Manner, visit_alone
+from forestay.sync.run import SyncOptions, visit_alone
 from forestay.sync.session_keys import SessionKeys
 
 TYPE_CHECKING = False
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from forestay.store.machine.remotes import Known
     from forestay.sync.remotes.port import Remote
 
-Change = Callable[[Ring], Member]
+Change = Callable[[KeyRing], Member]
 
 
 class Shared(NamedTuple):
@@ -59,11 +58,11 @@ def share(
     """Let a person read a session, or continue it; compare the fingerprint of the key first."""
     now = context.clock.now()
     for known in context.store.machine.remotes.all():
-        _owe(context, known, session, person.circle, owed=False)
+        _record_removal(context, known, session, person.circle, owed=False)
     return _everywhere(
         context,
         session,
-        lambda ring: rings.share(ring, person, mode=mode, made=now, email=_address(email)),
+        lambda ring: key_ring.share(ring, person, mode=mode, made=now, email=_address(email)),
     )
 
 
@@ -71,31 +70,33 @@ def unshare(context: Context, session: str, who: str) -> Shared:
     """Let someone read no more of a session from now on; what they have read they still have."""
     now = context.clock.now()
     is_key = who.lower().startswith(key_text.PERSON)
-    meant = {key_text.read_person_key(who).circle} if is_key else set[str]()
+    wanted = {key_text.read_person_key(who).circle} if is_key else set[str]()
 
-    def change(ring: Ring) -> Member:
-        meant.add(_meant(ring, who).circle)
-        return rings.unshare(ring, _meant(ring, who).circle, made=now)
+    def change(ring: KeyRing) -> Member:
+        wanted.add(_meant(ring, who).circle)
+        return key_ring.unshare(ring, _meant(ring, who).circle, made=now)
 
-    def owe(known: Known) -> bool:
-        for circle in meant:
-            _owe(context, known, session, circle)
-        return bool(meant)
+    def record_removal(known: Known) -> bool:
+        for group in wanted:
+            _record_removal(context, known, session, group)
+        return bool(wanted)
 
-    return _everywhere(context, session, change, owe)
+    return _everywhere(context, session, change, record_removal)
 
 
-def _owe(context: Context, known: Known, session: str, circle: str, *, owed: bool = True) -> None:
+def _record_removal(
+    context: Context, known: Known, session: str, group_id: str, *, owed: bool = True
+) -> None:
     """Remember that someone is still to be put out on a remote, or that they are not."""
-    before = context.store.machine.remotes.noted(known, session).get(UNSHARE, {})
-    after = {each: "" for each in before if each != circle} | ({circle: ""} if owed else {})
+    before = context.store.machine.remotes.notes(known, session).get(UNSHARE, {})
+    after = {each: "" for each in before if each != group_id} | ({group_id: ""} if owed else {})
     if after != before:
         context.store.machine.remotes.note(known, session, UNSHARE, after)
 
 
 def shares(context: Context, session: str) -> Shared:
     """With whom a session is shared, as its remotes tell."""
-    found: list[Ring] = []
+    found: list[KeyRing] = []
     spread = []
     for known in context.store.machine.remotes.all():
         try:
@@ -104,11 +105,14 @@ def shares(context: Context, session: str) -> Shared:
             spread.append(Spread(known.name))
         except ForestayError as error:
             spread.append(Spread(known.name, str(error)))
-    return _told(session, found, spread)
+    return _summarize(session, found, spread)
 
 
 def _everywhere(
-    context: Context, session: str, change: Change, owe: Callable[[Known], bool] | None = None
+    context: Context,
+    session: str,
+    change: Change,
+    record_removal: Callable[[Known], bool] | None = None,
 ) -> Shared:
     """Make a change on every remote; `owe` hears of those that could not be reached."""
     remotes = context.store.machine.remotes.all()
@@ -119,33 +123,37 @@ def _everywhere(
     failed: list[tuple[Known, ForestayError]] = []
     for known in remotes:
         try:
-            found.append(_turned(context, known, session, change, ending=owe is not None))
+            found.append(
+                _turned(context, known, session, change, ending=record_removal is not None)
+            )
             spread.append(Spread(known.name))
         except ForestayError as error:
             failed.append((known, error))
             spread.append(Spread(known.name, str(error)))
     for known, why in failed:
         may_come = isinstance(why, RemoteFailed | Busy) and not isinstance(why, NotEntitled)
-        if owe is not None and may_come and owe(known):
+        if record_removal is not None and may_come and record_removal(known):
             why.hint = "; ".join(filter(None, (why.hint, "the next sync says it there")))
     if not found:
         raise failed[0][1]
-    told = _told(session, found, spread)
-    context.store.machine.remotes.share(session, [title(each) for each in told.members])
+    told = _summarize(session, found, spread)
+    context.store.machine.remotes.record_shared(session, [title(each) for each in told.members])
     write_files(context, session)  # its files tell with whom it is shared
     return told
 
 
-def _turned(context: Context, known: Known, session: str, change: Change, *, ending: bool) -> Ring:
+def _turned(
+    context: Context, known: Known, session: str, change: Change, *, ending: bool
+) -> KeyRing:
     """Turn the keys there. Whoever is put out may be what is wrong with the session."""
-    with alone(context):
-        report = visit_alone(context, known, Manner(sessions=(session,)))
+    with exclusive_sync(context):
+        report = visit_alone(context, known, SyncOptions(sessions=(session,)))
         for problem in () if ending else report.problems:
             if problem.error is not None:
                 raise problem.error
         with _keys(context, known, session) as (keys, remote):
             held = keys.turn(remote.put, context.clock.now(), change)
-            context.store.machine.remotes.note(known, session, TURN, keys.turns)
+            context.store.machine.remotes.note(known, session, KEY_CHANGE, keys.turns)
             return held
 
 
@@ -153,9 +161,9 @@ def _turned(context: Context, known: Known, session: str, change: Change, *, end
 def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[SessionKeys, Remote]]:
     """The keys of a session as a remote shows them."""
     me, remotes = identity(context), context.store.machine.remotes
-    there, noted = remotes.session(known, session), remotes.noted(known, session)
+    there, noted = remotes.session(known, session), remotes.notes(known, session)
     place = (there.place if there else "") or object_names.place(me.circle.name_key, session)
-    with closing(reached(known)) as remote:
+    with closing(connect_remote(known)) as remote:
         listed = {one.name: one.size for one in remote.list(object_names.within(place))}
         sound = {one.name for one in remotes.objects(known, session)}
         yield (
@@ -166,7 +174,7 @@ def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[Sessio
                 get=remote.get,
                 place=place,
                 owner=there.owner if there else "",
-                turns=noted.get(TURN, {}),
+                turns=noted.get(KEY_CHANGE, {}),
                 sound=lambda: sound,
                 doubted=noted.get(DOUBT, ()),
             ),
@@ -174,17 +182,17 @@ def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[Sessio
         )
 
 
-def _told(session: str, found: list[Ring], spread: list[Spread]) -> Shared:
+def _summarize(session: str, found: list[KeyRing], spread: list[Spread]) -> Shared:
     members = {each.circle: each for ring in found for each in ring.members}
     owner = found[0].owner.id if found else ""
     return Shared(session, owner, list(members.values()), spread)
 
 
-def _meant(ring: Ring, who: str) -> Member:
+def _meant(ring: KeyRing, who: str) -> Member:
     """The member that an address, a fingerprint, an id or a key means."""
     if who.lower().startswith(key_text.PERSON):
-        circle = key_text.read_person_key(who).circle
-        found = [each for each in ring.members if each.circle == circle]
+        group = key_text.read_person_key(who).circle
+        found = [each for each in ring.members if each.circle == group]
     else:
         found = [each for each in ring.members if _is_called(each, who)]
     if len(found) == 1:

@@ -34,7 +34,7 @@ class Stopped(KeyboardInterrupt):
     """An exchange ends because of what happened to another."""
 
 
-class Trip:
+class Transfer:
     """One visit to a remote, as each exchange knows it."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Trip:
         patience: Sequence[float] = PATIENCE,
         is_unattended: bool = False,
         tell: Callable[[str, int], None] | None = None,
-        obey: Obey | None = None,
+        before_erasure: Obey | None = None,
     ) -> None:
         """`again` puts there what the remote should have and lost; `tell` hears of bytes moved.
 
@@ -62,7 +62,7 @@ class Trip:
         self.again, self.patience = again, patience
         self.is_unattended = is_unattended
         self._tell = tell
-        self.obey = obey
+        self.before_erasure = before_erasure
         self.own = journal.store.machine.devices()
         """Every id that this home wrote under."""
         self.stopped: BaseException | None = None
@@ -71,14 +71,14 @@ class Trip:
         hashing.use_openssl()
 
     def get(self, name: str) -> bytes:
-        self.go_on()
+        self.require_running()
         data = self.remote.get(name)
         self.told("down", len(data))
         return data
 
     def put(self, name: str, data: bytes) -> None:
         """Put an object there; one that lies under its name already must be the same."""
-        self.go_on()
+        self.require_running()
         if not self.remote.put(name, data) and self.remote.get(name) != data:
             raise RemoteFailed(
                 "the remote does not keep what is put there",
@@ -117,12 +117,12 @@ class Trip:
     def stop(self, why: BaseException) -> None:
         self.stopped = self.stopped or why
 
-    def go_on(self) -> None:
+    def require_running(self) -> None:
         """Nothing new is begun once the user said stop, or nothing can be reached."""
         if self.stopped:
             raise Stopped from self.stopped
 
-    def side_by_side(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
+    def run_parallel(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
         """The results of calls that wait for the remote, in their order, a few at a time."""
         waiting: list[Future[T]] = []
         for one in given:

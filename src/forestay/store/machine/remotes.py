@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 
-TURN = "turn"
+KEY_CHANGE = "turn"
 """The word for rotations of a session's keys: each with the owner's key it is encrypted to."""
 REFUSED = "refused"
 """The word for refused packs, each with a digest of the facts that decided it."""
@@ -36,7 +36,7 @@ UNSIGNED = "unsigned"
 """The word for devices whose chain of a session is there only by an import."""
 LEFT = "left"
 """The word for a place that was left when its session joined another, and its packs."""
-BESIDE = "beside"
+PARALLEL = "beside"
 """The word for the first events of branches that the owner of a session wrote under the id of
 another person's branch, each with that id; stored under no remote."""
 FOREIGN = "foreign"
@@ -172,19 +172,19 @@ class Remotes(Topic):
 
         self._tables.write(act)
 
-    def probed(self, remote: Known, probe: str) -> None:
+    def record_probe(self, remote: Known, probe: str) -> None:
         """Record what a remote proved able to do."""
         self._run("UPDATE remote SET probe = ? WHERE number = ?", (probe, remote.number))
 
-    def synced(self, remote: Known, now: int, result: str, error: str) -> None:
+    def record_sync(self, remote: Known, now: int, result: str, error: str) -> None:
         """Record the result of a sync; if it failed, the time of the last success stays."""
         self._run(_SYNCED, (result, now, result, error, remote.number), soon=True)
 
-    def failed(self, remote: Known, error: str) -> None:
+    def record_failure(self, remote: Known, error: str) -> None:
         """Record that a sync failed; a remote that never succeeded is still new."""
-        self.synced(remote, 0, "failed", error)
+        self.record_sync(remote, 0, "failed", error)
 
-    def leave(self, remote: Known, session: str) -> None:
+    def leave_place(self, remote: Known, session: str) -> None:
         """Forget what a remote showed of a session, which has another place there now."""
 
         def act(connection: sqlite3.Connection) -> None:
@@ -228,7 +228,7 @@ class Remotes(Topic):
         )
         return {str(device): str(circle) for device, circle in rows}
 
-    def at_home(self, session: str, word: str) -> dict[str, str]:
+    def notes_at_home(self, session: str, word: str) -> dict[str, str]:
         """Return what is noted of a session under a word and no remote: hash → id."""
         rows = self._read(
             f"SELECT name, after FROM remote_object WHERE remote = 0 AND {_NAMED}"
@@ -239,17 +239,17 @@ class Remotes(Topic):
 
     def disputed(self, session: str) -> set[str]:
         """Return the ids under which two persons wrote in a session."""
-        return set(self.at_home(session, BESIDE).values())
+        return set(self.notes_at_home(session, PARALLEL).values())
 
     def used_by_others(self, session: str) -> set[str]:
         """Return the same, and ids of this home under which another person signed something."""
-        return self.disputed(session).union(self.at_home(session, FOREIGN).values())
+        return self.disputed(session).union(self.notes_at_home(session, FOREIGN).values())
 
     def note_at_home(self, session: str, word: str, noted: Mapping[str, str]) -> None:
         """Note this in place of everything under the word, under no remote."""
         self._tables.write(lambda db: _note(db, 0, session, word, noted))
 
-    def shared_at(self, mine: str) -> dict[str, str]:
+    def places_of_others(self, mine: str) -> dict[str, str]:
         """Return the places of sessions that others own; they are the same on all remotes."""
         rows = self._read(
             "SELECT session, place FROM remote_session"
@@ -267,50 +267,50 @@ class Remotes(Topic):
         )
         return str(rows[0][0]) if rows else ""
 
-    def hearsay(self) -> set[str]:
+    def unconfirmed(self) -> set[str]:
         """Return the hashes of tombstones from elsewhere whose author is not confirmed."""
         found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_HEARSAY))
         return {str(key).removeprefix(_HEARSAY) for (key,) in found}
 
-    def record_hearsay(self, stones: Iterable[str], *, vouched: bool) -> None:
+    def record_unconfirmed(self, stones: Iterable[str], *, vouched: bool) -> None:
         """Record which tombstones are hearsay, or (with `vouched`) are so no longer."""
-        known = self.hearsay()
+        known = self.unconfirmed()
         rows = [(_HEARSAY + hash,) for hash in stones if (hash in known) is vouched]
         put, drop = "INSERT OR IGNORE INTO meta VALUES (?, '')", "DELETE FROM meta WHERE key = ?"
         sql = drop if vouched else put
         if rows:
             self._run(sql, *rows)
 
-    def owing(self) -> list[str]:
+    def sessions_to_search(self) -> list[str]:
         """Return the sessions with files that may still hold what others forgot."""
         found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_OWED))
         return [str(key).removeprefix(_OWED) for (key,) in found]
 
-    def owe(self, session: str) -> None:
+    def record_pending_search(self, session: str) -> None:
         """Record that the files of a session must be searched for what others forgot."""
         self._put_meta({_OWED + session: "1"})
 
-    def paid(self, session: str) -> None:
+    def record_search_done(self, session: str) -> None:
         """Record that this search is done."""
         self._run("DELETE FROM meta WHERE key = ?", (_OWED + session,))
 
-    def circle(self) -> str:
+    def device_group(self) -> str:
         """Return the circle of this home at its last contact with a remote; "" before the first."""
         return self._meta(_CIRCLE)
 
-    def called(self) -> str:
+    def device_name(self) -> str:
         """Return the name of this device in its circle; "" before the first contact."""
         return self._meta(_CALLED)
 
-    def is_of(self, circle: str, name: str) -> None:
+    def record_group(self, circle: str, name: str) -> None:
         """Record the circle of this home and the name of this device in it."""
         self._put_meta({_CIRCLE: circle, _CALLED: name})
 
-    def in_desktop(self) -> bool:
+    def is_in_desktop(self) -> bool:
         """Return whether Claude Desktop has used this home."""
         return bool(self._meta(_DESKTOP))
 
-    def is_in_desktop(self) -> None:
+    def record_desktop(self) -> None:
         """Record that Claude Desktop uses this home."""
         self._put_meta({_DESKTOP: "1"})
 
@@ -334,7 +334,7 @@ class Remotes(Topic):
         )
         return {str(device): str(name) for _, device, name in self._read(sql)}
 
-    def renamed(self, names: Mapping[str, str], circle: str) -> None:
+    def rename_devices(self, names: Mapping[str, str], circle: str) -> None:
         """Rename devices of a circle, all of these at once."""
         cases = " ".join("WHEN ? THEN ?" for _ in names)
         pairs = [word for pair in names.items() for word in pair]
@@ -352,7 +352,7 @@ class Remotes(Topic):
         )
         return [Packed(*row) for row in rows]
 
-    def noted(self, remote: Known, session: str) -> dict[str, dict[str, str]]:
+    def notes(self, remote: Known, session: str) -> dict[str, dict[str, str]]:
         """Return what is noted of a session there: word → subject → value."""
         rows = self._read(
             "SELECT name, after FROM remote_object WHERE remote = ? AND session = ?"
@@ -379,7 +379,7 @@ class Remotes(Topic):
         )
         return {str(place) for (place,) in rows}
 
-    def saw(
+    def record_session(
         self,
         remote: Known,
         there: There,
@@ -404,7 +404,7 @@ class Remotes(Topic):
             )
             connection.executemany(_PUT_OBJECT, [(*whose, *_values(one)) for one in found])
             if turns is not None:
-                _note(connection, *whose, TURN, turns)
+                _note(connection, *whose, KEY_CHANGE, turns)
             if chains is not None:
                 connection.execute(
                     "DELETE FROM remote_chain WHERE remote = ? AND session = ?", whose
@@ -418,7 +418,7 @@ class Remotes(Topic):
         chains = None if chains is None else list(chains)
         self._tables.write(act)
 
-    def pushed(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
+    def record_packs(self, remote: Known, session: str, found: Sequence[Packed]) -> None:
         """Record that packs are there; if a power cut undoes it, they are read again."""
         rows = [(remote.number, session, *_values(one)) for one in found]
         self._run(_PUT_OBJECT, *rows, soon=True)
@@ -429,7 +429,7 @@ class Remotes(Topic):
         """Return chain → person, of the chains that others than the user wrote."""
         return {device: people[0] for device, people in self._facts(_PERSON).items() if people[0]}
 
-    def met(self, persons: Mapping[str, str]) -> None:
+    def record_writers(self, persons: Mapping[str, str]) -> None:
         """Record who wrote chains, "" for the user; if a power cut undoes it, it is read again."""
         known = self.persons()
         self._put_facts(
@@ -440,7 +440,7 @@ class Remotes(Topic):
         """Return the persons a session is shared with: addresses, or fingerprints of keys."""
         return self._facts(_SHARED).get(session.lower(), [])
 
-    def share(self, session: str, people: Sequence[str]) -> None:
+    def record_shared(self, session: str, people: Sequence[str]) -> None:
         """Record the persons a session is shared with now."""
         if self.shared(session) != list(people):
             self._put_facts(_SHARED, {session.lower(): list(people)})

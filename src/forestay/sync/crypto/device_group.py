@@ -50,11 +50,10 @@ from forestay.errors import (
     Swapped,
     Tampered,
 )
-from forestay.sync.crypto import key_text, keys
-from forestay.sync.crypto import signed_log as speech
+from forestay.sync.crypto import key_text, keys, signed_log
 from forestay.sync.crypto.envelope import UNREADABLE, disclose, enclose, word_of
 from forestay.sync.crypto.keys import Key, Secret
-from forestay.sync.crypto.signed_log import Said, ends
+from forestay.sync.crypto.signed_log import SignedStatement, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -98,7 +97,7 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     name_check: str = ""
 
 
-LANGUAGE = speech.Language(Statement, tag=_TAG, whole="a circle", longest=_LONGEST)
+STATEMENTS = signed_log.StatementKind(Statement, tag=_TAG, whole="a circle", longest=_LONGEST)
 
 
 class Public(NamedTuple):
@@ -134,7 +133,7 @@ class Epoch(NamedTuple):
         return keys.recipient_id(self.recipient)
 
 
-class Circle:
+class DeviceGroup:
     """The devices of one person. A value: what changes it returns another.
 
     Making one checks everything that does not depend on time: one founding statement, each past
@@ -143,21 +142,21 @@ class Circle:
 
     def __init__(
         self,
-        said: Iterable[Said[Statement]],
+        statement: Iterable[SignedStatement[Statement]],
         secrets: Iterable[Secret] = (),
         name_key: bytes = b"",
         recoveries: Iterable[str] = (),
         *,
-        most: int = speech.MOST,
+        most: int = signed_log.MOST,
     ) -> None:
-        self.said = LANGUAGE.gathered(said, most)
-        self._order, self._past = LANGUAGE.ordered(self.said)
-        self.id = _founding(self.said)[:ID]
-        self._brought = _introductions(self)
+        self.log = STATEMENTS.collect(statement, most)
+        self._order, self._past = STATEMENTS.sort_by_past(self.log)
+        self.id = _founding(self.log)[:ID]
+        self._introduced_by = _introductions(self)
         _require_signatures(self)
-        founded = self.said[_founding(self.said)].told
+        founded = self.log[_founding(self.log)].content
         self.name_key = name_key if _checks(name_key, founded.name_check) else b""
-        told = [each.told for each in self.said.values()]
+        told = [each.content for each in self.log.values()]
         named = {each.epoch_key for each in told}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in named}
         checks = {each.recovery_check for each in told}
@@ -165,13 +164,13 @@ class Circle:
         self._seals = {check: each for check, each in given.items() if check in checks}
 
     def __repr__(self) -> str:
-        return f"<Circle {self.id}, {len(self.said)} statements>"
+        return f"<Circle {self.id}, {len(self.log)} statements>"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Circle):
+        if not isinstance(other, DeviceGroup):
             return NotImplemented
-        ours = (self.said.keys(), self._secrets, self.name_key, self._seals)
-        return ours == (other.said.keys(), other._secrets, other.name_key, other._seals)
+        ours = (self.log.keys(), self._secrets, self.name_key, self._seals)
+        return ours == (other.log.keys(), other._secrets, other.name_key, other._seals)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -186,7 +185,7 @@ class Circle:
     @property
     def statements(self) -> list[Statement]:
         """Those that count, each after what it has seen."""
-        return [self.said[each].told for each in self._order if each in self._counted]
+        return [self.log[each].content for each in self._order if each in self._counted]
 
     def devices(self) -> list[Device]:
         """Every device that was ever in it, in the order in which they came."""
@@ -204,15 +203,15 @@ class Circle:
         ended = {key for each in self._counted for key in self._ends.get(each, ())}
         return [public for id, public in self._recovery_keys.items() if id not in ended]
 
-    def may_speak(self, key_id: str) -> bool:
+    def may_sign(self, key_id: str) -> bool:
         """Whether a statement of this key, made now, would count."""
         recovery = [keys.key_id(each.verify) for each in self.recoveries()]
         return self.is_active(key_id) or key_id in recovery
 
     def verify_key(self, key_id: str) -> bytes | None:
         """With what a signature of this signer is checked, if it was ever brought in."""
-        brought = [each for each in self._brought.get(key_id, ()) if each in self._counted]
-        return _publics(self.said[brought[0]].told)[key_id] if brought else None
+        brought = [each for each in self._introduced_by.get(key_id, ()) if each in self._counted]
+        return _publics(self.log[brought[0]].content)[key_id] if brought else None
 
     def recipients(self) -> list[str]:
         """To whom a circle object is sealed."""
@@ -225,10 +224,10 @@ class Circle:
         endings = {each for each in self._counted if each in self._ends}
         found = []
         for each in self._order:
-            said = self.said[each].told
-            if each in self._counted and said.epoch_key:
+            statement = self.log[each].content
+            if each in self._counted and statement.epoch_key:
                 clean = endings <= self._past[each] | {each}
-                found.append(Epoch(said.epoch, said.epoch_key, each, clean))
+                found.append(Epoch(statement.epoch, statement.epoch_key, each, clean))
         return sorted(found, key=lambda each: (each.clean, each.number, each.hash))
 
     @property
@@ -258,7 +257,7 @@ class Circle:
             )
         return found
 
-    def knew_the_end_of(self, key_id: str, recipient: str) -> bool:
+    def knew_revocation_of(self, key_id: str, recipient: str) -> bool:
         """Whether who began the epoch of this recipient knew that a signer is put out."""
         ended = self._ended.get(key_id, set())
         began = [each for each in self.epoch_list if each.recipient == recipient] if ended else []
@@ -281,12 +280,12 @@ class Circle:
     @property
     def _held(self) -> set[str]:
         """All that is here: what was said, and keys."""
-        return {*self.said, *self._secrets, *self._seals}
+        return {*self.log, *self._secrets, *self._seals}
 
     @property
     def hashes(self) -> frozenset[str]:
         """What to remember of it, so that a rollback is noticed."""
-        return frozenset(self.said)
+        return frozenset(self.log)
 
     # -- how that is computed ------------------------------------------------------------------
 
@@ -295,27 +294,31 @@ class Circle:
         """Which signers a statement ends, if it counts."""
         found = {}
         for each in self._order:
-            said = self.said[each].told
-            if said.kind == REVOKED:
-                found[each] = frozenset([said.target])
-            elif said.kind == RECOVERY:
+            statement = self.log[each].content
+            if statement.kind == REVOKED:
+                found[each] = frozenset([statement.target])
+            elif statement.kind == RECOVERY:
                 before = {id for one in self._past[each] for id in self._recoveries_in(one)}
                 found[each] = frozenset(before)
         return found
 
     def _recoveries_in(self, hash: str) -> list[str]:
-        said = self.said[hash].told
-        return [keys.key_id(bytes.fromhex(said.recovery_verify))] if said.recovery_verify else []
+        statement = self.log[hash].content
+        return (
+            [keys.key_id(bytes.fromhex(statement.recovery_verify))]
+            if statement.recovery_verify
+            else []
+        )
 
     @cached_property
     def _recovery_keys(self) -> dict[str, Public]:
         found = {}
         for each in self._order:
             if each in self._counted:
-                said = self.said[each].told
+                statement = self.log[each].content
                 for id in self._recoveries_in(each):
-                    seals = self._seals.get(said.recovery_check, "")
-                    found[id] = Public(seals, bytes.fromhex(said.recovery_verify))
+                    seals = self._seals.get(statement.recovery_check, "")
+                    found[id] = Public(seals, bytes.fromhex(statement.recovery_verify))
         return found
 
     @cached_property
@@ -353,7 +356,7 @@ class Circle:
         standing: set[str] = set()
         founding = self._order[0]
         for each in (each for each in self._order if each not in banned):
-            brought = self._brought[self.said[each].told.by]
+            brought = self._introduced_by[self.log[each].content.by]
             known = any(one in standing and one in self._past[each] for one in brought)
             if (known or each == founding) and endings.isdisjoint(self._against[each]):
                 standing.add(each)
@@ -369,90 +372,107 @@ class Circle:
         return {
             each: [
                 end
-                for end in ending.get(said.told.by, ())
+                for end in ending.get(statement.content.by, ())
                 if each != end and each not in self._past[end]
             ]
-            for each, said in self.said.items()
+            for each, statement in self.log.items()
         }
 
     def _rank(self, each: str) -> tuple[bool, int, int]:
-        said = self.said[each].told
-        by_recovery = any(said.by in self._recoveries_in(one) for one in self._brought[said.by])
-        came = min(self._order.index(one) for one in self._brought[said.by])
-        return said.kind != RECOVERY, -1 if by_recovery else came, self._order.index(each)
+        statement = self.log[each].content
+        by_recovery = any(
+            statement.by in self._recoveries_in(one) for one in self._introduced_by[statement.by]
+        )
+        came = min(self._order.index(one) for one in self._introduced_by[statement.by])
+        return statement.kind != RECOVERY, -1 if by_recovery else came, self._order.index(each)
 
     @cached_property
     def _devices(self) -> dict[str, Device]:
         found: dict[str, Device] = {}
-        for said in self.statements:
-            if said.kind in (FOUNDED, ADDED):
-                found.setdefault(_target(said), _device(said))
-            elif said.kind == RENAMED and said.target in found:
-                found[said.target] = found[said.target]._replace(name=said.name)
-        for said in self.statements:
-            if said.kind == REVOKED and said.target in found:
-                first = found[said.target].revoked_at or said.made
-                found[said.target] = found[said.target]._replace(active=False, revoked_at=first)
+        for statement in self.statements:
+            if statement.kind in (FOUNDED, ADDED):
+                found.setdefault(_target(statement), _device(statement))
+            elif statement.kind == RENAMED and statement.target in found:
+                found[statement.target] = found[statement.target]._replace(name=statement.name)
+        for statement in self.statements:
+            if statement.kind == REVOKED and statement.target in found:
+                first = found[statement.target].revoked_at or statement.made
+                found[statement.target] = found[statement.target]._replace(
+                    active=False, revoked_at=first
+                )
         return found
 
 
 # --- checks that hold for ever ----------------------------------------------------------------
 
 
-def _founding(said: Mapping[str, Said[Statement]]) -> str:
-    found = [hash for hash, each in said.items() if each.told.kind == FOUNDED]
+def _founding(statement: Mapping[str, SignedStatement[Statement]]) -> str:
+    found = [hash for hash, each in statement.items() if each.content.kind == FOUNDED]
     if len(found) != 1:
         raise Tampered("a circle has one founding statement", why=f"this has {len(found)}")
     return found[0]
 
 
-def _publics(said: Statement) -> dict[str, bytes]:
+def _publics(statement: Statement) -> dict[str, bytes]:
     """The verify keys that a statement brings in, by id."""
     try:
-        found = [bytes.fromhex(each) for each in (said.verify, said.recovery_verify) if each]
-        if said.verify:
-            key_text.recipient_bytes(said.recipient)
+        found = [
+            bytes.fromhex(each) for each in (statement.verify, statement.recovery_verify) if each
+        ]
+        if statement.verify:
+            key_text.recipient_bytes(statement.recipient)
         return {keys.key_id(each): each for each in found}
     except (ValueError, InvalidInput):
         raise Tampered("a statement brings in a key that is none") from None
 
 
-def _introductions(circle: Circle) -> dict[str, list[str]]:
+def _introductions(group: DeviceGroup) -> dict[str, list[str]]:
     """The statements that bring in a signer, by the signer's id."""
     found: dict[str, list[str]] = {}
     publics: dict[str, tuple[bytes, str]] = {}
-    for hash in circle._order:
-        said = circle.said[hash].told
-        for id, verify in _publics(said).items():
-            public = verify, said.recipient if verify.hex() == said.verify else said.recovery_check
+    for hash in group._order:
+        statement = group.log[hash].content
+        for id, verify in _publics(statement).items():
+            public = (
+                verify,
+                statement.recipient
+                if verify.hex() == statement.verify
+                else statement.recovery_check,
+            )
             if publics.setdefault(id, public) != public:
                 raise Tampered("two keys of a circle have the same id", why=id)
             found.setdefault(id, []).append(hash)
     return found
 
 
-def _require_signatures(circle: Circle) -> None:
-    founding = _founding(circle.said)
-    for hash in circle._order:
-        each = circle.said[hash]
-        said = each.told
-        own = said.kind == FOUNDED and not said.seen
-        if not own and (said.circle != circle.id or founding not in circle._past[hash]):
+def _require_signatures(group: DeviceGroup) -> None:
+    founding = _founding(group.log)
+    for hash in group._order:
+        each = group.log[hash]
+        statement = each.content
+        own = statement.kind == FOUNDED and not statement.seen
+        if not own and (statement.circle != group.id or founding not in group._past[hash]):
             raise Tampered("a statement of another circle is among these", why=hash[:16])
-        brought = [b for b in circle._brought.get(said.by, ()) if own or b in circle._past[hash]]
+        brought = [
+            b for b in group._introduced_by.get(statement.by, ()) if own or b in group._past[hash]
+        ]
         if not brought:
-            raise NotEntitled("a statement is signed by someone outside the circle", why=said.by)
-        verify = _publics(circle.said[brought[0]].told)[said.by]
-        if not LANGUAGE.holds(each, verify):
+            raise NotEntitled(
+                "a statement is signed by someone outside the circle", why=statement.by
+            )
+        verify = _publics(group.log[brought[0]].content)[statement.by]
+        if not STATEMENTS.has_valid_signature(each, verify):
             raise Tampered("the signature of a statement is wrong", why=hash[:16])
         _require_consent(each)
 
 
-def _require_consent(said: Said[Statement]) -> None:
+def _require_consent(statement: SignedStatement[Statement]) -> None:
     """A recovery key belongs to a circle only if whoever had it in hand said so."""
-    own = said.told.recovery_verify
-    if own and not LANGUAGE.holds(said, bytes.fromhex(own), part=1, tag=_RECOVERY_TAG):
-        why = f"statement {said.hash[:16]}"
+    own = statement.content.recovery_verify
+    if own and not STATEMENTS.has_valid_signature(
+        statement, bytes.fromhex(own), part=1, tag=_RECOVERY_TAG
+    ):
+        why = f"statement {statement.hash[:16]}"
         raise Tampered("a circle names a recovery key that did not agree to it", why=why)
 
 
@@ -464,19 +484,28 @@ def _checks(name_key: bytes, check: str) -> bool:
     return sha256(_NAME_TAG + name_key).hexdigest() == check
 
 
-def _target(said: Statement) -> str:
-    return keys.key_id(bytes.fromhex(said.verify))
+def _target(statement: Statement) -> str:
+    return keys.key_id(bytes.fromhex(statement.verify))
 
 
-def _device(said: Statement) -> Device:
-    verify = bytes.fromhex(said.verify)
-    return Device(_target(said), said.name, said.recipient, verify, True, said.made, 0, said.by)
+def _device(statement: Statement) -> Device:
+    verify = bytes.fromhex(statement.verify)
+    return Device(
+        _target(statement),
+        statement.name,
+        statement.recipient,
+        verify,
+        True,
+        statement.made,
+        0,
+        statement.by,
+    )
 
 
 # --- what can be said -------------------------------------------------------------------------
 
 
-def found(key: Key, name: str, recovery: Key, *, made: int) -> Circle:
+def found(key: Key, name: str, recovery: Key, *, made: int) -> DeviceGroup:
     """A circle of one device and a recovery key."""
     epoch, name_key = Secret.new(), os.urandom(32)
     statement = Statement(
@@ -492,54 +521,54 @@ def found(key: Key, name: str, recovery: Key, *, made: int) -> Circle:
         recovery_verify=recovery.verify.hex(),
         name_check=sha256(_NAME_TAG + name_key).hexdigest(),
     )
-    said = LANGUAGE.sign(statement, key, (_RECOVERY_TAG, recovery))
-    return Circle([said], [epoch], name_key, [recovery.recipient])
+    signed = STATEMENTS.sign(statement, key, (_RECOVERY_TAG, recovery))
+    return DeviceGroup([signed], [epoch], name_key, [recovery.recipient])
 
 
-def approve(circle: Circle, key: Key, device: key_text.DeviceCode, *, made: int) -> Circle:
+def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: int) -> DeviceGroup:
     """Let a device in; it can then read everything."""
     id = keys.key_id(device.verify)
-    if known := circle.device(id):
+    if known := group.device(id):
         how = "is in the circle already" if known.active else "was revoked, and stays so"
         hint = "" if known.active else "make a new key there: forestay device add --new-key"
         raise Refused(f"the device {known.name} {how}", hint=hint)
-    return _say(
-        circle,
+    return _add_statement(
+        group,
         key,
         made,
         kind=ADDED,
-        name=free_name(circle, device.name),
+        name=free_name(group, device.name),
         recipient=device.recipient,
         verify=device.verify.hex(),
     )
 
 
-def revoke(circle: Circle, key: Key, key_id: str, *, made: int) -> Circle:
+def revoke(group: DeviceGroup, key: Key, key_id: str, *, made: int) -> DeviceGroup:
     """Put a device out, and begin an epoch that it does not know."""
-    if not circle.is_active(key_id):
+    if not group.is_active(key_id):
         raise Refused("this is no device of the circle, or not any more", why=key_id)
     if key_id == key.id:
         raise Refused("a device cannot revoke itself", hint="do it on another device")
-    return _say_with_epoch(circle, key, made, kind=REVOKED, target=key_id)
+    return _add_statement_with_epoch(group, key, made, kind=REVOKED, target=key_id)
 
 
-def rename(circle: Circle, key: Key, key_id: str, name: str, *, made: int) -> Circle:
+def rename(group: DeviceGroup, key: Key, key_id: str, name: str, *, made: int) -> DeviceGroup:
     """Call a device by another name."""
-    if circle.device(key_id) is None:
+    if group.device(key_id) is None:
         raise InvalidInput("there is no such device in the circle", why=key_id)
-    name = free_name(circle, key_text.device_name(name), but=key_id)
-    return _say(circle, key, made, kind=RENAMED, target=key_id, name=name)
+    name = free_name(group, key_text.device_name(name), but=key_id)
+    return _add_statement(group, key, made, kind=RENAMED, target=key_id, name=name)
 
 
-def rotate(circle: Circle, key: Key, *, made: int) -> Circle:
+def rotate(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
     """Begin a new epoch."""
-    return _say_with_epoch(circle, key, made, kind=ROTATED)
+    return _add_statement_with_epoch(group, key, made, kind=ROTATED)
 
 
-def replace_recovery(circle: Circle, key: Key, recovery: Key, *, made: int) -> Circle:
+def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) -> DeviceGroup:
     """Put another recovery key in the place of the old one, which then opens nothing new."""
-    return _say_with_epoch(
-        circle,
+    return _add_statement_with_epoch(
+        group,
         key,
         made,
         kind=RECOVERY,
@@ -549,19 +578,19 @@ def replace_recovery(circle: Circle, key: Key, recovery: Key, *, made: int) -> C
     )
 
 
-def refreshed(circle: Circle, key: Key, *, made: int) -> Circle:
+def with_clean_epoch(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
     """The circle with a clean epoch: itself, or with a new one if this key may make it."""
-    return rotate(circle, key, made=made) if circle.stale and circle.may_speak(key.id) else circle
+    return rotate(group, key, made=made) if group.stale and group.may_sign(key.id) else group
 
 
-def free_name(circle: Circle, name: str, but: str = "") -> str:
+def free_name(group: DeviceGroup, name: str, but: str = "") -> str:
     """The name, or with a number behind it if another device has it."""
-    taken = {each.name for each in circle.devices() if each.active and each.key_id != but}
+    taken = {each.name for each in group.devices() if each.active and each.key_id != but}
     numbered = (f"{name} {number}" for number in range(2, len(taken) + 3))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
-def union(one: Circle, other: Circle) -> Circle:
+def union(one: DeviceGroup, other: DeviceGroup) -> DeviceGroup:
     """What two devices know together."""
     if one.id != other.id:
         why = f"{one.fingerprint} and {other.fingerprint}"
@@ -570,37 +599,37 @@ def union(one: Circle, other: Circle) -> Circle:
     if one.name_key == name_key and other._held <= one._held:
         return one
     secrets = {**one._secrets, **other._secrets}
-    said, seals = {**one.said, **other.said}, {**one._seals, **other._seals}
-    return _within_limits(said.values(), secrets.values(), name_key, seals.values())
+    statement, seals = {**one.log, **other.log}, {**one._seals, **other._seals}
+    return _within_limits(statement.values(), secrets.values(), name_key, seals.values())
 
 
 def _within_limits(
-    said: Iterable[Said[Statement]],
+    statement: Iterable[SignedStatement[Statement]],
     secrets: Iterable[Secret],
     name_key: bytes,
     seals: Iterable[str],
-) -> Circle:
+) -> DeviceGroup:
     """A circle of all this; where it is too much, without what does not count.
 
     A device that is put out could else have filled the circle before, so that nobody hears of it.
     """
-    whole = Circle(said, secrets, name_key, seals, most=2 * speech.MOST)
-    if len(whole.said) <= speech.MOST:
+    whole = DeviceGroup(statement, secrets, name_key, seals, most=2 * signed_log.MOST)
+    if len(whole.log) <= signed_log.MOST:
         return whole
     counts = whole._counted.union(*(whole._past[each] for each in whole._counted))
-    kept = [each for hash, each in whole.said.items() if hash in counts]
-    return Circle(kept, whole._secrets.values(), name_key, whole._seals.values())
+    kept = [each for hash, each in whole.log.items() if hash in counts]
+    return DeviceGroup(kept, whole._secrets.values(), name_key, whole._seals.values())
 
 
-def sealing(circle: Circle, recovery: Key) -> Circle:
+def with_recovery(group: DeviceGroup, recovery: Key) -> DeviceGroup:
     """The circle, knowing to whom its recovery key seals, whether or not it was told."""
-    seals = [*circle._seals.values(), recovery.recipient]
-    return Circle(circle.said.values(), circle._secrets.values(), circle.name_key, seals)
+    seals = [*group._seals.values(), recovery.recipient]
+    return DeviceGroup(group.log.values(), group._secrets.values(), group.name_key, seals)
 
 
-def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
+def require_remembered(group: DeviceGroup, remembered: Collection[str]) -> None:
     """`RolledBack` if what was shown before is missing now."""
-    missing = set(remembered) - circle.said.keys()
+    missing = set(remembered) - group.log.keys()
     if missing:
         raise RolledBack(
             "the remote shows an older state of your devices than before",
@@ -609,43 +638,53 @@ def require_remembered(circle: Circle, remembered: Collection[str]) -> None:
         )
 
 
-def _say_with_epoch(
-    circle: Circle, key: Key, made: int, *, kind: str, recovery: Key | None = None, **fields: str
-) -> Circle:
-    number = max(each.number for each in circle.epoch_list) + 1
+def _add_statement_with_epoch(
+    group: DeviceGroup,
+    key: Key,
+    made: int,
+    *,
+    kind: str,
+    recovery: Key | None = None,
+    **fields: str,
+) -> DeviceGroup:
+    number = max(each.number for each in group.epoch_list) + 1
     epoch = Secret.new()
-    told = _told(circle, key, made, epoch=number, epoch_key=epoch.recipient, kind=kind, **fields)
+    told = _new_statement(
+        group, key, made, epoch=number, epoch_key=epoch.recipient, kind=kind, **fields
+    )
     also = [(_RECOVERY_TAG, recovery)] if recovery else []
-    said = [*circle.said.values(), LANGUAGE.sign(told, key, *also)]
-    seals = [*circle._seals.values(), *([recovery.recipient] if recovery else [])]
-    secrets = [*circle._secrets.values(), epoch]
-    return _within_limits(said, secrets, circle.name_key, seals)
+    statement = [*group.log.values(), STATEMENTS.sign(told, key, *also)]
+    seals = [*group._seals.values(), *([recovery.recipient] if recovery else [])]
+    secrets = [*group._secrets.values(), epoch]
+    return _within_limits(statement, secrets, group.name_key, seals)
 
 
-def _say(circle: Circle, key: Key, made: int, *, kind: str, **fields: str) -> Circle:
-    told = _told(circle, key, made, kind=kind, epoch=0, **fields)
-    said = [*circle.said.values(), LANGUAGE.sign(told, key)]
-    return Circle(said, circle._secrets.values(), circle.name_key, circle._seals.values())
+def _add_statement(
+    group: DeviceGroup, key: Key, made: int, *, kind: str, **fields: str
+) -> DeviceGroup:
+    told = _new_statement(group, key, made, kind=kind, epoch=0, **fields)
+    statement = [*group.log.values(), STATEMENTS.sign(told, key)]
+    return DeviceGroup(statement, group._secrets.values(), group.name_key, group._seals.values())
 
 
-def _told(
-    circle: Circle, key: Key, made: int, *, kind: str, epoch: int, **fields: str
+def _new_statement(
+    group: DeviceGroup, key: Key, made: int, *, kind: str, epoch: int, **fields: str
 ) -> Statement:
-    _require_voice(circle, key)
+    _require_may_sign(group, key)
     if kind not in (REVOKED, RECOVERY):
-        LANGUAGE.require_room(circle.said, spare=speech.SPARE)
-    seen = ends(circle.said)
-    if len(circle.said) >= speech.MOST:
+        STATEMENTS.require_room(group.log, spare=signed_log.SPARE)
+    seen = ends(group.log)
+    if len(group.log) >= signed_log.MOST:
         # Full of what the one said who is put out: of that only what others went on from counts.
-        others = [hash for hash, e in circle.said.items() if e.told.by != fields.get("target")]
-        seen = ends(circle.said, others)
-    return Statement(kind, key.id, made, circle.id, seen, epoch=epoch, **fields)
+        others = [hash for hash, e in group.log.items() if e.content.by != fields.get("target")]
+        seen = ends(group.log, others)
+    return Statement(kind, key.id, made, group.id, seen, epoch=epoch, **fields)
 
 
-def _require_voice(circle: Circle, key: Key) -> None:
-    if circle.may_speak(key.id):
+def _require_may_sign(group: DeviceGroup, key: Key) -> None:
+    if group.may_sign(key.id):
         return
-    known = circle.device(key.id)
+    known = group.device(key.id)
     if known and known.revoked_at:
         who = f"this device ({known.name}, {key.id}) was revoked"
         raise NotEntitled(who, hint="on an active device: forestay device list")
@@ -669,54 +708,54 @@ class _Body(Struct, frozen=True):
     recoveries: list[str] = []
 
 
-def encode(circle: Circle, key: Key) -> bytes:
+def encode(group: DeviceGroup, key: Key) -> bytes:
     """The circle object: sealed to every active device and to the recovery key."""
-    _require_voice(circle, key)
-    return _packed(circle, key, circle.recipients())
+    _require_may_sign(group, key)
+    return _packed(group, key, group.recipients())
 
 
-def decode(data: bytes, key: Key, *, remembered: Collection[str] = ()) -> Circle:
+def decode(data: bytes, key: Key, *, remembered: Collection[str] = ()) -> DeviceGroup:
     """The circle in an object, everything verified.
 
     `Locked` if it is not sealed to this key, `NotEntitled` if its maker is not in the circle,
     `Tampered` for all that is not as it was made, `RolledBack` if it lacks what is remembered.
     """
-    circle, signer = _unpacked(data, key)
-    if not circle.may_speak(signer):
+    group, signer = _unpacked(data, key)
+    if not group.may_sign(signer):
         raise NotEntitled("a circle was written by someone who is not in it", why=signer)
-    require_remembered(circle, remembered)
-    return circle
+    require_remembered(group, remembered)
+    return group
 
 
-def public(circle: Circle) -> bytes:
+def public(group: DeviceGroup) -> bytes:
     """The statements alone, for others who must know whose signature is whose."""
-    return msgspec.json.encode(_Body(_texts(circle)))
+    return msgspec.json.encode(_Body(_texts(group)))
 
 
-def read_public(data: bytes) -> Circle:
+def read_public(data: bytes) -> DeviceGroup:
     """A circle of someone else: no secret is in it."""
     return _of_body(data)
 
 
-def keep(folder: str, circle: Circle, key: Key) -> Circle:
+def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
     """Keep what this device knows of its circle, durably, sealed to this device alone.
 
     Another process may have learnt something meanwhile: what comes back, and is kept, is both.
     """
     files.make_private_dir(folder)
     with files.locked(folder):
-        known = load_circle(folder, key) if kept_id(folder) == circle.id else None
-        whole = union(circle, known) if known is not None else circle
+        known = load_circle(folder, key) if kept_id(folder) == group.id else None
+        whole = union(group, known) if known is not None else group
         files.replace(os.path.join(folder, FILE), sealed_to(whole, key))
     return whole
 
 
-def sealed_to(circle: Circle, key: Key) -> bytes:
+def sealed_to(group: DeviceGroup, key: Key) -> bytes:
     """The circle for one key alone, to travel beside it."""
-    return _packed(circle, key, [key.recipient])
+    return _packed(group, key, [key.recipient])
 
 
-def opened(data: bytes, key: Key) -> Circle:
+def opened(data: bytes, key: Key) -> DeviceGroup:
     """What such an object holds, from someone whose word is taken for it: this device itself."""
     return _unpacked(data, key)[0]
 
@@ -730,7 +769,7 @@ def kept_id(folder: str) -> str:
     return _read_kept(folder, lambda data: word_of(data, KIND)) or ""
 
 
-def load_circle(folder: str, key: Key) -> Circle | None:
+def load_circle(folder: str, key: Key) -> DeviceGroup | None:
     """What this device knows of its circle; None before there is one."""
     return _read_kept(folder, lambda data: opened(data, key))
 
@@ -750,20 +789,20 @@ def _read_kept(folder: str, read: Callable[[bytes], T]) -> T | None:
         ) from error
 
 
-def _packed(circle: Circle, key: Key, recipients: list[str]) -> bytes:
-    secrets = [each.text for each in circle._secrets.values()]
-    name_key, seals = circle.name_key.hex(), list(circle._seals.values())
-    body = msgspec.json.encode(_Body(_texts(circle), secrets, name_key, seals))
-    newest = max(each.told.made for each in circle.said.values())
-    claim = msgspec.json.encode(_Claim(circle.id, key.id, newest))
-    return enclose(KIND, claim, body, key, recipients, circle.id)
+def _packed(group: DeviceGroup, key: Key, recipients: list[str]) -> bytes:
+    secrets = [each.text for each in group._secrets.values()]
+    name_key, seals = group.name_key.hex(), list(group._seals.values())
+    body = msgspec.json.encode(_Body(_texts(group), secrets, name_key, seals))
+    newest = max(each.content.made for each in group.log.values())
+    claim = msgspec.json.encode(_Claim(group.id, key.id, newest))
+    return enclose(KIND, claim, body, key, recipients, group.id)
 
 
-def _texts(circle: Circle) -> list[tuple[str, str]]:
-    return speech.texts(circle.said[hash] for hash in circle._order)
+def _texts(group: DeviceGroup) -> list[tuple[str, str]]:
+    return signed_log.texts(group.log[hash] for hash in group._order)
 
 
-def _unpacked(data: bytes, key: Key) -> tuple[Circle, str]:
+def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     if len(data) > _LIMIT:
         raise Tampered("a circle object is too large", why=f"over {_LIMIT} bytes")
     try:
@@ -774,24 +813,24 @@ def _unpacked(data: bytes, key: Key) -> tuple[Circle, str]:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
     except UNREADABLE as error:
         raise Tampered("a circle object cannot be read", why=str(error)) from None
-    circle = _of_body(inside.body)
-    if not circle.id == claim.circle == word_of(data, KIND):
+    group = _of_body(inside.body)
+    if not group.id == claim.circle == word_of(data, KIND):
         raise Swapped("a circle object has the content of another circle")
-    verify = circle.verify_key(claim.signer)
+    verify = group.verify_key(claim.signer)
     if verify is None:
         raise NotEntitled("a circle was written by someone who is not in it", why=claim.signer)
     if not inside.is_signed_by(verify):
         raise Tampered("the signature of a circle object is wrong")
-    return circle, claim.signer
+    return group, claim.signer
 
 
-def _of_body(data: bytes) -> Circle:
+def _of_body(data: bytes) -> DeviceGroup:
     try:
         body = msgspec.json.decode(data, type=_Body)
-        said = LANGUAGE.read(body.said)
-        secrets = [Secret(text) for text in body.secrets[: speech.MOST]]
+        statement = STATEMENTS.read(body.said)
+        secrets = [Secret(text) for text in body.secrets[: signed_log.MOST]]
         name_key = bytes.fromhex(body.name_key)
-        return Circle(said, secrets, name_key, body.recoveries[: speech.MOST])
+        return DeviceGroup(statement, secrets, name_key, body.recoveries[: signed_log.MOST])
     except (*UNREADABLE, InvalidInput):
         # The cause might quote a secret.
         raise Tampered("a circle object cannot be read") from None

@@ -48,13 +48,11 @@ from forestay.errors import (
     Swapped,
     Tampered,
 )
-from forestay.sync.crypto import device_group as circles
-from forestay.sync.crypto import key_text, keys
-from forestay.sync.crypto import signed_log as speech
-from forestay.sync.crypto.device_group import Circle
+from forestay.sync.crypto import device_group, key_text, keys, signed_log
+from forestay.sync.crypto.device_group import DeviceGroup
 from forestay.sync.crypto.envelope import UNREADABLE, disclose, enclose, word_of
 from forestay.sync.crypto.keys import Key, Secret
-from forestay.sync.crypto.signed_log import Said, ends
+from forestay.sync.crypto.signed_log import SignedStatement, ends
 from forestay.sync.remotes import object_names
 
 TYPE_CHECKING = False
@@ -82,7 +80,7 @@ class Signed(Protocol):
     def signer(self) -> str: ...
 
 
-People = Callable[[str], Circle | None]
+People = Callable[[str], DeviceGroup | None]
 """Circles that are known, by id."""
 
 
@@ -103,7 +101,7 @@ class Member(Struct, frozen=True, omit_defaults=True):
         return self.change, less, self.key, self.email + "\0" + self.name
 
 
-class Turn(Struct, frozen=True, omit_defaults=True):
+class KeyChange(Struct, frozen=True, omit_defaults=True):
     """One change of a ring.
 
     !! Hashed and signed as it was written. Fields may be added, never changed.
@@ -128,35 +126,37 @@ class Turn(Struct, frozen=True, omit_defaults=True):
         return [each for each in self.members if each.mode != NONE]
 
 
-LANGUAGE = speech.Language(Turn, tag=_TAG, whole="the keys of a session", longest=_LONGEST)
+STATEMENTS = signed_log.StatementKind(
+    KeyChange, tag=_TAG, whole="the keys of a session", longest=_LONGEST
+)
 
 
-class Ring:
+class KeyRing:
     """The keys of one session. A value: what changes it returns another."""
 
     def __init__(
         self,
-        said: Iterable[Said[Turn]],
+        signed: Iterable[SignedStatement[KeyChange]],
         secrets: Iterable[Secret],
         place_key: bytes,
-        owner: Circle,
+        owner: DeviceGroup,
         remembered: Collection[str] = (),
         *,
-        most: int = speech.MOST,
+        most: int = signed_log.MOST,
     ) -> None:
         """`remembered` are turns that this device was shown before, with all that they had seen."""
-        self.said = LANGUAGE.gathered(said, most)
+        self.log = STATEMENTS.collect(signed, most)
         self.owner = owner
         _require_one_session(self)
-        self._past = LANGUAGE.ordered(self.said).past
+        self._past = STATEMENTS.sort_by_past(self.log).past
         _require_signatures(self)
         _require_epochs(self)
-        first = next(iter(self.said.values())).told
+        first = next(iter(self.log.values())).content
         self.session, self.place = first.session, first.place
         self.place_key = place_key
         if sha256(_PLACE_TAG + place_key).hexdigest() != first.place_check:
             raise Tampered(f"the names of session {self.session} are not those of its owner")
-        made = {each.told.key for each in self.said.values()}
+        made = {each.content.key for each in self.log.values()}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in made}
         self.remembered = frozenset(remembered)
 
@@ -164,9 +164,9 @@ class Ring:
         return f"<Ring of {self.session}, epoch {self.epoch}>"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Ring):
+        if not isinstance(other, KeyRing):
             return NotImplemented
-        return (self.said.keys(), self._secrets) == (other.said.keys(), other._secrets)
+        return (self.log.keys(), self._secrets) == (other.log.keys(), other._secrets)
 
     def __hash__(self) -> int:
         return hash(self.session)
@@ -174,12 +174,12 @@ class Ring:
     # -- what it means -------------------------------------------------------------------------
 
     @cached_property
-    def turns(self) -> list[Turn]:
+    def turns(self) -> list[KeyChange]:
         """Those that count, the newest last."""
-        return [self.said[each].told for each in self._counted]
+        return [self.log[each].content for each in self._counted]
 
     @property
-    def newest(self) -> Turn:
+    def newest(self) -> KeyChange:
         return self.turns[-1]
 
     @property
@@ -196,15 +196,15 @@ class Ring:
 
     def secret(self, id: str) -> tuple[Secret, int]:
         """The secret with this id, and its epoch; `Locked` says whose it is and what to do."""
-        for each in self.said.values():
-            found = self._secrets.get(each.told.key)
+        for each in self.log.values():
+            found = self._secrets.get(each.content.key)
             if found is not None and found.id == id:
-                return found, each.told.epoch
+                return found, each.content.epoch
         raise self.locked(id)
 
     def locked(self, id: str) -> ForestayError:
         """The error that names the key which would open something."""
-        known = [each.told for each in self.said.values() if _id(each.told) == id]
+        known = [each.content for each in self.log.values() if _id(each.content) == id]
         whose = key_text.grouped(self.owner.id)
         which = f"epoch {known[0].epoch}" if known else f"after epoch {self.epoch}"
         return Locked(
@@ -219,13 +219,13 @@ class Ring:
         """Who it is shared with now."""
         return [each for each in self._said_of.values() if each.mode != NONE]
 
-    def member(self, circle: str) -> Member | None:
-        return next((each for each in self.members if each.circle == circle), None)
+    def member(self, group_id: str) -> Member | None:
+        return next((each for each in self.members if each.circle == group_id), None)
 
-    def may_write(self, circle: str) -> bool:
+    def may_write(self, group_id: str) -> bool:
         """Whether this person may add to the session now."""
-        member = self.member(circle)
-        return circle == self.owner.id or (member is not None and member.mode == CONTINUE)
+        member = self.member(group_id)
+        return group_id == self.owner.id or (member is not None and member.mode == CONTINUE)
 
     def recipients(self) -> list[str]:
         """To whom the ring itself is sealed."""
@@ -238,13 +238,13 @@ class Ring:
 
     def stale(self, people: People | None = None) -> str:
         """Why a turn is due before anything is pushed; "" if none is."""
-        sealed_to = {self.said[each].told.circle_key for each in self.ends}
+        sealed_to = {self.log[each].content.circle_key for each in self.ends}
         if sealed_to != {self.owner.epoch.recipient} or self.owner.stale:
             return "the owner's devices have changed"
         if len(self._counted) > len(self._vouched):
             return "a device that was put out changed it last"
-        said = {each.circle: each for each in self.newest.members}
-        if said != self._said_of:
+        signed = {each.circle: each for each in self.newest.members}
+        if signed != self._said_of:
             return "two devices changed at once with whom it is shared"
         for each in self.members:
             known = people(each.circle) if people else None
@@ -253,27 +253,27 @@ class Ring:
         return ""
 
     @property
-    def put_out(self) -> list[Member]:
+    def removed(self) -> list[Member]:
         """Those who might read it and may no longer."""
         return [each for each in self._said_of.values() if each.mode == NONE]
 
-    def seen_by(self, owner: Circle) -> Ring:
+    def seen_by(self, owner: DeviceGroup) -> KeyRing:
         """The same keys, with what is known of the owner's devices by now."""
-        merged = circles.union(self.owner, owner)
+        merged = device_group.union(self.owner, owner)
         return self if merged is self.owner else self._with(merged, self.remembered)
 
-    def knowing(self, remembered: Collection[str]) -> Ring:
+    def knowing(self, remembered: Collection[str]) -> KeyRing:
         """The same keys, judged by who remembers these turns; `RolledBack` if one is missing."""
         require_remembered(self, remembered)
         return self._with(self.owner, frozenset(remembered)) if remembered else self
 
-    def _with(self, owner: Circle, remembered: frozenset[str]) -> Ring:
-        return Ring(self.said.values(), self._secrets.values(), self.place_key, owner, remembered)
+    def _with(self, owner: DeviceGroup, remembered: frozenset[str]) -> KeyRing:
+        return KeyRing(self.log.values(), self._secrets.values(), self.place_key, owner, remembered)
 
     @property
     def ends(self) -> tuple[str, ...]:
         """What to remember of it; each stands for all that it has seen."""
-        return ends(self.said, self._vouched)
+        return ends(self.log, self._vouched)
 
     # -- whose signature counts ----------------------------------------------------------------
 
@@ -296,7 +296,7 @@ class Ring:
             if fresh and not any(digest in turn.packs for turn in fresh):
                 raise self._refusal(claim, "a device that was revoked before")
 
-    def is_of_ended(self, claim: Signed, digest: str, people: People) -> bool:
+    def is_of_removed(self, claim: Signed, digest: str, people: People) -> bool:
         """Whether a pack is of a device that is put out, and nobody who knew that lists it."""
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.is_active(claim.signer):
@@ -304,14 +304,14 @@ class Ring:
         fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
         return not any(digest in turn.packs for turn in fresh)
 
-    def _might_write(self, circle: str, digest: str) -> bool:
+    def _might_write(self, group_id: str, digest: str) -> bool:
         """Whether someone ever might; by a turn that counts no more, only what was listed then."""
-        return any(_allows(turn, circle, CONTINUE) or digest in turn.packs for turn in self.turns)
+        return any(_allows(turn, group_id, CONTINUE) or digest in turn.packs for turn in self.turns)
 
-    def _wrote(self, circle: str) -> bool:
+    def _wrote(self, group_id: str) -> bool:
         """Whether someone might until now, by turns of a lost device that nobody went on from."""
-        late = [self.said[each].told for each in self._counted if each not in self._vouched]
-        return any(_allows(turn, circle, CONTINUE) for turn in late)
+        late = [self.log[each].content for each in self._counted if each not in self._vouched]
+        return any(_allows(turn, group_id, CONTINUE) for turn in late)
 
     def _refusal(self, claim: Signed, who: str) -> ForestayError:
         return NotEntitled(
@@ -323,31 +323,31 @@ class Ring:
 
     @cached_property
     def _counted(self) -> list[str]:
-        order = sorted(self.said, key=lambda hash: (self.said[hash].told.epoch, hash))
+        order = sorted(self.log, key=lambda hash: (self.log[hash].content.epoch, hash))
         return [each for each in order if each in self._vouched or self._is_all_there_is(each)]
 
     @cached_property
     def _vouched(self) -> set[str]:
         """The turns that someone answers for who is in the owner's circle now."""
-        active = {h for h, each in self.said.items() if self.owner.is_active(each.told.by)}
+        active = {h for h, each in self.log.items() if self.owner.is_active(each.content.by)}
         known = set[str]().union(*({each} | self._past[each] for each in self.remembered))
         known = known.union(*(self._past[each] for each in active))
-        others = self.said.keys() - active
+        others = self.log.keys() - active
         return active | {each for each in others if self._is_seen(each, known)}
 
     def _is_seen(self, each: str, known: set[str]) -> bool:
         """Whether a turn by a device that is not active any more counts."""
-        fresh = self._fresh(self.said[each].told.by)
+        fresh = self._fresh(self.log[each].content.by)
         return any(each in self._past[one] for one in fresh) if fresh else each in known
 
     def _is_all_there_is(self, each: str) -> bool:
         """Whether a turn is of a lost device, in a session that is met here for the first time."""
-        return not self.remembered and not self._fresh(self.said[each].told.by)
+        return not self.remembered and not self._fresh(self.log[each].content.by)
 
     def _fresh(self, signer: str) -> list[str]:
         """The turns made with knowledge that a device of the owner is put out."""
         if signer not in self._freshness:
-            every = ((hash, each.told) for hash, each in self.said.items())
+            every = ((hash, each.content) for hash, each in self.log.items())
             found = [hash for hash, turn in every if self._is_fresh(turn, self.owner, signer)]
             self._freshness[signer] = found
         return self._freshness[signer]
@@ -356,17 +356,17 @@ class Ring:
     def _freshness(self) -> dict[str, list[str]]:
         return {}
 
-    def _is_fresh(self, turn: Turn, circle: Circle, signer: str) -> bool:
+    def _is_fresh(self, turn: KeyChange, group: DeviceGroup, signer: str) -> bool:
         """Whether a turn was made with knowledge that this signer is put out."""
-        key = turn.circle_key if circle.id == self.owner.id else _key_in(turn, circle.id)
-        return self.owner.is_active(turn.by) and circle.knew_the_end_of(signer, key)
+        key = turn.circle_key if group.id == self.owner.id else _key_in(turn, group.id)
+        return self.owner.is_active(turn.by) and group.knew_revocation_of(signer, key)
 
     @cached_property
     def _said_of(self) -> dict[str, Member]:
         """What holds of each person of whom anything was said."""
         found: dict[str, Member] = {}
         for hash in self._vouched:
-            for each in self.said[hash].told.members:
+            for each in self.log[hash].content.members:
                 found[each.circle] = max(
                     found.get(each.circle, each), each, key=lambda one: one._weight
                 )
@@ -376,10 +376,10 @@ class Ring:
 # --- checks that hold for ever ----------------------------------------------------------------
 
 
-def _require_one_session(ring: Ring) -> None:
+def _require_one_session(ring: KeyRing) -> None:
     of = {
-        (each.told.session, each.told.place, each.told.place_check, each.told.owner)
-        for each in ring.said.values()
+        (each.content.session, each.content.place, each.content.place_check, each.content.owner)
+        for each in ring.log.values()
     }
     if len(of) != 1:
         raise Swapped("the keys of several sessions are mixed", why=f"{len(of)} of them")
@@ -387,74 +387,74 @@ def _require_one_session(ring: Ring) -> None:
         raise Swapped("the keys of a session belong to another person than they say")
 
 
-def _require_signatures(ring: Ring) -> None:
-    for each in ring.said.values():
-        verify = ring.owner.verify_key(each.told.by)
+def _require_signatures(ring: KeyRing) -> None:
+    for each in ring.log.values():
+        verify = ring.owner.verify_key(each.content.by)
         if verify is None:
-            why = f"device {each.told.by} of {ring.owner.fingerprint}"
+            why = f"device {each.content.by} of {ring.owner.fingerprint}"
             raise NotEntitled("the keys of a session were changed by someone unknown", why=why)
-        if not LANGUAGE.holds(each, verify):
-            raise Tampered("the signature of a turn is wrong", why=each.told.session)
+        if not STATEMENTS.has_valid_signature(each, verify):
+            raise Tampered("the signature of a turn is wrong", why=each.content.session)
 
 
-def _require_epochs(ring: Ring) -> None:
+def _require_epochs(ring: KeyRing) -> None:
     """Each turn counts on from those it has seen: names have room for so many, and no more."""
-    for each in ring.said.values():
-        seen = [ring.said[hash].told.epoch for hash in each.told.seen]
-        if each.told.epoch != 1 + max(seen, default=0):
-            why = f"epoch {each.told.epoch} after {max(seen, default=0)}"
+    for each in ring.log.values():
+        seen = [ring.log[hash].content.epoch for hash in each.content.seen]
+        if each.content.epoch != 1 + max(seen, default=0):
+            why = f"epoch {each.content.epoch} after {max(seen, default=0)}"
             raise Tampered("a turn of a session's keys is out of order", why=why)
 
 
-def _id(turn: Turn) -> str:
+def _id(turn: KeyChange) -> str:
     return keys.recipient_id(turn.key)
 
 
-def _key_in(turn: Turn, circle: str) -> str:
-    return next((each.key for each in turn.members if each.circle == circle), "")
+def _key_in(turn: KeyChange, group_id: str) -> str:
+    return next((each.key for each in turn.members if each.circle == group_id), "")
 
 
-def _allows(turn: Turn, circle: str, mode: str) -> bool:
-    if circle == turn.owner:
+def _allows(turn: KeyChange, group_id: str, mode: str) -> bool:
+    if group_id == turn.owner:
         return True
-    return any(each.circle == circle and each.mode == mode for each in turn.members)
+    return any(each.circle == group_id and each.mode == mode for each in turn.members)
 
 
-def _knows(circle: Circle, recipient: str) -> bool:
-    return any(each.recipient == recipient for each in circle.epoch_list)
+def _knows(group: DeviceGroup, recipient: str) -> bool:
+    return any(each.recipient == recipient for each in group.epoch_list)
 
 
 # --- turning ----------------------------------------------------------------------------------
 
 
-def new_ring(circle: Circle, key: Key, session: str, *, made: int) -> Ring:
+def new_ring(group: DeviceGroup, key: Key, session: str, *, made: int) -> KeyRing:
     """The first keys of a session, held by one's own circle alone."""
-    place_key = object_names.place_key(circle.name_key, session)
-    turn = Turn(
+    place_key = object_names.place_key(group.name_key, session)
+    turn = KeyChange(
         session=session,
-        place=object_names.place(circle.name_key, session),
+        place=object_names.place(group.name_key, session),
         place_check=sha256(_PLACE_TAG + place_key).hexdigest(),
-        owner=circle.id,
+        owner=group.id,
         by=key.id,
         made=made,
         epoch=1,
         key="",
-        circle_key=circle.current.recipient,
+        circle_key=group.current.recipient,
     )
     secret = Secret.new()
-    said = LANGUAGE.sign(structs.replace(turn, key=secret.recipient), key)
-    return Ring([said], [secret], place_key, circle)
+    signed = STATEMENTS.sign(structs.replace(turn, key=secret.recipient), key)
+    return KeyRing([signed], [secret], place_key, group)
 
 
 def rotated(
-    ring: Ring,
+    ring: KeyRing,
     key: Key,
     *,
     made: int,
     packs: Iterable[str] = (),
     people: People | None = None,
     change: Member | None = None,
-) -> Ring:
+) -> KeyRing:
     """The next epoch: members as they stand (with the newest keys known), or with one change.
 
     `packs` are the hashes in the names of all packs that are there now; what a device that was
@@ -471,21 +471,21 @@ def rotated(
     if change is not None:
         said_of[change.circle] = change
     ending = change is not None and change.mode == NONE
-    LANGUAGE.require_room(ring.said, spare=0 if ending else speech.SPARE)
+    STATEMENTS.require_room(ring.log, spare=0 if ending else signed_log.SPARE)
     secret = Secret.new()
     turn = structs.replace(
         ring.newest,
         by=key.id,
         made=made,
-        epoch=1 + max((ring.said[each].told.epoch for each in ring.ends), default=0),
+        epoch=1 + max((ring.log[each].content.epoch for each in ring.ends), default=0),
         key=secret.recipient,
         circle_key=ring.owner.current.recipient,
         seen=ring.ends,
         members=tuple(said_of[id] for id in sorted(said_of)),
         packs=tuple(sorted(set(packs))),
     )
-    said, secrets = [*ring.said.values(), LANGUAGE.sign(turn, key)], ring._secrets.values()
-    return Ring(said, [*secrets, secret], ring.place_key, ring.owner, ring.remembered)
+    signed, secrets = [*ring.log.values(), STATEMENTS.sign(turn, key)], ring._secrets.values()
+    return KeyRing(signed, [*secrets, secret], ring.place_key, ring.owner, ring.remembered)
 
 
 def _updated(member: Member, people: People | None) -> Member:
@@ -496,7 +496,7 @@ def _updated(member: Member, people: People | None) -> Member:
 
 
 def share(
-    ring: Ring,
+    ring: KeyRing,
     person: key_text.PersonKey,
     *,
     mode: str,
@@ -520,37 +520,40 @@ def share(
     return Member(person.circle, person.recipient, mode, count, made, email, name)
 
 
-def unshare(ring: Ring, circle: str, *, made: int) -> Member:
+def unshare(ring: KeyRing, group_id: str, *, made: int) -> Member:
     """The change that puts someone out."""
-    before = ring.member(circle)
+    before = ring.member(group_id)
     if before is None:
         hint = "forestay share list"
         raise Refused("it is not shared with them", hint=hint, session=ring.session)
     return structs.replace(before, mode=NONE, change=before.change + 1, since=made)
 
 
-def union(one: Ring, other: Ring) -> Ring:
+def union(one: KeyRing, other: KeyRing) -> KeyRing:
     """What two devices know together."""
-    if other.said.keys() <= one.said.keys() and other._secrets.keys() <= one._secrets.keys():
+    if other.log.keys() <= one.log.keys() and other._secrets.keys() <= one._secrets.keys():
         return one.seen_by(other.owner)
     secrets = {**one._secrets, **other._secrets}
-    said = {**one.said, **other.said}
-    owner, remembered = circles.union(one.owner, other.owner), one.remembered | other.remembered
-    most = 2 * speech.MOST
-    whole = Ring(said.values(), secrets.values(), one.place_key, owner, remembered, most=most)
-    return whole if len(said) <= speech.MOST else _within_limits(whole)
+    signed = {**one.log, **other.log}
+    owner, remembered = (
+        device_group.union(one.owner, other.owner),
+        one.remembered | other.remembered,
+    )
+    most = 2 * signed_log.MOST
+    whole = KeyRing(signed.values(), secrets.values(), one.place_key, owner, remembered, most=most)
+    return whole if len(signed) <= signed_log.MOST else _within_limits(whole)
 
 
-def _within_limits(ring: Ring) -> Ring:
+def _within_limits(ring: KeyRing) -> KeyRing:
     """The same without turns that nobody answers for: else these could leave no room."""
     kept = ring._vouched.union(*(ring._past[each] for each in ring._vouched))
-    said = [each for hash, each in ring.said.items() if hash in kept]
-    return Ring(said, ring._secrets.values(), ring.place_key, ring.owner, ring.remembered)
+    signed = [each for hash, each in ring.log.items() if hash in kept]
+    return KeyRing(signed, ring._secrets.values(), ring.place_key, ring.owner, ring.remembered)
 
 
-def require_remembered(ring: Ring, remembered: Collection[str]) -> None:
+def require_remembered(ring: KeyRing, remembered: Collection[str]) -> None:
     """`RolledBack` if a turn that was shown before is missing now."""
-    missing = set(remembered) - ring.said.keys()
+    missing = set(remembered) - ring.log.keys()
     if missing:
         raise RolledBack(
             f"the remote shows older keys of session {ring.session} than before",
@@ -577,36 +580,36 @@ class _Body(Struct, frozen=True):
     who: msgspec.Raw
 
 
-def encode(ring: Ring, key: Key) -> bytes:
+def encode(ring: KeyRing, key: Key) -> bytes:
     """The ring object: sealed to the owner's devices, their recovery key and all members."""
     secrets = [each.text for each in ring._secrets.values()]
     return _packed(ring, key, secrets, ring.recipients())
 
 
-def encode_end(ring: Ring, key: Key, member: Member) -> bytes:
+def encode_end(ring: KeyRing, key: Key, member: Member) -> bytes:
     """The same for someone who was put out by its newest turn: that it is so, and no secret."""
     return _packed(ring, key, [], [member.key])
 
 
-def _packed(ring: Ring, key: Key, secrets: list[str], recipients: list[str]) -> bytes:
+def _packed(ring: KeyRing, key: Key, secrets: list[str], recipients: list[str]) -> bytes:
     if not ring.owner.is_active(key.id):
         raise NotEntitled("only devices of its owner write the keys of a session", why=key.id)
-    turns = speech.texts(ring.said[each] for each in sorted(ring.said))
-    who = msgspec.Raw(circles.public(ring.owner))
+    turns = signed_log.texts(ring.log[each] for each in sorted(ring.log))
+    who = msgspec.Raw(device_group.public(ring.owner))
     body = msgspec.json.encode(_Body(turns, secrets, ring.place_key.hex(), who))
     claim = _Claim(ring.session, ring.owner.id, key.id, ring.newest.made)
     return enclose(KIND, msgspec.json.encode(claim), body, key, recipients)
 
 
-class Stranger(NotEntitled):
+class UnknownSigner(NotEntitled):
     """Keys that no device of their owner wrote, by all that they tell of these themselves."""
 
     keys: frozenset[str] = frozenset()
     """The ids of all keys that are told there."""
 
 
-def _stranger(claim: _Claim, secrets: Sequence[Secret]) -> Stranger:
-    error = Stranger(
+def _unknown_signer(claim: _Claim, secrets: Sequence[Secret]) -> UnknownSigner:
+    error = UnknownSigner(
         "someone who is no device of the owner put keys of the session there, or something by them",
         why=f"device {claim.signer}",
         hint="it is let be, and can be deleted from the storage; if that device is yours, and came "
@@ -620,17 +623,17 @@ def _stranger(claim: _Claim, secrets: Sequence[Secret]) -> Stranger:
 
 def decode(
     data: bytes,
-    circle: Circle,
+    group: DeviceGroup,
     *,
     place: str = "",
     people: People | None = None,
-) -> Ring:
+) -> KeyRing:
     """The ring in an object, opened by one's own circle, everything verified.
 
     `place` is where it was found: the keys of another session are `Swapped`. `Locked` if this
     circle holds no key of it, `NotEntitled` if its maker may not turn it, else `Tampered`.
     """
-    return judged(opened(data, circle), circle, place=place, people=people)
+    return judged(opened(data, group), group, place=place, people=people)
 
 
 class Opened(NamedTuple):
@@ -639,18 +642,20 @@ class Opened(NamedTuple):
     claim: _Claim
     body: _Body
     is_signed_by: Callable[[bytes], bool]
-    owner: Circle
+    owner: DeviceGroup
     """What they tell of their owner's devices."""
 
 
-def judged(found: Opened, circle: Circle, *, place: str = "", people: People | None = None) -> Ring:
+def judged(
+    found: Opened, group: DeviceGroup, *, place: str = "", people: People | None = None
+) -> KeyRing:
     """The ring in an object that was opened; refuses as `decode` does."""
     claim = found.claim
     # They bring along what their maker knows of the owner's devices, so nothing else is needed.
-    owner = _owner(claim.owner, found.owner, circle, people)
+    owner = _owner(claim.owner, found.owner, group, people)
     verify = owner.verify_key(claim.signer)
     if verify is None:
-        raise _stranger(claim, _secrets(found.body))
+        raise _unknown_signer(claim, _secrets(found.body))
     if not found.is_signed_by(verify):
         raise Tampered("the signature of a session's keys is wrong", session=claim.session)
     ring = _of_body(found.body, owner)
@@ -659,19 +664,19 @@ def judged(found: Opened, circle: Circle, *, place: str = "", people: People | N
     return ring
 
 
-def opened(data: bytes, circle: Circle) -> Opened:
+def opened(data: bytes, group: DeviceGroup) -> Opened:
     """What is in an object, by the keys of one's own circle; `Locked` if it holds none of it."""
     if len(data) > _LIMIT:
         raise Tampered("the keys of a session are too large", why=f"over {_LIMIT} bytes")
     try:
-        inside = disclose(data, KIND, circle.epochs)
+        inside = disclose(data, KIND, group.epochs)
     except Locked:
-        held = ", ".join(str(each.number) for each in circle.epoch_list)
+        held = ", ".join(str(each.number) for each in group.epoch_list)
         raise Locked(
             "the keys of a session are sealed to others, or to keys made after you were put out",
-            why=f"tried: epochs {held} of {circle.fingerprint}",
+            why=f"tried: epochs {held} of {group.fingerprint}",
             hint="is this device still in the circle? on another one: forestay device list; if "
-            f"someone shares it with you, give them: {circle.person}",
+            f"someone shares it with you, give them: {group.person}",
         ) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
@@ -679,30 +684,30 @@ def opened(data: bytes, circle: Circle) -> Opened:
     except UNREADABLE:
         # The cause might quote a secret.
         raise Tampered("the keys of a session cannot be read") from None
-    return Opened(claim, body, inside.is_signed_by, circles.read_public(bytes(body.who)))
+    return Opened(claim, body, inside.is_signed_by, device_group.read_public(bytes(body.who)))
 
 
-def _owner(id: str, told: Circle, own: Circle, people: People | None) -> Circle:
+def _owner(id: str, told: DeviceGroup, own: DeviceGroup, people: People | None) -> DeviceGroup:
     if told.id != id:
         raise Swapped("the keys of a session name another owner than they prove")
     known = own if own.id == id else people(id) if people else None
-    return circles.union(known, told) if known is not None else told
+    return device_group.union(known, told) if known is not None else told
 
 
-def _of_body(body: _Body, owner: Circle) -> Ring:
+def _of_body(body: _Body, owner: DeviceGroup) -> KeyRing:
     try:
-        said = LANGUAGE.read(body.turns)
+        signed = STATEMENTS.read(body.turns)
         place_key = bytes.fromhex(body.place_key)
     except (ValueError, InvalidInput):
         raise Tampered("the keys of a session cannot be read") from None
-    if not said:
+    if not signed:
         raise Tampered("the keys of a session are empty")
-    return Ring(said, _secrets(body), place_key, owner)
+    return KeyRing(signed, _secrets(body), place_key, owner)
 
 
 def _secrets(body: _Body) -> list[Secret]:
     try:
-        return [Secret(text) for text in body.secrets[: speech.MOST]]
+        return [Secret(text) for text in body.secrets[: signed_log.MOST]]
     except (ValueError, InvalidInput):
         raise Tampered("the keys of a session cannot be read") from None
 
@@ -712,31 +717,31 @@ def _secrets(body: _Body) -> list[Secret]:
 WHO = "WHO"
 
 
-class _Who(Struct, frozen=True):
+class _ParticipantClaim(Struct, frozen=True):
     session: str
     circle: str
     signer: str
 
 
-def encode_who(circle: Circle, key: Key, ring: Ring) -> bytes:
+def encode_participant(group: DeviceGroup, key: Key, ring: KeyRing) -> bytes:
     """The statements of one's own circle for all who hold the ring: whose signature is whose."""
-    claim = msgspec.json.encode(_Who(ring.session, circle.id, key.id))
+    claim = msgspec.json.encode(_ParticipantClaim(ring.session, group.id, key.id))
     secret = ring.current
-    return enclose(WHO, claim, circles.public(circle), key, [secret.recipient], secret.id)
+    return enclose(WHO, claim, device_group.public(group), key, [secret.recipient], secret.id)
 
 
-def decode_who(data: bytes, ring: Ring) -> Circle:
+def decode_participant(data: bytes, ring: KeyRing) -> DeviceGroup:
     """The circle that such an object speaks of; it proves itself."""
     secret, _ = ring.secret(word_of(data, WHO))
     inside = disclose(data, WHO, [secret])
     try:
-        claim = msgspec.json.decode(inside.claim, type=_Who)
+        claim = msgspec.json.decode(inside.claim, type=_ParticipantClaim)
     except UNREADABLE as error:
         raise Tampered("it cannot be read who takes part", why=str(error)) from None
-    circle = circles.read_public(inside.body)
-    verify = circle.verify_key(claim.signer)
+    group = device_group.read_public(inside.body)
+    verify = group.verify_key(claim.signer)
     if verify is None or not inside.is_signed_by(verify):
         raise Tampered("the signature under who takes part is wrong", session=ring.session)
-    if (claim.session, claim.circle) != (ring.session, circle.id):
+    if (claim.session, claim.circle) != (ring.session, group.id):
         raise Swapped("who takes part in another session is shown for this one")
-    return circle
+    return group

@@ -383,12 +383,12 @@ def _open_file(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
     if digest not in _opened:
         facts, rest = _parted(data, name)
         try:
-            key, circle = _parsed(_unwrapped(facts, rest, ask), name)
+            key, group = _parsed(_unwrapped(facts, rest, ask), name)
         except Tampered as error:
             raise _spoiled(name, error.why) from None
         if key.id != facts.id:
             raise _spoiled(name, "its two parts do not belong together")
-        _opened[digest] = key, circle
+        _opened[digest] = key, group
     return _opened[digest]
 
 

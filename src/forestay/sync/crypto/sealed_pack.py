@@ -22,7 +22,7 @@ from forestay.sync.crypto.envelope import UNREADABLE, VERSION, disclose, enclose
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.sync.crypto.key_ring import Ring
+    from forestay.sync.crypto.key_ring import KeyRing
     from forestay.sync.crypto.keys import Key, Secret
 
 KIND = "SEALED"
@@ -72,7 +72,7 @@ def key_of(data: bytes) -> str:
     return word_of(data, KIND)
 
 
-def open_pack(data: bytes, ring: Ring, devices: Devices) -> tuple[Claim, bytes]:
+def open_pack(data: bytes, ring: KeyRing, devices: Devices) -> tuple[Claim, bytes]:
     """The claim and the pack, both as they were signed.
 
     `Locked` names the key that is missing. `Downgraded`: not sealed, or of an older form.

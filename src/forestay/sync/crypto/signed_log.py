@@ -29,7 +29,7 @@ SPARE = 50
 _REMEMBERED = 20_000
 
 
-class Spoken(Protocol):
+class StatementContent(Protocol):
     """What every statement tells."""
 
     @property
@@ -39,20 +39,20 @@ class Spoken(Protocol):
     def seen(self) -> tuple[str, ...]: ...
 
 
-S = TypeVar("S", bound=Spoken)
+S = TypeVar("S", bound=StatementContent)
 
 
-class Said(Generic[S]):
+class SignedStatement(Generic[S]):
     """A statement as it was signed; `told` is what it says."""
 
-    __slots__ = ("hash", "raw", "signature", "told")
+    __slots__ = ("content", "hash", "raw", "signature")
 
-    def __init__(self, raw: bytes, signature: bytes, told: S) -> None:
-        self.raw, self.signature, self.told = raw, signature, told
+    def __init__(self, raw: bytes, signature: bytes, content: S) -> None:
+        self.raw, self.signature, self.content = raw, signature, content
         self.hash = sha256(raw).hexdigest()
 
 
-class Language(Generic[S]):
+class StatementKind(Generic[S]):
     """One kind of statement."""
 
     def __init__(self, type: type[S], *, tag: bytes, whole: str, longest: int) -> None:
@@ -67,18 +67,20 @@ class Language(Generic[S]):
         except UNREADABLE as error:
             raise Tampered(f"a statement in {self._whole} cannot be read", why=str(error)) from None
 
-    def sign(self, told: S, key: Key, *also: tuple[bytes, Key]) -> Said[S]:
+    def sign(self, content: S, key: Key, *also: tuple[bytes, Key]) -> SignedStatement[S]:
         """Say something; others may sign the same bytes, each with a tag of its own."""
-        raw = msgspec.json.encode(told)
+        raw = msgspec.json.encode(content)
         signatures = [by.sign(tag + raw) for tag, by in ((self._tag, key), *also)]
-        return Said(raw, b"".join(signatures), told)
+        return SignedStatement(raw, b"".join(signatures), content)
 
-    def holds(self, said: Said[S], verify: bytes, *, part: int = 0, tag: bytes = b"") -> bool:
+    def has_valid_signature(
+        self, log: SignedStatement[S], verify: bytes, *, part: int = 0, tag: bytes = b""
+    ) -> bool:
         """Whether a signature is right: the first, or another with its own tag."""
-        signature = said.signature[part * SIGNATURE : (part + 1) * SIGNATURE]
-        known = (verify, (tag or self._tag) + signature, said.hash)
+        signature = log.signature[part * SIGNATURE : (part + 1) * SIGNATURE]
+        known = (verify, (tag or self._tag) + signature, log.hash)
         if known not in self._verified:
-            if not keys.verify(verify, signature, (tag or self._tag) + said.raw):
+            if not keys.verify(verify, signature, (tag or self._tag) + log.raw):
                 return False
             if len(self._verified) >= _REMEMBERED:
                 self._verified.clear()
@@ -87,7 +89,7 @@ class Language(Generic[S]):
 
     # -- sets ----------------------------------------------------------------------------------
 
-    def read(self, texts: Sequence[tuple[str, str]]) -> list[Said[S]]:
+    def read(self, texts: Sequence[tuple[str, str]]) -> list[SignedStatement[S]]:
         """Statements as they stand in an object, with their signatures in hexadecimal."""
         self._require_few(len(texts))
         if any(len(raw) > self._longest for raw, _ in texts):
@@ -97,11 +99,13 @@ class Language(Generic[S]):
             pairs = [(raw.encode(), bytes.fromhex(signature)) for raw, signature in texts]
         except UNREADABLE:
             raise Tampered(f"{self._whole} cannot be read") from None
-        return [Said(raw, signature, self.parsed(raw)) for raw, signature in pairs]
+        return [SignedStatement(raw, signature, self.parsed(raw)) for raw, signature in pairs]
 
-    def gathered(self, said: Iterable[Said[S]], most: int = MOST) -> dict[str, Said[S]]:
+    def collect(
+        self, log: Iterable[SignedStatement[S]], most: int = MOST
+    ) -> dict[str, SignedStatement[S]]:
         """The set, by hash."""
-        found = {each.hash: each for each in said}
+        found = {each.hash: each for each in log}
         self._require_few(len(found), most)
         return found
 
@@ -111,18 +115,18 @@ class Language(Generic[S]):
             hint = "nothing of it was taken; look at the storage, and at: forestay device list"
             raise Tampered(f"there are too many statements in {self._whole}", why=why, hint=hint)
 
-    def require_room(self, said: Mapping[str, Said[S]], *, spare: int = 0) -> None:
+    def require_room(self, log: Mapping[str, SignedStatement[S]], *, spare: int = 0) -> None:
         """`Refused` where no more can be said; the last `spare` places are kept free."""
-        if len(said) >= MOST - spare:
+        if len(log) >= MOST - spare:
             raise Refused(
                 f"there is no room for another statement in {self._whole}",
-                why=f"it has {len(said)}, and {MOST} is the most",
+                why=f"it has {len(log)}, and {MOST} is the most",
                 hint="begin anew in a home of its own: forestay --home DIR device key init",
             )
 
-    def ordered(self, said: Mapping[str, Said[S]]) -> Ordered:
+    def sort_by_past(self, log: Mapping[str, SignedStatement[S]]) -> SortedLog:
         """The hashes, each after what it has seen, and the past of each."""
-        waits = {hash: set(each.told.seen) for hash, each in said.items()}
+        waits = {hash: set(each.content.seen) for hash, each in log.items()}
         behind: dict[str, list[str]] = {}
         for hash, seen in waits.items():
             for each in seen:
@@ -131,31 +135,33 @@ class Language(Generic[S]):
         past: dict[str, set[str]] = {}
         depth: dict[str, int] = {}
         for hash in ready:
-            seen = set(said[hash].told.seen)
+            seen = set(log[hash].content.seen)
             past[hash] = seen.union(*(past[each] for each in seen))
             depth[hash] = 1 + max((depth[each] for each in seen), default=0)
             for next in behind.get(hash, ()):
                 waits[next].discard(hash)
                 if not waits[next]:
                     ready.append(next)
-        if len(past) < len(said):
+        if len(past) < len(log):
             raise Tampered(f"{self._whole} is incomplete", why="one that is referred to is missing")
-        return Ordered(sorted(past, key=lambda hash: (depth[hash], hash)), past)
+        return SortedLog(sorted(past, key=lambda hash: (depth[hash], hash)), past)
 
 
-class Ordered(NamedTuple):
+class SortedLog(NamedTuple):
     """A set in an order that everyone computes alike."""
 
     order: list[str]
     past: dict[str, set[str]]
 
 
-def ends(said: Mapping[str, Said[S]], among: Iterable[str] | None = None) -> tuple[str, ...]:
+def ends(
+    log: Mapping[str, SignedStatement[S]], among: Iterable[str] | None = None
+) -> tuple[str, ...]:
     """Those that nobody has seen yet: what is said next has seen them, and so all."""
-    every = set(said if among is None else among)
-    return tuple(sorted(every.difference(*(said[each].told.seen for each in every))))
+    every = set(log if among is None else among)
+    return tuple(sorted(every.difference(*(log[each].content.seen for each in every))))
 
 
-def texts(said: Iterable[Said[S]]) -> list[tuple[str, str]]:
+def texts(log: Iterable[SignedStatement[S]]) -> list[tuple[str, str]]:
     """Statements as they stand in an object."""
-    return [(each.raw.decode(), each.signature.hex()) for each in said]
+    return [(each.raw.decode(), each.signature.hex()) for each in log]

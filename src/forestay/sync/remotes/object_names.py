@@ -81,9 +81,9 @@ def is_of(name: str, data: bytes) -> bool:
     return name.endswith(hash_of(data))
 
 
-def circles(circle: str) -> str:
+def group_prefix(group_id: str) -> str:
     """What the names of a circle's objects begin with."""
-    return f"{CIRCLES}{circle}/"
+    return f"{CIRCLES}{group_id}/"
 
 
 def within(place: str) -> str:
@@ -91,8 +91,8 @@ def within(place: str) -> str:
     return f"{SESSIONS}{place}/"
 
 
-def circle_name(circle: str, data: bytes) -> str:
-    return circles(circle) + hash_of(data)
+def circle_name(group_id: str, data: bytes) -> str:
+    return group_prefix(group_id) + hash_of(data)
 
 
 def pack_name(place: str, chain: str, first: int, last: int, data: bytes) -> str:
@@ -103,7 +103,7 @@ def ring_name(place: str, epoch: int, data: bytes) -> str:
     return f"{within(place)}k/{epoch:06d}-{hash_of(data)}"
 
 
-def who_name(place: str, data: bytes) -> str:
+def participant_name(place: str, data: bytes) -> str:
     return f"{within(place)}w/{hash_of(data)}"
 
 
@@ -125,7 +125,7 @@ def is_circle(name: str) -> bool:
     return _CIRCLE.fullmatch(name) is not None
 
 
-def is_who(name: str) -> bool:
+def is_participant(name: str) -> bool:
     return _WHO.fullmatch(name) is not None
 
 

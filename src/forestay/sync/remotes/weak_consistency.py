@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _PAUSES = (0.02, 0.1, 0.5, 0.0)
 
 
-class Careful(Remote):
+class ReadBackRemote(Remote):
     """Reads back what it writes; `late` if what was written is not listed at once."""
 
     def __init__(self, inner: Remote, *, late: bool = False, clock: Clock | None = None) -> None:

@@ -40,7 +40,9 @@ class Lived:
     def __init__(self) -> None:
         self.state, self.now, self.count = State(), BEGAN, 0
         self.oracle = Oracle(1, TOTAL)
-        self.record(ev.SessionStarted(goal="g"), *moves.begin(WORKFLOW, target="", snapshot=""))
+        self.record(
+            ev.SessionStarted(goal="g"), *moves.begin_plan(WORKFLOW, target="", snapshot="")
+        )
 
     def record(self, *bodies: Body) -> None:
         for body in bodies:
@@ -71,9 +73,9 @@ class Lived:
         if self.oracle.may_judge(here):
             verdict = ev.CheckpointPassed(step=f"phase-{here}")
             self.record(
-                *moves.under_way(self.state, WORKFLOW, here),
+                *moves.start_phase(self.state, WORKFLOW, here),
                 verdict,
-                *moves.after(self.state, WORKFLOW, here),
+                *moves.complete_phase(self.state, WORKFLOW, here),
             )
             self.oracle.judge(here, "passed")
 
@@ -81,19 +83,19 @@ class Lived:
         here = self.oracle.current
         if self.oracle.may_judge(here):
             failed = ev.CheckpointFailed(step=f"phase-{here}", issue="no")
-            self.record(*moves.under_way(self.state, WORKFLOW, here), failed)
+            self.record(*moves.start_phase(self.state, WORKFLOW, here), failed)
             self.oracle.judge(here, "failed")
 
     def _retry(self, _: int) -> None:
         here = self.oracle.current
         if self.oracle.may_judge(here) and self.oracle.verdicts.get(here) == "failed":
-            self.record(*moves.again(self.state))
+            self.record(*moves.retry_phase(self.state))
             self.oracle.verdicts[here] = "pending"
 
     def _back(self, ms: int) -> None:
         number = 1 + ms % TOTAL
         if self.oracle.may_go_back(number):
-            self.record(*moves.back_to(self.state, number))
+            self.record(*moves.roll_back_to(self.state, number))
             self.oracle.go_back(number)
 
     def _reopen(self, _: int) -> None:

@@ -172,7 +172,7 @@ def _planned(context: Context, wanted: Wanted) -> tuple[Sequence[Body], Blobs]:
 def _plan(context: Context, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
     """What begins a plan, and the definition that the session keeps."""
     from forestay.base.hashing import digest_of
-    from forestay.model.gates.phase_moves import begin
+    from forestay.model.gates.phase_moves import begin_plan
     from forestay.model.plan import snapshot
     from forestay.plans import workflows
 
@@ -182,7 +182,7 @@ def _plan(context: Context, workflow: str, target: str) -> tuple[Sequence[Body],
     data = snapshot(found)
     digest = digest_of(data)
     inside = _target(context, target) if target else ""
-    return begin(found, target=inside, snapshot=digest), [(digest, data)]
+    return begin_plan(found, target=inside, snapshot=digest), [(digest, data)]
 
 
 def _target(context: Context, target: str) -> str:

@@ -39,7 +39,7 @@ from forestay.mirror.context import (
 )
 from forestay.mirror.read_files import Look, Looker, Read, is_log
 from forestay.model import event as ev
-from forestay.model.gates.phase_moves import added
+from forestay.model.gates.phase_moves import add_phase
 from forestay.model.plan import Workflow
 from forestay.model.state import CONFLICT, State
 from forestay.store.machine.bindings import Binding
@@ -354,7 +354,7 @@ def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Mo
         if not isinstance(body, ev.StepAdded) or number is None:
             yield move
             continue
-        phase, *tasks = added(plan, number, taken)
+        phase, *tasks = add_phase(plan, number, taken)
         yield replace(move, body=phase) if body.title == f"Phase {number}" else move
         yield from (Move(task, move.at) for task in tasks)
 

@@ -136,7 +136,7 @@ def retry(session: Recorder, *, key: str = "") -> Event:
     """Start another attempt at the current phase."""
     if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
         return earlier[-1]
-    return session.record(*moves.again(_look(session)[0]), key=key)
+    return session.record(*moves.retry_phase(_look(session)[0]), key=key)
 
 
 def rollback(session: Recorder, number: int, *, because: str = "", key: str = "") -> Event:
@@ -149,7 +149,7 @@ def rollback(session: Recorder, number: int, *, because: str = "", key: str = ""
         return earlier[-1]
     state, _ = _look(session)
     _require_phases(state)
-    return session.record(*moves.back_to(state, number, because), key=key)
+    return session.record(*moves.roll_back_to(state, number, because), key=key)
 
 
 def _require_phases(state: State) -> None:
@@ -172,7 +172,7 @@ def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str 
     if earlier := session.called_before(key, is_same):
         return earlier[-1]
     state, workflow = _look(session)
-    return session.record(*moves.resolved(state, workflow, count, names), key=key)
+    return session.record(*moves.resolve_total(state, workflow, count, names), key=key)
 
 
 def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Asked:
@@ -308,10 +308,10 @@ class _Case:
             redacted=keep.redacted,
         )
         event = self.session.record(
-            *moves.under_way(self.state, self.workflow, self.number),
+            *moves.start_phase(self.state, self.workflow, self.number),
             *made.bodies,
             verdict,
-            *(moves.after(self.state, self.workflow, self.number) if passed else ()),
+            *(moves.complete_phase(self.state, self.workflow, self.number) if passed else ()),
             key=key,
             blobs=[*made.blobs, *([(keep.blob, keep.data)] if keep.blob else [])],
         )

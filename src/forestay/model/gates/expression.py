@@ -9,8 +9,8 @@
 A text is cut into tokens, a Pratt parser makes a tree, the tree is evaluated over plain values.
 Nothing of Python is ever evaluated. Everything is limited: the length of a text, the depth of the
 tree, the steps of one evaluation, the size of numbers and texts. `and`, `or` and `not` take
-true and false only; a number is never true; whoever compares unlike things is told so. Every
-error names its column, counted from 1.
+true and false only; a number is never true; comparing values of different types is an error.
+Every error names its column, counted from 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Values = Mapping[str, Any]
 
 
 class BadExpression(InvalidInput):
-    """A rule that cannot be read, or not with these values; `column` counts from 1."""
+    """A rule that cannot be parsed or evaluated; `column` counts from 1."""
 
     column = 0
 
@@ -75,7 +75,7 @@ _TOKEN = re.compile(
 _WORDS = frozenset({"and", "or", "not", "in"})
 _LITERALS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
 _ESCAPES = {"n": "\n", "t": "\t"}
-_MEANT = {"=": "==", "&": "and", "&&": "and", "|": "or", "||": "or", "!": "not"}
+_REPLACEMENTS = {"=": "==", "&": "and", "&&": "and", "|": "or", "||": "or", "!": "not"}
 
 
 def _tokens(text: str) -> list[_Token]:
@@ -83,19 +83,19 @@ def _tokens(text: str) -> list[_Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise _stray(text, at)
+            raise _unexpected_character(text, at)
         if match.lastgroup != "blank":
             found.append(_token(str(match.lastgroup), match.group(), at + 1))
         at = match.end()
     return [*found, _Token("end", None, len(text) + 1)]
 
 
-def _stray(text: str, at: int) -> BadExpression:
+def _unexpected_character(text: str, at: int) -> BadExpression:
     if text[at] in "\"'":
         return _bad("a text without its closing quote", at + 1)
     if text[at].isdigit():
         return _bad("not a number", at + 1)
-    meant = _MEANT.get(text[at : at + 2]) or _MEANT.get(text[at])
+    meant = _REPLACEMENTS.get(text[at : at + 2]) or _REPLACEMENTS.get(text[at])
     return _bad(f"unexpected {text[at]!r}" + (f"; write {meant}" if meant else ""), at + 1)
 
 
@@ -106,21 +106,19 @@ def _token(kind: str, word: str, column: int) -> _Token:
         return _Token(kind, _unquoted(word), column)
     if kind == "sign" or word in _WORDS:
         return _Token(word, word, column)
-    return (
-        _Token("value", _LITERALS[word], column)
-        if word in _LITERALS
-        else _Token(kind, word, column)
-    )
+    if word in _LITERALS:
+        return _Token("value", _LITERALS[word], column)
+    return _Token(kind, word, column)
 
 
 def _number(word: str, column: int) -> int | float:
     value = float(word)
-    _sized(value, column)
+    _require_size(value, column)
     return int(word) if word.isdigit() else value
 
 
 def _unquoted(word: str) -> str:
-    # Only what must be written so is an escape: patterns keep their backslashes.
+    # Only quotes, backslash, \n and \t are escapes: patterns keep their backslashes.
     return re.sub(
         r"\\(.)",
         lambda m: _ESCAPES.get(m[1], m[1] if m[1] in "\"'\\" else m[0]),
@@ -143,7 +141,7 @@ _POWERS = {
     "%": 6,
 }
 _NOT, _MINUS = 3, 7
-_TAKES = {
+_ARITY = {
     "len": (1, 1),
     "abs": (1, 1),
     "min": (1, 20),
@@ -151,11 +149,11 @@ _TAKES = {
     "matches": (2, 2),
     "finds": (2, 2),
 }
-FUNCTIONS = tuple(_TAKES)
+FUNCTIONS = tuple(_ARITY)
 
 
 class _Parser:
-    """Top-down operator precedence: what is read so far, and how tightly the next sign binds."""
+    """Parses by top-down operator precedence: `_POWERS` is how tightly an operator binds."""
 
     def __init__(self, text: str) -> None:
         self.tokens = _tokens(text)
@@ -172,14 +170,14 @@ class _Parser:
     def _next(self) -> _Token:
         return self.tokens[self.at]
 
-    def _take(self) -> _Token:
+    def _advance(self) -> _Token:
         self.at += 1
         return self.tokens[self.at - 1]
 
     def _expect(self, kind: str, what: str) -> _Token:
         if self._next.kind != kind:
             raise _bad(f"{what} is expected", self._next.column)
-        return self._take()
+        return self._advance()
 
     def _unexpected(self, token: _Token) -> BadExpression:
         if token.kind == "end":
@@ -190,7 +188,7 @@ class _Parser:
         self.open += 1
         if self.open > DEEPEST:
             raise _bad(f"more than {DEEPEST} levels deep", self._next.column)
-        left = self._prefix(self._take())
+        left = self._prefix(self._advance())
         while (sign := self._operator()) and _POWERS[sign] > power:
             left = self._infix(left, sign)
         self.open -= 1
@@ -203,23 +201,23 @@ class _Parser:
         return kind if kind in _POWERS else ""
 
     def _infix(self, left: _Node, sign: str) -> _Node:
-        column = self._take().column
+        column = self._advance().column
         if sign == "not in":
-            self._take()
+            self._advance()
         right = self._expression(_POWERS[sign])
         if sign in _COMPARISONS:
             return self._compared(left, sign, right, column)
         if sign in ("and", "or") and left.kind == sign:
-            return _made(sign, left.column, (*left.parts, right))
-        return _made(sign, column, (left, right))
+            return _make_node(sign, left.column, (*left.parts, right))
+        return _make_node(sign, column, (left, right))
 
     def _compared(self, left: _Node, sign: str, right: _Node, column: int) -> _Node:
-        # a < b < c is one comparison of three; what stands in parentheses is a group.
+        # a < b < c is one comparison of three values; parentheses make a group.
         if left.kind == "compare":
-            return _made(
+            return _make_node(
                 "compare", left.column, (*left.parts, right), (*left.value, (sign, column))
             )
-        return _made("compare", left.column, (left, right), ((sign, column),))
+        return _make_node("compare", left.column, (left, right), ((sign, column),))
 
     def _prefix(self, token: _Token) -> _Node:
         if token.kind in ("number", "text", "value"):
@@ -227,11 +225,11 @@ class _Parser:
         if token.kind == "name":
             return self._named(token)
         if token.kind == "not":
-            return _made("not", token.column, (self._expression(_NOT),))
+            return _make_node("not", token.column, (self._expression(_NOT),))
         if token.kind == "-":
-            return _made("minus", token.column, (self._expression(_MINUS),))
+            return _make_node("minus", token.column, (self._expression(_MINUS),))
         if token.kind == "[":
-            return _made("list", token.column, self._several("]"))
+            return _make_node("list", token.column, self._several("]"))
         if token.kind == "(":
             return self._group()
         raise self._unexpected(token)
@@ -239,30 +237,30 @@ class _Parser:
     def _group(self) -> _Node:
         made = self._expression(0)
         self._expect(")", "')'")
-        return _made("group", made.column, (made,))
+        return _make_node("group", made.column, (made,))
 
     def _named(self, token: _Token) -> _Node:
         if self._next.kind == "(":
             return self._call(token)
         names = [token.value]
         while self._next.kind == ".":
-            self._take()
+            self._advance()
             names.append(self._expect("name", "a name after '.'").value)
         return _Node("field", token.column, value=tuple(names))
 
     def _call(self, token: _Token) -> _Node:
-        least, most = _TAKES.get(token.value, (0, 0))
+        least, most = _ARITY.get(token.value, (0, 0))
         if not most:
             known = ", ".join(FUNCTIONS)
             raise _bad(f"there is no function {token.value}; there are {known}", token.column)
-        self._take()
+        self._advance()
         parts = self._several(")")
         if not least <= len(parts) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise _bad(f"{token.value} takes {wanted} values, not {len(parts)}", token.column)
         if token.value in ("matches", "finds"):
             _require_pattern(parts[1])
-        return _made("call", token.column, parts, token.value)
+        return _make_node("call", token.column, parts, token.value)
 
     def _several(self, end: str) -> tuple[_Node, ...]:
         parts: list[_Node] = []
@@ -270,11 +268,11 @@ class _Parser:
             if parts:
                 self._expect(",", f"',' or '{end}'")
             parts.append(self._expression(0))
-        self._take()
+        self._advance()
         return tuple(parts)
 
 
-def _made(kind: str, column: int, parts: tuple[_Node, ...], value: Any = None) -> _Node:
+def _make_node(kind: str, column: int, parts: tuple[_Node, ...], value: Any = None) -> _Node:
     depth = 1 + max((part.depth for part in parts), default=0)
     if depth > DEEPEST:
         raise _bad(f"more than {DEEPEST} levels deep", column)
@@ -294,7 +292,7 @@ def _require_pattern(node: _Node) -> None:
 
 
 def kind_of(value: object) -> str:
-    """What a value is, in the words of gates."""
+    """Return the type of a value, in the words of gates."""
     if value is None or isinstance(value, bool):
         return "null" if value is None else "true or false"
     kinds = ((int, "a number"), (float, "a number"), (str, "text"), (Mapping, "an object"))
@@ -305,16 +303,16 @@ def is_number(value: object) -> TypeGuard[int | float]:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _sized(value: Any, column: int) -> Any:
+def _require_size(value: Any, column: int) -> Any:
     if isinstance(value, (int, float)) and not -LARGEST <= value <= LARGEST:
-        raise _bad("a number is too great", column)
+        raise _bad("a number is too large", column)
     if isinstance(value, str) and len(value) > LONGEST_TEXT:
         raise _bad(f"a text of more than {LONGEST_TEXT} characters", column)
     return value
 
 
 class _Evaluation:
-    """One walk over a tree; the steps are counted so that it ends."""
+    """Evaluates a tree; the steps are counted so that it ends."""
 
     def __init__(self, values: Values, effort: Effort | None = None) -> None:
         self.values = values
@@ -328,7 +326,7 @@ class _Evaluation:
 
     def of(self, node: _Node) -> Any:
         self._spend(1, node.column)
-        return _ACTS.get(node.kind, _Evaluation._arithmetic)(self, node)
+        return _EVALUATORS.get(node.kind, _Evaluation._arithmetic)(self, node)
 
     def _value(self, node: _Node) -> Any:
         return node.value
@@ -345,9 +343,11 @@ class _Evaluation:
             if not isinstance(found, Mapping):
                 raise _bad(f"{'.'.join(node.value[:at])} is {kind_of(found)}", node.column)
             if name not in found:
-                raise _bad(_unknown(node.value[: at + 1]), node.column)
+                *parents, last = node.value[: at + 1]
+                missing = f"{'.'.join(parents)} has no {last}"
+                raise _bad(missing if parents else f"there is no field {last}", node.column)
             found = found[name]
-        return _sized(found, node.column)
+        return _require_size(found, node.column)
 
     def _logic(self, node: _Node) -> bool:
         found = (self.truth(part) for part in node.parts)
@@ -359,13 +359,13 @@ class _Evaluation:
     def truth(self, node: _Node) -> bool:
         value = self.of(node)
         if not isinstance(value, bool):
-            raise _bad(f"{_spelled(node)} is {kind_of(value)}, not true or false", node.column)
+            raise _bad(f"{_name_of(node)} is {kind_of(value)}, not true or false", node.column)
         return value
 
     def _number_of(self, node: _Node) -> Any:
         value = self.of(node)
         if not is_number(value):
-            raise _bad(f"{_spelled(node)} is {kind_of(value)}, not a number", node.column)
+            raise _bad(f"{_name_of(node)} is {kind_of(value)}, not a number", node.column)
         return value
 
     def _minus(self, node: _Node) -> Any:
@@ -375,7 +375,7 @@ class _Evaluation:
         left, right = (self._number_of(part) for part in node.parts)
         if node.kind in "/%" and right == 0:
             raise _bad("a division by zero", node.column)
-        return _sized(_REACHED[node.kind](left, right), node.column)
+        return _require_size(_ARITHMETIC[node.kind](left, right), node.column)
 
     def _compare(self, node: _Node) -> bool:
         left = self.of(node.parts[0])
@@ -393,7 +393,7 @@ class _Evaluation:
             return self._same(left, right, column) == (sign == "==")
         is_like = is_number(left) and is_number(right)
         if not is_like and not (isinstance(left, str) and isinstance(right, str)):
-            raise _bad(f"{kind_of(left)} {sign} {kind_of(right)} cannot be told", column)
+            raise _bad(f"{kind_of(left)} {sign} {kind_of(right)} cannot be compared", column)
         return bool(_ORDER[sign](left, right))
 
     def _same(self, left: Any, right: Any, column: int) -> bool:
@@ -406,7 +406,7 @@ class _Evaluation:
         if isinstance(among, Mapping):
             return isinstance(wanted, str) and wanted in among
         if not isinstance(among, (list, tuple)):
-            raise _bad(f"{kind_of(wanted)} in {kind_of(among)} cannot be told", column)
+            raise _bad(f"{kind_of(wanted)} in {kind_of(among)} cannot be compared", column)
         return any(self._same(each, wanted, column) for each in among)
 
     def _call(self, node: _Node) -> Any:
@@ -447,27 +447,21 @@ class _Evaluation:
     def _by_pattern(self, node: _Node, *, whole: bool) -> bool:
         text = self.of(node.parts[0])
         if not isinstance(text, str):
-            raise _bad(f"{_spelled(node.parts[0])} is {kind_of(text)}, not text", node.column)
+            raise _bad(f"{_name_of(node.parts[0])} is {kind_of(text)}, not text", node.column)
         pattern = compiled(node.parts[1].value)
         try:
-            looked = pattern.matches if whole else pattern.finds
-            return looked(text, self.effort)
+            test = pattern.matches if whole else pattern.finds
+            return test(text, self.effort)
         except BadPattern as error:
             raise _bad(error.what, node.column) from None
 
 
-def _unknown(names: Sequence[str]) -> str:
-    if len(names) == 1:
-        return f"there is no field {names[0]}"
-    return f"{'.'.join(names[:-1])} has no {names[-1]}"
-
-
-def _spelled(node: _Node) -> str:
+def _name_of(node: _Node) -> str:
     return ".".join(node.value) if node.kind == "field" else "this"
 
 
 def _weight(value: Any, most: int) -> int:
-    """How many values are in a value, counted no further than `most`."""
+    """Return how many values are in a value, counted up to `most`."""
     todo, count = [value], 0
     while todo and count <= most:
         each = todo.pop()
@@ -480,13 +474,13 @@ def _weight(value: Any, most: int) -> int:
 
 
 def same(left: Any, right: Any) -> bool:
-    """Whether two plain values are the same; true is not 1, but 1 is 1.0."""
+    """Return whether two plain values are equal; true is not 1, but 1 is 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
     return bool(left == right)
 
 
-_REACHED: dict[str, Callable[[Any, Any], Any]] = {
+_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
     "*": lambda a, b: a * b,
@@ -499,7 +493,7 @@ _ORDER: dict[str, Callable[[Any, Any], bool]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
-_ACTS: dict[str, Callable[[_Evaluation, _Node], Any]] = {
+_EVALUATORS: dict[str, Callable[[_Evaluation, _Node], Any]] = {
     "value": _Evaluation._value,
     "group": _Evaluation._group,
     "list": _Evaluation._list,
@@ -514,19 +508,19 @@ _ACTS: dict[str, Callable[[_Evaluation, _Node], Any]] = {
 
 
 class Expression:
-    """A rule that is ready to be asked. `parsed` makes one, or raises `BadExpression`."""
+    """A parsed rule. `parsed` makes one, or raises `BadExpression`."""
 
     def __init__(self, text: str) -> None:
         self._tree = _Parser(text).parse()
         self.fields = frozenset(_fields(self._tree))
-        """The names of the fields that it looks at."""
+        """The names of the fields that it reads."""
 
     def value(self, values: Values) -> Any:
-        """What it comes to with these values; `BadExpression` where that cannot be told."""
+        """Return its value for these fields; raise `BadExpression` if it has none."""
         return _Evaluation(values).of(self._tree)
 
     def holds(self, values: Values, effort: Effort | None = None) -> bool:
-        """Whether it is so; anything but true or false is an error."""
+        """Return whether it is true; anything but true or false is an error."""
         return _Evaluation(values, effort).truth(self._tree)
 
 
@@ -537,7 +531,7 @@ def _fields(node: _Node) -> list[str]:
 
 @lru_cache(maxsize=256)
 def parsed(text: str) -> Expression:
-    """The rule that a text spells; `BadExpression` says what is wrong with it, and where."""
+    """Parse a rule; `BadExpression` names what is wrong with it, and where."""
     if len(text) > LONGEST:
         raise BadExpression(f"a rule of more than {LONGEST} characters")
     return Expression(text)

@@ -1,8 +1,9 @@
-"""Phases: which events a move through a plan is made of.
+"""Phase moves: the events that a move through the phases of a plan consists of.
 
-A session keeps the workflow it started with. Its phases are steps, its tasks steps inside them.
-Here is what happens together when a plan is begun, a phase passed, taken back or added; whether
-it may happen is decided in `rules`, on each of these events, when they are recorded.
+A session has the workflow it started with. Its phases are steps, its tasks steps inside them.
+These functions return the events that belong together when a plan begins, or a phase is passed,
+rolled back or added; `rules` decides on each of these events, when it is recorded, whether it is
+allowed.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from forestay.model.rules import check_reach
 from forestay.model.state import Checkpoint, State, Step, last_number
 
 MOST = 1_000
-"""The most phases a plan may have."""
+"""The largest number of phases of a plan."""
 
 
 # -- the beginning -----------------------------------------------------------------------------
 
 
-def begin(workflow: Workflow, *, target: str, snapshot: str) -> list[Body]:
-    """The plan, its phases with their tasks, and the first one under way."""
+def begin_plan(workflow: Workflow, *, target: str, snapshot: str) -> list[Body]:
+    """Return the events that begin a plan: its phases with their tasks, the first one started."""
     total = workflow.total if workflow.phases or workflow.pattern else 0
     plan = ev.PlanSet(
         workflow=workflow.name,
@@ -38,7 +39,7 @@ def begin(workflow: Workflow, *, target: str, snapshot: str) -> list[Body]:
     )
     numbers = _numbers(workflow)
     taken: set[str] = {workflow.step_id(number) for number in numbers}
-    steps = [body for number in numbers for body in added(workflow, number, taken)]
+    steps = [body for number in numbers for body in add_phase(workflow, number, taken)]
     first: list[Body] = [ev.StepStarted(step=workflow.step_id(workflow.base))] if numbers else []
     return [plan, *steps, *first]
 
@@ -53,18 +54,18 @@ def _numbers(workflow: Workflow) -> Iterable[int]:
     return range(workflow.base, last + 1)
 
 
-def added(workflow: Workflow, number: int, taken: set[str], name: str = "") -> Iterator[Body]:
-    """A phase with its tasks, whose ids are not among those `taken`."""
+def add_phase(workflow: Workflow, number: int, taken: set[str], name: str = "") -> Iterator[Body]:
+    """Yield the events that add a phase with its tasks; `taken` are the ids in use."""
     id, phase = workflow.step_id(number), workflow.phase(number)
     yield ev.StepAdded(step=id, title=name or title_of(workflow, number), unit=workflow.unit)
     for place, task in enumerate(phase.tasks if phase else (), 1):
-        own = task.id if _is_fit(task.id) and task.id not in taken else f"{number}.{place}"
+        own = task.id if _is_valid_id(task.id) and task.id not in taken else f"{number}.{place}"
         taken.add(own)
         yield ev.StepAdded(step=own, title=task.name, parent=id)
 
 
 def title_of(workflow: Workflow | None, number: int) -> str:
-    """What a phase is called; the pattern's name does not tell one from another."""
+    """Return the title of a phase; one made from the pattern gets its number too."""
     unit = workflow.unit if workflow else "phase"
     phase: Phase | None = workflow.phase(number) if workflow else None
     if workflow is None or phase is None or not phase.name:
@@ -73,7 +74,7 @@ def title_of(workflow: Workflow | None, number: int) -> str:
     return phase.name if is_named else f"{phase.name} {number}"
 
 
-def _is_fit(id: str) -> bool:
+def _is_valid_id(id: str) -> bool:
     try:
         return bool(clean_id(id, "task"))
     except InvalidInput:
@@ -84,20 +85,20 @@ def _is_fit(id: str) -> bool:
 
 
 def require_plan(state: State) -> int:
-    """The current phase; refused where there is none."""
+    """Return the current phase; refuse if there is none."""
     if state.core.phase is None:
         hint = 'forestay start "GOAL" --workflow NAME'
         raise Refused("the session has no plan with phases", hint=hint, session=state.core.session)
     return state.core.phase
 
 
-def under_way(state: State, workflow: Workflow | None, number: int) -> list[Body]:
-    """What makes a phase run, if it does not: it was left out, blocked or marked as failed."""
+def start_phase(state: State, workflow: Workflow | None, number: int) -> list[Body]:
+    """Return the events that start a phase if it does not run: it is new, blocked or failed."""
     if number != state.core.phase:
         return []
     id = state.core.phase_step(number)
     step = state.step(id)
-    made = _left_behind(state, number)
+    made = _reset_others(state, number)
     if step is None:
         new = ev.StepAdded(step=id, title=title_of(workflow, number), unit=state.core.plan_unit)
         return [*made, new, ev.StepStarted(step=id)]
@@ -106,8 +107,8 @@ def under_way(state: State, workflow: Workflow | None, number: int) -> list[Body
     return made
 
 
-def _left_behind(state: State, number: int) -> list[Body]:
-    """Take back other phases that run: a file that went to this one may not have said so."""
+def _reset_others(state: State, number: int) -> list[Body]:
+    """Return the events that reset other running phases: a file may not have ended them."""
     rows = (row for row in state.rows.select("step") if isinstance(row, Step))
     running = (row for row in rows if row.status == "running")
     return [
@@ -115,8 +116,8 @@ def _left_behind(state: State, number: int) -> list[Body]:
     ]
 
 
-def after(state: State, workflow: Workflow | None, number: int) -> list[Body]:
-    """What follows when a phase has passed: it is done, and the next begins or all is complete."""
+def complete_phase(state: State, workflow: Workflow | None, number: int) -> list[Body]:
+    """Return the events after a passed phase: it is done, and the next one or the end follows."""
     core = state.core
     done: list[Body] = [ev.StepCompleted(step=core.phase_step(number))]
     following = next_number(state, number)
@@ -127,28 +128,24 @@ def after(state: State, workflow: Workflow | None, number: int) -> list[Body]:
         title = title_of(workflow, following)
         done.append(ev.StepAdded(step=id, title=title, unit=core.plan_unit))
         if workflow is not None:
-            done += list(_tasks(state, workflow, following))
+            taken = {row.name for row in state.rows.select("step")}
+            done += list(add_phase(workflow, following, taken))[1:]
     return [*done, ev.StepStarted(step=id)]
 
 
-def _tasks(state: State, workflow: Workflow, number: int) -> Iterator[Body]:
-    taken = {row.name for row in state.rows.select("step")}
-    return (body for place, body in enumerate(added(workflow, number, taken)) if place)
-
-
 def next_number(state: State, number: int) -> int | None:
-    """The phase after one that has passed; None when that was the last one owed."""
+    """Return the phase after one that has passed; None if no other is left."""
     core = state.core
     last = last_number(core.plan_base, core.plan_total or None)
     done = {*core.phases_done, number}
     if last is None:
         return next(n for n in range(number + 1, number + len(done) + 2) if n not in done)
-    owed = [n for n in range(core.plan_base, last + 1) if n not in done]
-    return next((n for n in owed if n > number), owed[0] if owed else None)
+    left = [n for n in range(core.plan_base, last + 1) if n not in done]
+    return next((n for n in left if n > number), left[0] if left else None)
 
 
-def again(state: State) -> list[Body]:
-    """Another attempt at the current phase, after a failed one."""
+def retry_phase(state: State) -> list[Body]:
+    """Return the events of another attempt at the current phase, after a failed one."""
     number = require_plan(state)
     id = state.core.phase_step(number)
     step = state.step(id)
@@ -157,11 +154,11 @@ def again(state: State) -> list[Body]:
         raise Refused(
             f"phase {number} has not failed", legal=[f"phase done {number}"], operation="update"
         )
-    return [*_left_behind(state, number), ev.StepStarted(step=id)]
+    return [*_reset_others(state, number), ev.StepStarted(step=id)]
 
 
-def back_to(state: State, number: int, because: str = "") -> list[Body]:
-    """Take back every phase from a number on, and begin that one anew."""
+def roll_back_to(state: State, number: int, because: str = "") -> list[Body]:
+    """Return the events that roll back every phase from a number on, and start that one again."""
     core = state.core
     check_reach(core, number)
     made: list[Body] = []
@@ -170,11 +167,11 @@ def back_to(state: State, number: int, because: str = "") -> list[Body]:
     for each in sorted(core.phase_verdicts):
         if each >= number and core.phase_verdicts[each] != "rolled_back":
             made.append(ev.CheckpointRolledBack(step=core.phase_step(each), because=because))
-    made += [ev.StepReset(step=step.id, because=because) for step in _taken_back(state, number)]
+    made += [ev.StepReset(step=step.id, because=because) for step in _steps_from(state, number)]
     return [*made, ev.StepStarted(step=core.phase_step(number))]
 
 
-def _taken_back(state: State, number: int) -> Iterator[Step]:
+def _steps_from(state: State, number: int) -> Iterator[Step]:
     core = state.core
     for row in state.rows.select("step"):
         if isinstance(row, Step) and row.status not in ("pending", "skipped"):
@@ -183,19 +180,20 @@ def _taken_back(state: State, number: int) -> Iterator[Step]:
                 yield row
 
 
-def resolved(
+def resolve_total(
     state: State, workflow: Workflow | None, total: int, names: Sequence[str] = ()
 ) -> list[Body]:
-    """How many phases there are, now that it is known; `names` are for those not named yet."""
+    """Return the events that set the number of phases; `names` are for those without a name."""
     require_plan(state)
     core = state.core
     if total > MOST:
         raise InvalidInput(f"a plan has at most {MOST} {core.plan_unit}s")
-    missing = [n for n in range(core.plan_base, core.plan_base + total) if not _has(state, n)]
+    numbers = range(core.plan_base, core.plan_base + total)
+    missing = [n for n in numbers if state.step(core.phase_step(n)) is None]
     if len(names) > len(missing):
         why = f"{len(missing)} are without one"
         raise InvalidInput(f"{len(names)} names are too many", why=why)
-    made: list[Body] = [ev.PlanResolved(total=total), *_left_out(state, total)]
+    made: list[Body] = [ev.PlanResolved(total=total), *_skip_beyond(state, total)]
     taken = {row.name for row in state.rows.select("step")}
     for place, number in enumerate(missing):
         name = names[place] if place < len(names) else ""
@@ -203,14 +201,13 @@ def resolved(
             title = name or title_of(None, number)
             made.append(ev.StepAdded(step=core.phase_step(number), title=title, unit="phase"))
         else:
-            made += added(workflow, number, taken, name)
-    last = core.plan_base + total - 1
-    is_over = core.phases_done.keys() >= set(range(core.plan_base, last + 1))
+            made += add_phase(workflow, number, taken, name)
+    is_over = core.phases_done.keys() >= set(numbers)
     return [*made, ev.SessionCompleted()] if is_over else made
 
 
-def _left_out(state: State, total: int) -> Iterator[Body]:
-    """The phase that began when the last one had passed, as nobody knew that it was the last."""
+def _skip_beyond(state: State, total: int) -> Iterator[Body]:
+    """Yield the events that skip the phase after the last, started before the total was known."""
     beyond = state.core.phase_step(state.core.plan_base + total)
     for row in state.rows.select("step"):
         if isinstance(row, Step) and beyond in (row.id, row.parent) and row.is_open:
@@ -219,11 +216,7 @@ def _left_out(state: State, total: int) -> Iterator[Body]:
             yield ev.StepSkipped(step=row.id, because="the plan ends before it")
 
 
-def _has(state: State, number: int) -> bool:
-    return state.step(state.core.phase_step(number)) is not None
-
-
 def evidence_of(state: State, number: int) -> dict[str, object]:
-    """What was last handed in for a phase, as far as it is kept in its event."""
+    """Return the evidence last submitted for a phase, as far as its event holds it."""
     row = state.rows.get("checkpoint", state.core.phase_step(number))
     return dict(row.evidence) if isinstance(row, Checkpoint) else {}

@@ -1,12 +1,12 @@
-"""Revisit: what going back to an earlier step means for the work that came after it.
+"""Assess how a revisit of an earlier step affects the work after it.
 
-An *output* is a file that a step made: as it was when it was kept, and as it is now. Their
-difference gives *signals*, each with an *impact* and a reason in words; a layout that knows its
-files adds better ones than words alone can. The largest impact is the proposal:
+An *output* is a file that a step made: as it was recorded, and as it is now. The difference gives
+*signals*, each with an *impact* and a reason for people; a format that knows its files adds better
+ones than a comparison of words. The largest impact is the proposal:
 
-    minor       the substance of later work is not affected: it is flagged for review
-    moderate    some of it is: what is affected is archived as a version and flagged
-    major       the direction changes: all of it is archived and begins anew
+    minor       the substance of later work is not affected: it is marked for review
+    moderate    some of it is: that part is archived as a version and marked for review
+    major       the direction changes: all of it is archived and begins again
 
 Everything here is a proposal for a person, who may choose another impact.
 """
@@ -24,7 +24,7 @@ from forestay.model.state import Checkpoint, State, Step, number_of
 
 IMPACTS = ("minor", "moderate", "major")
 REWORDED, REWRITTEN = 0.8, 0.4
-"""From which likeness on a text counts as reworded, and below which as another text."""
+"""From this similarity on a text counts as reworded, and below that one as another text."""
 _WORDS = 2000
 _PAIRS = 20_000
 _LINES = 8000
@@ -34,7 +34,7 @@ _HEADING = re.compile(r"#{1,6} +(\S.*)")
 
 
 class Signal(Struct, frozen=True):
-    """One thing that a change says. `sections` are those it is about; none means all."""
+    """One consequence of a change. `sections` are those it affects; none means all."""
 
     impact: str
     reason: str
@@ -42,13 +42,13 @@ class Signal(Struct, frozen=True):
 
 
 class Output(Struct, frozen=True):
-    """A file of the step that is revisited: kept text and text now, None where there is none."""
+    """A file of the revisited step: recorded text and present text, None if there is none."""
 
     path: str
     old: str | None = None
     new: str | None = None
     signals: list[Signal] = []
-    """What a layout makes of it; where there is nothing, the words are compared."""
+    """Signals of the format; without any, the words are compared."""
 
     @property
     def changed(self) -> bool:
@@ -56,7 +56,7 @@ class Output(Struct, frozen=True):
 
 
 class Later(Struct, frozen=True):
-    """A step that comes after: what it made, and which sections that is about (none: all)."""
+    """A later step: its files, and the sections these are about (none means all)."""
 
     step: str
     status: str
@@ -65,7 +65,7 @@ class Later(Struct, frozen=True):
 
 
 class Assessment(Struct, frozen=True):
-    """What a revisit would do. Nothing of it has happened."""
+    """What a revisit would do; nothing is done yet."""
 
     step: str
     proposed: str
@@ -76,7 +76,7 @@ class Assessment(Struct, frozen=True):
     reset: list[str]
     archive: list[str]
     changed: list[str]
-    """Outputs of the step itself that differ from what was kept: the old ones become versions."""
+    """Outputs of the step itself that differ from the recorded ones, which become versions."""
 
 
 def assess(
@@ -87,9 +87,9 @@ def assess(
     impact: str = "",
     in_order: bool = False,
 ) -> Assessment:
-    """The proposal, or what another `impact` would do.
+    """Return the proposal, or what another `impact` would do.
 
-    With `in_order` no later step can stay as it is while an earlier one is at work.
+    With `in_order` no later step can stay unchanged while an earlier one is running.
     """
     signals = [signal for output in outputs for signal in _signals(output)]
     proposed = max((s.impact for s in signals), key=IMPACTS.index, default="minor")
@@ -112,7 +112,7 @@ def assess(
 
 
 def _affected(signals: Iterable[Signal], later: Sequence[Later], impact: str) -> list[Later]:
-    """Later steps that a change is about; for the extremes all of them."""
+    """Return the later steps that a change affects; all of them unless the impact is moderate."""
     about = [s for s in signals if s.impact != "minor"]
     if impact != "moderate" or not about or any(not s.sections for s in about):
         return list(later)
@@ -133,18 +133,18 @@ def _reset(later: Sequence[Later], impact: str, *, in_order: bool) -> list[str]:
     begun = [one for one in later if one.step and one.status not in ("pending", "skipped")]
     if impact == "major":
         return [one.step for one in begun]
-    # The one that was reached has to be reached again, whatever became of it.
+    # The step that was current has to be reached again, whatever its status.
     reached = [one for one in begun if one.status != "done"] or begun[-1:]
     return [one.step for one in reached if in_order]
 
 
-# -- what a change says --------------------------------------------------------------------------
+# -- signals of a change --------------------------------------------------------------------------
 
 
 def _signals(output: Output) -> list[Signal]:
     if output.old is None:
-        told = "is there for the first time" if output.new else "was never kept"
-        return [Signal("minor", f"{output.path} {told}, so there is nothing to compare")]
+        why = "is new" if output.new else "was never recorded"
+        return [Signal("minor", f"{output.path} {why}, so there is nothing to compare")]
     if output.new is None:
         return [Signal("major", f"{output.path} is gone")]
     if output.old == output.new:
@@ -153,14 +153,14 @@ def _signals(output: Output) -> list[Signal]:
 
 
 def by_words(output: Output) -> Signal:
-    """How much of a text is another one now."""
+    """Return a signal for the share of words that changed."""
     alike = likeness(output.old or "", output.new or "")
-    told = f"{output.path} is {round(alike * 100)}% as it was"
+    share = f"{output.path} is {round(alike * 100)}% as it was"
     if alike >= REWORDED:
-        return Signal("minor", f"{told}: reworded")
+        return Signal("minor", f"{share}: reworded")
     if alike >= REWRITTEN:
-        return Signal("moderate", f"{told}: rewritten in part")
-    return Signal("major", f"{told}: another text")
+        return Signal("moderate", f"{share}: rewritten in part")
+    return Signal("major", f"{share}: another text")
 
 
 def _headings(old: str, new: str) -> list[Signal]:
@@ -168,24 +168,24 @@ def _headings(old: str, new: str) -> list[Signal]:
     gone, added = [h for h in then if h not in now], [h for h in now if h not in then]
     if not gone and not added:
         return []
-    told = [f"without {h!r}" for h in gone[:3]] + [f"new: {h!r}" for h in added[:3]]
+    changes = [f"without {h!r}" for h in gone[:3]] + [f"new: {h!r}" for h in added[:3]]
     most = len(gone) * 2 > len(then) > 1
-    return [Signal("major" if most else "moderate", f"the headings changed ({', '.join(told)})")]
+    return [Signal("major" if most else "moderate", f"the headings changed ({', '.join(changes)})")]
 
 
 def headings(text: str) -> list[str]:
-    """Headings of a text in Markdown, in order, cut to a readable length."""
+    """Return the headings of a Markdown text, in order, cut to a readable length."""
     found = (_HEADING.match(line) for line in text[:_TEXT].splitlines())
     return [match[1].strip()[:60] for match in found if match]
 
 
 def likeness(old: str, new: str) -> float:
-    """How alike two texts are, from 0 to 1; of long ones by which words they use."""
+    """Return how similar two texts are, from 0 to 1; long ones are compared without word order."""
     a, b = _words(old), _words(new)
     if a == b:
         return 1.0
     then, now = Counter(a), Counter(b)
-    # What comparing in order would cost: every pair of equal words, again and again.
+    # A comparison in order costs time for every pair of equal words.
     pairs = sum(count * now[word] for word, count in then.items())
     if len(a) + len(b) > _WORDS or pairs > _PAIRS:
         return 2 * sum((then & now).values()) / (len(a) + len(b))
@@ -197,7 +197,7 @@ def _words(text: str) -> list[str]:
 
 
 def diff(output: Output) -> list[str]:
-    """The change line by line, as `diff -u` shows it; a long one is cut, and says so."""
+    """Return the change as `diff -u` shows it; a long one is cut, and the rest counted."""
     old, new = ((text or "")[:_TEXT].splitlines() for text in (output.old, output.new))
     if len(old) + len(new) > _LINES:
         return [f"{output.path}: {len(old)} lines then, {len(new)} now; too long to be compared"]
@@ -212,7 +212,7 @@ def diff(output: Output) -> list[str]:
 
 
 def later_steps(state: State, step: str) -> list[Step]:
-    """Steps after this one: of later phases or stages, else those that came up after it."""
+    """Return the steps after this one: of later phases or stages, or else those added after it."""
     rows = [row for row in state.rows.select("step") if isinstance(row, Step)]
     known = {row.id: row for row in rows}
     place = _place(known, step)
@@ -224,7 +224,7 @@ def later_steps(state: State, step: str) -> list[Step]:
 
 
 def _place(known: dict[str, Step], step: str) -> int | None:
-    """The number of the phase or stage that a step is, or lies in."""
+    """Return the number of the phase or stage that a step is, or is inside of."""
     for _ in range(8):
         number = number_of(step.partition("/")[0])
         row = known.get(step)
@@ -246,7 +246,7 @@ def _is_below(known: dict[str, Step], step: str, above: str) -> bool:
 
 
 def verdicts_of(state: State, steps: Iterable[str]) -> list[str]:
-    """Those of some steps whose checkpoint was passed, and would have to be passed again."""
+    """Return those of some steps whose checkpoint was passed, and must be passed again."""
     found = ((step, state.rows.get("checkpoint", step)) for step in steps)
     words = ("passed", "overridden")
     return [step for step, row in found if isinstance(row, Checkpoint) and row.verdict in words]

@@ -1,16 +1,16 @@
-"""Patterns: a part of regular expressions that is matched in time linear in the text.
+"""Patterns: the subset of regular expressions that can be matched in linear time.
 
-Gates come from files of strangers, and backtracking lets six signs keep a machine busy for years.
-A pattern is parsed to a tree, the tree becomes states (Thompson), and a text is walked once with
-the set of all states one may be in. What cannot be done so is refused by name: backreferences and
-lookaround. Everything is limited: the length of a pattern, how deep its groups are, the states
-that its repeats expand to, and the steps of one match.
+Gates come from untrusted files, and with backtracking six characters can keep a machine busy for
+years. A pattern is parsed to a tree, the tree becomes states (Thompson), and a text is read once
+with the set of all possible states. What cannot be done that way is refused by name:
+backreferences and lookaround. Everything is limited: the length of a pattern, how deep its groups
+are, the states that its repeats expand to, and the steps of one match.
 
     abc  .  [a-z_]  [^0-9]  \\d \\w \\s \\D \\W \\S  \\n \\t \\.  (…)  (?:…)  a|b
     ?  *  +  {m}  {m,}  {m,n}
     ^  $    the beginning and the very end of the text
 
-Signs mean what they mean in Python, with all of Unicode in \\d, \\w and \\s.
+Characters have the meaning they have in Python, with all of Unicode in \\d, \\w and \\s.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST_STEPS = 2_000_000
 
 Accepts = Callable[[str], bool]
 Flags = tuple[bool, bool]
-"""Whether one stands at the beginning and at the end of the text."""
+"""Whether the position is the beginning, and the end, of the text."""
 
 
 class BadPattern(InvalidInput):
@@ -45,7 +45,7 @@ def _bad(why: str, at: int) -> BadPattern:
 
 
 class _Node(NamedTuple):
-    """A part of the tree: `sign`, `begin`, `end`, `row`, `either` or `repeat`."""
+    """A part of the tree: `char`, `begin`, `end`, `sequence`, `either` or `repeat`."""
 
     kind: str
     accepts: Accepts | None = None
@@ -55,7 +55,7 @@ class _Node(NamedTuple):
 
 
 class _State(NamedTuple):
-    """What may be done here: read a sign and go on, or go on without one, here or there."""
+    """A state: `to` is reached by reading a character, or without one if `accepts` is None."""
 
     accepts: Accepts | None
     when: str
@@ -66,10 +66,10 @@ class _State(NamedTuple):
 
 _KINDS: dict[str, Accepts] = {
     "d": str.isdecimal,
-    "w": lambda sign: sign == "_" or sign.isalnum(),
+    "w": lambda char: char == "_" or char.isalnum(),
     "s": str.isspace,
 }
-_SIGNS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
 _GROUPS = {
     "=": "lookahead",
     "!": "lookahead",
@@ -79,29 +79,29 @@ _GROUPS = {
 }
 
 
-def _no(accepts: Accepts) -> Accepts:
-    return lambda sign: not accepts(sign)
+def _not(accepts: Accepts) -> Accepts:
+    return lambda char: not accepts(char)
 
 
 def _is(wanted: str) -> Accepts:
-    return lambda sign: sign == wanted
+    return lambda char: char == wanted
 
 
-def _not_a_break(sign: str) -> bool:
-    return sign != "\n"
+def _is_no_break(char: str) -> bool:
+    return char != "\n"
 
 
 def _any_of(chosen: Iterable[Accepts]) -> Accepts:
     kinds = tuple(chosen)
-    return lambda sign: any(accepts(sign) for accepts in kinds)
+    return lambda char: any(accepts(char) for accepts in kinds)
 
 
 def _between(low: str, high: str) -> Accepts:
-    return lambda sign: low <= sign <= high
+    return lambda char: low <= char <= high
 
 
 class _Reader:
-    """Reads a pattern from left to right; `at` is where it stands."""
+    """Parses a pattern from left to right; `at` is the position."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -109,86 +109,80 @@ class _Reader:
         self.depth = 0
 
     def read(self) -> _Node:
-        made = self._either()
+        node = self._alternatives()
         if self.at < len(self.text):
             raise _bad("')' without '('", self.at)
-        return made
+        return node
 
     def _peek(self) -> str:
         return self.text[self.at : self.at + 1]
 
-    def _take(self) -> str:
-        sign = self._peek()
+    def _advance(self) -> str:
+        char = self._peek()
         self.at += 1
-        return sign
+        return char
 
-    def _either(self) -> _Node:
-        rows = [self._row()]
+    def _alternatives(self) -> _Node:
+        rows = [self._sequence()]
         while self._peek() == "|":
             self.at += 1
-            rows.append(self._row())
+            rows.append(self._sequence())
         return rows[0] if len(rows) == 1 else _Node("either", parts=tuple(rows))
 
-    def _row(self) -> _Node:
+    def _sequence(self) -> _Node:
         parts = []
         while self._peek() not in ("", "|", ")"):
-            parts.append(self._repeated(self._one()))
-        return _Node("row", parts=tuple(parts))
+            parts.append(self._repeated(self._atom()))
+        return _Node("sequence", parts=tuple(parts))
 
-    def _one(self) -> _Node:
-        at, sign = self.at, self._take()
-        if sign == "(":
+    def _atom(self) -> _Node:
+        at, char = self.at, self._advance()
+        if char == "(":
             return self._group(at)
-        if sign in "*+?":
-            raise _bad(f"nothing stands before '{sign}'", at)
-        if sign == "{":
-            raise _bad("nothing stands before '{'; write \\{ for the sign", at)
-        if sign in "^$":
-            return _Node("begin" if sign == "^" else "end")
-        return _Node("sign", self._sign(sign, at))
-
-    def _sign(self, sign: str, at: int) -> Accepts:
-        if sign == ".":
-            return _not_a_break
-        if sign == "[":
-            return self._class(at)
-        return self._escape(at) if sign == "\\" else _is(sign)
+        if char in "*+?":
+            raise _bad(f"nothing is before '{char}'", at)
+        if char == "{":
+            raise _bad("nothing is before '{'; write \\{ for the character", at)
+        if char in "^$":
+            return _Node("begin" if char == "^" else "end")
+        if char == ".":
+            return _Node("char", _is_no_break)
+        if char == "[":
+            return _Node("char", self._class(at))
+        return _Node("char", self._escape(at) if char == "\\" else _is(char))
 
     def _group(self, at: int) -> _Node:
         self.depth += 1
         if self.depth > DEEPEST:
-            raise _bad(f"groups more than {DEEPEST} deep", at)
+            raise _bad(f"groups are more than {DEEPEST} levels deep", at)
         if self._peek() == "?":
-            self._plain_group(at)
-        made = self._either()
-        if self._take() != ")":
+            word = self.text[self.at + 1 : self.at + 2]
+            if word != ":":
+                raise _bad(f"{_GROUPS.get(word, 'this kind of group')} is not supported", at)
+            self.at += 2
+        node = self._alternatives()
+        if self._advance() != ")":
             raise _bad("'(' without ')'", at)
         self.depth -= 1
-        return made
-
-    def _plain_group(self, at: int) -> None:
-        word = self.text[self.at + 1 : self.at + 2]
-        if word != ":":
-            raise _bad(f"{_GROUPS.get(word, 'this kind of group')} is not supported", at)
-        self.at += 2
+        return node
 
     def _escape(self, at: int) -> Accepts:
-        sign = self._take()
-        if sign.lower() in _KINDS and sign:
-            kind = _KINDS[sign.lower()]
-            return kind if sign.islower() else _no(kind)
-        return _is(self._escaped(sign, at))
+        char = self._advance()
+        if char.lower() in _KINDS and char:
+            kind = _KINDS[char.lower()]
+            return kind if char.islower() else _not(kind)
+        return _is(self._escaped(char, at))
 
-    def _escaped(self, sign: str, at: int) -> str:
-        if not sign:
+    def _escaped(self, char: str, at: int) -> str:
+        if not char:
             raise _bad("'\\' at the end", at)
-        if sign in _SIGNS:
-            return _SIGNS[sign]
-        if sign.isdecimal():
-            raise _bad(f"a backreference (\\{sign}) is not supported", at)
-        if sign.isalnum() or sign == "_":
-            raise _bad(f"\\{sign} is not supported", at)
-        return sign
+        if char in _CONTROLS:
+            return _CONTROLS[char]
+        if char.isdecimal():
+            raise _bad(f"a backreference (\\{char}) is not supported", at)
+        if char.isalnum() or char == "_":
+            raise _bad(f"\\{char} is not supported", at)
+        return char
 
     def _class(self, at: int) -> Accepts:
         is_not = self._peek() == "^"
@@ -199,23 +193,20 @@ class _Reader:
                 raise _bad("'[' without ']'", at)
             found.append(self._member())
         if not found:
-            raise _bad("nothing stands between '[' and ']'; write \\] for the sign", at)
+            raise _bad("nothing is between '[' and ']'; write \\] for the character", at)
         self.at += 1
-        return _no(_any_of(found)) if is_not else _any_of(found)
+        return _not(_any_of(found)) if is_not else _any_of(found)
 
     def _member(self) -> Accepts:
-        at, sign = self.at, self._take()
-        if sign == "\\" and self._peek().lower() in _KINDS and self._peek():
+        at, char = self.at, self._advance()
+        if char == "\\" and self._peek().lower() in _KINDS and self._peek():
             return self._escape(at)
-        low = self._escaped(self._take(), at) if sign == "\\" else sign
+        low = self._escaped(self._advance(), at) if char == "\\" else char
         if self._peek() != "-" or self.text[self.at + 1 : self.at + 2] in ("", "]"):
             return _is(low)
         self.at += 1
-        return self._range(low, at)
-
-    def _range(self, low: str, at: int) -> Accepts:
-        sign = self._take()
-        high = self._escaped(self._take(), at) if sign == "\\" else sign
+        char = self._advance()
+        high = self._escaped(self._advance(), at) if char == "\\" else char
         if high < low:
             raise _bad(f"the range {low}-{high} goes backwards", at)
         return _between(low, high)
@@ -233,18 +224,18 @@ class _Reader:
 
     def _times(self) -> tuple[int, int | None] | None:
         simple: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-        sign = self._peek()
-        if sign in simple:
+        char = self._peek()
+        if char in simple:
             self.at += 1
-            return simple[sign]
-        return self._braces() if sign == "{" else None
+            return simple[char]
+        return self._braces() if char == "{" else None
 
     def _braces(self) -> tuple[int, int | None]:
         at = self.at
         inside, closed, _ = self.text[at + 1 :].partition("}")
         low, comma, high = inside.partition(",")
         if not closed or not _is_number(low) or (high and not _is_number(high)):
-            raise _bad("a repeat is {m}, {m,} or {m,n}; write \\{ for the sign", at)
+            raise _bad("a repeat is {m}, {m,} or {m,n}; write \\{ for the character", at)
         self.at += len(inside) + 2
         least = int(low)
         most = (int(high) if high else None) if comma else least
@@ -263,35 +254,32 @@ def _is_number(text: str) -> bool:
 
 
 class _Builder:
-    """Makes states from the tree, from the end to the beginning: each part knows what follows."""
+    """Makes states from the tree, from the end to the beginning, so that each knows the next."""
 
     def __init__(self) -> None:
         self.states: list[_State] = [_State(None, "match", ())]
         self.work = 0
 
     def build(self, node: _Node, to: int) -> int:
-        """The state to begin in, so that after the node one is in `to`."""
-        # A repeat of nothing makes no state, so that the work itself is counted.
+        """Return the state to begin in, so that `to` is reached after the node."""
+        # A repeat of nothing makes no states, so the work itself is counted too.
         self.work += 1
         if max(self.work, len(self.states)) > MOST_STATES:
-            raise BadPattern("the repeats of the pattern expand to too much")
-        if node.kind == "row":
-            return self._row(node.parts, to)
+            raise BadPattern("the repeats of the pattern expand to too many states")
+        if node.kind == "sequence":
+            for part in reversed(node.parts):
+                to = self.build(part, to)
+            return to
         if node.kind == "either":
             return self._add(_State(None, "", tuple(self.build(part, to) for part in node.parts)))
         if node.kind == "repeat":
             return self._repeat(node, to)
-        when = "" if node.kind == "sign" else node.kind
+        when = "" if node.kind == "char" else node.kind
         return self._add(_State(node.accepts, when, (to,)))
 
     def _add(self, state: _State) -> int:
         self.states.append(state)
         return len(self.states) - 1
-
-    def _row(self, parts: tuple[_Node, ...], to: int) -> int:
-        for part in reversed(parts):
-            to = self.build(part, to)
-        return to
 
     def _repeat(self, node: _Node, to: int) -> int:
         part, after = node.parts[0], to
@@ -310,7 +298,7 @@ class _Builder:
 
 
 class Effort:
-    """How many states may still be looked at: one for everything that is compared together."""
+    """The number of states that may still be visited, by all matches that share it."""
 
     def __init__(self, steps: int = MOST_STEPS) -> None:
         self._left = steps
@@ -322,7 +310,7 @@ class Effort:
 
 
 class Pattern:
-    """A pattern that is ready to be used. `compiled` makes one, or raises `BadPattern`."""
+    """A compiled pattern. `compiled` makes one, or raises `BadPattern`."""
 
     def __init__(self, text: str) -> None:
         builder = _Builder()
@@ -330,33 +318,34 @@ class Pattern:
         self._states = builder.states
 
     def matches(self, text: str, effort: Effort | None = None) -> bool:
-        """Whether the whole text is as the pattern says."""
+        """Return whether the pattern matches the whole text."""
         return self._walk(text, effort or Effort(), anywhere=False)
 
     def finds(self, text: str, effort: Effort | None = None) -> bool:
-        """Whether some part of the text is as the pattern says."""
+        """Return whether the pattern matches some part of the text."""
         return self._walk(text, effort or Effort(), anywhere=True)
 
     def _walk(self, text: str, effort: Effort, *, anywhere: bool) -> bool:
         first = (self._first,) if anywhere else ()
-        here, steps = self._open([self._first], (True, not text))
-        for at, sign in enumerate(text, 1):
+        here, steps = self._closure([self._first], (True, not text))
+        for at, char in enumerate(text, 1):
             if (anywhere and 0 in here) or not (anywhere or here):
                 break
             effort.spend(steps)
-            here, steps = self._open([*self._after(here, sign), *first], (False, at == len(text)))
+            starts = [*self._after(here, char), *first]
+            here, steps = self._closure(starts, (False, at == len(text)))
         return 0 in here
 
-    def _after(self, here: list[int], sign: str) -> Iterable[int]:
+    def _after(self, here: list[int], char: str) -> Iterable[int]:
         for number in here:
             state = self._states[number]
-            if state.accepts is not None and state.accepts(sign):
+            if state.accepts is not None and state.accepts(char):
                 yield state.to[0]
 
-    def _open(self, todo: list[int], flags: Flags) -> tuple[list[int], int]:
-        """The states that read a sign, or are the end, to which one comes without reading.
+    def _closure(self, todo: list[int], flags: Flags) -> tuple[list[int], int]:
+        """Return the states that can be reached without reading and either read or are the end.
 
-        Each is looked at once, however many ways lead to it; also how many were looked at.
+        Each state is visited once; the second value is how many were visited.
         """
         seen, found = set(todo), []
         todo = list(seen)
@@ -373,7 +362,7 @@ class Pattern:
 
 @lru_cache(maxsize=64)
 def compiled(text: str) -> Pattern:
-    """The pattern that a text spells; `BadPattern` says what is wrong with it, and where."""
+    """Compile a pattern; `BadPattern` names what is wrong with it, and where."""
     if len(text) > LONGEST:
         raise BadPattern(f"a pattern of more than {LONGEST} characters")
     return Pattern(text)

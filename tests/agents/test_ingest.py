@@ -837,11 +837,11 @@ def test_what_was_set_aside_is_deleted_when_that_is_asked_and_not_before(
     with hooks.open() as home:
         home.agents.ingest()
         (advice,) = [one for one in home.doctor(fix=True).left if one.code == "spool-bad"]
-    assert "1 of what hooks said (0.0 MB)" in advice.what
+    assert "1 payload(s) of hooks (0.0 MB)" in advice.what
     assert advice.fix.endswith("forestay ingest --discard")
     assert hooks.spool.count(BAD) == 1
     assert main(["--home", str(hooks.home), "ingest", "--discard"]) == 0
-    assert capsys.readouterr().out.startswith("1 payload of hooks deleted, ")
+    assert capsys.readouterr().out.startswith("1 hook event deleted, ")
     assert hooks.spool.count(BAD) == 0
 
 
@@ -1133,7 +1133,7 @@ def test_commands_tell_what_waits_and_take_it_up(
     monkeypatch.setenv("FORESTAY_HOME", str(hooks.home))
     hooks.ask("Fix it")
     assert main(["status"]) == 3
-    assert "record what hooks said first: forestay ingest" in capsys.readouterr().err
+    assert "record waiting hook events first: forestay ingest" in capsys.readouterr().err
     assert main(["note", "by hand"]) == 0
     hooks.answer("t1")
     for command in ("status", "brief"):
@@ -1181,8 +1181,8 @@ def test_doctor_tells_what_was_lost_set_aside_or_left_waiting(hooks: Hooks) -> N
             lost.write(b"...")
         hooks.answer("t1")
         told = {advice.code: advice for advice in home.doctor().left}
-        assert told["spool-lost"].what.startswith("3 of what hooks said could not be kept")
-        assert "1 of what hooks said" in told["spool-bad"].what
+        assert told["spool-lost"].what.startswith("3 payload(s) of hooks could not be stored")
+        assert "1 payload(s) of hooks" in told["spool-bad"].what
         assert told["spool-bad"].why == "claude-code: not JSON (1)"
         assert told["spool-waiting"].fix == "forestay ingest"
         assert "spool-lost" not in {advice.code for advice in home.doctor(fix=True).left}

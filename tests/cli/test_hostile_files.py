@@ -44,12 +44,14 @@ def test_what_is_carried_names_no_other_file(
 ) -> None:
     out = project / "out"
     out.mkdir()
-    entry = {"id": IDS["craft"], "rest": {"add": {name.format(out=out): {"x": 1}}}}
+    entry = {"id": IDS["craft"], "files": {name.format(out=out): {"x": 1}}}
     forged(project, {"from": {"craft": entry}})
     before = snapshot(tmp_path)
     cli.ok("files", "convert", "in.json", "--to", "craft", "-o", "out")
     made = snapshot(tmp_path).keys() - before.keys()
-    assert {Path(path).name for path in made if "/home/" not in path} == {f"{IDS['craft']}.json"}
+    written = [Path(path) for path in made if "/home/" not in path]
+    assert [path.parent for path in written] == [out]
+    assert json.loads(written[0].read_text())["session_id"] == written[0].stem
 
 
 @pytest.mark.parametrize("id", ["../../evil", "/{out}/evil", "../evil"])

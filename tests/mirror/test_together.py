@@ -224,7 +224,7 @@ def test_a_place_that_has_gone_to_another_since_is_told_once(
         path, cwd = str(folder.parent / "home"), str(folder)
         with forestay.open(path, cwd=cwd, trust_env=False, on_notice=told.append) as home:
             home.session(begun).note("go on")
-    (line,) = (line for line in told if "without files of craft" in line)
+    (line,) = (line for line in told if "without craft" in line)
     assert other.id in line and seen().session(begun).files.list() == []
 
 

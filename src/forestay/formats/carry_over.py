@@ -375,8 +375,11 @@ def _arrive(
 ) -> tuple[Tree, Loss]:
     """Return the files of a session that arrives in a format, or comes `back` to it."""
     fresh_id = b.new_id(facts, where, frozenset())
-    old = mapping(back.get("files"))
-    id = native_id or (text(back.get("id")) if old else fresh_id)
+    came_as = text(back.get("id"))
+    # Any program may have written them: only the names of the format's own files are used.
+    carried, names = mapping(back.get("files")), [*b.files(came_as), *b.conventions.shared]
+    old = {name: value for name, value in carried.items() if name in names}
+    id = native_id or (came_as if old else fresh_id)
     here = replace(facts, native_id=id)
     if old:
         made = _return(b, old, here, where, native_id)
@@ -385,8 +388,8 @@ def _arrive(
     made = _with(b, made, id, origins=origins)
     loss = _loss(b, made, here, where)
     if not native_id and any(map(leads_out, made)):
-        names = dict(zip(b.files(id), b.files(fresh_id), strict=True))
-        made = {names.get(name, name): value for name, value in made.items()}
+        renamed = dict(zip(b.files(id), b.files(fresh_id), strict=True))
+        made = {renamed.get(name, name): value for name, value in made.items()}
     return made, loss
 
 

@@ -561,7 +561,7 @@ def test_no_other_command_leads_past_a_gate(essay: Essay) -> None:
 
 def test_a_session_that_is_no_essay_or_is_laid_aside_refuses_the_verbs(stay: Forestay) -> None:
     plain = stay.start("plain", id="plain")
-    refused(plain, lambda: plain.essay.approve("G1"), "is no essay")
+    refused(plain, lambda: plain.essay.approve("G1"), "is not an essay")
     session = stay.start("E", workflow="essay", id="e")
     session.pause()
     refused(session, lambda: session.essay.approve("G1"), "does not allow that now")
@@ -873,13 +873,13 @@ def test_after_a_minor_revisit_every_word_on_what_is_next_can_be_followed_to_the
         assert done.next in (session.status().next.rpartition("forestay ")[2], "")
     assert asked == [
         "develop the thesis",
-        "look at the outline again",
-        "look at the arguments of section 1 again",
-        "look at the arguments of section 2 again",
-        "look at all arguments together",
-        "look at section 1 as a whole",
-        "look at section 2 as a whole",
-        "look at the whole essay",
+        "review the outline again",
+        "review the arguments of section 1 again",
+        "review the arguments of section 2 again",
+        "review all arguments together",
+        "review section 1 as a whole",
+        "review section 2 as a whole",
+        "review the whole essay",
     ]
     assert stages == [1, 2, 3, 3, 3, 4, 4, 4], "the current stage is the one that is next"
 

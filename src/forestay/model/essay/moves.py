@@ -111,8 +111,8 @@ class Moves:
     def position(self) -> tuple[int, int | None]:
         """Return the current stage and section."""
         row = self.state.rows.get("attribute", POSITION)
-        said = self._values.get(POSITION, row.value if isinstance(row, Attribute) else "")
-        stage, section = _place(str(said))
+        position = self._values.get(POSITION, row.value if isinstance(row, Attribute) else "")
+        stage, section = _place(str(position))
         if stage and self.status(stage, section) not in ("", "done", "pending"):
             return stage, section
         return self._first_open()
@@ -152,7 +152,7 @@ class Moves:
 
     def skip(self, stage: int, section: int) -> None:
         id = step_id(stage, section)
-        self.bodies.append(ev.StepSkipped(step=id, because="the outline has it no more"))
+        self.bodies.append(ev.StepSkipped(step=id, because="it is no longer in the outline"))
         self._statuses[id] = "skipped"
 
     def start(self, stage: int, section: int | None = None) -> None:

@@ -34,8 +34,8 @@ def summary(state: State) -> Summary:
     claims = moves.claims()
     loose = [c for c in claims if c.section is None and c.resolved and not c.result]
     counted = [moves.count(f"stage_3.section_{n}.verified_claims") for n in moves.sections()]
-    told = moves.value("output.voice_consistency_score")
-    voice = told if isinstance(told, int | float) else average_voice(moves)
+    score = moves.value("output.voice_consistency_score")
+    voice = score if isinstance(score, int | float) else average_voice(moves)
     sources = moves.whole_number("output.sources_verified")
     return Summary(
         words=moves.whole_number("output.total_word_count"),
@@ -62,7 +62,7 @@ def ahead(state: State) -> tuple[str, str]:
     stage, section = moves.position()
     if stage < 3:
         words = {1: "develop the thesis", 2: "structure the essay"}[stage]
-        again = f"look at {NAMES[stage]} again"
+        again = f"review {NAMES[stage]} again"
         return again if moves.status(stage) == "needs_review" else words, f"essay approve G{stage}"
     left = moves.sections(stage, "running", "needs_review", "pending")
     here = section if section in left else next(iter(left), None)
@@ -71,12 +71,10 @@ def ahead(state: State) -> tuple[str, str]:
 
 def _in_arguments(moves: Moves, section: int | None) -> tuple[str, str]:
     if section is None:
-        return "look at all arguments together", "essay approve G3-Final"
+        return "review all arguments together", "essay approve G3-Final"
     review = moves.status(3, section) == "needs_review"
     words = (
-        f"look at the arguments of section {section} again"
-        if review
-        else f"argue section {section}"
+        f"review the arguments of section {section} again" if review else f"argue section {section}"
     )
     return words, missing_steps(moves, section)[0]
 
@@ -85,7 +83,7 @@ def _in_writing(moves: Moves, section: int | None) -> tuple[str, str]:
     if section is not None:
         command = next_paragraph(moves, section)
         if command.startswith("essay approve"):
-            return f"look at section {section} as a whole", command
+            return f"review section {section} as a whole", command
         return f"write paragraph {moves.completed(section) + 1} of section {section}", command
     if not moves.value("output.final_essay_file"):
         return "put the final essay together", "essay output final-essay.md"
@@ -93,4 +91,4 @@ def _in_writing(moves: Moves, section: int | None) -> tuple[str, str]:
     if waiting:
         return f"check claim {waiting[0]}", f"essay claim resolve {waiting[0]}"
     confirm = any(claim.result for claim in moves.claims())
-    return "look at the whole essay", f"essay approve G5{' --confirm' * confirm}"
+    return "review the whole essay", f"essay approve G5{' --confirm' * confirm}"

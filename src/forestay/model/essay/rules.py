@@ -33,7 +33,7 @@ from forestay.model.state import (
 )
 
 MOST_SECTIONS = 999
-_SAID = 60
+_SHOWN = 60
 
 # -- gates -------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ def _agree(one: int | None, other: int | None) -> int | None:
 def require_essay(state: State) -> None:
     if not is_essay(state):
         hint = 'forestay start "GOAL" --workflow essay --bind essay'
-        raise Refused("the session is no essay", hint=hint, session=state.core.session)
+        raise Refused("the session is not an essay", hint=hint, session=state.core.session)
 
 
 def begin(state: State) -> Moves:
@@ -203,9 +203,9 @@ def _count_sections(outline: Outline, added: Sequence[int]) -> int:
     lost = [n for n in range(1, total + 1) if n not in described] if described else []
     beyond = [n for n in described if n > total]
     if lost or beyond:
-        told = f"it says {total} sections and describes {_list(described)}"
+        why = f"it announces {total} sections and describes {_list(described)}"
         which = f"lost section {_list(lost)}" if lost else f"has a section {_list(beyond)} too many"
-        raise Refused(f"the outline {which}", why=told, hint="put the outline right, then again")
+        raise Refused(f"the outline {which}", why=why, hint="correct the outline, then try again")
     return total
 
 
@@ -216,7 +216,7 @@ def _skip_sections(moves: Moves, gone: Sequence[int], total: int) -> None:
         raise Refused(
             f"the outline lost section {_list(worked)}",
             why=f"it has {plural(total, 'section')} now, and there is work in what it lost",
-            hint="put it back into the outline, or set all later work aside:"
+            hint="put it back into the outline, or archive all later work:"
             " forestay revisit 2 --impact major --apply",
         )
     for section in gone:
@@ -521,10 +521,10 @@ def approve_section_text(moves: Moves, section: int | None, *, last: bool = Fals
             legal=[f"essay approve G4-Section --section {section} --last"] if before else [],
         )
     if before == 0 or (total is not None and before < total):
-        told = f"{before} of {total} paragraphs are approved" if total else "none is approved"
+        why = f"{before} of {total} paragraphs are approved" if total else "none is approved"
         raise Refused(
             f"section {section} is not written yet",
-            why=told,
+            why=why,
             legal=[next_paragraph(moves, section)],
         )
     moves.set(f"{field}.total_paragraphs", before)
@@ -569,7 +569,7 @@ def resolve_claim(moves: Moves, id: str, result: str, sources: Sequence[str]) ->
     if result not in SETTLING:
         raise Refused(
             f"a claim that is {result} is not resolved by that",
-            why="it is the user's to let it stand, or to change the text",
+            why="the user decides whether it stays or the text changes",
             legal=[f'claim override {id} --result {result} --because "…"'],
         )
     _count(moves, claim.section, deferred_claims=-1, verified_claims=int(result == "verified"))
@@ -587,7 +587,7 @@ def override_claim(moves: Moves, id: str, result: str, because: str) -> None:
     _count(moves, claim.section, deferred_claims=-1)
     moves.bodies.append(ev.ClaimOverridden(claim=id, result=result, because=because))
     moves.message = (
-        f"claim {id} stands by the user's word, although it is {result.replace('_', ' ')}"
+        f"claim {id} stays by decision of the user, although it is {result.replace('_', ' ')}"
     )
 
 
@@ -612,11 +612,11 @@ def _count(moves: Moves, section: int | None, **by: int) -> None:
 # -- voice, calibration, output ----------------------------------------------------------------
 
 ACTIONS = {
-    5: "the voice holds: go on",
-    4: "close: polish what stands out, then go on",
+    5: "the voice holds: continue",
+    4: "close: polish what stands out, then continue",
     3: "it drifts: revise the sentences that were named",
-    2: "far off: rewrite these paragraphs with the reference beside them",
-    1: "another voice: write the section anew, and look at the reference first",
+    2: "far off: rewrite these paragraphs and compare with the reference",
+    1: "another voice: read the reference, then write the section again",
 }
 """Score of a voice check → what to do about it."""
 
@@ -639,7 +639,7 @@ def calibrate_voice(
     if before is not None and not again:
         raise Refused(
             f"the voice is calibrated: the first result was rated {before}",
-            why="that is asked once",
+            why="the voice is calibrated once",
             legal=[f"essay calibrate {rating} --again"],
         )
     if notes:
@@ -661,12 +661,12 @@ def record_voice_check(
             legal=[f"essay section start {section} --stage 4"],
         )
     if score is None:
-        said = f"the voice check of section {section} was skipped{f': {why}' if why else ''}"
-        moves.bodies.append(ev.NoteAdded(text=said))
+        text = f"the voice check of section {section} was skipped{f': {why}' if why else ''}"
+        moves.bodies.append(ev.NoteAdded(text=text))
     else:
-        said = f"voice of section {section}: {score:g}/5, {action_for_score(score)}"
+        text = f"voice of section {section}: {score:g}/5, {action_for_score(score)}"
         moves.set(f"stage_4.section_{section}.voice_check_score", score, always=True)
-    moves.message = said
+    moves.message = text
 
 
 def record_output(
@@ -744,6 +744,6 @@ def _require_written(moves: Moves) -> None:
 
 
 def _claims(claims: Sequence[Claim]) -> str:
-    told = [f"{c.id}: {shorten(c.text, _SAID)} ({c.result or c.reason})" for c in claims[:20]]
+    texts = [f"{c.id}: {shorten(c.text, _SHOWN)} ({c.result or c.reason})" for c in claims[:20]]
     more = f"; and {len(claims) - 20} more" if len(claims) > 20 else ""
-    return "; ".join(told) + more
+    return "; ".join(texts) + more

@@ -348,7 +348,7 @@ def test_briefing_of_any_history_fits_and_is_reproducible(seed: int, budget: int
 
 @given(sessions(), surroundings(), st.sampled_from([150, 300, 1000]))
 @settings(max_examples=80)
-def test_the_core_is_there_at_any_budget(
+def test_the_core_is_shown_at_any_budget(
     journal: Journal, around: Surroundings, budget: int
 ) -> None:
     state = journal.state()
@@ -363,7 +363,7 @@ def test_the_core_is_there_at_any_budget(
 
 
 @given(sessions(), surroundings(), BUDGETS)
-def test_what_is_not_shown_is_counted_with_the_command_that_shows_it(
+def test_hidden_entries_are_counted_with_the_command_that_shows_them(
     journal: Journal, around: Surroundings, budget: int
 ) -> None:
     made = brief(journal.state(), around, budget=budget)

@@ -47,15 +47,15 @@ class Case:
 
 
 def case(seed: int) -> Case:
-    """A history by its number; every fourth may be a long one."""
+    """Return a history by its number; every fourth may be a long one."""
     random = Random(seed)
     return Case(random, simulate(random, steps=random.randrange(4, 16 if seed % 4 else 32)))
 
 
 def case_with_lies(seed: int) -> Case:
     one = case(seed)
-    told = lies(one.random, one.events)
-    one.events += [*told, *lies(one.random, told)]
+    forged = lies(one.random, one.events)
+    one.events += [*forged, *lies(one.random, forged)]
     if one.random.random() < 0.3:
         one.events.remove(one.random.choice(one.events))
     return one
@@ -120,7 +120,7 @@ def status_is_the_last_word_or_active_while_disputed(case: Case) -> None:
 
 
 def a_unit_is_in_a_status_that_stands(case: Case) -> None:
-    """Work that merely went on undoes no outcome that it did not know of."""
+    """Work that only continues undoes no outcome that it had not seen."""
     for subject, words in case.disputes.outcomes().items():
         table, _, name = subject.partition(":")
         row = case.state.rows.get(table, name)
@@ -128,7 +128,7 @@ def a_unit_is_in_a_status_that_stands(case: Case) -> None:
 
 
 def speaking_after_all_sides_settles(case: Case) -> None:
-    """Whoever has seen everything and speaks on a disputed subject ends that dispute."""
+    """An event that has seen everything and states a disputed subject ends that dispute."""
     if case.state.core.forgotten:
         return
     machine = case.world.machines[0]
@@ -160,7 +160,7 @@ def neither_arrival_order_nor_second_copies_matter(case: Case) -> None:
 
 
 def the_union_of_two_journals_is_one_state(case: Case) -> None:
-    """Commutative, associative, idempotent: who merges with whom, and when, is no matter."""
+    """Commutative, associative, idempotent: the order of merges does not matter."""
     mine, yours, theirs = ([e for e in case.events if case.random.random() < 0.6] for _ in "abc")
     union = image(fold([*mine, *yours, *theirs]))
     assert image(fold([*theirs, *yours, *mine])) == union
@@ -168,7 +168,7 @@ def the_union_of_two_journals_is_one_state(case: Case) -> None:
 
 
 def a_prefix_and_what_follows_give_the_whole(case: Case) -> None:
-    """From a snapshot of any prefix on, `extend` by what follows is a fold of them all."""
+    """A snapshot of any prefix, extended by the rest, equals the fold of all events."""
     start = case.random.randrange(len(case.ordered))
     taken = case.ordered[:start]
     ids, state = {e.id for e in taken}, _kept_and_read_back(fold(taken))
@@ -189,7 +189,7 @@ def _kept_and_read_back(state: State) -> State:
 
 
 def events_taken_as_they_come_give_the_whole(case: Case) -> None:
-    """One by one in any order, folding anew only where `follows` says so, is one fold."""
+    """Events one by one in any order, folded again only if `follows` is false, give one state."""
     state, taken, ids = State(), list[Event](), set[str]()
     for event in _any_causal_order(case):
         if follows(state, event) and event.id not in ids:
@@ -241,7 +241,7 @@ def counts_agree_with_rows(case: Case) -> None:
 
 
 def _any_causal_order(case: Case) -> list[Event]:
-    """The events in a random order in which each comes after its parents."""
+    """Return the events in a random order in which each comes after its parents."""
     waiting, done, order = case.shuffled(), set[str](), []
     while waiting:
         event = next(e for e in waiting if done.issuperset(parents(e)))
@@ -275,7 +275,7 @@ SLOW_LAWS: list[Callable[[Case], None]] = [
     the_union_of_two_journals_is_one_state,
     events_taken_as_they_come_give_the_whole,
 ]
-"""These fold many times: tried on fewer histories."""
+"""These fold many times, so they run on fewer histories."""
 
 LIE_LAWS: list[Callable[[Case], None]] = [
     the_past_is_what_links_lead_to,
@@ -288,7 +288,7 @@ LIE_LAWS: list[Callable[[Case], None]] = [
     a_prefix_and_what_follows_give_the_whole,
     the_union_of_two_journals_is_one_state,
 ]
-"""These hold even among events that no honest device could have written."""
+"""These hold even for forged events."""
 
 
 def check_all(seed: int) -> None:

@@ -63,14 +63,14 @@ def in_merge_order(events: Sequence[Event]) -> list[Event]:
 
 
 def is_forgotten(event: Event, events: Sequence[Event]) -> bool:
-    """Whether any tombstone names it, wherever that comes; none names another tombstone."""
+    """Return whether any tombstone names it, in any order; none names another tombstone."""
     stones = [e.body for e in events if isinstance(e.body, ev.EventForgotten)]
     named = any(event.hash in stone.hashes or event.id in stone.ids for stone in stones)
     return named and event.kind not in ("event.forgotten", "session.forgotten")
 
 
 def pasts(ordered: Sequence[Event]) -> dict[str, set[str]]:
-    """For every event, itself and all it can reach by links that lead back in merge order."""
+    """Return for every event itself and all it can reach by links back in merge order."""
     past: dict[str, set[str]] = {}
     for event in ordered:
         links = {event.head.prev, *(link for flat in event.head.seen.values() for link in flat)}
@@ -79,7 +79,7 @@ def pasts(ordered: Sequence[Event]) -> dict[str, set[str]]:
 
 
 def first_copies(ordered: Sequence[Event]) -> list[Event]:
-    """One event per id: the first in merge order."""
+    """Return one event per id: the first in merge order."""
     found: dict[str, Event] = {}
     for event in ordered:
         found.setdefault(event.id, event)
@@ -87,7 +87,7 @@ def first_copies(ordered: Sequence[Event]) -> list[Event]:
 
 
 def withdrawn(ordered: Sequence[Event]) -> set[str]:
-    """Ids whose retraction stands: one that comes later and is not itself withdrawn."""
+    """Return the ids with a later retraction that is not retracted itself."""
     firsts = first_copies(ordered)
 
     def is_gone(i: int) -> bool:
@@ -104,7 +104,7 @@ def withdrawn(ordered: Sequence[Event]) -> set[str]:
 
 
 def says(event: Event) -> tuple[str, str] | None:
-    """The subject an event speaks about and the outcome it states, if it speaks at all."""
+    """Return the subject and the outcome that an event states, if any."""
     body, kind = event.body, event.kind
     if isinstance(body, ev.Unknown | ev.Erased):
         return None
@@ -144,7 +144,7 @@ class Disputes:
         self.valid = [event for event in firsts.values() if event.id not in self.gone]
 
     def knows(self, later: Event, earlier: Event) -> bool:
-        """Whether the writer of any copy of `later` had any copy of `earlier`."""
+        """Return whether the writer of any copy of `later` had any copy of `earlier`."""
         return any(
             self.past[a] & self.copies[earlier.id]
             for a in self.copies[later.id]
@@ -156,7 +156,7 @@ class Disputes:
         return [e for e in spoken if not any(self.knows(o, e) for o in spoken if o is not e)]
 
     def sides(self, subject: str) -> set[str]:
-        """Hashes of the statements in dispute, of work too; empty when there is no dispute."""
+        """Return the hashes of disputed statements and work; empty if there is no dispute."""
         stated = [e for e in self.standing(subject) if (said := self.said[e.hash]) and said[1]]
         outcomes = {said[1] for e in stated if (said := self.said[e.hash])}
         unaware = set()
@@ -167,7 +167,7 @@ class Disputes:
         return {e.hash for e in stated} | unaware
 
     def went_on(self, work: Event, ending: Event) -> bool:
-        """Whether this is work, concurrent with that ending."""
+        """Return whether this is work that is concurrent with the ending."""
         copies = self.copies[ending.id]
         knows = self.past[work.hash] & copies
         known = any(work.hash in self.past[copy] for copy in copies)
@@ -191,7 +191,7 @@ class Disputes:
 
 
 def status(disputes: Disputes) -> str:
-    """The last word on the session, unless it was forgotten or its end is disputed."""
+    """Return the last status, unless the session was forgotten or its end is disputed."""
     word = ""
     for event in disputes.valid:
         if event.kind == "session.forgotten" and not isinstance(event.body, ev.Unknown):

@@ -49,7 +49,7 @@ class Journal:
         return self
 
     def sees(self, device: str) -> Journal:
-        """The device takes in everything written so far."""
+        """Give the device everything written so far."""
         core = self._cores[device] = Core()
         for event in self.events:
             advance(core, event)
@@ -159,7 +159,7 @@ def busy_around(journal: Journal) -> Surroundings:
 
 
 def disaster() -> Journal:
-    """The process died, two devices disagree, a file was edited by someone else."""
+    """Return a session whose process died, with two devices that disagree and an edited file."""
     journal = Journal()
     journal.add(
         ev.SessionAdopted(

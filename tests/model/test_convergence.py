@@ -1,4 +1,4 @@
-"""However work of several devices travels, all of them end with one state, and nothing is lost.
+"""However events travel between devices, all of them end with one state, and nothing is lost.
 
 A history has 2 to 5 devices that work offline, are copied, set back to old backups, and whose
 clocks are days apart. Then packs travel: twice, in any order, cut off in the middle (only a part
@@ -29,7 +29,7 @@ Held = dict[str, Event]
 
 
 def world_of(seed: int) -> World:
-    """A history of at least two devices, each of which may know what no other does."""
+    """Return a history of at least two devices, each of which may hold unique events."""
     random = Random(f"devices {seed}")
     world = World(random)
     world.live(random.randrange(3, 14))
@@ -50,7 +50,7 @@ def hash_of(state: State) -> str:
 
 
 def kept(machine: SimulatedMachine) -> Held:
-    """All that a device holds, or could bring back from its backups."""
+    """Return everything that a device holds or could restore from its backups."""
     found = dict(machine.held)
     for backup in machine.backups:
         found |= {event.hash: event for event in backup}
@@ -58,7 +58,7 @@ def kept(machine: SimulatedMachine) -> Held:
 
 
 def deliver(random: Random, source: Held, target: Held) -> None:
-    """What arrives of a push: all, or what was through when it broke off; some of it twice."""
+    """Deliver a push: all of it, or the part before it broke off; some of it twice."""
     parts = list(source.values())
     if random.random() < 0.4:
         wanted = random.sample(list(source), random.randrange(1, len(source) + 1))
@@ -69,7 +69,7 @@ def deliver(random: Random, source: Held, target: Held) -> None:
 
 
 def travel(random: Random, homes: list[Held]) -> None:
-    """Devices meet in some order and not all of them; in the end everyone met someone who knows."""
+    """Sync some devices in some order, until every device has everything."""
     for _ in range(random.randrange(6)):
         deliver(random, random.choice(homes), random.choice(homes))
     order = random.sample(homes, len(homes))
@@ -83,7 +83,7 @@ def deliver_all(one: Held, others: list[Held]) -> None:
 
 
 def taken_as_it_comes(random: Random, events: list[Event]) -> State:
-    """The state of a home that folds anew only when what it takes reaches back."""
+    """Return the state of a home that folds again only if an event reaches back."""
     held: list[Event] = []
     state = State()
     while events:
@@ -101,7 +101,7 @@ def taken_as_it_comes(random: Random, events: list[Event]) -> State:
 
 
 def check(seed: int) -> None:
-    """All laws of one history; says which one it was."""
+    """Check all laws of one history, and name it if one fails."""
     try:
         converges(seed)
     except AssertionError as error:
@@ -130,7 +130,7 @@ def test_histories_of_several_devices_converge() -> None:
         check(seed)
 
 
-def test_the_histories_have_what_they_promise() -> None:
+def test_generated_histories_contain_every_case() -> None:
     worlds = [world_of(seed) for seed in range(FEW)]
     machines = {len(world.machines) for world in worlds}
     assert {2, 3, 4, 5} <= machines
@@ -153,7 +153,7 @@ def check_some(seeds: range) -> None:
 @pytest.mark.soak
 def test_a_hundred_thousand_histories_converge(tell: Callable[[str], None]) -> None:
     parts = [range(first, first + PART) for first in range(0, MANY, PART)]
-    # Not by forks: what the tests before this one left running would be forked too.
+    # Not by forks: threads that earlier tests left running would be forked too.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         assert len([*pool.map(check_some, parts)]) * PART == MANY
     tell(f"histories of several devices: seeds 0 to {MANY - 1}")

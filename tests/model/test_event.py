@@ -29,7 +29,7 @@ def sealed_of(line: dict[str, str]) -> Sealed:
 # -- pinned bytes ------------------------------------------------------------------------------
 
 
-def test_what_is_written_now_is_what_was_pinned() -> None:
+def test_written_bytes_equal_the_pinned_bytes() -> None:
     assert list(golden.lines()) == PINNED.read_text(encoding="utf-8").splitlines()
 
 
@@ -53,7 +53,7 @@ def test_pinned_hashes_are_plain_sha256_of_the_pinned_bytes(line: dict[str, str]
     assert ev.check(sealed_of(line), ev.parse_header(line["header"].encode())) == ""
 
 
-def test_pinned_bytes_are_read_as_what_was_meant() -> None:
+def test_pinned_bytes_are_read_as_the_original_bodies() -> None:
     for line, body in zip(LINES, BODIES, strict=False):
         event = ev.read(sealed_of(line))
         assert event.body == body
@@ -79,7 +79,7 @@ def test_a_field_with_its_default_is_left_out_of_the_bytes() -> None:
 # -- what a changed byte does ------------------------------------------------------------------
 
 
-def test_any_changed_byte_of_header_salt_or_data_shows() -> None:
+def test_any_changed_byte_of_header_salt_or_data_is_detected() -> None:
     good = sealed_of(LINES[-2])
     assert good.salt is not None and good.data is not None
     header = ev.parse_header(good.header)
@@ -95,14 +95,14 @@ def _flip(data: bytes, at: int) -> bytes:
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
 
 
-def test_bytes_cannot_wander_between_salt_and_data() -> None:
+def test_bytes_cannot_move_between_salt_and_data() -> None:
     good = sealed_of(LINES[0])
     assert good.salt is not None and good.data is not None
     moved = Sealed(good.header, good.salt + good.data[:1], good.data[1:])
     assert ev.check(moved, ev.parse_header(good.header)) == "its salt has 17 bytes instead of 16"
 
 
-def test_erasing_content_and_salt_keeps_the_hash_and_the_event_sound() -> None:
+def test_erasing_content_and_salt_leaves_the_hash_and_the_event_valid() -> None:
     good = sealed_of(LINES[0])
     bare = Sealed(good.header, None, None)
     assert bare.hash == good.hash
@@ -117,7 +117,7 @@ def test_half_erased_content_is_damage() -> None:
         assert ev.check(half, header) == "its content is half erased"
 
 
-def test_an_envelope_of_a_newer_version_is_not_called_good() -> None:
+def test_an_envelope_of_a_newer_version_is_not_valid() -> None:
     line = LINES[0]
     newer = line["header"].replace('{"v":1,', '{"v":2,').encode()
     sealed = Sealed(newer, bytes.fromhex(line["salt"]), line["data"].encode())
@@ -146,7 +146,7 @@ UNREADABLE: dict[str, tuple[str, bytes]] = {
 
 
 @pytest.mark.parametrize("name", UNREADABLE)
-def test_data_that_cannot_be_read_is_kept_as_unknown(name: str) -> None:
+def test_data_that_cannot_be_read_becomes_unknown(name: str) -> None:
     kind, data = UNREADABLE[name]
     body = ev.decode_body(kind, data)
     assert body == Unknown(raw=data.decode("utf-8", "replace"))
@@ -175,7 +175,7 @@ def test_reading_a_known_kind_with_any_values_never_raises(
     assert isinstance(ev.decode_body(json.loads(line["header"])["kind"], raw), Body)
 
 
-def test_fields_of_a_newer_version_do_not_hinder_reading() -> None:
+def test_fields_of_a_newer_version_are_ignored() -> None:
     assert ev.decode_body("note.added", b'{"text":"x","mood":"fine"}') == ev.NoteAdded(text="x")
     header = LINES[0]["header"].encode()
     newer = header[:-1] + b',"later":[1]}'
@@ -214,7 +214,7 @@ def test_deep_nesting_in_a_header_is_damage() -> None:
         ev.parse_header(b'{"x":' * 100_000)
 
 
-def test_heads_that_are_none_are_left_out() -> None:
+def test_invalid_heads_are_ignored() -> None:
     flat: list[int | str] = [1, "a", "2", "b", 3, 4, 5, "c", 6]
     assert ev.pairs(flat) == [(1, "a"), (5, "c")]
 
@@ -223,7 +223,7 @@ def test_heads_that_are_none_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("body", BODIES, ids=lambda body: type(body).__name__)
-def test_what_is_written_is_read_back_equal(body: Body) -> None:
+def test_a_body_is_read_back_equal(body: Body) -> None:
     assert ev.decode_body(ev.KIND_OF[type(body)], ev.encode_body(body)) == body
 
 
@@ -255,7 +255,7 @@ UNWRITABLE: dict[str, tuple[object, str]] = {
 
 
 @pytest.mark.parametrize("name", UNWRITABLE)
-def test_what_has_no_json_is_refused(name: str) -> None:
+def test_values_without_json_are_refused(name: str) -> None:
     value, reason = UNWRITABLE[name]
     with pytest.raises(InvalidInput, match=reason):
         ev.encode_body(ev.CheckpointPassed(step="p", evidence={"x": value}))

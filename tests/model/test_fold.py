@@ -1,4 +1,4 @@
-"""What a journal adds up to: the meaning of every kind, and laws over random histories."""
+"""The fold of a journal: the effect of every kind, and laws over random histories."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HISTORIES, BLOCKS = 20_000, 20
 
 
 class Journal:
-    """One device that records a second apart; the short way to a state."""
+    """A journal of one device that records one event per second."""
 
     def __init__(self, *bodies: Body) -> None:
         self.state = State()
@@ -67,7 +67,7 @@ class Journal:
 
 
 def folded(*bodies: Body) -> State:
-    """The state after these, recorded one by one, which is that of one fold."""
+    """Return the state after these events, recorded one by one, and check that one fold agrees."""
     journal = Journal(*bodies)
     assert image(journal.state) == image(fold(journal.events))
     return journal.state
@@ -105,13 +105,13 @@ def test_an_adopted_session_has_the_status_it_was_found_in(status: str) -> None:
     assert (core.status, core.began_at) == (status, 7)
 
 
-def test_an_adopted_session_of_a_status_nobody_knows_is_active() -> None:
+def test_an_adopted_session_of_unknown_status_is_active() -> None:
     found = ev.SessionAdopted(goal="g", origin="file:craft", status="on fire")
     core = folded(found).core
     assert (core.status, core.began_at) == ("active", START + 1000)
 
 
-def test_renaming_changes_the_goal_and_who_set_it() -> None:
+def test_renaming_changes_the_goal_and_its_author() -> None:
     assert folded(ev.SessionRenamed(goal="swim")).core.goal == "swim"
 
 
@@ -122,7 +122,7 @@ def test_an_ending_has_its_word_time_and_reason(body: Body, status: str) -> None
 
 
 @pytest.mark.parametrize("kind", [ev.SessionPaused, *(type(body) for body, _ in ENDINGS)])
-def test_whoever_leaves_says_what_is_checked_out(kind: type[ev.Ending]) -> None:
+def test_an_ending_records_the_checkout(kind: type[ev.Ending]) -> None:
     begun = ev.SessionStarted(goal="fly", git_branch="main", git_commit="a")
     core = folded(begun, kind(git_branch="fix", git_commit="b")).core
     assert (core.git_first, core.git_branch, core.git_commit) == ("a", "fix", "b")
@@ -143,7 +143,7 @@ def test_whoever_leaves_says_what_is_checked_out(kind: type[ev.Ending]) -> None:
         (None, "main", "a"),
     ],
 )
-def test_checkout_that_is_told_in_between_counts_if_it_is_one(
+def test_a_checkout_attribute_counts_if_it_is_valid(
     said: str | int | None, branch: str, commit: str
 ) -> None:
     begun = ev.SessionStarted(goal="fly", git_branch="main", git_commit="a")
@@ -153,7 +153,7 @@ def test_checkout_that_is_told_in_between_counts_if_it_is_one(
 
 @pytest.mark.parametrize("body, status", ENDINGS, ids=[status for _, status in ENDINGS])
 @pytest.mark.parametrize("again", [ev.SessionResumed(), ev.SessionReopened(because="more")])
-def test_going_on_takes_back_ending_and_archive(body: Body, status: str, again: Body) -> None:
+def test_continuing_reverts_ending_and_archive(body: Body, status: str, again: Body) -> None:
     core = folded(body, ev.SessionArchived(), again).core
     assert (core.status, core.ended_at, core.because, core.archived) == ("active", 0, "", False)
 
@@ -166,7 +166,7 @@ def test_pauses_are_counted_in_time_and_the_last_ones_remembered() -> None:
     assert [line.text for line in core.pauses] == [f"pause {i}" for i in range(2, 7)]
 
 
-def test_a_paused_session_says_since_when_and_why() -> None:
+def test_a_paused_session_has_time_and_reason_of_the_pause() -> None:
     core = folded(ev.SessionPaused(reason="system_error", context="power")).core
     assert (core.status, core.paused_at) == ("paused", START + 1000)
     assert (core.pause_reason, core.pause_context) == ("system_error", "power")
@@ -196,7 +196,7 @@ def test_interruption_is_a_flag_and_ends_the_agents_that_died() -> None:
 
 
 @pytest.mark.parametrize("then", [ev.SessionResumed(), ev.SessionCompleted()])
-def test_interruption_is_over_when_someone_goes_on_or_ends_it(then: Body) -> None:
+def test_an_interruption_is_over_when_the_session_continues_or_ends(then: Body) -> None:
     assert folded(ev.SessionInterrupted(), then).core.interrupted == ""
     assert folded(ev.SessionInterrupted()).core.interrupted == "unknown"
 
@@ -243,7 +243,7 @@ STEP_MOVES: list[tuple[Body, str]] = [
 
 
 @pytest.mark.parametrize("body, status", STEP_MOVES, ids=lambda x: getattr(x, "__name__", ""))
-def test_a_step_nobody_added_gets_a_row_and_its_status(body: Body, status: str) -> None:
+def test_a_step_that_was_not_added_gets_a_row_and_its_status(body: Body, status: str) -> None:
     state = folded(body)
     step = state.step("t")
     assert step and step.status == status
@@ -251,7 +251,7 @@ def test_a_step_nobody_added_gets_a_row_and_its_status(body: Body, status: str) 
     assert step.title == ("a task" if body is STEP else "t")
 
 
-def test_a_step_tells_its_whole_life() -> None:
+def test_a_step_has_its_whole_history() -> None:
     done = ev.StepCompleted(step="t", outcome="it works", files=["x.py"])
     failed = ev.StepFailed(step="t", because="it broke")
     start = ev.StepStarted(step="t", agent="a2")
@@ -264,7 +264,7 @@ def test_a_step_tells_its_whole_life() -> None:
     assert again and (again.status, again.ended_at, again.because) == ("pending", 0, "new facts")
 
 
-def test_an_agent_tells_its_whole_life() -> None:
+def test_an_agent_has_its_whole_history() -> None:
     start = ev.AgentStarted(agent="a", type="dev", task="build", blocking_on="b")
     tokens = ev.ContextMeasured(tokens=5, agent="a")
     failed = ev.AgentFailed(agent="a", error="lost", category="transient")
@@ -288,7 +288,7 @@ def test_a_failed_or_timed_out_agent_is_an_error_too() -> None:
     assert messages == ["lost", "agent b timed out"]
 
 
-def test_progress_is_kept_where_it_was_told() -> None:
+def test_progress_is_stored_with_its_step_or_agent() -> None:
     step = folded(ev.StepProgressed(step="t", fraction=0.5)).step("t")
     agent = folded(ev.AgentProgressed(agent="a", fraction=0.25)).agent("a")
     assert step and agent and (step.fraction, agent.fraction) == (0.5, 0.25)
@@ -297,7 +297,7 @@ def test_progress_is_kept_where_it_was_told() -> None:
 # -- facts -------------------------------------------------------------------------------------
 
 
-def test_rejected_options_are_kept_with_the_decision() -> None:
+def test_rejected_options_are_stored_with_the_decision() -> None:
     first = ev.DecisionMade(decision="d", what="db", options=["a", "b", "c"], chosen="a")
     second = ev.DecisionMade(decision="d", what="db", options=["b", "e"], chosen="b")
     row = folded(first, second).rows.get("decision", "d")
@@ -314,7 +314,7 @@ def test_options_are_rejected_only_by_a_choice(chosen: str, what: str, rejected:
     assert row and getattr(row, "rejected", None) == rejected
 
 
-def test_a_file_keeps_its_first_digest_and_its_last() -> None:
+def test_a_file_has_its_first_digest_and_its_last() -> None:
     changes = [
         ev.FileChanged(path="x", before="0", after="1", action="created"),
         ev.FileChanged(path="x", before="1", after="2", agent="a"),
@@ -348,7 +348,7 @@ def test_tokens_and_compressions_are_known() -> None:
     assert core.compressed_at == START + 3000
 
 
-def test_notes_are_counted_and_those_for_the_next_reader_kept_whole() -> None:
+def test_notes_are_counted_and_those_for_the_next_reader_stored_in_full() -> None:
     notes = [ev.NoteAdded(text=f"note {i} " + "x" * 200) for i in range(7)]
     state = folded(*notes, ev.NoteAdded(text="y" * 500, for_next=True))
     assert state.core.counts == {"notes": 8, "note": 1}
@@ -356,7 +356,7 @@ def test_notes_are_counted_and_those_for_the_next_reader_kept_whole() -> None:
     assert [len(getattr(row, "text", "")) for row in state.rows.select("note")] == [500]
 
 
-def test_the_last_words_of_user_and_agent_are_kept_and_a_machine_speaks_for_neither() -> None:
+def test_the_last_messages_of_user_and_agent_are_stored_but_not_of_a_machine() -> None:
     said = [("user", "first"), ("agent", "done"), ("user", "x" * 900), ("machine", "a task ended")]
     core = folded(*(ev.MessageSent(role=role, text=text) for role, text in said)).core
     assert core.asked and core.asked.text == "x" * 800
@@ -395,7 +395,7 @@ def test_a_given_progress_is_a_fraction_or_nothing(value: object, fraction: floa
     assert folded(body).core.progress == fraction
 
 
-def test_attributes_are_kept_and_the_model_is_known() -> None:
+def test_attributes_are_stored_and_set_the_model() -> None:
     state = folded(ev.AttributeSet(key="model", value="a"), ev.AttributeSet(key="model", value="b"))
     row = state.rows.get("attribute", "model")
     assert (state.core.model, getattr(row, "value", "")) == ("b", "b")
@@ -410,7 +410,7 @@ def test_verdicts_count_their_attempts_and_the_last_one_stands() -> None:
     assert state.core.counts == {"checkpoint": 1, "checkpoint.passed": 1}
 
 
-def test_acknowledgments_edits_and_redactions_are_kept() -> None:
+def test_acknowledgments_edits_and_redactions_are_stored() -> None:
     ack = ev.ContractAcknowledged(agent="a", version="1", checksum="c")
     edit = ev.ForeignEdited(layout="craft", path="s", digest="d", redacted=["jwt"])
     state = folded(ack, edit, ev.NoteAdded(text="x", redacted=["jwt", "aws"]))
@@ -510,7 +510,7 @@ def test_an_event_with_a_forged_clock_does_not_follow() -> None:
         assert not follows(journal.state, forged)
 
 
-def test_an_id_met_twice_takes_effect_once_and_is_counted_twice() -> None:
+def test_a_repeated_id_takes_effect_once_and_is_counted_twice() -> None:
     world = World(Random(0))
     a = world.machines[0]
     start = world.write(a, ev.SessionStarted(goal="g"))
@@ -539,7 +539,7 @@ class Disputed:
         return state
 
     def then(self, *bodies: Body) -> State:
-        """After both know everything and one goes on with these."""
+        """Return the state after both have everything and one records these."""
         self.a.take(self.world.events)
         state = self.state()
         for body in bodies:
@@ -590,7 +590,7 @@ def test_facts_and_an_archive_leave_the_dispute_open() -> None:
         (ev.SessionReopened(because="more"), "active"),
     ],
 )
-def test_the_next_word_on_the_session_settles_how_it_ended(body: Body, status: str) -> None:
+def test_the_next_status_event_settles_how_the_session_ended(body: Body, status: str) -> None:
     state = Disputed().then(body)
     assert (state.core.status, state.core.held) == (status, {})
     assert state.core.counts["dispute.settled"] == 1
@@ -624,7 +624,7 @@ def test_among_lies(law: Callable[[laws.Case], None]) -> None:
 
 
 @pytest.mark.parametrize("block", range(BLOCKS))
-def test_twenty_thousand_histories_keep_every_law(block: int) -> None:
+def test_twenty_thousand_histories_satisfy_every_law(block: int) -> None:
     size = HISTORIES // BLOCKS
     for seed in range(block * size, (block + 1) * size):
         laws.check_all(seed)
@@ -638,9 +638,9 @@ def test_in_any_history_hypothesis_can_think_of(random: Random, steps: int) -> N
 
 
 @given(st.randoms(use_true_random=False), st.integers(0, 8), st.integers(0, 8))
-def test_fold_never_raises_whatever_it_is_given(random: Random, steps: int, told: int) -> None:
+def test_fold_never_raises_whatever_it_is_given(random: Random, steps: int, forged: int) -> None:
     events = simulate(random, steps).events
-    events += lies(random, events, told)
+    events += lies(random, events, forged)
     kept = [event for event in events if random.random() < 0.8]
     assert image(fold(kept)) == image(fold(kept[::-1]))
 
@@ -653,7 +653,7 @@ def test_on_one_device_every_event_but_a_retraction_follows() -> None:
 
 
 def test_appending_costs_the_same_however_long_the_journal_is() -> None:
-    """What an append reads is the core; it must not grow with the number of events."""
+    """An append reads the core, which must not grow with the number of events."""
     journal = Journal()
     sizes = []
     for i in range(3000):
@@ -664,7 +664,7 @@ def test_appending_costs_the_same_however_long_the_journal_is() -> None:
 
 
 @pytest.mark.soak
-def test_histories_keep_every_law_for_as_long_as_we_have(soak_seconds: float) -> None:
+def test_histories_satisfy_every_law_for_the_given_time(soak_seconds: float) -> None:
     end = time.monotonic() + soak_seconds
     seed = HISTORIES + new_seed()
     while time.monotonic() < end:
@@ -676,7 +676,7 @@ def test_histories_keep_every_law_for_as_long_as_we_have(soak_seconds: float) ->
         laws.events_taken_as_they_come_give_the_whole(laws.case(seed))
 
 
-def test_a_command_whose_end_nobody_told_is_counted_and_marked() -> None:
+def test_a_command_without_a_known_end_is_counted_and_marked() -> None:
     core = folded(ev.CommandRan(name="make", status="unknown")).core
     assert core.counts == {"command.unknown": 1}
     assert core.commands[0].text == "make [unknown]"

@@ -1,4 +1,4 @@
-"""Gates: what is enough, what is not, what to do about it, and what is no evidence at all."""
+"""Gates: which evidence is enough, what to do if it is not, and which evidence is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from forestay.model.plan import Field, Gate, Rule
 NOW = "2026-01-31T10:00:00Z"
 
 
-def told(gate: Gate | None, evidence: dict[str, Any], **more: Any) -> Judgment:
+def check(gate: Gate | None, evidence: dict[str, Any], **more: Any) -> Judgment:
     return judge(gate, evidence, at=NOW, **more)
 
 
@@ -26,9 +26,9 @@ def gate(*fields: Field, **more: Any) -> Gate:
 
 
 @pytest.mark.req("X1-9")
-def test_the_answer_has_the_shape_that_programs_know() -> None:
+def test_a_judgment_has_the_documented_fields() -> None:
     asked = gate(Field("coverage", "number", min=80), Field("notes", "string", required=False))
-    values = told(asked, {"coverage": 65, "extra": [1]}, phase=2).as_values()
+    values = check(asked, {"coverage": 65, "extra": [1]}, phase=2).as_values()
     assert values == {
         "checkpoint_passed": False,
         "errors": ["coverage is 65, at least 80 is wanted"],
@@ -48,7 +48,7 @@ def test_the_answer_has_the_shape_that_programs_know() -> None:
             "forestay phase done 2 --override --because REASON",
         ],
     }
-    passed = told(asked, {"coverage": 80}, phase=2, next_steps=["forestay phase done 3"])
+    passed = check(asked, {"coverage": 80}, phase=2, next_steps=["forestay phase done 3"])
     assert passed.checkpoint_passed and passed.errors == [] and passed.remediation == ""
     assert passed.next_steps == ["forestay phase done 3"]
 
@@ -65,21 +65,21 @@ TYPES: dict[str, list[Any]] = {
 
 @pytest.mark.req("X1-8")
 @pytest.mark.parametrize("kind", TYPES)
-def test_a_value_is_of_the_type_that_is_asked_for(kind: str) -> None:
+def test_a_value_must_have_the_type_of_its_field(kind: str) -> None:
     for other, values in TYPES.items():
         for value in values:
             is_right = kind == other or {kind, other} == {"number", "integer"}
             is_right = is_right and not (kind == "integer" and isinstance(value, float))
-            judged = told(gate(Field("x", kind)), {"x": value})
+            judged = check(gate(Field("x", kind)), {"x": value})
             assert judged.checkpoint_passed == is_right, (kind, value)
-            assert told(gate(Field("x")), {"x": value}).checkpoint_passed
+            assert check(gate(Field("x")), {"x": value}).checkpoint_passed
 
 
 def test_true_is_no_number_and_one_is_not_true() -> None:
-    assert not told(gate(Field("x", "number", min=0)), {"x": True}).checkpoint_passed
-    assert not told(gate(Field("x", equals=True)), {"x": 1}).checkpoint_passed
-    assert not told(gate(Field("x", equals=1)), {"x": True}).checkpoint_passed
-    assert told(gate(Field("x", equals=1)), {"x": 1.0}).checkpoint_passed
+    assert not check(gate(Field("x", "number", min=0)), {"x": True}).checkpoint_passed
+    assert not check(gate(Field("x", equals=True)), {"x": 1}).checkpoint_passed
+    assert not check(gate(Field("x", equals=1)), {"x": True}).checkpoint_passed
+    assert check(gate(Field("x", equals=1)), {"x": 1.0}).checkpoint_passed
 
 
 @pytest.mark.parametrize(
@@ -98,56 +98,56 @@ def test_true_is_no_number_and_one_is_not_true() -> None:
         (Field("x", "object"), {}, [], "x must be an object, it is a list"),
     ],
 )
-def test_a_value_must_be_as_the_field_says(field: Field, good: Any, bad: Any, why: str) -> None:
-    assert told(gate(field), {"x": good}).checkpoint_passed
-    judged = told(gate(field), {"x": bad})
+def test_a_value_must_satisfy_its_field(field: Field, good: Any, bad: Any, why: str) -> None:
+    assert check(gate(field), {"x": good}).checkpoint_passed
+    judged = check(gate(field), {"x": bad})
     assert judged.errors == [why] and judged.issue == why
     assert (judged.diagnostics.fields_failed or judged.diagnostics.fields_missing) == ["x"]
 
 
-def test_what_is_missing_is_named_with_the_slip_that_was_probably_made() -> None:
-    judged = told(gate(Field("coverage", "number")), {"covrage": 90})
+def test_a_missing_field_is_reported_with_a_similar_name_that_was_given() -> None:
+    judged = check(gate(Field("coverage", "number")), {"covrage": 90})
     assert judged.errors == ["coverage is missing; covrage was given"]
     assert judged.diagnostics.fields_missing == ["coverage"]
 
 
-def test_what_is_optional_may_be_left_out_but_not_be_wrong() -> None:
+def test_an_optional_field_may_be_missing_but_not_wrong() -> None:
     asked = gate(Field("x", "integer", required=False))
-    assert told(asked, {}).checkpoint_passed and told(asked, {"x": None}).checkpoint_passed
-    assert not told(asked, {"x": "1"}).checkpoint_passed
+    assert check(asked, {}).checkpoint_passed and check(asked, {"x": None}).checkpoint_passed
+    assert not check(asked, {"x": "1"}).checkpoint_passed
 
 
 @pytest.mark.req("X1-8")
-def test_a_gate_that_is_not_strict_warns_and_lets_pass() -> None:
+def test_a_gate_that_is_not_strict_warns_and_passes() -> None:
     asked = gate(Field("x", "integer"), rules=[Rule("y > 1")], strict=False)
-    judged = told(asked, {"y": 0})
+    judged = check(asked, {"y": 0})
     assert judged.checkpoint_passed and judged.errors == []
     assert judged.warnings == ["x is missing", "not true: y > 1"]
     assert judged.diagnostics.fields_missing == ["x"] and not judged.diagnostics.strict_mode
 
 
 @pytest.mark.req("X1-8")
-def test_a_phase_without_a_gate_lets_everything_pass() -> None:
-    judged = told(None, {"anything": [1, {"deep": None}]})
+def test_a_phase_without_a_gate_passes_everything() -> None:
+    judged = check(None, {"anything": [1, {"deep": None}]})
     assert judged.checkpoint_passed and not judged.warnings
     assert judged.diagnostics.gate_source == "permissive"
     assert judged.diagnostics.fields_submitted == ["anything"]
 
 
 def test_a_gate_that_cannot_be_overridden_does_not_offer_it() -> None:
-    judged = told(gate(Field("x"), override=False), {}, phase=0)
+    judged = check(gate(Field("x"), override=False), {}, phase=0)
     assert judged.next_steps == ["forestay phase done 0 --evidence x=VALUE"]
 
 
 # -- rules -------------------------------------------------------------------------------------
 
 
-def test_a_rule_that_does_not_hold_is_told_in_its_own_words() -> None:
+def test_a_rule_that_does_not_hold_is_reported_by_its_message() -> None:
     asked = gate(rules=[Rule("passed == total", "some tests fail"), Rule("total > 0")])
-    assert told(asked, {"passed": 3, "total": 3}).checkpoint_passed
-    judged = told(asked, {"passed": 0, "total": 0})
+    assert check(asked, {"passed": 3, "total": 3}).checkpoint_passed
+    judged = check(asked, {"passed": 0, "total": 0})
     assert judged.errors == ["not true: total > 0"]
-    judged = told(asked, {"passed": 2, "total": 3})
+    judged = check(asked, {"passed": 2, "total": 3})
     assert judged.errors == ["some tests fail"]
     assert judged.remediation == "make this true: passed == total"
 
@@ -161,31 +161,31 @@ def test_a_rule_that_does_not_hold_is_told_in_its_own_words() -> None:
         ("text", "not true or false"),
     ],
 )
-def test_a_rule_that_cannot_be_told_is_an_error_of_the_report(rule: str, why: str) -> None:
-    judged = told(gate(rules=[Rule(rule)]), {"text": "abc"})
+def test_a_rule_without_a_value_is_an_error_of_the_judgment(rule: str, why: str) -> None:
+    judged = check(gate(rules=[Rule(rule)]), {"text": "abc"})
     assert not judged.checkpoint_passed
     assert why in judged.issue and "column" in judged.issue
 
 
 def test_an_optional_field_that_was_left_out_is_null_in_rules() -> None:
     asked = gate(Field("waiver", "string", required=False), rules=[Rule("x > 1 or waiver != null")])
-    assert told(asked, {"x": 2}).checkpoint_passed
-    assert told(asked, {"x": 0, "waiver": "agreed"}).checkpoint_passed
-    assert not told(asked, {"x": 0}).checkpoint_passed
+    assert check(asked, {"x": 2}).checkpoint_passed
+    assert check(asked, {"x": 0, "waiver": "agreed"}).checkpoint_passed
+    assert not check(asked, {"x": 0}).checkpoint_passed
 
 
-def test_one_mistake_is_told_once() -> None:
+def test_one_mistake_is_reported_once() -> None:
     asked = gate(Field("a", "integer"), Field("b", "integer"), rules=[Rule("a < b")])
-    assert told(asked, {"a": "x"}).errors == [
+    assert check(asked, {"a": "x"}).errors == [
         "a must be a whole number, it is text",
         "b is missing",
     ]
 
 
 @pytest.mark.req("X1-8")
-def test_conditions_in_other_languages_are_told_and_never_evaluated() -> None:
+def test_conditions_in_other_languages_are_shown_and_never_evaluated() -> None:
     opaque = ["tests: lambda x: __import__('os').system('touch /tmp/x')", "1 == 2"]
-    judged = told(gate(opaque=opaque), {})
+    judged = check(gate(opaque=opaque), {})
     assert judged.checkpoint_passed
     assert judged.warnings == [f"not checked here: {each}" for each in opaque]
 
@@ -196,54 +196,54 @@ TESTS = Field("tests", "boolean", observed=True)
 
 
 def test_a_claim_does_not_count_where_evidence_must_be_observed() -> None:
-    judged = told(gate(TESTS), {"tests": True}, phase=3)
+    judged = check(gate(TESTS), {"tests": True}, phase=3)
     line = "forestay prove --phase 3 --as tests -- CMD"
     assert judged.errors == ["tests must be observed, a claim does not count"]
     assert judged.remediation == f"tests: {line}"
     assert judged.next_steps[:2] == [line, "forestay phase done 3"]
-    nothing = told(gate(TESTS), {}, phase=3)
+    nothing = check(gate(TESTS), {}, phase=3)
     assert nothing.errors == ["tests was not observed"] and nothing.next_steps[0] == line
     assert nothing.diagnostics.fields_missing == ["tests"]
 
 
-def test_what_was_observed_counts_whatever_was_claimed() -> None:
-    assert told(gate(TESTS), {}, observed={"tests": True}).checkpoint_passed
-    judged = told(gate(TESTS), {"tests": True}, observed={"tests": False})
+def test_an_observed_value_overrides_a_claim() -> None:
+    assert check(gate(TESTS), {}, observed={"tests": True}).checkpoint_passed
+    judged = check(gate(TESTS), {"tests": True}, observed={"tests": False})
     assert judged.errors == ["tests was observed to fail: its command did not succeed"]
     free = gate(Field("tests", equals=True))
-    assert told(free, {}, observed={"tests": True}).checkpoint_passed
-    judged = told(free, {"tests": True}, observed={"tests": False})
+    assert check(free, {}, observed={"tests": True}).checkpoint_passed
+    judged = check(free, {"tests": True}, observed={"tests": False})
     assert judged.errors == ["tests was observed to fail: its command did not succeed"]
     assert judged.warnings == ["tests was claimed; the observed value counts"]
 
 
-def test_what_was_observed_before_its_inputs_changed_counts_no_more() -> None:
-    judged = told(gate(TESTS), {}, observed={"tests": True}, stale=frozenset({"tests"}))
+def test_a_stale_observation_does_not_count() -> None:
+    judged = check(gate(TESTS), {}, observed={"tests": True}, stale=frozenset({"tests"}))
     assert judged.errors == ["tests was observed before its inputs changed"]
     assert judged.remediation == "tests: forestay prove --again"
     assert judged.next_steps[0] == "forestay prove --again"
     assert judged.diagnostics.fields_failed == ["tests"]
 
 
-def test_a_command_that_ended_well_is_no_number() -> None:
+def test_a_successful_command_is_not_a_number() -> None:
     asked = gate(Field("coverage", "number", min=80), rules=[Rule("coverage > 70")])
-    assert told(asked, {}, observed={"coverage": True}).errors == ["coverage is missing"]
-    assert told(asked, {"coverage": 81}, observed={"coverage": True}).checkpoint_passed
+    assert check(asked, {}, observed={"coverage": True}).errors == ["coverage is missing"]
+    assert check(asked, {"coverage": 81}, observed={"coverage": True}).checkpoint_passed
     loose = gate(Field("coverage", min=80))
-    assert not told(loose, {}, observed={"coverage": True}).checkpoint_passed
+    assert not check(loose, {}, observed={"coverage": True}).checkpoint_passed
 
 
-def test_a_claim_stands_where_what_was_observed_is_stale() -> None:
+def test_a_claim_counts_if_the_observation_is_stale() -> None:
     asked, stale = gate(Field("tests", equals=True)), frozenset({"tests"})
-    assert told(asked, {"tests": True}, observed={"tests": False}, stale=stale).checkpoint_passed
-    judged = told(asked, {}, observed={"tests": True}, stale=stale)
+    assert check(asked, {"tests": True}, observed={"tests": False}, stale=stale).checkpoint_passed
+    judged = check(asked, {}, observed={"tests": True}, stale=stale)
     assert judged.errors == ["tests was observed before its inputs changed"]
 
 
-def test_rules_see_what_was_observed() -> None:
+def test_rules_read_observed_values() -> None:
     asked = gate(TESTS, rules=[Rule("tests and coverage > 80")])
-    assert told(asked, {"coverage": 90}, observed={"tests": True}).checkpoint_passed
-    assert not told(asked, {"coverage": 70}, observed={"tests": True}).checkpoint_passed
+    assert check(asked, {"coverage": 90}, observed={"tests": True}).checkpoint_passed
+    assert not check(asked, {"coverage": 70}, observed={"tests": True}).checkpoint_passed
 
 
 # -- hostile evidence --------------------------------------------------------------------------
@@ -265,10 +265,10 @@ def _ring() -> Any:
 @pytest.mark.req("X1-10")
 def test_evidence_of_more_than_10_mb_is_refused() -> None:
     most = 10 * 1024 * 1024 - len('{"x":""}')
-    assert told(None, {"x": "a" * most}).checkpoint_passed
+    assert check(None, {"x": "a" * most}).checkpoint_passed
     for large in ("a" * (most + 1), ["ab" * 1000] * 6000, {"k": "é" * 6_000_000}, [0] * 2_000_000):
         with pytest.raises(InvalidInput, match="too large"):
-            told(None, {"x": large})
+            check(None, {"x": large})
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_evidence_of_more_than_10_mb_is_refused() -> None:
 def test_hostile_evidence_is_refused_clearly(evidence: Any, why: str) -> None:
     began = time.perf_counter()
     with pytest.raises(InvalidInput, match=why):
-        told(gate(Field("x")), evidence)
+        check(gate(Field("x")), evidence)
     assert time.perf_counter() - began < 60
 
 
@@ -338,45 +338,45 @@ def test_every_gate_answers_to_every_evidence_or_refuses_it(
     asked: Gate, evidence: dict[str, Any], observed: dict[str, bool], stale: frozenset[str]
 ) -> None:
     try:
-        judged = told(asked, evidence, observed=observed, stale=stale)
+        judged = check(asked, evidence, observed=observed, stale=stale)
     except InvalidInput:
         return
     assert judged.checkpoint_passed == (not asked.strict or not judged.errors)
     assert bool(judged.errors) == (not judged.checkpoint_passed)
     assert not (judged.errors and not judged.remediation)
-    assert judged == told(asked, evidence, observed=observed, stale=stale)
+    assert judged == check(asked, evidence, observed=observed, stale=stale)
 
 
-def test_the_next_step_repeats_what_is_good_and_leaves_room_for_what_is_not() -> None:
+def test_the_next_step_repeats_valid_values_and_leaves_out_others() -> None:
     fields = (Field("passing"), Field("total"), Field("coverage", min=80))
     asked = gate(*fields, rules=[Rule("passing == total")])
-    judged = told(asked, {"passing": 3, "total": 4, "coverage": 91}, phase=2)
+    judged = check(asked, {"passing": 3, "total": 4, "coverage": 91}, phase=2)
     line = "forestay phase done 2 --evidence passing=VALUE --evidence total=VALUE"
     assert judged.next_steps[0] == f"{line} --evidence coverage=91"
 
 
 def test_a_text_is_not_repeated_in_the_next_step() -> None:
     asked = gate(Field("note", "string"), Field("ok", equals=True))
-    judged = told(asked, {"note": "hush", "ok": False}, phase=1)
+    judged = check(asked, {"note": "hush", "ok": False}, phase=1)
     assert judged.next_steps[0] == "forestay phase done 1 --evidence note=VALUE --evidence ok=VALUE"
     assert hand_in(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")
 
 
-def test_all_patterns_of_a_gate_share_what_may_be_spent_on_them(
+def test_all_patterns_of_a_gate_share_one_effort(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("forestay.model.gates.gate.Effort", lambda: Effort(20_000))
     rules = [Rule('matches(t, "(a|aa)*b")') for _ in range(50)]
-    judged = told(gate(Field("t", matches="(a|b)*"), rules=rules), {"t": "a" * 300})
+    judged = check(gate(Field("t", matches="(a|b)*"), rules=rules), {"t": "a" * 300})
     late = [error for error in judged.errors if "too long for this pattern" in error]
-    assert 0 < len(late) < 50, "the first could be told, the last could not"
+    assert 0 < len(late) < 50, "the first could be compared, the last could not"
     assert (
-        told(gate(Field("t", matches="(a|b)*"), rules=rules), {"t": "a" * 10}).errors[-1][:3]
+        check(gate(Field("t", matches="(a|b)*"), rules=rules), {"t": "a" * 10}).errors[-1][:3]
         == "not"
     )
 
 
-def test_what_may_be_left_out_and_was_given_is_handed_in_too() -> None:
+def test_an_optional_value_that_was_given_is_submitted_too() -> None:
     asked = gate(Field("coverage"), Field("notes", required=False), Field("who", required=False))
     line = "forestay phase done 1 --evidence coverage=85"
     assert hand_in(asked, {"coverage": 85}, 1) == line

@@ -108,7 +108,7 @@ def test_a_fork_continued_under_its_own_id_names_its_other_head(two: Two) -> Non
     assert link.seen == {two.a.device: [2, other.hash]}
 
 
-def test_a_fork_continued_under_its_own_id_names_what_only_one_branch_had_seen(two: Two) -> None:
+def test_a_fork_continued_under_its_own_id_names_heads_that_one_branch_had_seen(two: Two) -> None:
     noted = two.write(two.b, ev.NoteAdded(text="seen by the twin alone"))
     twin = two.a.copy("twin")
     twin.take([noted])
@@ -157,7 +157,7 @@ def test_the_value_to_fold_is_the_one_the_bytes_hold() -> None:
 
 
 class Tampered:
-    """A sound event of the second machine, and what a liar might make of its header."""
+    """A valid event of the second machine, and forgeries of its header."""
 
     def __init__(self) -> None:
         two = Two()
@@ -196,7 +196,7 @@ LIES: dict[str, tuple[Callable[[Tampered], dict[str, object]], str]] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_link_is_refused_when_it_tells(lie: str) -> None:
+def test_a_false_link_is_refused(lie: str) -> None:
     tampered = Tampered()
     tell, reason = LIES[lie]
     found = tampered.check(**tell(tampered))
@@ -298,7 +298,7 @@ def test_an_event_cannot_retract_itself_or_nothing(two: Two) -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(KEPT))
-def test_no_retraction_takes_back(kind: str, two: Two) -> None:
+def test_some_kinds_cannot_be_retracted(kind: str, two: Two) -> None:
     bodies: dict[str, Body] = {
         "session.started": ev.SessionStarted(goal="again"),
         "session.adopted": ev.SessionAdopted(goal="found", origin="file:praxis"),
@@ -478,7 +478,7 @@ def test_work_that_did_not_know_of_an_outcome_does_not_undo_it(
 
 
 @pytest.mark.parametrize("again", [STARTED, ev.AgentRetried(agent="t")])
-def test_who_knew_of_an_outcome_begins_anew(again: Body, two: Two) -> None:
+def test_work_that_has_seen_an_outcome_begins_again(again: Body, two: Two) -> None:
     ended = DONE if again is STARTED else ev.AgentFailed(agent="t")
     two.write(two.a, ended)
     two.write(two.b, ev.NoteAdded(text="meanwhile"))
@@ -487,7 +487,7 @@ def test_who_knew_of_an_outcome_begins_anew(again: Body, two: Two) -> None:
     assert unit_of(two.world.events, again).status == "running"
 
 
-def test_an_outcome_that_was_taken_back_protects_nothing(two: Two) -> None:
+def test_a_reverted_outcome_protects_nothing(two: Two) -> None:
     two.write(two.a, DONE)
     two.write(two.a, STARTED)
     for _ in range(4):
@@ -505,7 +505,7 @@ def test_a_retracted_outcome_does_not_stand_against_work(two: Two) -> None:
 
 
 def test_second_thoughts_about_a_step_leave_the_outcomes_in_dispute(two: Two) -> None:
-    """A revisit by itself moves nothing, so it takes back nothing either."""
+    """A revisit alone changes no status, so it reverts none either."""
     two.write(two.a, ev.StepBlocked(step="t", because="waiting"))
     for body in (DONE, ev.StepRevisited(step="t", because="second thoughts")):
         two.write(two.b, body)
@@ -520,7 +520,7 @@ def test_only_the_last_digests_of_a_file_count(two: Two) -> None:
 
 
 def test_a_dispute_does_not_depend_on_clocks_or_names(two: Two) -> None:
-    """Who had more to say before the merge must not decide whether there is a dispute."""
+    """The number of events before the merge must not decide whether there is a dispute."""
     for before in range(4):
         for names in (("a", "z"), ("z", "a")):
             world = World(Random(before))
@@ -536,7 +536,7 @@ def test_a_dispute_does_not_depend_on_clocks_or_names(two: Two) -> None:
             assert fold(world.events).count("dispute.open") == 0
 
 
-def test_a_word_from_one_who_knew_only_one_side_settles_nothing(two: Two) -> None:
+def test_an_event_that_has_seen_one_side_settles_nothing(two: Two) -> None:
     c = two.join("cc")
     done, _ = two.write(two.a, DONE), two.write(two.b, FAILED)
     c.take([done])
@@ -544,7 +544,7 @@ def test_a_word_from_one_who_knew_only_one_side_settles_nothing(two: Two) -> Non
     assert two.outcomes("step:t") == {"failed", "skipped"}
 
 
-def test_a_word_from_one_who_knew_all_sides_settles(two: Two) -> None:
+def test_an_event_that_has_seen_all_sides_settles(two: Two) -> None:
     two.write(two.a, DONE)
     two.write(two.b, FAILED)
     two.sync()
@@ -572,7 +572,7 @@ def test_work_after_the_merge_does_not_settle_how_the_session_ended(two: Two) ->
     assert two.outcomes("session") == {"completed", "work went on"}
 
 
-def test_taking_back_the_ending_ends_the_dispute_even_unaware_of_the_work(two: Two) -> None:
+def test_retracting_the_ending_ends_the_dispute_even_unaware_of_the_work(two: Two) -> None:
     two.write(two.a, ev.SessionCompleted())
     two.write(two.b, DONE)
     two.write(two.a, ev.SessionReopened(because="not yet"))
@@ -590,14 +590,14 @@ def test_only_the_last_work_of_a_branch_is_named(two: Two) -> None:
 
 
 def test_an_id_on_two_chains_is_one_statement(two: Two) -> None:
-    """Both absorbed the same edit; what one of them says next is said in the knowledge of it."""
+    """Both absorbed the same edit; the next event of one of them has seen it."""
     two.write(two.a, DONE, "same-edit")
     two.write(two.b, DONE, "same-edit")
     two.write(two.b, FAILED)
     assert fold(two.world.events).count("dispute.open") == 0
 
 
-def test_an_id_on_two_chains_knows_what_either_writer_knew(two: Two) -> None:
+def test_an_id_on_two_chains_has_seen_what_either_writer_had_seen(two: Two) -> None:
     two.write(two.a, DONE, "same-edit")
     two.write(two.b, FAILED)
     two.write(two.b, DONE, "same-edit")
@@ -613,7 +613,7 @@ def test_an_ending_on_two_chains_is_not_against_the_work_one_writer_knew(two: Tw
     assert state.core.status == "completed"
 
 
-def test_a_second_use_of_an_id_for_something_else_says_nothing(two: Two) -> None:
+def test_a_second_use_of_an_id_for_something_else_is_ignored(two: Two) -> None:
     two.write(two.a, DONE, "used-twice")
     two.write(two.b, FAILED)
     two.write(two.b, RED, "used-twice")
@@ -621,7 +621,7 @@ def test_a_second_use_of_an_id_for_something_else_says_nothing(two: Two) -> None
     assert two.is_disputed("step:t")
 
 
-def test_erased_and_unknown_events_take_no_side(two: Two) -> None:
+def test_erased_and_unknown_events_state_nothing(two: Two) -> None:
     two.write(two.a, DONE)
     unreadable = two.world.write_raw(two.b, "step.failed", b'{"step":7}')
     other = two.write(two.a, RED)
@@ -641,7 +641,7 @@ def test_in_any_history(law: Callable[[laws.Case], None]) -> None:
 
 
 class Watched(World):
-    """A world in which every new event must have all its writer holds in its past."""
+    """A world in which every new event must have seen everything its writer holds."""
 
     def _keep(self, machine: SimulatedMachine, sealed: Sealed, event: Event) -> Event:
         super()._keep(machine, sealed, event)
@@ -649,7 +649,7 @@ class Watched(World):
         return event
 
 
-def test_whoever_writes_has_seen_all_that_they_hold() -> None:
+def test_an_event_has_seen_everything_its_writer_holds() -> None:
     for seed in range(500):
         Watched(Random(seed)).live(30)
 
@@ -661,8 +661,8 @@ def test_in_any_history_hypothesis_can_think_of(random: Random, steps: int) -> N
         law(case)
 
 
-def test_histories_have_all_that_they_promise() -> None:
-    """A generator that stopped making forks would make every law above easy to keep."""
+def test_generated_histories_contain_every_situation() -> None:
+    """A generator that stopped making forks would make every law above trivial."""
     met: set[str] = set()
     for seed in range(200):
         case = laws.case(seed)

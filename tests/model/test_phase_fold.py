@@ -87,7 +87,7 @@ def test_the_current_phase_is_always_one_that_exists(seed: int) -> None:
 
 @example(5475)
 @given(st.integers(0, 10**6))
-def test_what_the_core_says_of_phases_is_what_their_steps_say(seed: int) -> None:
+def test_phases_in_the_core_agree_with_their_steps(seed: int) -> None:
     state = fold(live(Random(seed), 40).events)
     core = state.core
     steps = [row for row in state.rows.select("step") if isinstance(row, Step)]

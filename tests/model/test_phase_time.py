@@ -1,4 +1,4 @@
-"""Time in phases against an oracle: whatever is paused, failed, taken back or taken up again.
+"""Time in phases against an oracle, with pauses, failures, rollbacks and resumes.
 
 The oracle is the one of the machine in `tests/plans/test_phase_machine.py`. Nothing here is stored,
 so that hundreds of histories cost what one does there.
@@ -35,7 +35,7 @@ MOVES = st.tuples(
 
 
 class Lived:
-    """A session of phases that lies nowhere, beside what the oracle says of it."""
+    """A session of phases in memory, together with its oracle."""
 
     def __init__(self) -> None:
         self.state, self.now, self.count = State(), BEGAN, 0
@@ -48,12 +48,12 @@ class Lived:
         for body in bodies:
             decide(self.state, body)
             self.count += 1
-            told = {"session": "s", "device": "d", "actor": "cli", "id": f"e{self.count}"}
-            _, event = next_event(self.state.core, body, **told, at=self.now, salt=bytes(16))
+            fields = {"session": "s", "device": "d", "actor": "cli", "id": f"e{self.count}"}
+            _, event = next_event(self.state.core, body, **fields, at=self.now, salt=bytes(16))
             extend(self.state, event)
 
     def move(self, word: str, ms: int) -> None:
-        """Let time pass, and then a move, if the oracle allows it."""
+        """Advance the time, then make a move if the oracle allows it."""
         self.now += ms
         self.oracle.time_passes(ms)
         getattr(self, f"_{word}")(ms)
@@ -116,7 +116,7 @@ class Lived:
 @example([("pause", 5), ("back", 3), ("resume", 7), ("back", 3), ("pass", 11)])
 @example([("pass", 1), ("pass", 1), ("pass", 1), ("reopen", 9), ("back", 2), ("pause", 4)])
 @given(st.lists(MOVES, max_size=30))
-def test_the_time_of_a_phase_is_what_was_worked_on_it(history: list[Move]) -> None:
+def test_the_time_of_a_phase_is_its_active_time(history: list[Move]) -> None:
     lived = Lived()
     for word, ms in history:
         lived.move(word, ms)

@@ -1,4 +1,4 @@
-"""What a change of an earlier step means for later ones: proposals with reasons."""
+"""The impact of a changed step on later ones: proposals with reasons."""
 
 from __future__ import annotations
 
@@ -55,23 +55,23 @@ def test_a_change_is_classified_with_its_reason(name: str) -> None:
     old, new, impact, reason = CHANGES[name]
     found = assessed(old, new)
     assert found.proposed == found.impact == impact
-    assert any(reason in told for told in found.reasons), found.reasons
+    assert any(reason in text for text in found.reasons), found.reasons
 
 
 @pytest.mark.req("S3-136", "S3-143")
-def test_minor_flags_what_is_done_and_archives_nothing() -> None:
+def test_minor_marks_done_steps_and_archives_nothing() -> None:
     found = assessed(TEXT, TEXT, impact="minor")
     assert (found.review, found.reset, found.archive) == (["t2"], [], [])
 
 
 @pytest.mark.req("S3-138", "S3-144")
-def test_moderate_archives_and_flags_what_is_affected() -> None:
+def test_moderate_archives_and_marks_affected_steps() -> None:
     found = assessed(TEXT, TEXT, impact="moderate")
     assert (found.review, found.reset, found.archive) == (["t2"], [], ["b.md", "c.md"])
 
 
 @pytest.mark.req("S3-140", "S3-145")
-def test_major_archives_everything_and_begins_anew() -> None:
+def test_major_archives_everything_and_begins_again() -> None:
     found = assessed(TEXT, TEXT, impact="major")
     assert (found.review, found.reset) == ([], ["t2", "t3"])
     assert found.archive == ["b.md", "c.md"]
@@ -104,7 +104,7 @@ def test_the_change_is_shown_line_by_line() -> None:
     assert found.diff[-3:] == [" one", "-two", "+three"] and found.changed == ["a.md"]
 
 
-def test_a_long_change_is_cut_and_says_so() -> None:
+def test_a_long_change_is_cut_and_the_rest_counted() -> None:
     long = "\n".join(map(str, range(900)))
     assert diff(Output("a", "", long))[-1].startswith("… and ")
     assert "too long" in diff(Output("a", "", "\n" * 10_000))[0]

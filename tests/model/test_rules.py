@@ -1,4 +1,4 @@
-"""Which moves are allowed, what each records, and what a refusal says.
+"""Which moves are allowed, what each records, and what a refusal contains.
 
 The tables are the transitions as they were decided, written out: a pair that is not in them is
 refused, and the refusal names exactly what is in them.
@@ -125,7 +125,7 @@ def legal_in(status: str) -> list[str]:
 
 
 def names(refused: Refused) -> list[str]:
-    """The bare verbs a refusal allows, without their arguments."""
+    """Return the verbs that a refusal allows, without their arguments."""
     families = ("task ", "agent ", "session ")
     bare = [move.partition(" ")[2] if move.startswith(families) else move for move in refused.legal]
     return [move.split(" ")[0] for move in bare]
@@ -165,7 +165,7 @@ def test_an_aborted_session_leads_only_to_a_new_one() -> None:
     assert refused.legal == ['start "GOAL" --from s-1']
 
 
-def test_reopening_says_why() -> None:
+def test_reopening_records_a_reason() -> None:
     refused = refusal(Session(*WAYS["completed"]).state, ev.SessionResumed())
     assert refused.legal == ['session reopen --because "…"']
 
@@ -192,7 +192,7 @@ def test_nothing_happens_before_the_start(body: Body) -> None:
 
 @pytest.mark.req("S0-64", "S4-68", "S4-71")
 @pytest.mark.parametrize("status", WAYS)
-def test_only_what_is_over_can_be_archived(status: str) -> None:
+def test_only_an_ended_session_can_be_archived(status: str) -> None:
     session = Session(*WAYS[status])
     if status in ("failed", "completed", "abandoned", "aborted"):
         session.do(ev.SessionArchived())
@@ -248,7 +248,7 @@ def test_anything_can_be_undone_in_any_status(status: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ev.KINDS)
-def test_only_what_makes_a_session_cannot_be_undone(kind: str) -> None:
+def test_only_the_beginning_of_a_session_cannot_be_undone(kind: str) -> None:
     if kind in KEPT or kind in ("session.aborted", "step.revisited"):
         with pytest.raises(Refused, match=r"cannot be undone|stays aborted|taken back like this"):
             check_undo(kind)
@@ -336,7 +336,7 @@ def test_going_back_elsewhere_needs_a_session_at_work(status: str) -> None:
         assert names(refusal(session.state, body)) == legal_in(status)
 
 
-def test_what_is_no_event_cannot_be_decided() -> None:
+def test_a_body_without_a_kind_cannot_be_decided() -> None:
     for body in (ev.Unknown(raw="{}"), ev.Erased(), Body()):
         with pytest.raises(TypeError, match="not a kind of event"):
             decide(Session(START).state, body)
@@ -601,7 +601,7 @@ def test_validate_accepts(body: Body) -> None:
     validate(body)
 
 
-def test_what_is_decided_is_what_the_bytes_will_say() -> None:
+def test_a_decided_body_equals_the_stored_one() -> None:
     """Else a state folded at once and one folded later from the journal would differ."""
     session = Session(START, ev.StepAdded(step="t", title="t"))
     (body,) = decide(session.state, ev.StepProgressed(step="t", fraction=1))
@@ -613,7 +613,7 @@ def test_what_is_decided_is_what_the_bytes_will_say() -> None:
     assert isinstance(verdict, ev.CheckpointPassed) and verdict.evidence == {"n": [1, 2]}
 
 
-def test_a_refused_value_names_what_is_allowed() -> None:
+def test_a_refused_value_names_the_allowed_ones() -> None:
     with pytest.raises(InvalidInput) as caught:
         validate(REFUSED_VALUES["an unknown mode"])
     assert str(caught.value) == (
@@ -621,13 +621,13 @@ def test_a_refused_value_names_what_is_allowed() -> None:
     )
 
 
-# -- the truth, told later ---------------------------------------------------------------------
+# -- outcomes recorded later -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "body", [ev.AgentFinished(agent="a"), ev.AgentFailed(agent="a", error="no space")]
 )
-def test_what_became_of_an_agent_that_died_may_be_told_later(body: Body) -> None:
+def test_the_outcome_of_a_dead_agent_may_be_recorded_later(body: Body) -> None:
     died = ev.SessionInterrupted(doing="a", agents=["a"])
     session = Session(START, ev.AgentStarted(agent="a"), died)
     session.do(body)

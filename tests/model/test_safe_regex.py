@@ -37,7 +37,7 @@ texts = st.text(SIGNS, max_size=8)
 
 
 @given(patterns, st.lists(texts, min_size=1, max_size=8))
-def test_a_pattern_means_what_it_means_in_python(pattern: str, samples: list[str]) -> None:
+def test_a_pattern_matches_as_in_python(pattern: str, samples: list[str]) -> None:
     ours = compiled(pattern.replace(r"\Z", "$"))
     theirs = re.compile(pattern)
     for text in samples:
@@ -57,7 +57,7 @@ def test_any_text_is_a_pattern_or_is_refused_with_a_reason(pattern: str) -> None
 
 
 @pytest.mark.parametrize(
-    "pattern, told, column",
+    "pattern, message, column",
     [
         (r"(a)\1", "backreference", 4),
         ("a(?=b)", "lookahead", 2),
@@ -84,10 +84,10 @@ def test_any_text_is_a_pattern_or_is_refused_with_a_reason(pattern: str) -> None
         ("a" * 501, "more than 500", 0),
     ],
 )
-def test_what_is_not_supported_is_named_with_its_column(
-    pattern: str, told: str, column: int
+def test_unsupported_syntax_is_refused_with_its_column(
+    pattern: str, message: str, column: int
 ) -> None:
-    with pytest.raises(BadPattern, match=told) as caught:
+    with pytest.raises(BadPattern, match=message) as caught:
         compiled(pattern)
     assert caught.value.column == column
 

@@ -41,19 +41,19 @@ def test_durations_are_minutes_and_from_an_hour_hours(
         (72 * HOUR, "3 days ago"),
     ],
 )
-def test_how_long_ago_is_told_in_the_unit_that_fits(seconds: float, words: str) -> None:
+def test_how_long_ago_is_shown_in_a_fitting_unit(seconds: float, words: str) -> None:
     assert ago(seconds) == words
 
 
 def test_without_a_total_or_a_timed_phase_nothing_is_guessed() -> None:
-    told = Timing([], done=2, total=None, inside=50)
-    assert (told.percent, told.remaining, told.average, told.estimate) == (None,) * 4
-    assert told.stalled is False
+    timing = Timing([], done=2, total=None, inside=50)
+    assert (timing.percent, timing.remaining, timing.average, timing.estimate) == (None,) * 4
+    assert timing.stalled is False
 
 
 def test_more_phases_than_there_are_is_all_of_them() -> None:
-    told = Timing([60, 120], done=8, total=6, inside=None)
-    assert (told.percent, told.remaining, told.average, told.estimate) == (100, 0, 90, 0)
+    timing = Timing([60, 120], done=8, total=6, inside=None)
+    assert (timing.percent, timing.remaining, timing.average, timing.estimate) == (100, 0, 90, 0)
 
 
 def test_a_phase_is_stalled_beyond_twice_the_average() -> None:

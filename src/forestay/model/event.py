@@ -107,7 +107,7 @@ class SessionAdopted(Body, frozen=True):
 
 
 def checked_out(body: Body, branch: str, commit: str) -> Body:
-    """Return the body with branch and commit, if its kind has fields for them."""
+    """Return the body with branch and commit; its kind must have these fields."""
     return msgspec.structs.replace(body, git_branch=branch, git_commit=commit)
 
 

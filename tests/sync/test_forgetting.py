@@ -257,7 +257,9 @@ def test_a_pack_that_was_emptied_without_a_tombstone_is_tampering(
     )
     travel(a)
     (outcome,) = travel(travellers.make("c"), push=False).sessions
-    assert isinstance(outcome.error, Tampered) and "nobody who may forget it" in str(outcome.error)
+    assert isinstance(outcome.error, Tampered) and "no tombstone of an entitled device" in str(
+        outcome.error
+    )
 
 
 def test_the_storage_sees_nothing_of_it(

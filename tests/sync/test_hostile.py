@@ -395,7 +395,7 @@ def test_nobody_is_put_out_under_a_running_sync_which_would_go_on_sealing_to_the
 
     class Meanwhile(Wrapper):
         def list(self, prefix: str) -> Iterator[Object]:
-            with pytest.raises(Busy, match="a sync of this home is under way") as caught:
+            with pytest.raises(Busy, match="a sync of this home is running") as caught:
                 same.devices.revoke(name)
             hints.append(caught.value.hint)
             with pytest.raises(Busy):
@@ -1080,5 +1080,5 @@ def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Fore
     for who in ("0000-0000-0000-0000-0000", mine):
         (report,) = ann.remotes.pull("usb", sessions=["login"], doubt=[who])
         assert isinstance(report.worst, InvalidInput)
-    with pytest.raises(InvalidInput, match="name it"):
+    with pytest.raises(InvalidInput, match="need a session"):
         ann.remotes.pull(doubt=[mine])

@@ -186,7 +186,7 @@ def test_unsigned_and_wrongly_signed_packs_are_noticed() -> None:
 
 def test_pack_signed_by_someone_unknown_is_not_taken() -> None:
     data = sealed_pack.seal_pack(claim(RING, BOB), PACK, BOB.key, RING.current)
-    with pytest.raises(NotEntitled, match="not known here"):
+    with pytest.raises(NotEntitled, match="an unknown device"):
         sealed_pack.open_pack(data, RING, devices(ANN))
     with pytest.raises(ValueError, match="key that it names"):
         sealed_pack.seal_pack(claim(RING, ANN), PACK, BOB.key, RING.current)
@@ -306,7 +306,7 @@ def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
     writing.require_entitled(claim(writing, BOB), "d", people)
     with pytest.raises(NotEntitled, match="only read"):
         reading.require_entitled(claim(reading, BOB), "d", people)
-    with pytest.raises(NotEntitled, match="not known"):
+    with pytest.raises(NotEntitled, match="unknown here"):
         writing.require_entitled(claim(writing, BOB), "d", known(ANN))
 
 
@@ -355,7 +355,7 @@ def test_only_the_owner_turns_and_writes_a_ring() -> None:
     with pytest.raises(NotEntitled, match="only devices of its owner"):
         key_ring.encode(seen, BOB.key)
     turn = structs.replace(seen.newest, by=BOB.key.id, epoch=9)
-    with pytest.raises(NotEntitled, match="someone unknown"):
+    with pytest.raises(NotEntitled, match="an unknown device"):
         KeyRing(
             [*ring.log.values(), key_ring.STATEMENTS.sign(turn, BOB.key)],
             [],
@@ -368,14 +368,14 @@ def test_only_the_owner_turns_and_writes_a_ring() -> None:
 
 
 def test_ring_that_names_another_owner_than_it_proves_is_swapped() -> None:
-    with pytest.raises(Swapped, match="another person"):
+    with pytest.raises(Swapped, match="owner they name"):
         KeyRing(RING.log.values(), RING._secrets.values(), RING.place_key, BOB.circle)
     with pytest.raises(Tampered, match="names"):
         KeyRing(RING.log.values(), RING._secrets.values(), b"x" * 32, ANN.circle)
 
 
 def test_sharing_refuses_what_makes_no_sense() -> None:
-    with pytest.raises(Refused, match="owner"):
+    with pytest.raises(Refused, match="owns the session"):
         key_ring.share(RING, ANN.person, mode="read", made=1)
     with pytest.raises(InvalidInput, match="read or to continue"):
         key_ring.share(RING, BOB.person, mode="own", made=1)

@@ -112,7 +112,7 @@ def test_a_keyring_that_keeps_nothing_is_not_trusted_with_a_key(world: World, ri
     """Who switches keyrings off has one that answers and forgets."""
     ann = world.person("ann")
     ring.replace(null.Keyring())
-    with pytest.raises(Locked, match="does not keep"):
+    with pytest.raises(Locked, match="does not store"):
         ann.devices.keys.init(keyring=True)
     assert ann.devices.keys.show().kept == "file"
     keys._opened.clear()

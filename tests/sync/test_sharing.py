@@ -61,7 +61,7 @@ def test_revoked_device_reads_nothing_written_afterwards(world: World, ann: Fore
     report = synced(desk)
     assert notes(desk, "login") == ["canary one"]
     (told,) = report.problems
-    assert isinstance(told.error, Locked) and "this device was put out" in told.error.why
+    assert isinstance(told.error, Locked) and "this device was revoked" in told.error.why
     assert "forestay device add --new-key" in told.error.hint, "before anything is deleted"
 
 
@@ -329,7 +329,7 @@ def test_only_the_owner_shares(world: World, ann: Forestay) -> None:
     synced(bob)
     with pytest.raises(NotEntitled, match="another person"):
         bob.shares.add("login", person_of(carol))
-    with pytest.raises(Refused, match="owner"):
+    with pytest.raises(Refused, match="owns the session"):
         ann.shares.add("login", person_of(ann))
     with pytest.raises(InvalidInput, match="not shared with 'carol'"):
         ann.shares.remove("login", "carol")

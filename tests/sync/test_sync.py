@@ -669,4 +669,4 @@ def test_a_sync_that_meets_another_says_what_that_means_for_it(travellers: Trave
     with exclusive_sync(again.context), pytest.raises(Busy) as caught:
         visit(laptop.context, known, SyncOptions(wait=0))
     again.close()
-    assert "moved nothing" in caught.value.why and "next sync" in caught.value.hint
+    assert "did nothing" in caught.value.why and "next sync" in caught.value.hint

@@ -1,4 +1,4 @@
-"""Circling: what the devices of one person say of each other, here and on a remote."""
+"""Sync the device group of the user with a remote."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from forestay.sync.session_keys import Identity
 
 
 def identity(context: Context) -> Identity:
-    """The key and the circle of this device; refused, with what helps, where there is none."""
+    """Return the key and device group of this device; raise with a hint if it has none."""
     key, group = keychain.own(context)
     known = group.device(key.id)
     return Identity(key, group, known.name if known else keychain.own_name(context))
 
 
 def with_current_group(context: Context, me: Identity) -> Identity:
-    """Who this device is, with its circle as it is by now."""
+    """Return the identity with the device group as stored now."""
     group = device_group.load_circle(keychain.folder(context), me.key)
     return me._replace(circle=group) if group is not None else me
 
 
 class DeviceListSync:
-    """What the devices of a circle say of each other, here and on a remote."""
+    """The device group of the user, here and on one remote."""
 
     def __init__(self, remote: Remote, known: Known, context: Context) -> None:
         self._remote, self._known, self._context = remote, known, context
         self._remotes = context.store.machine.remotes
 
-    def meet(self, me: Identity, *, push: bool) -> Identity:
-        """Take over what is there, and put there what it lacks."""
+    def sync_device_list(self, me: Identity, *, push: bool) -> Identity:
+        """Merge the statements on the remote, and upload those that it lacks."""
         prefix = object_names.group_prefix(me.circle.id)
         seen = {one.name: one for one in self._remotes.objects(self._known, "")}
         shown = self._remote.list(prefix)
@@ -47,11 +47,11 @@ class DeviceListSync:
             try:
                 found, group = self._read(name, me, group)
             except Outdated as error:
-                self._context.notify(f"{error}, and it was passed over: {name}")
+                self._context.notify(f"{error}, and it was skipped: {name}")
                 continue
             fresh.append(_met(name, found, listed[name]))
         if push:
-            # Two that were put out at once may each hold what replaced the keys of the other.
+            # Two devices revoked at once may each hold the epoch that replaced the other's.
             group = device_group.with_clean_epoch(group, me.key, made=self._context.clock.now())
         if group is not me.circle:
             group = keychain.kept(self._context, group, me.key, me.circle)
@@ -67,16 +67,16 @@ class DeviceListSync:
     def _read(
         self, name: str, me: Identity, known: DeviceGroup
     ) -> tuple[DeviceGroup | None, DeviceGroup]:
-        """What an object tells, and that together with what is known."""
+        """Return the group in an object, None if unusable, and its union with `known`."""
         data = read_group_object(self._remote, name)
         try:
             found = device_group.decode(data, me.key)
             return found, device_group.union(known, found)
         except Locked:
-            return None, known  # from before this device was let in, or after it was put out
+            return None, known  # from before this device was added, or after it was revoked
         except (Tampered, NotEntitled):
-            # Nothing is missing: it never was what a device of the circle put there.
-            self._context.notify(f"no device of yours wrote this, and it was passed over: {name}")
+            # Nothing is lost: no device of the group wrote it.
+            self._context.notify(f"skipped, because no device of yours wrote it: {name}")
             return None, known
 
     def _put(self, group: DeviceGroup, me: Identity) -> Packed:
@@ -91,5 +91,5 @@ def _met(name: str, group: DeviceGroup | None, size: int) -> Packed:
 
 
 def _all(group: DeviceGroup) -> str:
-    """One digest of all that a circle's devices said."""
+    """Return a digest of all statements of a group."""
     return sha256("\n".join(sorted(group.log)).encode()).hexdigest()

@@ -1,9 +1,8 @@
-"""Joining: a session that came in a file, and is now shared by whoever began it.
+"""Join an imported session with the copy that its owner now shares on a remote.
 
-Two roads lead to the same session then. It is the same if it has the same first event, and the
-owner of the place vouches for that with the pack which holds it. Whoever may write on a remote can
-offer a place under any id, though, and leads what is joined: so a session is joined unasked only
-where nothing in it is of this person. Where something is, that takes their word.
+It is the same session if it has the same first event, in a pack that the owner signed. Anyone who
+can write to a remote can offer a place under any id, and controls what is joined: so a session is
+joined automatically only if it has no events of this user. Otherwise the user has to ask for it.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from forestay.sync.transfer import Transfer
 
 
 class SessionJoin:
-    """One session of this home, and a place on the remote where it seems to lie as well."""
+    """One session of this home, and a place on the remote that may hold the same session."""
 
     def __init__(
         self, transfer: Transfer, session: str, place: str, listed: Sequence[Object]
@@ -30,10 +29,10 @@ class SessionJoin:
         self._transfer, self._session, self._place = transfer, session, place
         self._listed = {one.name: one.size for one in listed}
         self.owner = ""
-        """The fingerprint of who shares it."""
+        """The fingerprint of the person who shares it."""
 
     def is_same(self) -> bool:
-        """Whether its owner shares there what was imported here, which nobody is known to own."""
+        """Return whether the place holds the session that was imported here without an owner."""
         mine = self._transfer.identity.circle.id
         if self._transfer.store.machine.remotes.owner(self._session) not in ("", mine):
             return False
@@ -49,7 +48,7 @@ class SessionJoin:
             (first,) = map(as_sealed, view.events(limit=1))
         device = ev.parse_header(first.header).device
         if device in self._transfer.own:
-            return False  # begun here: nobody else owns it
+            return False  # started here: no other person owns it
         keys = SessionKeys(
             self._transfer.identity,
             self._session,
@@ -68,7 +67,7 @@ class SessionJoin:
         return False
 
     def has_own(self) -> bool:
-        """Whether anything in it is of this person."""
+        """Return whether the session has events of this user."""
         try:
             with self._transfer.store.view(self._session) as view:
                 chains = set(self._transfer.journal.state(view).core.chains)
@@ -81,7 +80,7 @@ class SessionJoin:
         return any(one in self._transfer.own or known.get(one) == mine for one in chains)
 
     def join(self) -> None:
-        """Belong to that place from now on; what is known of the other one may go."""
+        """Use that place from now on, and forget what is known of the former one."""
         remotes, known = self._transfer.store.machine.remotes, self._transfer.known
         before = remotes.session(known, self._session)
         left = [one.name for one in remotes.objects(known, self._session)]

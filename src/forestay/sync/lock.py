@@ -1,7 +1,7 @@
-"""Alone: in a home, one visit to a remote at a time, and no change of keys while it lasts.
+"""A lock per home: one sync at a time, and no change of keys during a sync.
 
-A visit seals with the keys that it found when it began. If someone were put out meanwhile, it
-would go on sealing to them.
+A sync seals with the keys that it found at its start. If a member were removed in the meantime, it
+would still seal to that member.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from forestay.journal.context import Context
 
 FILE = "sync.lock"
 PATIENCE = 30.0
-"""How many seconds a change of keys waits for a visit to end."""
+"""How many seconds a change of keys waits for a sync to end."""
 
 
 @contextmanager
 def exclusive_sync(context: Context, wait: float | None = None) -> Iterator[None]:
-    """Keep every other visit and change of keys out; `Busy` if one lasts too long."""
+    """Exclude every other sync and change of keys; raise `Busy` if one takes too long."""
     files.make_private_dir(context.store.home)
     path = os.path.join(context.store.home, FILE)
     timeout = PATIENCE if wait is None else wait
@@ -36,9 +36,9 @@ def exclusive_sync(context: Context, wait: float | None = None) -> Iterator[None
 
 
 def _under_way(*, changes_keys: bool, seconds: float) -> Busy:
-    why = f"another one was still at it after {seconds:g} seconds, so this one moved nothing"
-    hint = "nothing is lost: whatever is not there by then goes with the next sync"
+    why = f"another one was still running after {seconds:g} seconds, so this one did nothing"
+    hint = "nothing is lost: the next sync pushes the rest"
     if changes_keys:
-        why = "it goes on with the keys that it began with, so nothing was changed"
-        hint = "when it is done, or stopped, try again"
-    return Busy("a sync of this home is under way", why=why, hint=hint)
+        why = "it uses the keys from its start, so nothing was changed"
+        hint = "try again when it has ended"
+    return Busy("a sync of this home is running", why=why, hint=hint)

@@ -1,8 +1,8 @@
-"""Parcels: the events of a session that are to travel, cut so that none is too large.
+"""Build packs from the events of a session, none of them too large.
 
-Events are read in the order of their arrival, a little at a time, and laid with those of their
-chain; a row that is long enough becomes a parcel, with the content that its events name. What
-is held in memory is one row for each chain, however long the journal is.
+Events are read in the order of their arrival, in small groups, and added to the row of their chain;
+a full row becomes a pack, with the content that its events name. Memory holds one row per chain,
+however long the journal is.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from forestay.sync import pack_codec
 from forestay.sync.plan import MOST_BYTES, MOST_EVENTS, Coverage, Link, Stretch
 
 _LOT = 500
-"""How many events are looked at together."""
+"""How many events are read together."""
 _TOOL = f"forestay {__version__}"
 
 
 class PendingPack(NamedTuple):
-    """What one pack is to hold."""
+    """The content of one pack before it is encoded."""
 
     session: str
     stretch: Stretch
@@ -40,13 +40,13 @@ class PendingPack(NamedTuple):
     blobs: list[Blob]
 
     def ready(self) -> EncodedPack:
-        """The parcel as it can be finished in another thread, which then waits for nobody."""
+        """Encode the records; another thread can finish the pack without Python's lock."""
         is_erased = any(stored.data is None for stored in self.events)
         return EncodedPack(self.stretch, is_erased, pack_codec.make(*self))
 
 
 class EncodedPack(NamedTuple):
-    """A parcel whose records are made."""
+    """A pack whose records are encoded."""
 
     stretch: Stretch
     is_erased: bool
@@ -57,7 +57,7 @@ class EncodedPack(NamedTuple):
 
 
 class _Row:
-    """Events of one chain that follow each other, and what they weigh."""
+    """Consecutive events of one chain, and their size."""
 
     __slots__ = ("before", "blobs", "carried", "device", "events", "first", "size")
 
@@ -69,9 +69,9 @@ class _Row:
         self.size = 0
 
     def lacks(self, content: Iterable[Blob]) -> list[Blob]:
-        """What it does not carry yet; each row carries all of its own, since one may be replaced.
+        """Return the blobs that it lacks; each pack has all of its own, since one may be replaced.
 
-        Whoever replaces a pack leaves out what only forgotten events of that pack name.
+        A replaced pack leaves out blobs that only erased events of that pack name.
         """
         return [blob for blob in content if blob.digest not in self.carried]
 
@@ -93,14 +93,14 @@ class _Row:
 
 
 class PackBuilder:
-    """Lays events into rows, and rows into parcels."""
+    """Collects events into rows, and rows into packs."""
 
     def __init__(self, store: Store, session: str) -> None:
         self._store, self._session = store, session
         self._rows: dict[tuple[str, str], _Row] = {}
 
     def add(self, events: Iterable[tuple[Stored, _Head, str]]) -> Iterator[PendingPack]:
-        """Lay the next events; what comes back are parcels that had no room for more."""
+        """Add the next events; yield packs that are full."""
         row: _Row | None = None
         end = ""
         for stored, head, hash in events:
@@ -126,13 +126,13 @@ class PackBuilder:
             self._rows[row.device, end] = row
 
     def rest(self) -> Iterator[PendingPack]:
-        """What is left when no more events come."""
+        """Yield the packs that are left after the last event."""
         for (_, after), row in self._rows.items():
             yield row.parcel(self._session, after)
         self._rows = {}
 
     def _content(self, stored: Stored) -> Iterator[Blob]:
-        room = pack.MAX_BLOB  # what an event of a newer version names may be much
+        room = pack.MAX_BLOB  # an event of a newer version may name much content
         for digest in dict.fromkeys(blob_names(as_sealed(stored))):
             data = self._kept(digest)
             if data is not None and len(data) <= room:
@@ -143,12 +143,12 @@ class PackBuilder:
         try:
             data = self._store.blob(digest)
         except Damaged:
-            return None  # the event is worth more than what is damaged beside it
+            return None  # the event is worth more than its damaged content
         return data if data is not None and len(data) <= pack.MAX_BLOB else None
 
 
 def build_packs(store: Store, view: View, there: Coverage, *, after: int) -> Iterator[PendingPack]:
-    """The events that arrived after a number and are not covered, as parcels."""
+    """Yield packs of the events that arrived after a number and are not covered."""
     cutting = PackBuilder(store, view.session)
     events, has = view.events(after=after), there.has
     while lot := list(islice(events, _LOT)):
@@ -160,7 +160,7 @@ def build_packs(store: Store, view: View, there: Coverage, *, after: int) -> Ite
 
 
 class _Head(Struct, gc=False):
-    """As much of a header as it takes to lay an event into a row."""
+    """The fields of a header that are needed to put an event into a row."""
 
     session: str
     device: str
@@ -175,20 +175,20 @@ _UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError)
 
 
 def _checked(lot: Sequence[Stored], session: str) -> Iterator[tuple[Stored, _Head, str]]:
-    """What must be known of events, and their hashes; none leaves that is not as it was written.
+    """Return events with parsed heads and hashes; raise if one is damaged.
 
-    That each follows the event before it shows where it is laid.
+    Whether each follows its predecessor is checked when it is added to a row.
     """
     try:
         heads = [_decode(stored.header) for stored in lot]
     except _UNREADABLE:
-        heads = [_head(stored, session) for stored in lot]  # says which it is
+        heads = [_head(stored, session) for stored in lot]  # raises with the damaged event
     hashes = [sha256(stored.header).hexdigest() for stored in lot]
     for stored, head in zip(lot, heads, strict=True):
         salt, data = stored.salt, stored.data
         whole = (salt or b"") + data if data else salt
         if head.session != session or (whole and sha256(whole).hexdigest() != head.digest):
-            raise _damaged(stored, session, "it is not what was written")
+            raise _damaged(stored, session, "its content does not match its hash")
     return zip(lot, heads, hashes, strict=True)
 
 
@@ -200,19 +200,19 @@ def _head(stored: Stored, session: str) -> _Head:
 
 
 def _damaged(stored: Stored, session: str, why: str) -> Damaged:
-    what = f"event {stored.seq} of session {session} is damaged, and does not travel"
+    what = f"event {stored.seq} of session {session} is damaged, and is not pushed"
     return Damaged(what, why=why, hint="forestay doctor --fix", session=session)
 
 
 def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[PendingPack]:
-    """The events of a stretch that is held, as parcels: what several packs there cover."""
+    """Yield packs of the events of a stretch that is in the journal."""
     cutting = PackBuilder(store, view.session)
     yield from cutting.add(_chain(view, wanted))
     yield from cutting.rest()
 
 
 def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
-    """The events of one branch, found from its end backwards."""
+    """Return the events of one branch, found from its end backwards."""
     found: list[tuple[Stored, _Head, str]] = []
     next_hash = wanted.after
     for stored in view.events(newest=True):
@@ -224,19 +224,19 @@ def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
                 break
     if not found or found[-1][1].n != wanted.first or found[-1][1].prev != wanted.before:
         raise Damaged(
-            f"session {view.session} does not hold what it pushed", hint="forestay verify"
+            f"session {view.session} does not have the events it pushed", hint="forestay verify"
         )
     return found[::-1]
 
 
 def coverage(view: View, there: Sequence[Stretch], forked: Iterable[str]) -> Coverage:
-    """Which events of a view are covered; chains that are `forked` are looked at event by event."""
+    """Return which events are covered; `forked` chains are compared event by event."""
     branching = set(forked) & {one.device for one in there}
     return Coverage(there, links_of(view, branching) if branching else {})
 
 
 def links_of(view: View, devices: Container[str]) -> dict[str, Link]:
-    """How the events of some chains follow each other."""
+    """Return how the events of some chains follow each other."""
     links: dict[str, Link] = {}
     for stored in view.events():
         header = ev.parse_header(stored.header)

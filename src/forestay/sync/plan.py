@@ -1,12 +1,11 @@
-"""Who has fewer: what a remote has of a session's chains, what is to go there, what cannot be.
+"""Plan a sync: what a remote has of a session's chains, what it lacks, what it must have.
 
-Words. A *stretch* is a piece of one chain, from a first to a last number, with the hash of the
-event before it and of its last one; a pack on a remote holds one. Stretches may overlap: two
-devices carried the same events there, or one put many small packs together. A chain is *whole*
-up to a number when everything from 1 to there is covered; a stretch behind a gap is *loose*,
-because a push is under way or was interrupted. What is *told* is a head (number and hash) that
-someone knew to be there: whoever made a pack says so in its claim, and this device remembers
-what it was shown. Told heads are how a storage that shows less is caught.
+A *stretch* is a range of one chain, from a first to a last number, with the hash of the event
+before it and of its last one; a pack holds one stretch. Stretches may overlap: two devices pushed
+the same events, or one merged small packs. A chain is *whole* up to a number if everything from 1
+to there is covered; a stretch behind a gap is *loose*, because a push is running or was
+interrupted. A *reported head* (number and hash) was known to be there: by the claim of a pack, or
+because this device saw it. A storage that shows less than the reported heads is caught.
 
 Everything here is computed from values; nothing is read or sent.
 """
@@ -23,11 +22,11 @@ MOST_BYTES = 4 << 20
 
 _END = 1 << 62
 _FEW = 16
-"""So many small packs in a row are worth being put together."""
+"""So many small packs in a row are merged."""
 
 
 class Stretching(Protocol):
-    """Whatever says which piece of a chain it is about."""
+    """Anything with the fields of a stretch."""
 
     @property
     def device(self) -> str: ...
@@ -42,7 +41,7 @@ class Stretching(Protocol):
 
 
 class Stretch(NamedTuple):
-    """A piece of one chain. `before` is empty at the start of the chain."""
+    """A range of one chain. `before` is empty at the start of the chain."""
 
     device: str
     first: int
@@ -55,12 +54,12 @@ class Stretch(NamedTuple):
         return cls(one.device, one.first, one.last, one.before, one.after)
 
     def covered(self, numbers: Mapping[str, Iterable[int]]) -> set[int]:
-        """Which of the numbers of its chain it covers."""
+        """Return which of the numbers of its chain it covers."""
         return {n for n in numbers.get(self.device, ()) if self.first <= n <= self.last}
 
 
 class ReportedHead(NamedTuple):
-    """A head that is known to be on the remote; `here` if this device was shown it itself."""
+    """A head that is known to be on the remote; `here` if this device saw it itself."""
 
     device: str
     n: int
@@ -69,7 +68,7 @@ class ReportedHead(NamedTuple):
 
 
 class Missing(NamedTuple):
-    """A told head that the remote does not show. `instead` are hashes shown in its place."""
+    """A reported head that the remote does not show; `instead` are the hashes in its place."""
 
     head: ReportedHead
     whole: int
@@ -77,11 +76,11 @@ class Missing(NamedTuple):
 
 
 Hashes = Callable[[Stretch, int], Iterable[str]]
-"""The hash of the event that has a number on a stretch; none where nobody here knows it."""
+"""Look up the hashes of the event with a number on a stretch; none if unknown here."""
 
 
 def whole(stretches: Iterable[Stretch]) -> int:
-    """Up to which number everything of a chain is covered."""
+    """Return up to which number a chain is covered without a gap."""
     reach = 0
     for one in sorted(stretches, key=lambda one: one.first):
         if one.first > reach + 1:
@@ -98,7 +97,7 @@ def by_chain(stretches: Iterable[Stretch]) -> dict[str, list[Stretch]]:
 
 
 def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
-    """Up to where each chain is whole, and the hash there."""
+    """Return up to where each chain is whole, and the hash there."""
     found = {}
     for device, chain in by_chain(stretches).items():
         reach = whole(chain)
@@ -111,7 +110,7 @@ def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
 def missing(
     stretches: Iterable[Stretch], told: Iterable[ReportedHead], held: Hashes
 ) -> list[Missing]:
-    """The told heads that are not there, or not as they were told; none when all is well."""
+    """Return the reported heads that are missing or different."""
     chains = by_chain(stretches)
     reach = {device: whole(each) for device, each in chains.items()}
     found = []
@@ -124,9 +123,9 @@ def missing(
 
 
 def _others(chain: Sequence[Stretch], told: ReportedHead, held: Hashes) -> tuple[str, ...]:
-    """The hashes that the remote has at the number of a told head, if that one is not among them.
+    """Return the hashes at the number of a reported head, if that one is not among them.
 
-    Where a stretch goes on beyond the number, only the events themselves can tell.
+    Inside a stretch, only the events themselves have the hash.
     """
     others: set[str] = set()
     for one in chain:
@@ -138,18 +137,18 @@ def _others(chain: Sequence[Stretch], told: ReportedHead, held: Hashes) -> tuple
     return tuple(sorted(others))
 
 
-# --- what is to go there ----------------------------------------------------------------------
+# --- what the remote has ----------------------------------------------------------------------
 
 
 Link = tuple[str, int, str]
-"""Of an event: its device, its number, and the hash of the event before it."""
+"""The device and number of an event, and the hash of the event before it."""
 
 
 class Coverage:
-    """Which events a remote has, by stretches that are held here too.
+    """Which events a remote has, by stretches that are also in the journal.
 
-    On a chain with one end the number of an event says it. Where a copied home gave a chain two,
-    a branch does not cover the other: `links` are the events of such chains, by their hashes.
+    On a chain with one head the number decides. On a forked chain (a copied home) one branch does
+    not cover the other: `links` are the events of such chains, by their hashes.
     """
 
     def __init__(self, there: Iterable[Stretch], links: Mapping[str, Link]) -> None:
@@ -172,7 +171,7 @@ class Coverage:
 
 
 def _joined(chain: Iterable[Stretch]) -> list[tuple[int, int]]:
-    """The numbers that stretches cover, as spans without touching ones."""
+    """Return the numbers that stretches cover, as disjoint spans."""
     found: list[tuple[int, int]] = []
     for first, last in sorted((one.first, one.last) for one in chain):
         if found and first <= found[-1][1] + 1:
@@ -183,7 +182,7 @@ def _joined(chain: Iterable[Stretch]) -> list[tuple[int, int]]:
 
 
 def back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
-    """The events of a stretch, from its last one back."""
+    """Yield the hashes of a stretch, from its last event back."""
     hash = stretch.after
     while hash in links and links[hash][1] >= stretch.first:
         yield hash
@@ -191,17 +190,17 @@ def back(stretch: Stretch, links: Mapping[str, Link]) -> Iterator[str]:
 
 
 def root(hash: str, links: Mapping[str, Link]) -> str:
-    """The first event of the branch that ends with one, as far back as `links` reach."""
+    """Return the first event of the branch that ends with `hash`, as far as `links` reach."""
     while hash in links and links[hash][2] in links:
         hash = links[hash][2]
     return hash
 
 
-# --- putting small packs together -------------------------------------------------------------
+# --- merging small packs ----------------------------------------------------------------------
 
 
 class Pack(NamedTuple):
-    """A pack that is there: its name, its size, and what it covers."""
+    """A pack on the remote: its name, size and stretch."""
 
     name: str
     size: int
@@ -209,9 +208,9 @@ class Pack(NamedTuple):
 
 
 def crowded(packs: Iterable[Pack], *, few: int = _FEW) -> list[list[Pack]]:
-    """Rows of small packs of one chain, each going on where the one before it ends.
+    """Return rows of adjacent small packs of one chain that are worth merging.
 
-    A row is worth being replaced by fewer packs that cover the same; large packs end a row.
+    A large pack ends a row.
     """
     rows: list[list[Pack]] = []
     small = [p for p in packs if p.size < MOST_BYTES // 4 and _length(p) < MOST_EVENTS // 2]
@@ -235,9 +234,9 @@ def _follows(one: Stretch, next: Stretch) -> bool:
 
 
 class Plan(NamedTuple):
-    """What one sync of a session does.
+    """The plan of one sync of a session.
 
-    `fetch` are names to read; `gone` are packs that were there and are not listed any more.
+    `fetch` are names to read; `gone` are known packs that are no longer listed.
     """
 
     fetch: list[str]
@@ -246,9 +245,9 @@ class Plan(NamedTuple):
 
 
 def plan(listed: Iterable[str], known: Mapping[str, Stretch]) -> Plan:
-    """What to read of the packs that a remote lists, given those that were found sound before.
+    """Compare the listed packs with the known ones.
 
-    A pack that is gone covers nothing; whether that is a loss, `missing` says.
+    A pack that is gone covers nothing; `missing` decides whether that is a loss.
     """
     names = set(listed)
     there = [stretch for name, stretch in known.items() if name in names]

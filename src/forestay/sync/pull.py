@@ -51,26 +51,26 @@ from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 from forestay.sync.session import MOST_NAME, Exchange
 
-LOOK_THERE = "nothing of it was taken; look at the storage"
+LOOK_THERE = "nothing of it was pulled; check the storage"
 _MEND = (
-    "nothing of it was taken; what it held is put there anew, on a device that has it, by:"
+    "nothing of it was pulled; to upload it again, on a device that has the events:"
     " forestay sync --push {remote} --again"
 )
 
 
 READY, MEMORY = 16 << 20, 64 << 20
-"""How many bytes of packs are kept until they are taken: as they were read, and as they came."""
+"""How many bytes of packs stay in memory until they are appended: parsed, and sealed."""
 
 Content = tuple[Row, list[Blob]]
 
 
 class Opened(NamedTuple):
-    """A pack that was found sound."""
+    """A pack that was found intact."""
 
     name: str
     size: int
     weight: int
-    """How many bytes it holds."""
+    """How many bytes its content has."""
     claim: Claim
     stones: list[Sealed]
     erased: list[tuple[Header, str]]
@@ -81,14 +81,14 @@ class Opened(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """A pack that lies there as it was put there, by someone who might not, or not so."""
+    """A pack that is unchanged on the storage, but whose signer was not allowed to push it."""
 
     name: str
     error: ForestayError
 
 
 class PackReader:
-    """Packs of one exchange."""
+    """Opens and checks the packs of one session."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._session = exchange, exchange.session
@@ -96,14 +96,14 @@ class PackReader:
         self._sealed: dict[str, bytes] = {}
         self._room = [READY, MEMORY]
         self._last: dict[str, Content] = {}
-        """The one that was read again last: many may tell of events in the middle of one."""
+        """The pack that was parsed last a second time: several heads may be inside it."""
 
     def read(self, name: PackName) -> Opened:
-        """The pack that lies under a name."""
+        """Fetch and open the pack of a name."""
         return self.opened(name, self._exchange.transfer.get(name.name))
 
     def judged(self, name: PackName, data: bytes) -> Opened | Refusal:
-        """What came under it, or why it is refused; raises where the storage did not keep it."""
+        """Open a pack, or return why it is refused; raise if the storage changed it."""
         try:
             return self.opened(name, data)
         except (Tampered, NotEntitled) as error:
@@ -112,7 +112,7 @@ class PackReader:
             return Refusal(name.name, error)
 
     def content(self, one: Opened) -> Content:
-        """What is in a pack: as it was kept, or read again."""
+        """Return the content of a pack: from memory, or fetched again."""
         if kept := self._ready.get(one.name) or self._last.get(one.name):
             return kept
         name = object_names.as_pack(one.name)
@@ -124,7 +124,7 @@ class PackReader:
         return self._last[one.name]
 
     def release(self, one: Opened) -> None:
-        """It was taken, and is not asked for again."""
+        """Drop the content of a pack that was appended."""
         self._ready.pop(one.name, None)
         self._sealed.pop(one.name, None)
         self._last.pop(one.name, None)
@@ -172,7 +172,7 @@ class PackReader:
         except Tampered as error:
             if type(error) is Tampered and not is_kept:
                 raise Tampered(
-                    "a pack is not as it was put there",
+                    "a pack was changed on the storage",
                     why=f"the bytes of {name.name} changed; {error}",
                     hint=self._hint(is_kept),
                     session=self._session,
@@ -189,27 +189,27 @@ class PackReader:
             raise self._replayed(why, is_kept)
 
     def _swapped(self, why: str, is_kept: bool) -> Swapped:
-        what = "a pack lies where another belongs"
+        what = "a pack is in the place of another"
         return Swapped(what, why=why, hint=self._hint(is_kept), session=self._session)
 
     def _replayed(self, why: str, is_kept: bool) -> Replayed:
-        what = "an old pack lies under a new name"
+        what = "an old pack is stored under a new name"
         return Replayed(what, why=why, hint=self._hint(is_kept), session=self._session)
 
     def _hint(self, is_kept: bool) -> str:
-        """What helps: whose bytes are not those that got its name, can be put there anew."""
+        """Return the hint: a pack whose bytes changed can be uploaded again."""
         return LOOK_THERE if is_kept else _MEND.format(remote=self._exchange.transfer.known.name)
 
     def _loaded(self, claim: Claim, body: bytes) -> tuple[Row, list[Blob]]:
         try:
             row, blobs = load(body, name=f"a pack of {self._session}")
         except (Damaged, InvalidInput) as error:
-            raise Tampered("a pack is not sound", why=str(error), session=self._session) from error
+            raise Tampered("a pack is invalid", why=str(error), session=self._session) from error
         told = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
         held = row.range
         if told != (held.session, held.device, held.first, held.last, held.before, row.hashes[-1]):
-            why = "it holds something else than it claims"
-            raise Tampered("a pack is not sound", why=why, session=self._session)
+            why = "its content does not match its claim"
+            raise Tampered("a pack is invalid", why=why, session=self._session)
         return row, blobs
 
 
@@ -217,23 +217,23 @@ _LATE = "a storage that lists late shows it after a while: try again"
 
 
 class PackCheck:
-    """What is new on the remote of one exchange."""
+    """Fetches the new packs of one session and checks all of them together."""
 
     def __init__(self, exchange: Exchange, reader: PackReader) -> None:
         self._exchange, self._reader = exchange, reader
         self._transfer, self._session = exchange.transfer, exchange.session
         self._owners = dict(exchange.owners)
         self._refused: dict[str, ForestayError] = {}
-        """Packs that are refused as they are."""
+        """Packs that are refused for good."""
         self._for_now: dict[str, ForestayError] = {}
-        """Packs that may be sound with others that are yet to come."""
+        """Packs that may be valid together with packs that are still missing."""
         self._of_removed: set[str] = set()
-        """Packs of devices that were put out: nobody has to believe what these tell of others."""
+        """Packs of revoked devices: the heads that they report are ignored."""
         self._doubtful: list[Missing] = []
-        """What is not there, and only someone told whom the user doubts."""
+        """Missing heads that only persons reported whom the user doubts."""
 
     def fetch_and_check(self) -> list[Opened]:
-        """Read what is new there and judge it; raises when the remote cannot be believed."""
+        """Return the new packs that are valid; raise if the remote hides or changed something."""
         opened: dict[str, Opened] = {}
         for pause in (*self._transfer.patience, None):
             found = self._exchange.plan()
@@ -267,7 +267,7 @@ class PackCheck:
         return sound
 
     def _require_not_refused(self, lacking: Iterable[Missing]) -> None:
-        """What is told to be there, and is, and was refused, is not missing."""
+        """Raise the refusal of a pack, if that is why a reported head is missing."""
         refused = {**self._for_now, **self._refused}
         chains = {self._exchange.keys.chain(one.head.device) for one in lacking} if refused else ()
         for name, error in refused.items():
@@ -276,7 +276,7 @@ class PackCheck:
                 raise error
 
     def _open(self, found: Plan, opened: dict[str, Opened]) -> bool:
-        """Open what was not opened yet; True if something listed is not there after all."""
+        """Open packs that are not open yet; return True if a listed one is gone."""
         packs, late = self._exchange.packs, False
         new = [name for name in found.fetch if name not in opened and name not in self._refused]
         order = sorted((packs[name].first, name) for name in new)
@@ -289,7 +289,7 @@ class PackCheck:
             if data is None:
                 late = True
                 continue
-            # Not in the threads that get it: all of them would wait for Python's lock.
+            # Not in the threads that fetch: all of them would wait for Python's lock.
             one = self._reader.judged(name, data)
             self._transfer.done("down", name.events)
             if isinstance(one, Refusal):
@@ -305,10 +305,10 @@ class PackCheck:
         try:
             return name, self._transfer.get(name.name)
         except NotThere:
-            return name, None  # whoever made it put several together meanwhile
+            return name, None  # its device merged several packs in the meantime
 
     def _judge(self, opened: dict[str, Opened]) -> None:
-        """Refuse what does not go with all the others."""
+        """Refuse packs that contradict the others."""
         self._for_now = {}
         for act in (self._wrong_owners, self._wrongly_erased):
             found = act(list(opened.values()))
@@ -317,7 +317,7 @@ class PackCheck:
                 del opened[name]
 
     def _is_allowed_to_erase(self, one: Opened, name: PackName) -> bool:
-        """What a device forgets that was put out is not: it may have been made to, since."""
+        """Refuse erasures by a revoked device: it may be in other hands."""
         if not self._exchange.keys.is_of_removed(one.claim, name):
             return True
         self._of_removed.add(one.name)
@@ -325,14 +325,14 @@ class PackCheck:
         if not (one.stones or one.erased) or not is_met:
             return True
         self._refused[one.name] = NotEntitled(
-            "a device that was put out has forgotten something there",
-            why=f"device {one.claim.signer}; nothing that is here was erased",
-            hint="if you want it gone, forget it on a device that is in the circle",
+            "a revoked device has erased something there",
+            why=f"device {one.claim.signer}; nothing was erased here",
+            hint="to erase it, forget it on an active device",
             session=self._session,
         )
         return False
 
-    # -- what is told to be there --------------------------------------------------------------
+    # -- reported heads ------------------------------------------------------------------------
 
     def _lacking(self, found: Plan, opened: Iterable[Opened]) -> list[Missing]:
         opened = list(opened)
@@ -350,12 +350,12 @@ class PackCheck:
         def on(stretch: Stretch, n: int) -> set[str]:
             return self._on(stretch, n, new.get(stretch))
 
-        # In order, so that a pack which is read again for one serves for all that are in it.
+        # In order, so that a pack that is parsed again serves for all heads in it.
         self._doubtful = missing(shown, sorted(set(doubtful)), on)
         return missing(shown, sorted(set(told)), on)
 
     def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
-        """The hash of an event on a stretch: as the pack has it, or as what was taken of it has."""
+        """Return the hash of an event on a stretch, from the pack or from the journal."""
         if opened is not None:
             row, _ = self._reader.content(opened)
             return {row.hashes[n - stretch.first]}
@@ -364,7 +364,7 @@ class PackCheck:
 
     @cached_property
     def _hashes(self) -> dict[tuple[str, int], set[str]]:
-        """The hashes of the events held here under a number; looked up only where it matters."""
+        """The hashes of local events by device and number; computed only if needed."""
         found: dict[tuple[str, int], set[str]] = {}
         for hash, (device, n, _) in self._links.items():
             found.setdefault((device, n), set()).add(hash)
@@ -391,7 +391,7 @@ class PackCheck:
         what = {
             Forked: "the remote shows another history than before",
             RolledBack: "the remote shows an older state than before",
-            Truncated: "the remote does not show all that is there",
+            Truncated: "the remote does not show everything it has",
         }[kind]
         others = [] if told.here else self._reporters(told, claims)
         hint = self._believe_hint(others) if doubted else self._mismatch_hint(lacking, others)
@@ -401,7 +401,7 @@ class PackCheck:
             why = f"event {told.n} of device {device} is another one"
         return kind(
             what,
-            why=why + (f", as {', '.join(others)} tells" if others else ""),
+            why=why + (f", as {', '.join(others)} reports" if others else ""),
             hint=hint,
             session=self._session,
         )
@@ -409,10 +409,10 @@ class PackCheck:
     def _mismatch_hint(self, lacking: Sequence[Missing], others: Sequence[str]) -> str:
         name, hint = self._transfer.known.name, _LATE
         if self._have(lacking):
-            hint += f"; to put it there again: forestay sync --push {name} --again"
+            hint += f"; to upload it again: forestay sync --push {name} --again"
         for one in others[:1]:
             doubt = f"forestay sync --pull {name} --session {self._session} --doubt {one}"
-            hint += f"; to go on without what they tell: {doubt}"
+            hint += f"; to ignore their reports: {doubt}"
         return hint
 
     def _believe_hint(self, others: Sequence[str]) -> str:
@@ -420,28 +420,28 @@ class PackCheck:
             f"forestay sync --pull {self._transfer.known.name} --session {self._session} --believe"
         )
         ends = "".join(f"; to end that: {said} {one}" for one in others[:1])
-        return f"you doubt them, so the rest went on{ends}"
+        return f"you doubt them, so the rest was synced{ends}"
 
     def _reporters(self, told: ReportedHead, claims: Sequence[Claim]) -> list[str]:
-        """Who else tells it: they may be the ones who lie."""
+        """Return the other persons who report a head: their report may be false."""
         every = {one.circle for one in claims if one.heads.get(told.device) == told[1:3]}
         return [
             key_text.grouped(one) for one in sorted(every - {self._transfer.identity.circle.id})
         ]
 
-    # -- who may have put it there -------------------------------------------------------------
+    # -- permissions ---------------------------------------------------------------------------
 
     def _wrong_owners(self, opened: Sequence[Opened]) -> dict[str, ForestayError]:
-        """A chain belongs to whoever put its first pack there."""
+        """Return packs whose signer does not own the chain: the first signer owns it."""
         refused: dict[str, ForestayError] = {}
         owners = dict(self._exchange.owners)
         for one in sorted(opened, key=lambda one: (one.claim.device, one.claim.first)):
             if one.claim.imported and one.claim.circle == self._exchange.keys.owner:
-                continue  # it says nothing of whose it is, and only the owner may bring it
+                continue  # it claims no author, and only the session's owner may push it
             owner = owners.setdefault(one.claim.device, one.claim.circle)
             if owner != one.claim.circle or one.claim.imported:
                 if one.claim.device not in self._owners:
-                    raise self._foreign(one, owner)  # which of the two it is does not show
+                    raise self._foreign(one, owner)  # which of the two owns it is unknown
                 refused[one.name] = self._foreign(one, owner)
         self._exchange.owners = owners
         told = [one.claim for one in opened if one.claim.name and one.name not in refused]
@@ -450,10 +450,10 @@ class PackCheck:
         return refused
 
     def _vouched(self, opened: Iterable[Opened]) -> list[Opened]:
-        """The packs, if what was imported into a chain that has an owner is by its owner.
+        """Return the packs without imported ones whose beginning is still missing.
 
-        Or it is a branch of its own from the first event on, beside that chain: then the owner of
-        the session says that its writer found the id taken.
+        Imported events of a chain that has an owner must be signed by that owner as well, or be a
+        parallel branch from the first event on: then the writer found the id in use.
         """
         every, late = list(opened), set[str]()
         for one in every if any(one.claim.imported for one in every) else ():
@@ -471,7 +471,7 @@ class PackCheck:
         return sound
 
     def _record_foreign(self, sound: Iterable[Opened]) -> None:
-        """What others put under an id of this home is not for it to sign, on any remote."""
+        """Record events of others under an id of this home: it must not sign them anywhere."""
         mine, found = self._transfer.identity.circle.id, dict[str, str]()
         for one in sound:
             if one.claim.device in self._transfer.own and one.claim.circle != mine:
@@ -483,7 +483,7 @@ class PackCheck:
     def _is_parallel(
         self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
     ) -> bool:
-        """Take a branch as one beside its chain; False if its beginning is yet to come."""
+        """Accept a branch that is parallel to its chain; False if its beginning is missing."""
         links = dict(self._links)
         for pack in every:
             if pack.claim.imported and pack.claim.device == one.claim.device:
@@ -496,20 +496,22 @@ class PackCheck:
         is_held = first in self._links and first not in self._exchange.parallel
         if is_held or first in signed or links[first][2]:
             if owner != one.claim.circle:
-                raise self._foreign(one, owner)  # nobody goes on with what someone else signed
+                raise self._foreign(
+                    one, owner
+                )  # nobody may append to events that another person signed
             return True
         self._exchange.record_parallel({first: one.claim.device})
         return True
 
     def _foreign(self, one: Opened, owner: str) -> Tampered:
         return Tampered(
-            f"someone else wrote on with the chain of device {one.claim.device}",
+            f"another person appended to the chain of device {one.claim.device}",
             why=f"it belongs to {owner[:20]}, this pack is of {one.claim.circle[:20]}",
             session=self._session,
         )
 
     def _wrongly_erased(self, opened: Sequence[Opened]) -> dict[str, ForestayError]:
-        """What is erased in a pack must have been forgotten by someone who may."""
+        """Return packs with erased content that no valid tombstone covers."""
         refused: dict[str, ForestayError] = {}
         if not any(one.erased for one in opened):
             return refused
@@ -519,15 +521,15 @@ class PackCheck:
                 known = stones.erase(header, hash, self._exchange.may_erase)
                 if not one.claim.tombstone or not known:
                     refused[one.name] = Tampered(
-                        f"the content of event {header.device}:{header.n} is gone from its pack",
-                        why="nobody who may forget it did",
+                        f"the content of event {header.device}:{header.n} is missing in its pack",
+                        why="no tombstone of an entitled device covers it",
                         hint=LOOK_THERE,
                         session=self._session,
                     )
         return refused
 
     def _stones(self, more: Iterable[Sealed]) -> Tombstones:
-        """The tombstones that are held here or come with the packs."""
+        """Return the tombstones in the journal and in the packs."""
 
         def read(view: View) -> list[Sealed]:
             return [as_sealed(one) for one in view.events() if b".forgotten" in one.header]
@@ -537,11 +539,11 @@ class PackCheck:
 
 
 AT_ONCE = 20_000
-"""How many events are taken in one go, about."""
+"""About how many events are appended in one transaction."""
 
 
 class SessionPull:
-    """What the remote of one exchange has, taken."""
+    """Pulls one session."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange, self._transfer = exchange, exchange.transfer
@@ -551,14 +553,14 @@ class SessionPull:
         self._heeds = False
 
     def pull(self) -> None:
-        """Look, and take what is new."""
+        """Fetch, check and append new packs, and store what is known of the remote."""
         opened = self._check.fetch_and_check()
         gone = self._exchange.plan().gone
         seq = self._seq()
         disputes = self._disputes()
         left = self._append_packs(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
         if self._outcome.new and self._is_forgotten():
-            self._outcome.new = False  # there is nothing that could be taken up
+            self._outcome.new = False  # there is nothing to resume
         taken = [one for one in opened if one.name not in left]
         self._outcome.packs_down = len(taken)
         self._outcome.bytes_down = sum(one.size for one in taken)
@@ -570,7 +572,7 @@ class SessionPull:
             del self._exchange.known[name]
         self._look_for_erased(taken)
         if opened or gone or self._exchange.keys.epoch != self._exchange.there.epoch:
-            self._exchange.meet([one.claim for one in taken])
+            self._exchange.record_people([one.claim for one in taken])
             found = [one.packed for one in taken]
             self._exchange.remember(self._mark_after(seq), found=found, gone=gone)
 
@@ -588,7 +590,7 @@ class SessionPull:
         return self._exchange.here(lambda view: state(view).count("dispute.open"), 0)
 
     def _append_packs(self, opened: Sequence[Opened]) -> set[str]:
-        """Take packs through the journal; returns the names of those that wait for others."""
+        """Append packs to the journal; return the names of those that wait for others."""
         late = [one for lot in _groups(opened) for one in self._append_group(lot)]
         before = -1
         while late and before != self._outcome.down:
@@ -597,7 +599,7 @@ class SessionPull:
         return {one.name for one in late}
 
     def _append_group(self, opened: Sequence[Opened]) -> list[Opened]:
-        """Take what can be taken of these packs; returns those that are not wholly taken."""
+        """Append what is possible of these packs; return those that are incomplete."""
         if not opened:
             return []
         whole = [self._reader.content(one) for one in opened]
@@ -617,7 +619,7 @@ class SessionPull:
         return left
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
-        """Give events to the journal; returns the hashes of those that wait for others."""
+        """Append events to the journal; return the hashes of those that wait for others."""
         content = list({blob.digest: blob.data for blob in blobs}.items())
         arrived = [one for row in rows for one in row.events()]
         kinds = set[str]().union(*(row.kinds for row in rows))
@@ -637,9 +639,9 @@ class SessionPull:
         return {one.hash for one in taken.left}
 
     def _is_foreign_end(self, head: Header) -> bool:
-        """Whether someone forgot their copy of a session of others: for these it goes on.
+        """Return whether another person forgot only their own copy of the session.
 
-        Nothing comes after it in its chain, so nothing else is left out with it.
+        It is the last event of its chain, so skipping it skips nothing else.
         """
         return head.kind == WHOLE and not self._exchange.may_erase(head.device, "")
 
@@ -650,7 +652,7 @@ class SessionPull:
                 self._outcome.after.append(self._transfer.before_erasure(self._session))
 
     def _look_for_erased(self, taken: Sequence[Opened]) -> None:
-        """Whether packs still hold what was forgotten: whoever put them there did not know."""
+        """Note which packs hold erased content: their device did not know the tombstone."""
         exchange = self._exchange
 
         def read(view: View) -> None:
@@ -664,11 +666,11 @@ class SessionPull:
         exchange.here(read, None)
 
     def _mark_after(self, seq: int) -> There:
-        """How far the session is there after events were taken from there."""
+        """Return the mark of the session after a pull."""
         exchange, there = self._exchange, self._exchange.there
         beyond = there.beyond + self._outcome.down
         if any(exchange.holds_erased.values()):
-            # Nothing counts as done before these packs are replaced.
+            # The session is not up to date there before these packs are replaced.
             return exchange.mark(beyond=there.pushed + beyond)
         if not self._heeds and there.pushed + there.beyond == seq and self._outcome.down:
             all_of_it = exchange.here(lambda view: self._end(view, seq + self._outcome.down), None)
@@ -677,7 +679,7 @@ class SessionPull:
         return exchange.mark(there.pushed, there.hash, beyond)
 
     def _end(self, view: View, seq: int) -> tuple[int, str] | None:
-        """The last number and its hash, if nothing was written here meanwhile."""
+        """Return the last number and its hash, if nothing was recorded in the meantime."""
         if view.seq != seq:
             return None
         (last,) = view.events(after=view.seq - 1, limit=1)
@@ -685,7 +687,7 @@ class SessionPull:
 
 
 def _groups(opened: Sequence[Opened]) -> Iterator[list[Opened]]:
-    """Packs that are taken together: so many that it is worth it, so few that there is room."""
+    """Group packs for one append: large enough to be fast, small enough for memory."""
     lot: list[Opened] = []
     count = weight = 0
     for one in opened:

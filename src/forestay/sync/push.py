@@ -27,25 +27,23 @@ from forestay.sync.pull import PackReader, SessionPull
 from forestay.sync.remotes import object_names
 from forestay.sync.session import IMPORTED, Exchange
 
-_UNSHARE = (
-    "the log calls the writer of both unknown; to put them out: forestay share remove {session} WHO"
-)
+_UNSHARE = "the log shows both as unknown; to remove them: forestay share remove {session} WHO"
 _EXPORT = (
-    "it stays here and goes to other remotes; to give the others all of it:"
+    "it stays here and is pushed to other remotes; to give the others all of it:"
     " forestay --session {session} backup export FILE, and each of them:"
     " forestay backup import FILE"
 )
 
 
 class SessionPush:
-    """What is here of one exchange, pushed."""
+    """Pushes one session."""
 
     def __init__(self, exchange: Exchange, pull: SessionPull) -> None:
         self._exchange, self._pull = exchange, pull
         self._transfer, self._outcome = exchange.transfer, exchange.outcome
         self._last: PendingPack | None = None
         self._left = 0
-        """How many events were not pushed, because they are not this person's to push."""
+        """The number of events that were not pushed because this user may not."""
         self._stay: set[str] = set()
         self._unconfirmed = self._transfer.store.machine.remotes.unconfirmed()
         self._doubtful = 0
@@ -54,7 +52,7 @@ class SessionPush:
         self._is_of_others = not exchange.is_own_session
 
     def push(self) -> None:
-        """Put there what the remote lacks. What it has of the same chains is taken first."""
+        """Upload what the remote lacks; new packs of local chains are pulled first."""
         exchange = self._exchange
         if self._transfer.again:
             self._drop_changed()
@@ -80,14 +78,14 @@ class SessionPush:
             (last,) = view.events(after=view.seq - 1, limit=1)
             mark = exchange.mark(view.seq, as_sealed(last).hash)
             if self._left:
-                # They wait for whoever wrote them, or until it shows that they are ours.
+                # They wait for their author, or for a proof that they belong to the user.
                 mark = exchange.mark(beyond=view.seq - self._left)
         sent = [one for one in exchange.sent if one.name in exchange.known]
         exchange.remember(mark, found=sent, gone=exchange.gone)
         self._require_own_place()
 
     def _drop_changed(self) -> None:
-        """Packs of ours that are not as they were put there go: what they held goes there anew."""
+        """Delete own packs that were changed on the storage: their events are pushed again."""
         exchange = self._exchange
         known = [exchange.known[name] for name in exchange.packs if name in exchange.known]
 
@@ -100,12 +98,12 @@ class SessionPush:
                 exchange.delete(bad)
 
     def _require_own_place(self) -> None:
-        """What this device wrote and cannot push must not wait in silence."""
+        """Raise if events of this device cannot be pushed."""
         if self._doubtful:
             raise NotEntitled(
-                f"what came in a file of session {self._exchange.session}, under an id of yours,"
-                " is not pushed in your name",
-                why="anyone can write that into a file",
+                f"imported events of session {self._exchange.session}, under an id of yours,"
+                " are not pushed in your name",
+                why="anyone can write them into a file",
                 hint="if the file is yours: forestay backup restore FILE",
                 session=self._exchange.session,
             )
@@ -118,17 +116,17 @@ class SessionPush:
     def _taken(self, device: str, what: str, hint: str) -> Tampered:
         session, holder = self._exchange.session, self._exchange.owners[device]
         return Tampered(
-            "someone else put events under an id of this device there",
-            why=f"they are signed by {key_text.grouped(holder)}, and what was recorded here"
+            "another person pushed events under an id of this device",
+            why=f"they are signed by {key_text.grouped(holder)}, and the events recorded here"
             f" under it {what}",
             hint=hint.format(session=session),
             session=session,
         )
 
     def _has_more_of_ours(self) -> bool:
-        """Whether the remote has packs of chains that are held here, and nobody looked at them.
+        """Return whether the remote has unread packs of local chains.
 
-        Then a copy of this home went on elsewhere, or another device carried them there.
+        Then a copy of this home is in use elsewhere, or another device pushed them.
         """
         exchange = self._exchange
         unknown = [one for name, one in exchange.packs.items() if name not in exchange.known]
@@ -136,7 +134,7 @@ class SessionPush:
         return any(one.chain in chains for one in unknown)
 
     def _mark(self, view: View) -> int:
-        """Up to which arrival number all is there, if the journal is still the one it was."""
+        """Return up to which arrival number all is there, if the journal is still the same."""
         there = self._exchange.there
         if not 0 < there.pushed <= view.seq:
             return 0
@@ -144,7 +142,7 @@ class SessionPush:
         return there.pushed if [as_sealed(one).hash for one in found] == [there.hash] else 0
 
     def _newest_stone(self, view: View) -> str:
-        """The hash of the last tombstone: what is erased was forgotten by it, or before."""
+        """Return the hash of the last tombstone: erased content was erased by it, or before."""
         for stored in view.events(newest=True) if self._exchange.is_erased(view) else ():
             if _is_stone(stored):
                 return as_sealed(stored).hash
@@ -179,9 +177,9 @@ class SessionPush:
             yield one
 
     def _is_apart(self, view: View, parcel: PendingPack) -> bool:
-        """Whether it is of a branch that shares no event with what someone else holds there.
+        """Return whether its branch shares no event with the branch of another person there.
 
-        Nobody goes on with what someone else signed; such a branch others take beside theirs.
+        Nobody may append to events that another signed; a parallel branch is accepted.
         """
         exchange, device = self._exchange, parcel.stretch.device
         links = pack_builder.links_of(view, {device})
@@ -191,19 +189,21 @@ class SessionPush:
             return False
         if first not in exchange.parallel:
             exchange.record_parallel({first: device})
-            self._outcome.noticed.append(self._taken(device, "was put there beside it", _UNSHARE))
+            self._outcome.noticed.append(
+                self._taken(device, "were pushed as a parallel branch", _UNSHARE)
+            )
         return True
 
     def _is_unconfirmed(self, parcel: PendingPack) -> bool:
-        """Whether it would become our word what only a file says."""
+        """Return whether it has events from a file that are not confirmed as the user's."""
         if not self._unconfirmed or self._exchange.is_imported(parcel.stretch.device):
             return False
         return not self._unconfirmed.isdisjoint(as_sealed(one).hash for one in parcel.events)
 
     def _is_cut(self, view: View, parcel: PendingPack) -> bool:
-        """Whether content is missing that nobody may have erased: a file can come without it.
+        """Return whether content is missing without a tombstone, as in an incomplete file.
 
-        Whoever looked at it there would call it tampering.
+        Other devices would report such a pack as tampering.
         """
         blank = [as_sealed(one) for one in parcel.events if one.data is None]
         if not blank:
@@ -214,17 +214,17 @@ class SessionPush:
         return not all(stones.erase(*one, self._exchange.may_erase) for one in said)
 
     def _send(self, found: Iterator[PendingPack], stone: str) -> None:
-        """All but the last side by side; the last one, which tells of all, when they are there."""
+        """Upload all packs but the last in parallel, then the last one, which reports the heads."""
         exchange, self._last = self._exchange, next(found, None)
         if self._last is None:
             return
         if exchange.keys.is_to_read:
             self._outcome.stay = sum(len(one.events) for one in (self._last, *found))
             return
-        # Events are read on while the keys are put there; no pack is before them.
+        # Events are read while the keys are uploaded; no pack is uploaded before them.
         now = self._transfer.clock.now()
         keys = self._transfer.pool.submit(exchange.keys.prepare, self._transfer.put, now)
-        # Only what was there before: whoever reads these may not see the others yet.
+        # Only earlier heads: a reader of these packs may not see the others yet.
         before = heads_of(exchange.stretches)
 
         def put(one: EncodedPack) -> Packed:
@@ -236,7 +236,7 @@ class SessionPush:
         keys.result()
         heads = heads_of([*exchange.stretches, self._last.stretch])
         exchange.note(exchange.put(self._last.ready(), heads, stone, now))
-        exchange.meet(())
+        exchange.record_people(())
         self._transfer.store.machine.remotes.record_writers(dict.fromkeys(self._unsigned, ""))
         exchange.record_unsigned(set(), self._unsigned - self._stay)
         self._transfer.store.machine.remotes.record_writers(dict.fromkeys(self._imported, IMPORTED))
@@ -249,7 +249,7 @@ class SessionPush:
 
 
 def _has_stones(view: View, after: int) -> bool:
-    """Whether a tombstone came after what is known to be there, and was heeded there."""
+    """Return whether a tombstone was recorded after the mark of the remote."""
     return any(map(_is_stone, view.events(after=after)))
 
 
@@ -258,13 +258,13 @@ def _is_stone(stored: Stored) -> bool:
 
 
 class PackReplacement:
-    """Packs of one exchange, made anew from a view; `stone` is the hash of its last tombstone."""
+    """Replaces packs of one session; `stone` is the hash of its last tombstone."""
 
     def __init__(self, exchange: Exchange, view: View, stone: str) -> None:
         self._exchange, self._view, self._stone = exchange, view, stone
 
     def replace_erased(self) -> None:
-        """Packs that hold what was forgotten become their erased twins."""
+        """Replace packs that hold erased content by their erased twins."""
         exchange = self._exchange
         gone = exchange.erased_in(self._view)
         sent = {one.name for one in exchange.sent}
@@ -274,19 +274,19 @@ class PackReplacement:
                 self._replace([one])
 
     def _holds_any(self, one: Packed, numbers: set[int]) -> bool:
-        """Whether a pack holds the content of any of these events."""
+        """Return whether a pack holds the content of any of these events."""
         looked = self._exchange.holds_erased
         if one.name not in looked:
             found = object_names.as_pack(one.name)
             if not one.tombstone or found is None:
-                return True  # without a tombstone nothing may be erased in it
+                return True  # without a tombstone nothing is erased in it
             self._exchange.keys.ready()
             there = PackReader(self._exchange).read(found).erased
             looked[one.name] = bool(numbers - {header.n for header, _ in there})
         return looked[one.name]
 
     def merge_small_packs(self) -> None:
-        """Many small packs of this device's chain become few; a sync now and then leaves many."""
+        """Merge small packs of this device's chain: frequent syncs leave many."""
         known, device = self._exchange.known, self._view.device
         mine = [one for one in known.values() if one.device == device]
         if self._exchange.is_forked(device):
@@ -298,9 +298,9 @@ class PackReplacement:
             self._replace([known[pack.name] for pack in row])
 
     def _is_superseded(self, one: Packed, other: Packed) -> bool:
-        """Whether one pack is left over, of a replacement that was interrupted, beside another.
+        """Return whether a pack is left over from an interrupted replacement by another.
 
-        What was imported of this chain tells nobody whose it is, so it gives way to what is signed.
+        An imported pack claims no author, so it is replaced by a signed one.
         """
         if not _is_inside(one, other):
             return False
@@ -315,7 +315,7 @@ class PackReplacement:
         return found is not None and not PackReader(self._exchange).read(found).claim.imported
 
     def _replace(self, old: Sequence[Packed]) -> None:
-        """Put what some packs cover there once more, then take the old ones away."""
+        """Upload the events of some packs again, then delete the old packs."""
         exchange, (first, last) = self._exchange, (old[0], old[-1])
         covered = Stretch(first.device, first.first, last.last, first.before, last.after)
         now = exchange.transfer.clock.now()
@@ -329,6 +329,6 @@ class PackReplacement:
 
 
 def _is_inside(one: Packed, other: Packed) -> bool:
-    """Whether another pack covers all of it."""
+    """Return whether another pack covers all of it."""
     is_other = other.name != one.name and other.tombstone == one.tombstone
     return is_other and other.first <= one.first and one.last <= other.last

@@ -1,9 +1,8 @@
-"""Turning: keys that someone who was put out may hold give way to new ones, also where there is
-nothing to push.
+"""Replace the keys of a session if a removed member or device may hold them.
 
-Whether it is due is known from what is remembered of the keys, so it costs nothing where it is
-not. What was not looked at yet is looked at first: what a lost device had pushed is not lost,
-and the turn lists what was there.
+This happens without a push, too. Whether it is due is decided from remembered facts, without any
+request. New packs are pulled first, so that the packs of a lost device are not lost: the key
+change lists the packs that were there.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from forestay.sync.session import Exchange
 
 
 class KeyRotation:
-    """The keys of one exchange, turned if that is due."""
+    """Replaces the keys of one session on one remote, if that is due."""
 
     def __init__(self, exchange: Exchange, pull: SessionPull) -> None:
         self._exchange, self._pull = exchange, pull
@@ -42,15 +41,17 @@ class KeyRotation:
         return is_owned and me.circle.is_active(me.key.id)
 
     def _is_due(self) -> bool:
-        """Whether the keys are not known to be sealed to our devices as they are now."""
+        """Return whether the keys may be sealed to an older epoch of the user's devices."""
         sealed_to = self._exchange.noted.get(KEY_CHANGE, {}).values()
         return set(sealed_to) != {self._exchange.transfer.identity.circle.epoch.recipient}
 
     def _remove_member(self, group_id: str) -> None:
-        """Put someone out of whom that was said when the remote could not be reached."""
+        """Remove a member; this remote was unreachable when the user asked for it."""
         keys, transfer = self._exchange.keys, self._exchange.transfer
         now = transfer.clock.now()
         if keys.ready().member(group_id) is not None:
             keys.turn(transfer.put, now, lambda ring: key_ring.unshare(ring, group_id, made=now))
         else:
-            keys.report_removal(transfer.put, group_id)  # nobody knows how far it came
+            keys.report_removal(
+                transfer.put, group_id
+            )  # an earlier attempt may have stopped halfway

@@ -1,9 +1,9 @@
-"""A visit: a home and a remote, made equal session by session.
+"""Sync a home with its remotes, session by session.
 
-It opens the remote, takes over what its circle's devices say of each other, lists what is
-there once, and then makes an exchange for each session, a few side by side. What is wrong with
-one session stops that one alone. What cannot be reached stops the visit: nothing here is changed
-by it, and what was recorded waits.
+A *visit* is the sync with one remote. It opens the remote, merges the device group, lists all
+objects once, and then pulls and pushes each session, a few in parallel. An error in one session
+stops that session alone. An unreachable remote stops the visit: nothing changes here, and events
+wait for the next one.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ SIDE_BY_SIDE = 4
 
 Tell = Callable[[str, int], None]
 Places = dict[str, tuple[str, list[Object]]]
-"""Sessions, with where each is and what is listed there."""
+"""Sessions, each with its place and the objects listed there."""
 
 
 class Report(NamedTuple):
-    """What one visit did. `waiting` events of this home are on no remote yet.
+    """The result of one visit. `waiting` events of this home are on no remote yet.
 
-    `foreign` places there belong to others. With an `error` the visit came to nothing.
+    `foreign` places there belong to others. With an `error` the visit failed.
     """
 
     remote: str
@@ -66,7 +66,7 @@ class Report(NamedTuple):
 
     @property
     def worst(self) -> ForestayError | None:
-        """What went wrong first, if anything did."""
+        """The first error, if there is one."""
         aside = (error for one in self.sessions for error in (*one.aside, *one.noticed))
         every = (self.error, *(one.error for one in self.sessions), *aside)
         return next((error for error in every if error), None)
@@ -85,10 +85,10 @@ class Report(NamedTuple):
 
 
 class SyncOptions(NamedTuple):
-    """How a visit is made: what it does, and how patient it is.
+    """The options of a visit: what it does, and how long it waits.
 
-    `join` names sessions of this home that their owner shares, with what was added here;
-    `doubt` and `believe` name persons, for the sessions that are named.
+    `join` names imported sessions to join with the shared ones, including events added here;
+    `doubt` and `believe` name persons, for the named `sessions`.
     """
 
     push: bool = True
@@ -105,14 +105,14 @@ class SyncOptions(NamedTuple):
 def visit_all(
     context: Context, name: str, options: SyncOptions, *, tell: Tell | None = None
 ) -> list[Report]:
-    """Visit the remotes meant, one after the other, as they answer.
+    """Sync with the named remote, or with all, one after the other, in the order they answer.
 
-    One that cannot be reached stops no other. One that hangs comes last: it is left where it is,
-    which is no more than a visit that dies, and begun anew when the others were visited.
+    An unreachable one does not stop the others. One that hangs is abandoned, as if the visit had
+    died, and visited again after the others.
     """
     if (options.doubt or options.believe) and not options.sessions:
         hint = "forestay sync --pull --session SESSION --doubt WHO"
-        raise InvalidInput("whom you doubt is said of a session; name it", hint=hint)
+        raise InvalidInput("--doubt and --believe need a session", hint=hint)
     found = select_remotes(context, name)
     me = _opened(context, found)
     if len(found) == 1:
@@ -127,7 +127,7 @@ def visit_all(
 
 
 def _run_visits(visits: Iterable[_PlannedVisit], count: int) -> dict[str, Report]:
-    """What one remote tells of our devices is known at the next."""
+    """Visit remotes in order: device changes from one are known at the next."""
     reports: dict[str, Report] = {}
     aside: list[_PlannedVisit] = []
     for number, planned in enumerate(visits, 1):
@@ -144,7 +144,7 @@ def _opened(context: Context, found: Sequence[Known]) -> Identity:
     try:
         return identity(context)
     except Locked as error:
-        # A sync by itself has nobody to ask for a passphrase, and nobody to tell that it had not.
+        # A background sync cannot ask for a passphrase or show an error: record it.
         for known in found:
             _failed(context, known, error)
         raise
@@ -158,7 +158,7 @@ def _visited(context: Context, known: Known, act: Callable[[], Report]) -> Repor
 
 
 class _PlannedVisit(NamedTuple):
-    """A remote that answered, and is to be visited."""
+    """A remote that answered, or its error, before its visit."""
 
     context: Context
     known: Known
@@ -176,7 +176,7 @@ class _PlannedVisit(NamedTuple):
         raise self.answer
 
     def visit_with_limit(self) -> Report:
-        """While others wait; `SetAside` if it hangs."""
+        """Visit while other remotes wait; raise `Postponed` if it hangs."""
         return self.visit(connect.WHILE_OTHERS_WAIT)
 
     def visit_again(self) -> Report:
@@ -192,7 +192,7 @@ def visit(
     remote: Remote | None = None,
     me: Identity | None = None,
 ) -> Report:
-    """Exchange sessions with a remote; `tell` hears of bytes as they move."""
+    """Sync with one remote; `tell` is called with bytes as they move."""
     with exclusive_sync(context, options.wait):
         return visit_alone(context, known, options, tell=tell, remote=remote, me=me)
 
@@ -206,30 +206,30 @@ def visit_alone(
     remote: Remote | None = None,
     me: Identity | None = None,
 ) -> Report:
-    """The same, for who keeps others out already."""
+    """Sync with one remote; the caller holds the sync lock."""
     visiting = _Visit(context, known, options, tell)
     try:
-        # Who `me` is was found before others were kept out.
+        # `me` was loaded before the lock was taken.
         report = visiting.make(remote, with_current_group(context, me) if me else identity(context))
     except ForestayError as error:
         _failed(context, known, error)
         raise
     wrong = "; ".join(f"{one.session}: {one.error}" for one in report.problems[:3])
     result = "failed" if report.problems else "done"
-    # Where nothing was ever put, nothing can be missed: it stays a remote that is new.
+    # A remote where nothing was ever stored is still new: nothing can be missing there.
     met = visiting.is_begun or known.synced
     context.store.machine.remotes.record_sync(
         known, context.clock.now() if met else 0, result, wrong
     )
     for one in report.sessions:
         if one.up:
-            write_files(context, one.session)  # its files tell when it was synced
+            write_files(context, one.session)  # its files show when it was synced
     _write_sync_state(context, known, result, wrong)
     return report
 
 
 def _write_sync_state(context: Context, before: Known, result: str, wrong: str) -> None:
-    """Files tell how the last sync went, also those of sessions of which nothing moved."""
+    """Update the files of all sessions, which show the result of the last sync."""
     if (before.result, before.error) != (result, wrong):
         SessionFiles.of(context).write_sync_state()
 
@@ -241,7 +241,7 @@ def _failed(context: Context, known: Known, error: ForestayError) -> None:
 
 
 def _add_count(error: ForestayError, context: Context) -> None:
-    """Who is told that a remote cannot be reached wants to know what waits."""
+    """Add the number of waiting events to the hint of an unreachable remote."""
     if isinstance(error, Unreachable):
         count = context.store.machine.remotes.waiting() or 0
         verb = "waits" if count == 1 else "wait"
@@ -262,7 +262,9 @@ class _Visit:
         there = remote or connect_remote(self._known)
         with nullcontext() if remote else closing(there):
             self.is_begun = require_format(there, make=self._options.push)
-            me = DeviceListSync(there, self._known, self._context).meet(me, push=self._options.push)
+            me = DeviceListSync(there, self._known, self._context).sync_device_list(
+                me, push=self._options.push
+            )
             self._remotes.record_group(me.circle.id, me.name)
             return self._exchange_all(there, me)
 
@@ -275,7 +277,7 @@ class _Visit:
                 found, clashes, foreign = self._places(transfer)
                 outcome = self._exchange_each(transfer, found)
         finally:
-            # What was taken is here, also of a visit that does not end; it is not taken again.
+            # Pulled events are stored even if the visit fails; they are not pulled again.
             for one in self._under_way.copy():
                 self._done(one)
         return Report(self._known.name, outcome + clashes, foreign, self._remotes.waiting() or 0)
@@ -296,7 +298,7 @@ class _Visit:
         )
 
     def _exchange_each(self, transfer: Transfer, found: Places) -> list[SessionOutcome]:
-        """Several sessions at once; one alone needs no thread."""
+        """Sync several sessions at once; a single one needs no thread."""
         waiting: list[Future[SessionOutcome]] = []
         with ThreadPoolExecutor(SIDE_BY_SIDE, "session") as threads:
             try:
@@ -307,7 +309,7 @@ class _Visit:
                     waiting.append(threads.submit(self._exchange, transfer, session, *there))
                 return [self._done(one.result()) for one in waiting]
             except BaseException as error:
-                # The user said stop, or nothing can be reached: begin nothing more.
+                # The user interrupted, or the remote is unreachable: start nothing more.
                 transfer.stop(error)
                 for one in waiting:
                     one.cancel()
@@ -370,21 +372,21 @@ class _Visit:
             exchange.end()
 
     def _is_here(self, session: str) -> bool:
-        """Also where it was forgotten: what is left of it says so to others."""
+        """Return whether the session exists here; a forgotten one has a tombstone to push."""
         asked: list[dict[str, object]] = [{"id": session, "forgotten": gone} for gone in (0, 1)]
         return any(self._context.store.catalogue(where=where, limit=1) for where in asked)
 
     # -- which sessions ------------------------------------------------------------------------
 
     def _places(self, transfer: Transfer) -> tuple[Places, list[SessionOutcome], int]:
-        """The sessions to exchange, those refused, and how many places are not for us."""
+        """Return the sessions to sync, those refused, and the number of places of others."""
         name_key = transfer.identity.circle.name_key
         asked = list(self._options.sessions)
         mine = asked or [str(row["id"]) for row in self._context.store.catalogue()]
         known = {one.session: one.place for one in self._remotes.sessions(self._known)}
         shared = self._remotes.places_of_others(transfer.identity.circle.id) | known
         wanted = {one: shared.get(one) or object_names.place(name_key, one) for one in mine}
-        # Where someone else shares it is known to whoever looks at all places.
+        # The place of a session that another person shares is found by listing all places.
         unknown = {one for one in asked if one not in shared and not self._is_here(one)}
         wanted = {one: place for one, place in wanted.items() if one not in unknown}
         if asked and not unknown:
@@ -417,9 +419,9 @@ class _Visit:
     def _join(
         self, transfer: Transfer, session: str, there: tuple[str, list[Object]], found: Places
     ) -> SessionOutcome | None:
-        """Have a session of this home lie where its owner shares it; what is wrong, if it is not.
+        """Join a session of this home with the place of its owner; return the error outcome if not.
 
-        Nothing else of its id may be there.
+        No other session of this id may be there.
         """
         here = next((one for one in found if one.lower() == session.lower()), "")
         join = SessionJoin(transfer, here, *there)
@@ -435,9 +437,9 @@ class _Visit:
     def _leave_place(
         self, transfer: Transfer, session: str, place: str, there: Sequence[Object]
     ) -> list[SessionOutcome]:
-        """What this person put at a place of their own is of no use once they joined another.
+        """Delete what this user pushed to a former place of a session that was joined.
 
-        Another device of theirs may have put something there that is nowhere else.
+        Report it instead if another device of the user pushed something there.
         """
         left = self._remotes.notes(self._known, session).get(LEFT, {})
         packs = {one.name for one in there if object_names.as_pack(one.name)}
@@ -450,9 +452,9 @@ class _Visit:
     def _met(
         self, new: Mapping[str, str], found: Places, name_key: bytes
     ) -> tuple[dict[str, str], dict[str, str]]:
-        """Of sessions at strange places, by place: those to meet, and those whose id is taken.
+        """Split sessions at unknown places into new ones and those whose id is taken, by place.
 
-        Anyone who can write there can say that theirs is called like ours, and share it with us.
+        Anyone who can write there can share a session under an id of the user.
         """
         gone = self._context.store.catalogue(where={"forgotten": 1})
         taken = {one.lower() for one in found}
@@ -460,13 +462,13 @@ class _Visit:
         ours = {p: one for p, one in ours.items() if one.lower() not in taken}
         taken |= {one.lower() for one in ours.values()} | {str(row["id"]).lower() for row in gone}
         count = Counter(one.lower() for one in new.values())
-        # What lies at a place of this person's own was left behind when they joined another.
+        # Objects at a place of the user's own were left when the session was joined.
         others = {p: s for p, s in new.items() if object_names.place(name_key, s) != p}
         met = {p: s for p, s in others.items() if s.lower() not in taken and count[s.lower()] == 1}
         return ours | met, {p: s for p, s in others.items() if p not in met}
 
     def _session_at(self, transfer: Transfer, place: str, listed: Sequence[Object]) -> str:
-        """The id of a session that only the remote has; "" if it is not for us."""
+        """Return the id of a session that only the remote has; "" if it is not shared with us."""
         try:
             shown = {one.name: one.size for one in listed}
             ring = SessionKeys(transfer.identity, "", shown, get=transfer.get, place=place).ring
@@ -474,33 +476,33 @@ class _Visit:
         except Unreachable:
             raise
         except ForestayError:
-            return ""  # of someone else who keeps their sessions here, or of no use to anyone
+            return ""  # a session of another person on the same storage, or unusable
 
 
 def _unjoined(remote: str, session: str) -> SessionOutcome:
     return _not_taken(
         session,
         f"session {session}, which was imported here, is now shared with you by its owner",
-        "what you added to it would be theirs to read",
-        f"to bring both together: forestay sync --pull {remote} --join {session}",
+        "the owner could then read what you added",
+        f"to join both: forestay sync --pull {remote} --join {session}",
     )
 
 
 def _clash(place: str, session: str) -> SessionOutcome:
     return _not_taken(
         session,
-        f"someone shares another session {session} with you than the one that is known here",
-        f"it lies at {object_names.within(place)}",
-        "it was not taken; ask whoever shares it to give it another id",
+        f"another person shares a different session {session} with you than the one here",
+        f"it is at {object_names.within(place)}",
+        "it was not pulled; ask the person who shares it to use another id",
     )
 
 
 def _own_clash(place: str, session: str) -> SessionOutcome:
     return _not_taken(
         session,
-        f"another device of yours has another session {session} than the one that is known here",
-        f"it lies at {object_names.within(place)}",
-        "it was not taken, and stays there; on that device, work on under another id",
+        f"another device of yours has a different session {session} than the one here",
+        f"it is at {object_names.within(place)}",
+        "it was not pulled, and stays there; on that device, use another id",
     )
 
 

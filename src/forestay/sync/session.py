@@ -1,7 +1,7 @@
-"""An exchange: one session and one remote, as far as it is known what is there and whose it is.
+"""The sync of one session with one remote: what is there, and who owns each chain.
 
-What is known begins with what is remembered, and grows with each pack that was found sound or
-put there. It is remembered again all at once, or pack by pack as they arrive there.
+The knowledge starts with the stored facts and grows with each pack that was checked or uploaded.
+It is stored at the end in one transaction, and pack by pack during a push.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ from forestay.sync.transfer import Transfer
 
 MOST_NAME = 60
 IMPORTED = "unknown, imported"
-"""Who wrote a chain that came in a file."""
+"""The writer of a chain that came in a file."""
 DISPUTED = "unknown (id used by two)"
-"""Who wrote a chain that has a branch beside that of whoever holds its id."""
+"""The writer of a chain under whose id two persons wrote."""
 _ENDED = "no longer shared with you"
 
 T = TypeVar("T")
 
 
 class SessionOutcome:
-    """What became of one session."""
+    """The result of a sync for one session."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -56,20 +56,20 @@ class SessionOutcome:
         self.disputes = self.loose = 0
         self.new = False
         self.stay = 0
-        """Events of this person that stay here, because they may not add to it, or no longer."""
+        """The number of events that stay here because this user may not push to the session."""
         self.over = self.ended = False
-        """Whether it is no longer shared with this person; that it `ended` is told once."""
+        """Whether the session is no longer shared with this user; `ended` is set once only."""
         self.aside: list[ForestayError] = []
-        """Why packs were refused that nothing else needs; told once, and the rest goes on."""
+        """Why packs were refused that no other pack needs; reported once, the rest is synced."""
         self.noticed: list[ForestayError] = []
-        """What else is wrong there and stops nothing; told once."""
+        """Other problems that do not stop the sync; reported once."""
         self.error: ForestayError | None = None
         self.after: list[Callable[[], Sequence[str]]] = []
-        """What is to be done in this home because of tombstones that were taken."""
+        """What to do in this home because of pulled tombstones."""
 
 
 class Exchange:
-    """One session and one remote."""
+    """The sync of one session with one remote."""
 
     def __init__(
         self, transfer: Transfer, session: str, place: str, listed: Iterable[Object]
@@ -97,23 +97,23 @@ class Exchange:
         self.names = {one.device: one.name for one in self.reaches if one.name}
         self.doubted = set(self.noted.get(DOUBT, ()))
         self.doubted_now = False
-        """Whether the user said so in this visit, and need not be told why."""
+        """Whether the user asked for the doubt in this visit; then it is not reported."""
         self._elsewhere = remotes.owners(session)
         self.parallel = remotes.notes_at_home(session, PARALLEL)
         self.foreign = remotes.notes_at_home(session, FOREIGN)
         self._not_signed: set[str] = set()
         self._own, self._mine = transfer.own, transfer.identity.circle.id
         self.holds_erased: dict[str, bool] = {}
-        """Of packs that were read: whether they hold what is erased here."""
+        """Pack name → whether the pack holds content that is erased here."""
         self.sent: list[Packed] = []
         self.gone: list[str] = []
         self.keys.require_epoch(self.there.epoch)
 
-    # -- what is there -------------------------------------------------------------------------
+    # -- the remote ----------------------------------------------------------------------------
 
     @property
     def packs(self) -> dict[str, PackName]:
-        """The packs that are listed, without those that were refused before and would be again."""
+        """The listed packs, without those that were refused before for the same reasons."""
         found = map(object_names.as_pack, self.listed)
         if not (refused := self.noted.get(REFUSED)):
             return {one.name: one for one in found if one is not None}
@@ -121,7 +121,7 @@ class Exchange:
         return {one.name: one for one in found if one and refused.get(one.name) != by}
 
     def skip_packs(self, refused: Mapping[str, ForestayError]) -> None:
-        """Let packs be that were refused, though nothing that is trusted needs them."""
+        """Skip refused packs that no other pack needs, now and in later syncs."""
         self.outcome.aside += refused.values()
         if refused:
             told = dict.fromkeys(refused, self.keys.judged_by)
@@ -147,7 +147,7 @@ class Exchange:
     def put(
         self, one: EncodedPack, heads: dict[str, tuple[int, str]], stone: str, now: int
     ) -> Packed:
-        """Seal a parcel and put it there; those that are put at once tell one time."""
+        """Seal and upload a pack; all packs of one push have the same time."""
         tombstone = stone if one.is_erased else ""
         told = self._author(one.stretch.device)
         name, data = self.keys.seal(
@@ -164,20 +164,20 @@ class Exchange:
         return Packed(name, *one.stretch, len(data), tombstone)
 
     def _is_unsigned(self, stretch: Stretch) -> bool:
-        """Whether a pack goes there without a word of whose it is."""
+        """Return whether a pack is pushed as imported, without a claim of authorship."""
         device = stretch.device
         if self.is_imported(device) or self.is_parallel(device):
             return True
         return stretch.after in self._not_signed
 
     def _author(self, device: str) -> str:
-        """The name of the device that wrote a chain: a carried one is not written by this."""
+        """Return the name of the device that wrote a chain; it may not be this device."""
         if device == self.transfer.store.machine.device or self.is_parallel(device):
             return self.transfer.identity.name
         return self.names.get(device) or self.transfer.store.machine.remotes.names().get(device, "")
 
     def note(self, done: Packed, *, again: bool = False) -> None:
-        """A pack is there: known from now on, so that it is not sent, nor read, again."""
+        """Record an uploaded pack, so that it is not uploaded or read again."""
         self.known[done.name] = done
         self.listed[done.name] = done.size
         self.sent.append(done)
@@ -192,10 +192,10 @@ class Exchange:
         self.listed.pop(pack.name, None)
         self.gone.append(pack.name)
 
-    # -- what is here --------------------------------------------------------------------------
+    # -- the journal ----------------------------------------------------------------------------
 
     def here(self, read: Callable[[View], T], otherwise: T) -> T:
-        """What is read of the session as it is here; something else where it is not."""
+        """Return what `read` finds in the local session; `otherwise` if there is none."""
         try:
             with self.transfer.store.view(self.session) as view:
                 return read(view)
@@ -204,7 +204,7 @@ class Exchange:
 
     @property
     def ends(self) -> dict[str, list[tuple[int, str, int]]]:
-        """The ends of each chain here: a forked one has several."""
+        """The heads of each local chain; a forked chain has several."""
 
         def read(view: View) -> dict[str, list[tuple[int, str, int]]]:
             core = self.transfer.journal.state(view).core
@@ -216,11 +216,11 @@ class Exchange:
         return len(self.ends.get(device, ())) > 1
 
     def is_erased(self, view: View) -> bool:
-        """Whether the content of any event is gone here."""
+        """Return whether the content of any event is erased here."""
         return bool(self.transfer.journal.state(view).core.erased)
 
     def erased_in(self, view: View) -> dict[str, set[int]]:
-        """The numbers of the events of each chain whose content is gone here."""
+        """Return the numbers of the erased events of each chain."""
         found: dict[str, set[int]] = {}
         for stored in view.events():
             if stored.data is None:
@@ -229,22 +229,22 @@ class Exchange:
                     found.setdefault(header.device, set()).add(header.n)
         return found
 
-    # -- whose it is ---------------------------------------------------------------------------
+    # -- owners of chains----------------------------------------------------------------------
 
     def whose(self, device: str) -> str:
-        """The circle a chain belongs to, "" if nobody showed that it is theirs."""
+        """Return the id of the device group that owns a chain, "" if unknown."""
         if device in self._own:
             return self._mine
         return self.owners.get(device) or self._elsewhere.get(device) or ""
 
     def is_imported(self, device: str) -> bool:
-        """Whether a chain came in a file, and it is on us to carry it: the session is ours."""
+        """Return whether a chain was imported into a session of the user, who has to push it."""
         return not self.whose(device) and self.is_own_session
 
     def unsigned(self) -> set[str]:
-        """Chains of this person that are there only as someone else imported them.
+        """Return chains of the user that are there only as an import by another person.
 
-        They go there again, signed: else whoever imported them could go on with them.
+        They are pushed again, signed: otherwise the importer could append to them.
         """
         told = self.transfer.store.machine.remotes.persons()
         unknown = {device for device, person in told.items() if person.startswith(IMPORTED)}
@@ -252,9 +252,9 @@ class Exchange:
         return {device for device in unknown if self.whose(device) == self._mine}
 
     def record_unsigned(self, new: Set[str], signed: Set[str]) -> None:
-        """Keep which chains are there without a word of whose they are.
+        """Record which chains are there only as imports.
 
-        Of each session: a device may have been known by another one before this was pushed.
+        Per session: a device may be known from another session before this one is pushed.
         """
         before = self.noted.get(UNSIGNED, {}).keys()
         if (now := (before | new) - signed) != before:
@@ -263,26 +263,26 @@ class Exchange:
             remotes.note(self.transfer.known, self.session, UNSIGNED, self.noted[UNSIGNED])
 
     def is_ours(self, device: str) -> bool:
-        """Whether a chain is for this person to push: their own, or imported into their session."""
+        """Return whether the user may push a chain: an own one, or imported into an own session."""
         if self.owners.get(device, self._mine) != self._mine:
             return self.is_parallel(device)
         return self.whose(device) == self._mine or self.is_imported(device)
 
     def is_parallel(self, device: str) -> bool:
-        """Whether someone else holds the place of an id of ours there, in a session that we own.
+        """Return whether another person owns an id of this home there, in a session of the user.
 
-        What was recorded here under it goes there beside theirs, and says nothing of whose it is.
+        The events recorded here under that id are pushed as a parallel, imported branch.
         """
         is_held = self.owners.get(device, self._mine) != self._mine
         return is_held and device in self._own and self.keys.owner == self._mine
 
     def may_replace(self, device: str) -> bool:
-        """Whether packs of a chain may give way to erased ones that this person puts there."""
+        """Return whether the user may replace packs of a chain by erased twins."""
         is_disputed = device in self.parallel.values()
         return self.is_ours(device) and (not is_disputed or self.keys.owner == self._mine)
 
     def record_parallel(self, branches: Mapping[str, str]) -> None:
-        """Keep branches, by their first events, that lie beside others under the same ids."""
+        """Record branches, by their first events, that share their ids with other branches."""
         if branches.keys() - self.parallel.keys():
             self.parallel |= branches
             self.transfer.store.machine.remotes.note_at_home(self.session, PARALLEL, self.parallel)
@@ -291,15 +291,15 @@ class Exchange:
             )
 
     def record_foreign(self, new: Mapping[str, str]) -> None:
-        """Keep events that someone else signed under ids of ours, where each row of them begins."""
+        """Record where events begin that another person signed under an id of this home."""
         if new.keys() - self.foreign.keys():
             self.foreign |= new
             self.transfer.store.machine.remotes.note_at_home(self.session, FOREIGN, self.foreign)
 
     def is_foreign(self, stretch: Stretch, view: View) -> bool:
-        """Whether a stretch of a chain of ours has, or follows, what someone else signed.
+        """Return whether a stretch of an own chain has, or follows, events another person signed.
 
-        Such a one is never signed by us; where the session is ours it travels as imported.
+        It is never signed by this device; in an own session it is pushed as imported.
         """
         if stretch.device not in self.foreign.values() or stretch.device not in self._own:
             return False
@@ -313,9 +313,9 @@ class Exchange:
         return self.keys.owner in ("", self._mine)
 
     def may_erase(self, device: str, of: str) -> bool:
-        """Whether a device may have events of another erased: of its own person, or its session.
+        """Return whether a device may erase events of another: of the same person, or as owner.
 
-        Anyone can write under an id of ours, but only we sign as ourselves: who signed counts.
+        Anyone can write under any device id, so the signer of the packs decides.
         """
         disputed = self.parallel.values()
         whose = "" if device in disputed else self.owners.get(device) or self.whose(device)
@@ -323,8 +323,8 @@ class Exchange:
         of_one = "" if not of or of in disputed else self.whose(of)
         return bool(whose) and whose in (owner, of_one)
 
-    def meet(self, claims: Sequence[Claim]) -> None:
-        """Keep whose chains these are, and whom the session is shared with."""
+    def record_people(self, claims: Sequence[Claim]) -> None:
+        """Record the writers of chains, and the persons the session is shared with."""
         mine, ring = self.transfer.identity.circle.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
         remotes = self.transfer.store.machine.remotes
@@ -339,14 +339,14 @@ class Exchange:
         remotes.record_shared(self.session, [_person(one.circle, addresses) for one in shared])
 
     def has_ended(self) -> bool:
-        """Whether its owner said that it is no longer shared with us.
+        """Return whether the owner ended the share with this user.
 
-        Keys that do not open would not do: anyone who can write there makes such.
+        Keys that do not open are no proof: anyone who can write there can upload such.
         """
         return self.keys.is_removed
 
     def end(self) -> None:
-        """Remember that it is no longer shared with us."""
+        """Record that the session is no longer shared with this user."""
         self.outcome.over = True
         self.outcome.stay = self.transfer.store.machine.remotes.waiting(self.session) or 0
         self.outcome.ended = self.there.error != _ENDED
@@ -356,9 +356,9 @@ class Exchange:
             self.transfer.store.machine.remotes.record_session(self.transfer.known, self.there)
 
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
-        """Remember whose word of what is there does not count any more, and whose does again.
+        """Record persons whose reported heads are ignored from now on, or (`believe`) no longer.
 
-        So it is with keys, by the names of their objects, that no device of the owner made.
+        Both also take object names of keys that no device of the owner made.
         """
         found = {self._doubtful(one) for one in who}
         self.doubted |= found
@@ -380,7 +380,7 @@ class Exchange:
         raise InvalidInput(f"{what}: {who}", session=self.session)
 
     def _circle_of(self, who: str) -> str:
-        """The one of those who take part that an address or a fingerprint means."""
+        """Return the group id of the participant with an address or a fingerprint."""
         ring = self.keys.ring
         others = {one.circle: one.email for one in ring.members} if ring else {}
         others |= {self.keys.owner: ""} if self.keys.owner else {}
@@ -389,24 +389,25 @@ class Exchange:
             if key_text.same_fingerprint(who, key_text.grouped(group)) or (email and email == who):
                 return group
         raise InvalidInput(
-            f"nobody else who takes part in session {self.session} is called {who}",
-            why=", ".join(key_text.grouped(one) for one in others) or "nobody else takes part",
+            f"session {self.session} has no other participant {who}",
+            why=", ".join(key_text.grouped(one) for one in others)
+            or "there are no other participants",
             hint=f"forestay --session {self.session} share list",
             session=self.session,
         )
 
-    # -- remembering ---------------------------------------------------------------------------
+    # -- stored facts --------------------------------------------------------------------------
 
     def mark(self, pushed: int = 0, hash: str = "", beyond: int = 0) -> There:
-        """How far the session is there, as it is to be remembered."""
+        """Return the mark to store: how far the session is on the remote."""
         return There(self.session, self.place, self.keys.epoch, pushed, hash, beyond)
 
     def remember(
         self, there: There, *, found: Sequence[Packed] = (), gone: Sequence[str] = ()
     ) -> None:
-        """Keep what is there now, all of it or nothing."""
+        """Store what is on the remote now, in one transaction."""
         if self.doubted & self.keys.cleared:
-            # Before their epoch is: keys that do not count would be older ones than before.
+            # Before the epoch is stored: ignored keys would look like a rollback.
             self.doubted -= self.keys.cleared
             self._note_doubt()
         there.owner = self.keys.owner
@@ -419,13 +420,13 @@ class Exchange:
         )
 
     def _reaches(self) -> list[Reach]:
-        """The ends of what is there of each chain, as far as it is whole."""
+        """Return the heads of each chain on the remote, as far as it has no gap."""
         found = []
         for device, chain in by_chain(self.stretches).items():
             reach = whole(chain)
             begins = {one.before for one in chain}
             ends = {(s.last, s.after) for s in chain if s.last <= reach and s.after not in begins}
-            # What lies inside a larger pack is on its branch, unless the chain has several.
+            # A pack inside a larger one is on the same branch, unless the chain is forked.
             if not self.is_forked(device):
                 ends = {end for end in ends if end[0] == reach}
             owner = self.owners.get(device) or self.whose(device)
@@ -435,7 +436,7 @@ class Exchange:
 
 
 def _writer(claim: Claim, mine: str, people: dict[str, str]) -> str:
-    """Who wrote a chain, for people; "" if it was this person."""
+    """Return the writer of a chain for display; "" if it is the user."""
     person = "" if claim.circle == mine else _person(claim.circle, people)
     if not claim.imported:
         return person
@@ -443,7 +444,7 @@ def _writer(claim: Claim, mine: str, people: dict[str, str]) -> str:
 
 
 def _person(group_id: str, people: dict[str, str]) -> str:
-    """Who a circle is: what its owner wrote down, else the fingerprint of its key."""
+    """Return the name of a person: the address given by the owner, else the fingerprint."""
     return coerce_input(people.get(group_id, ""), limit=MOST_NAME, lines=False) or key_text.grouped(
         group_id
     )

@@ -1,15 +1,15 @@
-"""The keys of one session as a remote shows them, and what is opened and sealed by them.
+"""The keys of one session on one remote: read the rings there, open and seal packs with them.
 
-An *identity* is who this device is: its key and its circle. Rings that are listed are read when
-they are first needed; one of the newest epoch holds the keys of all before it. Whose signature
-is whose is told by the circles of those who take part, which prove themselves.
+An *identity* is the key and the device group of this device. Listed rings are read when they are
+first needed; one of the newest epoch holds the keys of all earlier ones. The device groups of the
+participants, which prove themselves, give the keys that verify signatures.
 
-Turns that were shown before must be shown again. A turn that is made here lists only the packs
-that were looked at and found sound: whoever was put out adds nothing by the next one.
+Key changes that were seen before must be seen again. A key change made here lists only the packs
+that were checked and found intact, so a removed member or device cannot add packs through it.
 
-Keys of a *stranger* were put there by nobody who is a device of the owner, though they prove what
-they can: by a device, say, that came back by a recovery code which was replaced. They are let be,
-with all that is sealed to them, and told; else whoever does that would stop the session for all.
+An *unknown signer* is not a device of the owner, although its signatures are valid: for example a
+device that was recovered by a code which had been replaced. Its keys, and all that is sealed to
+them, are skipped and reported; otherwise it could block the session for everyone.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from forestay.sync.remotes import object_names
 from forestay.sync.remotes.object_names import PackName
 
 ELSEWHERE = (
-    "what is here is kept; put the storage right, or let all devices use an empty place:"
+    "nothing is lost here; repair the storage, or move all devices to an empty place:"
     " forestay remote add NEW ADDRESS, forestay sync"
 )
 
@@ -40,7 +40,7 @@ Put = Callable[[str, bytes], object]
 
 
 class Identity(NamedTuple):
-    """Who this device is."""
+    """The key, device group and name of this device."""
 
     key: Key
     circle: DeviceGroup
@@ -63,32 +63,32 @@ class SessionKeys:
         sound: Callable[[], Collection[str]] = tuple,
         doubted: Iterable[str] = (),
     ) -> None:
-        """`owner` and `turns` are what was remembered of the keys there, as far as it is known.
+        """`owner` and `turns` (key changes) are remembered from earlier syncs, if known.
 
-        `sound` tells the names of packs that were looked at. What of all that is `doubted` are
-        keys does not count because the user said so.
+        `sound` returns the names of packs that were found intact. Keys among `doubted` are ignored
+        because the user asked for it.
         """
         self.me, self.session, self._get = me, session, get
         self._owner, self._turns, self._sound = owner, turns, sound
         self.place = place or object_names.place(me.circle.name_key, session)
         self._people: dict[str, DeviceGroup] = {me.circle.id: me.circle}
         self._participants_by_name: dict[str, DeviceGroup] = {}
-        """What those who take part said of their devices there, by the names of these objects."""
+        """The device groups of participants, by the names of their objects there."""
         self._ring: KeyRing | None = None
         self._locked: Locked | None = None
         self.unknown_signers: dict[str, UnknownSigner] = {}
-        """Why keys are let be, by their names: no device of the owner put them there."""
+        """Why objects are skipped, by name: they are not from a device of the owner."""
         self.is_removed = False
-        """Whether the owner's devices say that it is no longer shared with this person."""
+        """Whether the owner ended the share with this person."""
         self._doubted = frozenset(filter(object_names.epoch_of, doubted))
         self.cleared: set[str] = set()
-        """Keys that are doubted and open: a device is known by now that was not."""
+        """Doubted keys that open by now, because their device became known."""
         self._closed = ""
-        """The newest keys that do not open, if any."""
+        """The name of the newest keys that do not open, if any."""
         self.shown(listed)
 
     def shown(self, listed: Mapping[str, int]) -> None:
-        """What the remote lists now."""
+        """Use a new listing of the remote."""
         self._listed = listed
         self._every_ring = sorted(filter(object_names.epoch_of, listed), key=object_names.epoch_of)
         passed = {*self.unknown_signers, *(self._doubted - self.cleared)}
@@ -99,11 +99,11 @@ class SessionKeys:
 
     @property
     def epoch(self) -> int:
-        """The newest epoch, by what is listed."""
+        """The newest epoch, by the listed names."""
         return object_names.epoch_of(self._rings[-1]) if self._rings else 0
 
     def require_epoch(self, remembered: int) -> None:
-        """Older keys than were shown before would let someone read on who was put out."""
+        """Refuse older keys than were seen before: a removed member could read what follows."""
         if self.epoch < remembered:
             raise Downgraded(
                 f"the remote shows older keys of session {self.session} than before",
@@ -114,10 +114,10 @@ class SessionKeys:
 
     @property
     def ring(self) -> KeyRing | None:
-        """The keys that are there, all of them merged; None before there are any.
+        """All keys on the remote, merged; None before there are any.
 
-        Nothing may be there that is newer than what opens. The newest alone would not do: whoever
-        was put out can still make some, and only the others show that these do not count.
+        No keys there may be newer than those that open. The newest alone are not enough: a removed
+        device can still upload some, and only the others show that these do not count.
         """
         if self._locked is not None:
             raise self._locked
@@ -142,7 +142,7 @@ class SessionKeys:
                 locked, newest = locked or error, newest or name
                 continue
             except UnknownSigner as error:
-                # Not so what is merely not understood: it may be newer, and put someone out.
+                # Keys that cannot be parsed are not skipped: they may be newer and remove a member.
                 self.unknown_signers[name] = error
                 continue
             held = found if held is None else key_ring.union(held, found)
@@ -155,15 +155,15 @@ class SessionKeys:
             raise locked or _no_longer_shared(self.session)
         self._rings = [one for one in self._rings if one not in self.unknown_signers]
         self._closed = newest
-        # What else does not open is from before it was shared with this person, or of turns that
-        # are known and do not count.
+        # Other keys that do not open are from before the share with this person, or of known
+        # changes that do not count.
         known = max(each.content.epoch for each in held.log.values())
         if locked is not None and object_names.epoch_of(newest) > known:
             raise locked if held.owner.id != self.me.circle.id else self._newer(newest)
         return held
 
     def _clear(self) -> None:
-        """Doubt is of keys that open nowhere; else it would hide all that others do from now on."""
+        """End the doubt about keys that open: it would hide all later work of others."""
         for name in self._doubted.intersection(self._listed):
             with suppress(RemoteFailed):
                 if self.opens(name):
@@ -171,50 +171,50 @@ class SessionKeys:
         self.shown(self._listed)
 
     def _newer(self, name: str) -> Locked:
-        """They cannot be let be: they may put someone out, who would read on by older ones."""
+        """Return the error for newer keys that do not open; they may remove a member."""
         return Locked(
             f"keys of session {self.session} do not open here",
-            why="this device was put out of your circle, or a device made them that is not known "
-            f"here yet or was put out: {name}",
+            why="this device was revoked, or a device made them that is unknown "
+            f"here or was revoked: {name}",
             hint="on another device of yours: forestay device list, forestay sync. If this one is "
-            "put out there, it comes back by: forestay device add --new-key. If not, sync here; "
-            "if they open on none, they are of no use to you: "
+            "revoked there, rejoin by: forestay device add --new-key. If not, sync here; "
+            "if they open on no device, ignore them: "
             "forestay sync --pull REMOTE --session "
             f"{self.session} --doubt {name}; or delete that object from the storage",
             session=self.session,
         )
 
     def _meet_owner(self, data: Mapping[str, bytes]) -> dict[str, Opened]:
-        """Know all that any of them tells of someone else's devices before one is judged.
+        """Collect what all rings say of the owner's devices before any ring is checked.
 
-        Returns those that open: each is opened once. What does not is for who judges it.
+        Return the opened objects, so that each is opened once; the others fail in the check.
         """
         read: dict[str, Opened] = {}
         for name, each in data.items():
             with suppress(RemoteFailed):
                 found = read[name] = key_ring.opened(each, self.me.circle)
                 told = found.owner
-                # Of one's own devices more is known than keys tell.
+                # Of the user's own devices more is known here than keys contain.
                 if told.id != self.me.circle.id and told.id == (self._owner or told.id):
                     before = self._people.get(told.id)
                     self._people[told.id] = device_group.union(before, told) if before else told
         return read
 
     def _judged(self, name: str, read: Opened) -> KeyRing:
-        """The keys in one object, if they are what its name and what is remembered say."""
+        """Return the keys in one object, if they match its name and what is remembered."""
         found = key_ring.judged(read, self.me.circle, place=self.place, people=self._known)
         self._require_epoch(found, object_names.epoch_of(name))
         self._require_owner(found)
         return found
 
     def _require_epoch(self, found: KeyRing, told: int) -> None:
-        """The name of older keys can be changed by whoever runs the remote; their turns cannot.
+        """Require the epoch in the name: the operator of the remote can rename older keys.
 
-        Turns that do not count are looked at too: whoever wrote the name may not have known.
+        Key changes that do not count are included: the writer of the name may not have known.
         """
         if told not in {each.content.epoch for each in found.log.values()}:
             raise Replayed(
-                f"older keys of session {found.session} lie under a newer name",
+                f"older keys of session {found.session} are stored under a newer name",
                 why=f"epoch {found.epoch}, not {told}",
                 hint=ELSEWHERE,
                 session=found.session,
@@ -222,28 +222,28 @@ class SessionKeys:
 
     @property
     def turns(self) -> dict[str, str]:
-        """What to remember of the keys: their newest turns, and the key of the owner's devices."""
+        """What to remember of the keys: the newest changes, each with the owner's group key."""
         held = self._ring
         return {each: held.log[each].content.circle_key for each in held.ends} if held else {}
 
     @property
     def is_read(self) -> bool:
-        """Whether keys were opened, so that what their names tell is true."""
+        """Whether keys were opened, so that their names are confirmed."""
         return self._ring is not None
 
     @property
     def owner(self) -> str:
-        """The circle that the session belongs to, "" if that is not known."""
+        """The device group that owns the session, "" if unknown."""
         return self._ring.owner.id if self._ring else self._owner
 
     def _require_owner(self, found: KeyRing) -> None:
-        """Whoever may read a session could else make keys of their own for it and lead it on."""
+        """Require the known owner: otherwise any reader could take the session over."""
         key = self.me.circle.name_key
         is_own = bool(key) and object_names.place(key, found.session) == self.place
         owner = self.me.circle.id if is_own else self._owner
         if owner and found.owner.id != owner:
             raise Swapped(
-                f"the keys of session {found.session} are of someone who does not own it",
+                f"the keys of session {found.session} are not from its owner",
                 why=f"they are of {found.owner.fingerprint}",
                 hint=ELSEWHERE,
                 session=found.session,
@@ -253,8 +253,8 @@ class SessionKeys:
         data = self._get(name)
         if not object_names.is_of(name, data):
             raise Downgraded(
-                f"the keys of session {self.session} are not what their name says",
-                why=f"an older object, or a damaged one, lies at {name}",
+                f"the keys of session {self.session} do not match their name",
+                why=f"an older or damaged object is at {name}",
                 hint=ELSEWHERE,
                 session=self.session,
             )
@@ -264,7 +264,7 @@ class SessionKeys:
         return self._people.get(group_id)
 
     def chain(self, device: str) -> str:
-        """What the packs of a device are called here."""
+        """Return the name of a device's chain on the remote."""
         held = self.ring
         if held is not None:
             return held.chain(device)
@@ -275,7 +275,7 @@ class SessionKeys:
     # -- opening -------------------------------------------------------------------------------
 
     def ready(self) -> KeyRing:
-        """Read all that opening packs takes, before several threads do."""
+        """Read all keys that opening packs needs, before several threads do."""
         held = self.ring
         if held is None:
             raise Locked(
@@ -289,7 +289,7 @@ class SessionKeys:
                 self._read_participant(name, held)
         owner = self._people.get(held.owner.id)
         if owner is not None:
-            # The owner's devices that came after the last turn are told of there alone.
+            # The owner's devices added since the last key change are only in that object.
             held = self._ring = held.seen_by(owner)
         return held
 
@@ -306,20 +306,20 @@ class SessionKeys:
         self._people[found.id] = device_group.union(before, found) if before else found
 
     def _unknown_signer(self, key: str, error: Locked) -> UnknownSigner | None:
-        """Why what is sealed to a key is let be: it is of keys that are.
+        """Return why an object sealed to a key is skipped, None if it is not.
 
-        What keys are in those that the user doubts nobody knows: they do not open.
+        Doubted keys do not open, so any unknown key may be among them.
         """
         found = next((each for each in self.unknown_signers.values() if key in each.keys), None)
         if found is None and self._doubted - self.cleared:
-            hint = "it is let be, and can be deleted from the storage"
+            hint = "it is ignored, and can be deleted from the storage"
             return UnknownSigner(
                 "it is sealed to keys that are not here", why=error.what, hint=hint
             )
         return found
 
     def opens(self, name: str) -> bool:
-        """Whether the keys in an object are for this device."""
+        """Return whether this device can open the keys in an object."""
         try:
             key_ring.opened(self._read(name), self.me.circle)
         except Locked:
@@ -327,20 +327,20 @@ class SessionKeys:
         return True
 
     def doubt(self, doubted: Iterable[str]) -> None:
-        """Keys among these do not count from now on, nor what is sealed to keys not here."""
+        """Ignore the keys among these from now on, and objects sealed to unknown keys."""
         self._doubted = frozenset(filter(object_names.epoch_of, doubted))
         self.shown(self._listed)
 
     def skipped_objects(self) -> dict[str, NotEntitled]:
-        """What is told of each object that is let be, but for packs."""
+        """Return the error to report for each skipped object, except packs."""
         return {name: self._skip_error(name, of) for name, of in self.unknown_signers.items()}
 
     def _skip_error(self, name: str, of: UnknownSigner) -> NotEntitled:
-        # Whoever has the storage can take it away: it stops those who are shared with from now on.
+        # The operator of the storage should delete it: it blocks persons added from now on.
         return NotEntitled(of.what, why=f"{of.why}: {name}", hint=of.hint, session=self.session)
 
     def open(self, name: PackName, data: bytes) -> tuple[Claim, bytes]:
-        """A pack that someone sealed who might; else the error that says what is wrong."""
+        """Open a pack and require that its signer was allowed to push it."""
         held = self.ready() if self._ring is None else self._ring
         try:
             claim, body = sealed_pack.open_pack(data, held, self._verify)
@@ -354,12 +354,12 @@ class SessionKeys:
         return claim, body
 
     def is_of_removed(self, claim: Claim, name: PackName) -> bool:
-        """Whether a pack is of a device that was put out, which might have put it there since."""
+        """Return whether a pack is of a revoked device, which may have pushed it since."""
         return self.ready().is_of_removed(claim, name.hash, self._known)
 
     @property
     def judged_by(self) -> str:
-        """One digest of all by which a pack is judged, without reading any of it."""
+        """A digest of all keys and statements that decide on packs, without reading them."""
         mine = self.me.circle
         said = "\n".join(
             (*self._every_ring, *self._participants, *sorted(mine.log), *sorted(self._doubted))
@@ -376,11 +376,11 @@ class SessionKeys:
 
     @property
     def is_to_read(self) -> bool:
-        """Whether someone else shares it, and not to be continued."""
+        """Whether another person shares the session for reading only."""
         return self.ring is not None and not self.ring.may_write(self.me.circle.id)
 
     def prepare(self, put: Put, now: int) -> KeyRing:
-        """The keys to seal with: made if there are none, turned if someone was put out since."""
+        """Return the keys to seal with: new if there are none, changed if they are stale."""
         held = self.ring
         if held is None:
             self._require_active()
@@ -391,7 +391,7 @@ class SessionKeys:
             raise NotEntitled(
                 "it is shared with you to read",
                 why=f"session {self.session} belongs to {held.owner.fingerprint}",
-                hint="what you recorded stays here; ask its owner to share it with --continue",
+                hint="your events stay here; ask its owner to share it with --continue",
                 session=self.session,
             )
         if held.stale(self._known) and held.owner.is_active(self.me.key.id):
@@ -409,12 +409,12 @@ class SessionKeys:
         )
         self._put_ring(held, put)
         if change is not None and change.mode == key_ring.NONE:
-            # Last: were it there alone, it would be newer keys that do not open for the owner.
+            # Last: alone there, it would be newer keys that do not open for the owner.
             self._put_ring(held, put, key_ring.encode_end(held, self.me.key, change))
         return held
 
     def turn(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
-        """New keys with one change of whom the session is shared with; `prepare` came before."""
+        """Upload new keys with one member changed; call `prepare` first."""
         held = self.ready()
         mine = self.me.circle
         held = held.seen_by(mine) if held.owner.id == mine.id else held
@@ -424,7 +424,7 @@ class SessionKeys:
         return held
 
     def report_removal(self, put: Put, group_id: str) -> None:
-        """Tell someone once more that they were put out."""
+        """Upload once more the notice that a member was removed."""
         held = self.ready()
         for each in held.removed:
             if each.circle == group_id:
@@ -433,7 +433,7 @@ class SessionKeys:
     def _require_active(self) -> None:
         if not self.me.circle.is_active(self.me.key.id):
             raise NotEntitled(
-                "this device is not in the circle, or not any more",
+                "this device is not an active device of the group",
                 why=self.me.key.id,
                 hint="forestay device list",
             )
@@ -442,11 +442,11 @@ class SessionKeys:
         data = data or key_ring.encode(held, self.me.key)
         name = object_names.ring_name(self.place, held.epoch, data)
         put(name, data)
-        self._ring = held  # before it is listed: nobody need read it again
+        self._ring = held  # already known, so a later listing does not fetch it
         self._rings.append(name)
 
     def _upload_participant(self, held: KeyRing, put: Put) -> None:
-        """Those it is shared with must know this device's signature."""
+        """Upload the user's device statements, so that members can check signatures."""
         self.ready()
         mine = self.me.circle
         told = (one.log.keys() for one in self._participants_by_name.values() if one.id == mine.id)
@@ -467,9 +467,9 @@ class SessionKeys:
         name: str = "",
         imported: bool = False,
     ) -> tuple[str, bytes]:
-        """A pack as it travels, and what it is called; `prepare` came first.
+        """Return the name and bytes of a sealed pack; call `prepare` first.
 
-        `name` is that of the device that wrote the events, as far as it is known.
+        `name` is that of the device that wrote the events, if known.
         """
         held = self._ring
         if held is None:
@@ -494,7 +494,7 @@ class SessionKeys:
 def _no_longer_shared(session: str) -> Locked:
     return Locked(
         f"session {session} is no longer shared with you",
-        why="its owner began new keys without you",
-        hint="what you have stays here; ask them to share it again",
+        why="its owner removed you from its keys",
+        hint="your copy stays here; ask the owner to share it again",
         session=session,
     )

@@ -1,7 +1,7 @@
-"""A trip: what all exchanges of one visit to a remote share.
+"""The transfer of objects during one visit to a remote, shared by all its sessions.
 
-It moves bytes and counts them, keeps a few transfers under way at a time, and begins nothing
-more once it is stopped: by the user, or because the remote is gone.
+It reads and writes objects, reports progress, runs a few requests in parallel, and starts nothing
+more once it is stopped: by the user, or because the remote is unreachable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from forestay.sync.remotes.port import Object, Remote
 from forestay.sync.session_keys import Identity
 
 PATIENCE = (0.2, 0.5, 1.0, 2.0)
-"""How long to wait, each time, for a listing that is late."""
+"""How many seconds to wait, each time, for a listing that is late."""
 _AHEAD = 8
 
 Obey = Callable[[str], Callable[[], Sequence[str]]]
@@ -31,11 +31,11 @@ T = TypeVar("T")
 
 
 class Stopped(KeyboardInterrupt):
-    """An exchange ends because of what happened to another."""
+    """The sync of a session ends because that of another failed."""
 
 
 class Transfer:
-    """One visit to a remote, as each exchange knows it."""
+    """The objects of one remote during one visit."""
 
     def __init__(
         self,
@@ -52,9 +52,9 @@ class Transfer:
         tell: Callable[[str, int], None] | None = None,
         before_erasure: Obey | None = None,
     ) -> None:
-        """`again` puts there what the remote should have and lost; `tell` hears of bytes moved.
+        """`again` uploads what the remote should have and lost; `tell` is called with bytes moved.
 
-        `obey` is asked before tombstones are taken, and answers what is to be done when they were.
+        `before_erasure` is called before tombstones are appended; its result is called afterwards.
         """
         self.journal, self.store = journal, journal.store
         self.known, self.remote, self.identity = known, remote, identity
@@ -64,53 +64,53 @@ class Transfer:
         self._tell = tell
         self.before_erasure = before_erasure
         self.own = journal.store.machine.devices()
-        """Every id that this home wrote under."""
+        """Every device id that this home has used."""
         self.stopped: BaseException | None = None
-        """Why nothing more is begun, if so."""
+        """Why nothing more is started, if so."""
         self._hashes: dict[str, set[str]] = {}
         hashing.use_openssl()
 
     def get(self, name: str) -> bytes:
         self.require_running()
         data = self.remote.get(name)
-        self.told("down", len(data))
+        self._report("down", len(data))
         return data
 
     def put(self, name: str, data: bytes) -> None:
-        """Put an object there; one that lies under its name already must be the same."""
+        """Upload an object; one that exists under its name must be the same."""
         self.require_running()
         if not self.remote.put(name, data) and self.remote.get(name) != data:
             raise RemoteFailed(
-                "the remote does not keep what is put there",
+                "the remote does not store what is uploaded",
                 why=f"{name} holds other bytes than were written",
                 hint=f"forestay remote check {self.known.name}",
             )
-        self.told("up", len(data))
+        self._report("up", len(data))
 
     def shown(self, listed: Iterable[Object]) -> None:
-        """What the remote lists, of all sessions: the same bytes belong to one place only."""
+        """Record the listing of all sessions: the same bytes belong to one place only."""
         for one in map(object_names.as_pack, (each.name for each in listed)):
             if one is not None:
                 self._hashes.setdefault(one.hash, set()).add(one.place)
 
     def is_elsewhere(self, name: PackName) -> bool:
-        """Whether the same bytes were seen in the place of another session."""
+        """Return whether the same bytes were seen in the place of another session."""
         same = self._hashes.get(name.hash, set()) | self.store.machine.remotes.places(
             self.known, name.hash
         )
         return bool(same - {name.place})
 
-    def told(self, way: str, size: int) -> None:
+    def _report(self, way: str, size: int) -> None:
         if self._tell is not None:
             self._tell(way, size)
 
     def expect(self, way: str, events: int) -> None:
-        """So many events are about to move; whoever only counts bytes need not hear of it."""
+        """Report how many events will move, if the progress callback has `expect`."""
         if events and (hear := getattr(self._tell, "expect", None)):
             hear(way, events)
 
     def done(self, way: str, events: int) -> None:
-        """So many of them have moved."""
+        """Report how many events have moved, if the progress callback has `done`."""
         if hear := getattr(self._tell, "done", None):
             hear(way, events)
 
@@ -118,12 +118,12 @@ class Transfer:
         self.stopped = self.stopped or why
 
     def require_running(self) -> None:
-        """Nothing new is begun once the user said stop, or nothing can be reached."""
+        """Raise `Stopped` once the user interrupted, or the remote is unreachable."""
         if self.stopped:
             raise Stopped from self.stopped
 
     def run_parallel(self, act: Callable[[G], T], given: Iterable[G]) -> Iterator[T]:
-        """The results of calls that wait for the remote, in their order, a few at a time."""
+        """Call `act` with each value, a few at a time; yield the results in order."""
         waiting: list[Future[T]] = []
         for one in given:
             waiting.append(self.pool.submit(act, one))

@@ -1,24 +1,25 @@
-"""A circle: the devices of one person, as a set of signed statements that only grows.
+"""A device group: the devices of one person, as a log of signed statements that only grows.
 
-Words. A *statement* says one thing (founded, added, revoked, renamed, rotated, recovery), names
-those before it that its maker had *seen*, and is signed by a device or by the recovery key. Its
-*past* is what it has seen, and what that had seen. The hash of the founding one is the circle's
-id, and so the person's. An *epoch* is an age identity that all active devices hold; everything a
-circle may read is sealed to the newest one. `name_key` makes names on a remote; it never changes.
+A *statement* records one change (founded, added, revoked, renamed, rotated, recovery), names the
+earlier statements that its signer had *seen*, and is signed by a device or by the recovery key.
+Its *past* is all it has seen, directly or not. The hash of the founding statement is the id of the
+group, and so of the person. An *epoch* is an age identity that all active devices hold; everything
+the group may read is sealed to the newest one. `name_key` makes names on a remote; it never
+changes. In stored formats the group is called `circle`.
 
-Two sets merge by union, so the order of arrival means nothing; what a set *means* is computed
-from the set alone:
+Two logs merge by union, so the order of arrival does not matter; who is in the group is computed
+from the log alone:
 
-- a statement *counts* if the one that brought in its signer counts and is in its past, and no
-  statement that counts has ended its signer without having seen it;
-- to end a signer is to revoke the device, or to replace the recovery key;
-- where endings contradict each other (two devices revoke each other), a new recovery key wins,
-  then the recovery key, then the device that is longer in the circle;
+- a statement *counts* if the one that introduced its signer counts and is in its past, and no
+  statement that counts has revoked its signer without having seen it;
+- to revoke a signer is to revoke the device, or to replace the recovery key;
+- where revocations contradict each other (two devices revoke each other), a new recovery key wins,
+  then the recovery key, then the device that is longer in the group;
 - revoked stays revoked: a key is never added twice;
-- a recovery key signs the statement that brings it in, so nobody can found a circle around that
-  of someone else; to whom it seals is in circle objects alone, statements have a hash of it;
-- an epoch is *clean* if its maker had seen every ending that counts. Without a clean one the
-  circle is *stale*: someone who was put out may hold the newest, so another is due (`refreshed`).
+- a recovery key signs the statement that introduces it, so nobody can found a group with the
+  recovery key of another person; its recipient is only in group objects, statements have its hash;
+- an epoch is *clean* if its signer had seen every revocation that counts. Without a clean one the
+  group is *stale*: a revoked device may hold the newest, so another is due (`with_clean_epoch`).
 
     object    = envelope of kind CIRCLE, word: id of the circle; sealed to active devices and
                 recovery keys; claim {"circle", "signer", "made"}
@@ -76,7 +77,7 @@ ROTATED, RECOVERY = "rotated", "recovery"
 
 
 class Statement(Struct, frozen=True, omit_defaults=True):
-    """One thing that a device said. Fields that a kind does not have are left out.
+    """One change to the device group. Fields that a kind does not have are left out.
 
     !! Hashed and signed as it was written. Fields may be added, never changed.
     """
@@ -97,18 +98,18 @@ class Statement(Struct, frozen=True, omit_defaults=True):
     name_check: str = ""
 
 
-STATEMENTS = signed_log.StatementKind(Statement, tag=_TAG, whole="a circle", longest=_LONGEST)
+STATEMENTS = signed_log.StatementKind(Statement, tag=_TAG, whole="a device group", longest=_LONGEST)
 
 
 class Public(NamedTuple):
-    """The public half of a key; others are not told to whom a recovery key seals."""
+    """The public half of a key; other persons do not learn the recipient of a recovery key."""
 
     recipient: str
     verify: bytes
 
 
 class Device(NamedTuple):
-    """A device of a circle, as it stands now."""
+    """A device of a group in its present state."""
 
     key_id: str
     name: str
@@ -121,7 +122,7 @@ class Device(NamedTuple):
 
 
 class Epoch(NamedTuple):
-    """One epoch as its statement tells; the secret may or may not be here."""
+    """One epoch as its statement describes it; its secret may be missing here."""
 
     number: int
     recipient: str
@@ -134,10 +135,10 @@ class Epoch(NamedTuple):
 
 
 class DeviceGroup:
-    """The devices of one person. A value: what changes it returns another.
+    """The devices of one person. Immutable: functions that change it return another.
 
-    Making one checks everything that does not depend on time: one founding statement, each past
-    complete, each signature right. Secrets that no statement speaks of are dropped.
+    The constructor checks all that does not depend on time: one founding statement, each past
+    complete, each signature valid. Secrets that no statement names are dropped.
     """
 
     def __init__(
@@ -175,46 +176,46 @@ class DeviceGroup:
     def __hash__(self) -> int:
         return hash(self.id)
 
-    # -- what it means -------------------------------------------------------------------------
+    # -- members, keys ------------------------------------------------------------------------
 
     @property
     def fingerprint(self) -> str:
-        """What people compare to know that two devices speak of the same circle."""
+        """The digits that people compare to check that two devices are in the same group."""
         return key_text.grouped(self.id)
 
     @property
     def statements(self) -> list[Statement]:
-        """Those that count, each after what it has seen."""
+        """The statements that count, each after those it has seen."""
         return [self.log[each].content for each in self._order if each in self._counted]
 
     def devices(self) -> list[Device]:
-        """Every device that was ever in it, in the order in which they came."""
+        """Return every device that was ever in the group, in the order of joining."""
         return list(self._devices.values())
 
     def device(self, key_id: str) -> Device | None:
         return self._devices.get(key_id)
 
     def is_active(self, key_id: str) -> bool:
-        """Whether this is a device that is in the circle now."""
+        """Return whether this is an active device of the group."""
         return key_id in self._devices and self._devices[key_id].active
 
     def recoveries(self) -> list[Public]:
-        """The recovery keys that hold now: nearly always one."""
+        """Return the valid recovery keys: nearly always one."""
         ended = {key for each in self._counted for key in self._ends.get(each, ())}
         return [public for id, public in self._recovery_keys.items() if id not in ended]
 
     def may_sign(self, key_id: str) -> bool:
-        """Whether a statement of this key, made now, would count."""
+        """Return whether a statement signed by this key now would count."""
         recovery = [keys.key_id(each.verify) for each in self.recoveries()]
         return self.is_active(key_id) or key_id in recovery
 
     def verify_key(self, key_id: str) -> bytes | None:
-        """With what a signature of this signer is checked, if it was ever brought in."""
+        """Return the verify key of a signer, None if it was never in the group."""
         brought = [each for each in self._introduced_by.get(key_id, ()) if each in self._counted]
         return _publics(self.log[brought[0]].content)[key_id] if brought else None
 
     def recipients(self) -> list[str]:
-        """To whom a circle object is sealed."""
+        """Return the recipients of a group object."""
         active = [each.recipient for each in self.devices() if each.active]
         return [*active, *(each.recipient for each in self.recoveries() if each.recipient)]
 
@@ -232,7 +233,7 @@ class DeviceGroup:
 
     @property
     def stale(self) -> bool:
-        """Whether someone who was put out may hold the newest epoch; then another is due."""
+        """Whether a revoked device may hold the newest epoch; then another is due."""
         return not self.epoch_list[-1].clean
 
     @property
@@ -241,31 +242,31 @@ class DeviceGroup:
 
     @property
     def epochs(self) -> list[Secret]:
-        """The secrets of epochs that are here, the current one last."""
+        """The known secrets of epochs, the current one last."""
         here = [self._secrets.get(each.recipient) for each in self.epoch_list]
         return [each for each in here if each is not None]
 
     @property
     def current(self) -> Secret:
-        """The secret of the current epoch; `Locked` where it is not here."""
+        """The secret of the current epoch; `Locked` if it is unknown here."""
         found = self._secrets.get(self.epoch.recipient)
         if found is None:
             raise Locked(
-                f"the key of epoch {self.epoch.number} of this circle is not here",
+                f"the key of epoch {self.epoch.number} of this device group is not here",
                 why=f"key {self.epoch.id} of {self.fingerprint}",
-                hint="on a device that is in the circle: forestay sync; then here: forestay sync",
+                hint="on an active device of the group: forestay sync; then here: forestay sync",
             )
         return found
 
     def knew_revocation_of(self, key_id: str, recipient: str) -> bool:
-        """Whether who began the epoch of this recipient knew that a signer is put out."""
+        """Return whether the epoch of this recipient was made knowing that a signer is revoked."""
         ended = self._ended.get(key_id, set())
         began = [each for each in self.epoch_list if each.recipient == recipient] if ended else []
         return any(ended & (self._past[each.hash] | {each.hash}) for each in began)
 
     @cached_property
     def _ended(self) -> dict[str, set[str]]:
-        """The statements that count by which a signer was put out."""
+        """The statements that count and revoke a signer, by signer."""
         found: dict[str, set[str]] = {}
         for each in self._counted & self._ends.keys():
             for signer in self._ends[each]:
@@ -274,24 +275,24 @@ class DeviceGroup:
 
     @property
     def person(self) -> key_text.PersonKey:
-        """What this person gives to others."""
+        """The key that this person gives to others, who can then share sessions."""
         return key_text.PersonKey(self.id, self.epoch.recipient)
 
     @property
     def _held(self) -> set[str]:
-        """All that is here: what was said, and keys."""
+        """The names of all statements and keys that are known here."""
         return {*self.log, *self._secrets, *self._seals}
 
     @property
     def hashes(self) -> frozenset[str]:
-        """What to remember of it, so that a rollback is noticed."""
+        """The hashes to remember, so that a rollback is noticed."""
         return frozenset(self.log)
 
-    # -- how that is computed ------------------------------------------------------------------
+    # -- which statements count---------------------------------------------------------------
 
     @cached_property
     def _ends(self) -> dict[str, frozenset[str]]:
-        """Which signers a statement ends, if it counts."""
+        """The signers that a statement revokes, if it counts."""
         found = {}
         for each in self._order:
             statement = self.log[each].content
@@ -325,9 +326,9 @@ class DeviceGroup:
     def _counted(self) -> set[str]:
         """The statements that count.
 
-        Endings depend on each other, so those that nothing contradicts are found first, then
-        what they leave possible, until both agree. What is left contradicts itself in a circle:
-        the first by rank is taken, whatever would have ended its maker is not.
+        Revocations depend on each other, so those that nothing contradicts are found first, then
+        those that they leave possible, until both sets agree. The rest contradict each other in a
+        cycle: the first by rank counts, and those that would revoke its signer do not.
         """
         taken: set[str] = set()
         banned: set[str] = set()
@@ -352,7 +353,7 @@ class DeviceGroup:
         return {each for each in self._standing(given, banned) if each in self._ends}
 
     def _standing(self, endings: set[str], banned: set[str]) -> set[str]:
-        """The statements that count if just these endings do, and those banned do not."""
+        """Return the statements that count if exactly these revocations do, without `banned`."""
         standing: set[str] = set()
         founding = self._order[0]
         for each in (each for each in self._order if each not in banned):
@@ -364,7 +365,7 @@ class DeviceGroup:
 
     @cached_property
     def _against(self) -> dict[str, list[str]]:
-        """The endings that each statement would not count by."""
+        """The revocations that would invalidate each statement."""
         ending: dict[str, list[str]] = {}
         for end, signers in self._ends.items():
             for signer in signers:
@@ -403,18 +404,18 @@ class DeviceGroup:
         return found
 
 
-# --- checks that hold for ever ----------------------------------------------------------------
+# --- checks independent of time ---------------------------------------------------------------
 
 
 def _founding(statement: Mapping[str, SignedStatement[Statement]]) -> str:
     found = [hash for hash, each in statement.items() if each.content.kind == FOUNDED]
     if len(found) != 1:
-        raise Tampered("a circle has one founding statement", why=f"this has {len(found)}")
+        raise Tampered("a device group has one founding statement", why=f"this has {len(found)}")
     return found[0]
 
 
 def _publics(statement: Statement) -> dict[str, bytes]:
-    """The verify keys that a statement brings in, by id."""
+    """Return the verify keys that a statement introduces, by id."""
     try:
         found = [
             bytes.fromhex(each) for each in (statement.verify, statement.recovery_verify) if each
@@ -423,11 +424,11 @@ def _publics(statement: Statement) -> dict[str, bytes]:
             key_text.recipient_bytes(statement.recipient)
         return {keys.key_id(each): each for each in found}
     except (ValueError, InvalidInput):
-        raise Tampered("a statement brings in a key that is none") from None
+        raise Tampered("a statement introduces an invalid key") from None
 
 
 def _introductions(group: DeviceGroup) -> dict[str, list[str]]:
-    """The statements that bring in a signer, by the signer's id."""
+    """Return the statements that introduce a signer, by the signer's id."""
     found: dict[str, list[str]] = {}
     publics: dict[str, tuple[bytes, str]] = {}
     for hash in group._order:
@@ -440,7 +441,7 @@ def _introductions(group: DeviceGroup) -> dict[str, list[str]]:
                 else statement.recovery_check,
             )
             if publics.setdefault(id, public) != public:
-                raise Tampered("two keys of a circle have the same id", why=id)
+                raise Tampered("two keys of a device group have the same id", why=id)
             found.setdefault(id, []).append(hash)
     return found
 
@@ -452,14 +453,12 @@ def _require_signatures(group: DeviceGroup) -> None:
         statement = each.content
         own = statement.kind == FOUNDED and not statement.seen
         if not own and (statement.circle != group.id or founding not in group._past[hash]):
-            raise Tampered("a statement of another circle is among these", why=hash[:16])
+            raise Tampered("a statement of another group is in this log", why=hash[:16])
         brought = [
             b for b in group._introduced_by.get(statement.by, ()) if own or b in group._past[hash]
         ]
         if not brought:
-            raise NotEntitled(
-                "a statement is signed by someone outside the circle", why=statement.by
-            )
+            raise NotEntitled("a statement is signed by a key outside the group", why=statement.by)
         verify = _publics(group.log[brought[0]].content)[statement.by]
         if not STATEMENTS.has_valid_signature(each, verify):
             raise Tampered("the signature of a statement is wrong", why=hash[:16])
@@ -467,13 +466,13 @@ def _require_signatures(group: DeviceGroup) -> None:
 
 
 def _require_consent(statement: SignedStatement[Statement]) -> None:
-    """A recovery key belongs to a circle only if whoever had it in hand said so."""
+    """Require that a new recovery key signed the statement that introduces it."""
     own = statement.content.recovery_verify
     if own and not STATEMENTS.has_valid_signature(
         statement, bytes.fromhex(own), part=1, tag=_RECOVERY_TAG
     ):
         why = f"statement {statement.hash[:16]}"
-        raise Tampered("a circle names a recovery key that did not agree to it", why=why)
+        raise Tampered("a group names a recovery key that did not sign it", why=why)
 
 
 def _check(recipient: str) -> str:
@@ -502,11 +501,11 @@ def _device(statement: Statement) -> Device:
     )
 
 
-# --- what can be said -------------------------------------------------------------------------
+# --- changes ----------------------------------------------------------------------------------
 
 
 def found(key: Key, name: str, recovery: Key, *, made: int) -> DeviceGroup:
-    """A circle of one device and a recovery key."""
+    """Return a new group of one device and a recovery key."""
     epoch, name_key = Secret.new(), os.urandom(32)
     statement = Statement(
         FOUNDED,
@@ -526,10 +525,10 @@ def found(key: Key, name: str, recovery: Key, *, made: int) -> DeviceGroup:
 
 
 def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: int) -> DeviceGroup:
-    """Let a device in; it can then read everything."""
+    """Add a device; it can then read everything."""
     id = keys.key_id(device.verify)
     if known := group.device(id):
-        how = "is in the circle already" if known.active else "was revoked, and stays so"
+        how = "is in the device group already" if known.active else "was revoked permanently"
         hint = "" if known.active else "make a new key there: forestay device add --new-key"
         raise Refused(f"the device {known.name} {how}", hint=hint)
     return _add_statement(
@@ -544,18 +543,18 @@ def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: 
 
 
 def revoke(group: DeviceGroup, key: Key, key_id: str, *, made: int) -> DeviceGroup:
-    """Put a device out, and begin an epoch that it does not know."""
+    """Revoke a device, and begin an epoch that it does not know."""
     if not group.is_active(key_id):
-        raise Refused("this is no device of the circle, or not any more", why=key_id)
+        raise Refused("this is not an active device of the group", why=key_id)
     if key_id == key.id:
         raise Refused("a device cannot revoke itself", hint="do it on another device")
     return _add_statement_with_epoch(group, key, made, kind=REVOKED, target=key_id)
 
 
 def rename(group: DeviceGroup, key: Key, key_id: str, name: str, *, made: int) -> DeviceGroup:
-    """Call a device by another name."""
+    """Rename a device."""
     if group.device(key_id) is None:
-        raise InvalidInput("there is no such device in the circle", why=key_id)
+        raise InvalidInput("there is no such device in the group", why=key_id)
     name = free_name(group, key_text.device_name(name), but=key_id)
     return _add_statement(group, key, made, kind=RENAMED, target=key_id, name=name)
 
@@ -566,7 +565,7 @@ def rotate(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
 
 
 def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) -> DeviceGroup:
-    """Put another recovery key in the place of the old one, which then opens nothing new."""
+    """Replace the recovery key; the old one opens nothing written from now on."""
     return _add_statement_with_epoch(
         group,
         key,
@@ -579,22 +578,22 @@ def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) 
 
 
 def with_clean_epoch(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
-    """The circle with a clean epoch: itself, or with a new one if this key may make it."""
+    """Return the group with a clean epoch: a new one if it is stale and this key may sign."""
     return rotate(group, key, made=made) if group.stale and group.may_sign(key.id) else group
 
 
 def free_name(group: DeviceGroup, name: str, but: str = "") -> str:
-    """The name, or with a number behind it if another device has it."""
+    """Return the name, with a number appended if another device has it."""
     taken = {each.name for each in group.devices() if each.active and each.key_id != but}
     numbered = (f"{name} {number}" for number in range(2, len(taken) + 3))
     return name if name not in taken else next(each for each in numbered if each not in taken)
 
 
 def union(one: DeviceGroup, other: DeviceGroup) -> DeviceGroup:
-    """What two devices know together."""
+    """Merge what two devices know of one group."""
     if one.id != other.id:
         why = f"{one.fingerprint} and {other.fingerprint}"
-        raise Swapped("these are the circles of two persons", why=why)
+        raise Swapped("these are the device groups of two persons", why=why)
     name_key = one.name_key or other.name_key
     if one.name_key == name_key and other._held <= one._held:
         return one
@@ -609,9 +608,9 @@ def _within_limits(
     name_key: bytes,
     seals: Iterable[str],
 ) -> DeviceGroup:
-    """A circle of all this; where it is too much, without what does not count.
+    """Return a group of all this; above the limit, without statements that do not count.
 
-    A device that is put out could else have filled the circle before, so that nobody hears of it.
+    Otherwise a revoked device could fill the log so that its revocation does not fit in.
     """
     whole = DeviceGroup(statement, secrets, name_key, seals, most=2 * signed_log.MOST)
     if len(whole.log) <= signed_log.MOST:
@@ -622,19 +621,19 @@ def _within_limits(
 
 
 def with_recovery(group: DeviceGroup, recovery: Key) -> DeviceGroup:
-    """The circle, knowing to whom its recovery key seals, whether or not it was told."""
+    """Return the group with the recipient of its recovery key, which may have been unknown."""
     seals = [*group._seals.values(), recovery.recipient]
     return DeviceGroup(group.log.values(), group._secrets.values(), group.name_key, seals)
 
 
 def require_remembered(group: DeviceGroup, remembered: Collection[str]) -> None:
-    """`RolledBack` if what was shown before is missing now."""
+    """Raise `RolledBack` if a statement that was seen before is missing."""
     missing = set(remembered) - group.log.keys()
     if missing:
         raise RolledBack(
             "the remote shows an older state of your devices than before",
             why=f"{len(missing)} of {len(remembered)} statements are missing",
-            hint="what is here is kept; look at the storage, then: forestay sync",
+            hint="nothing changed here; check the storage, then: forestay sync",
         )
 
 
@@ -675,7 +674,8 @@ def _new_statement(
         STATEMENTS.require_room(group.log, spare=signed_log.SPARE)
     seen = ends(group.log)
     if len(group.log) >= signed_log.MOST:
-        # Full of what the one said who is put out: of that only what others went on from counts.
+        # The log is full of statements of the signer that is being revoked: of these only the
+        # ones that others have seen count.
         others = [hash for hash, e in group.log.items() if e.content.by != fields.get("target")]
         seen = ends(group.log, others)
     return Statement(kind, key.id, made, group.id, seen, epoch=epoch, **fields)
@@ -688,8 +688,8 @@ def _require_may_sign(group: DeviceGroup, key: Key) -> None:
     if known and known.revoked_at:
         who = f"this device ({known.name}, {key.id}) was revoked"
         raise NotEntitled(who, hint="on an active device: forestay device list")
-    hint = "forestay device add, then approve it on a device that is in the circle"
-    raise NotEntitled(f"the key {key.id} is not in this circle", hint=hint)
+    hint = "forestay device add, then approve it on a device of the group"
+    raise NotEntitled(f"the key {key.id} is not in this device group", hint=hint)
 
 
 # --- objects ----------------------------------------------------------------------------------
@@ -709,38 +709,38 @@ class _Body(Struct, frozen=True):
 
 
 def encode(group: DeviceGroup, key: Key) -> bytes:
-    """The circle object: sealed to every active device and to the recovery key."""
+    """Return the group object, sealed to every active device and to the recovery key."""
     _require_may_sign(group, key)
     return _packed(group, key, group.recipients())
 
 
 def decode(data: bytes, key: Key, *, remembered: Collection[str] = ()) -> DeviceGroup:
-    """The circle in an object, everything verified.
+    """Return the group in an object, everything verified.
 
-    `Locked` if it is not sealed to this key, `NotEntitled` if its maker is not in the circle,
-    `Tampered` for all that is not as it was made, `RolledBack` if it lacks what is remembered.
+    Raise `Locked` if it is not sealed to this key, `NotEntitled` if its signer is not in the group,
+    `RolledBack` if it lacks a `remembered` statement, `Tampered` for any other defect.
     """
     group, signer = _unpacked(data, key)
     if not group.may_sign(signer):
-        raise NotEntitled("a circle was written by someone who is not in it", why=signer)
+        raise NotEntitled("a device group was written by a key that is not in it", why=signer)
     require_remembered(group, remembered)
     return group
 
 
 def public(group: DeviceGroup) -> bytes:
-    """The statements alone, for others who must know whose signature is whose."""
+    """Return the statements alone, for other persons who must check signatures."""
     return msgspec.json.encode(_Body(_texts(group)))
 
 
 def read_public(data: bytes) -> DeviceGroup:
-    """A circle of someone else: no secret is in it."""
+    """Parse the device group of another person; it has no secrets."""
     return _of_body(data)
 
 
 def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
-    """Keep what this device knows of its circle, durably, sealed to this device alone.
+    """Store what this device knows of its group, durably, sealed to this device alone.
 
-    Another process may have learnt something meanwhile: what comes back, and is kept, is both.
+    Another process may have stored more in the meantime: store and return the union.
     """
     files.make_private_dir(folder)
     with files.locked(folder):
@@ -751,12 +751,12 @@ def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
 
 
 def sealed_to(group: DeviceGroup, key: Key) -> bytes:
-    """The circle for one key alone, to travel beside it."""
+    """Return the group sealed to one key alone, to be exported with that key."""
     return _packed(group, key, [key.recipient])
 
 
 def opened(data: bytes, key: Key) -> DeviceGroup:
-    """What such an object holds, from someone whose word is taken for it: this device itself."""
+    """Open an object that this device sealed itself; its signer need not be active."""
     return _unpacked(data, key)[0]
 
 
@@ -765,12 +765,12 @@ def is_kept(folder: str) -> bool:
 
 
 def kept_id(folder: str) -> str:
-    """The id of the circle that this device is in, without opening anything; "" for none."""
+    """Return the id of the group of this device without opening anything; "" for none."""
     return _read_kept(folder, lambda data: word_of(data, KIND)) or ""
 
 
 def load_circle(folder: str, key: Key) -> DeviceGroup | None:
-    """What this device knows of its circle; None before there is one."""
+    """Return the stored device group; None before there is one."""
     return _read_kept(folder, lambda data: opened(data, key))
 
 
@@ -783,8 +783,8 @@ def _read_kept(folder: str, read: Callable[[bytes], T]) -> T | None:
         raise Damaged(
             f"{path} is damaged",
             why=str(error),
-            hint="the remotes have what it held: move it away, then forestay device add --confirm"
-            " CIRCLE, with the fingerprint that stands beside the recovery code",
+            hint="the remotes have its content: move it away, then forestay device add --confirm"
+            " FINGERPRINT, which is written next to the recovery code",
             file=path,
         ) from error
 
@@ -804,7 +804,7 @@ def _texts(group: DeviceGroup) -> list[tuple[str, str]]:
 
 def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     if len(data) > _LIMIT:
-        raise Tampered("a circle object is too large", why=f"over {_LIMIT} bytes")
+        raise Tampered("a group object is too large", why=f"over {_LIMIT} bytes")
     try:
         inside = disclose(data, KIND, [key])
     except Locked:
@@ -812,15 +812,15 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
     except UNREADABLE as error:
-        raise Tampered("a circle object cannot be read", why=str(error)) from None
+        raise Tampered("a group object cannot be read", why=str(error)) from None
     group = _of_body(inside.body)
     if not group.id == claim.circle == word_of(data, KIND):
-        raise Swapped("a circle object has the content of another circle")
+        raise Swapped("a group object has the content of another group")
     verify = group.verify_key(claim.signer)
     if verify is None:
-        raise NotEntitled("a circle was written by someone who is not in it", why=claim.signer)
+        raise NotEntitled("a device group was written by a key that is not in it", why=claim.signer)
     if not inside.is_signed_by(verify):
-        raise Tampered("the signature of a circle object is wrong")
+        raise Tampered("the signature of a group object is wrong")
     return group, claim.signer
 
 
@@ -833,13 +833,13 @@ def _of_body(data: bytes) -> DeviceGroup:
         return DeviceGroup(statement, secrets, name_key, body.recoveries[: signed_log.MOST])
     except (*UNREADABLE, InvalidInput):
         # The cause might quote a secret.
-        raise Tampered("a circle object cannot be read") from None
+        raise Tampered("a group object cannot be read") from None
 
 
 def _not_for(data: bytes, key: Key) -> ForestayError:
     whose = key_text.grouped(word_of(data, KIND))
     return Locked(
-        f"this is sealed to the devices of the circle {whose}, and to its recovery code",
+        f"this is sealed to the devices of the group {whose}, and to its recovery code",
         why=f"this device, {key.id}, is not one of them",
         hint="here: forestay device add; there: forestay device approve CODE",
     )

@@ -1,4 +1,4 @@
-"""An object as it lies on a remote: a line in clear, then a signed claim and a body under age.
+"""The format of sealed objects: a line in clear text, then a signed claim and a body under age.
 
     object    = line LF, age of inside
     line      = "FORESTAY", kind, version, and for some kinds one word more
@@ -7,8 +7,8 @@
 
     !! Objects are kept for years and are never rewritten. A change is a new version.
 
-The line says which kind of key opens it, to whoever has one; it tells nothing else. Kind and
-version are signed too, so an object of one kind cannot pass for one of another.
+The line only shows which key opens the object. Kind and version are signed too, so an object of
+one kind cannot pass for one of another.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ UNREADABLE = (ValueError, RecursionError)
 
 
 class Inside(NamedTuple):
-    """What was sealed, before anyone looked whether the signature holds."""
+    """The content of an object before its signature is checked."""
 
     kind: str
     claim: bytes
@@ -64,13 +64,13 @@ def word_of(data: bytes, kind: str) -> str:
 
 
 def disclose(data: bytes, kind: str, secrets: Sequence[Secret | Key]) -> Inside:
-    """What is in an object of this kind. `Locked` and `Tampered` are those of the keys."""
+    """Decrypt an object of this kind; raise `Locked` or `Tampered` as the keys do."""
     sealed = _opened_line(data, kind)[1]
     return parted(kind, keys.open_with([_secret(one) for one in secrets], sealed))
 
 
 def parted(kind: str, inside: bytes) -> Inside:
-    """Claim, signature and body; `Tampered` where there is no room for them."""
+    """Split decrypted bytes into claim, signature and body; raise `Tampered` if too short."""
     size = _LENGTH.unpack_from(inside)[0] if len(inside) >= _LENGTH.size else _MAX_CLAIM + 1
     start, end = _LENGTH.size, _LENGTH.size + size
     if size > _MAX_CLAIM or end + SIGNATURE > len(inside):
@@ -85,7 +85,7 @@ def _secret(one: Secret | Key) -> Secret:
 def _opened_line(data: bytes, kind: str) -> tuple[str, bytes]:
     found = _LINE.match(data)
     if not found or found[1].decode() != kind:
-        what = f"an object that should be a {kind} of Forestay is none"
+        what = f"an object that should be a {kind} of Forestay is not one"
         if data.startswith(b"FORESTAY PACK "):
             raise Downgraded("an object is not sealed, and it should be")
         raise Tampered(what, why=f"it begins with {data[:16]!r}")

@@ -1,25 +1,27 @@
-"""A ring: the keys of one session, who holds them, and what each holder may do.
+"""A key ring: the keys of one session, who holds them, and what each holder may do.
 
-Words. An *epoch* of a session is an age identity; its packs are sealed to the newest. A *turn*
-is one signed change: a new epoch, with the members as they are from now on. The *owner* is the
-circle that made the session travel first; only its devices turn the ring. A *member* is a person
-it is shared with, to `read` or to `continue` it; one who is put out keeps the mode `none`.
+An *epoch* of a session is an age identity; packs are sealed to the newest. A *key change* is one
+signed statement: a new epoch, with the members from now on (`turn` in stored formats). The *owner*
+is the device group that pushed the session first; only its devices change the keys. A *member* is
+a person it is shared with, to `read` or to `continue` it; a removed member has the mode `none`.
 
-Turns are a set, as statements of a circle are: rings merge by union, and what they mean is
-computed. Of two things said about a member the later change holds, and of two changes at once
-the one that allows less. The ring is *stale*, so that a turn is due before anything is pushed,
-when its newest epoch may be known to someone who is put out: a circle in it has begun an epoch
-since, or the newest turn does not say of the members what all turns together say.
+Key changes are a signed log, as the statements of a device group are: rings merge by union, and
+the members are computed. Of two changes of a member the later one holds, and of two at once the one
+that allows less. The ring is *stale*, so that a key change is due before the next push, if someone
+removed may know its newest epoch: a device group in it has begun an epoch since, or the newest
+change does not list the members that all changes together give.
 
-A device that was put out of its circle may still hold old keys of a session, and access to the
-storage. A turn made with knowledge of that (*fresh*) lists the packs that were there; of what
-that device signed, packs and turns, only what a fresh turn has seen counts. Before there is one
-its packs count, for what a lost device had pushed is not lost, and of its turns those that others
-went on from or that were *remembered* from before. Where nothing is remembered they must do: the
-session would be lost else. But nobody is a member by such a turn alone, and none goes on from it.
+A revoked device may still hold old keys of a session, and access to the storage. A key change made
+with knowledge of the revocation (*fresh*) lists the packs that were there; of the packs and changes
+that the device signed, only those that a fresh change has seen count. Before there is a fresh one,
+its packs count, so that nothing a lost device pushed is lost; of its key changes, those count that
+others have seen or that were *remembered* from before. Where nothing is remembered all of them
+count, or the session would be lost. But such a change alone makes nobody a member, and no later
+change builds on it.
 
-Who is put out opens no later ring, and anyone could make something that does not open. So the
-same turn goes there once more, *without its secret* and sealed to them: only that ends a share.
+A removed member cannot open later rings, and anyone could upload an object that does not open. So
+the same change is uploaded a second time, *without its secret* and sealed to the removed member:
+only that ends a share.
 
     object = envelope of kind RING, sealed to the owner's epoch and recovery key and to members;
              claim {"session", "owner", "signer", "made"}
@@ -71,7 +73,7 @@ _LONGEST = 8 << 20
 
 
 class Signed(Protocol):
-    """What of a claim says who made it; `sealed.Claim` has these."""
+    """The fields of a claim that name its signer; `sealed_pack.Claim` has these."""
 
     @property
     def circle(self) -> str: ...
@@ -81,11 +83,11 @@ class Signed(Protocol):
 
 
 People = Callable[[str], DeviceGroup | None]
-"""Circles that are known, by id."""
+"""Look up a known device group by id."""
 
 
 class Member(Struct, frozen=True, omit_defaults=True):
-    """A person that a session is shared with; `change` counts what was said about them."""
+    """A person that a session is shared with; `change` counts the changes of this member."""
 
     circle: str
     key: str
@@ -102,7 +104,7 @@ class Member(Struct, frozen=True, omit_defaults=True):
 
 
 class KeyChange(Struct, frozen=True, omit_defaults=True):
-    """One change of a ring.
+    """One change of the keys of a session.
 
     !! Hashed and signed as it was written. Fields may be added, never changed.
     """
@@ -132,7 +134,7 @@ STATEMENTS = signed_log.StatementKind(
 
 
 class KeyRing:
-    """The keys of one session. A value: what changes it returns another."""
+    """The keys of one session. Immutable: functions that change it return another."""
 
     def __init__(
         self,
@@ -144,7 +146,7 @@ class KeyRing:
         *,
         most: int = signed_log.MOST,
     ) -> None:
-        """`remembered` are turns that this device was shown before, with all that they had seen."""
+        """`remembered` are key changes that this device saw before, with their pasts."""
         self.log = STATEMENTS.collect(signed, most)
         self.owner = owner
         _require_one_session(self)
@@ -171,11 +173,11 @@ class KeyRing:
     def __hash__(self) -> int:
         return hash(self.session)
 
-    # -- what it means -------------------------------------------------------------------------
+    # -- keys, members ------------------------------------------------------------------------
 
     @cached_property
     def turns(self) -> list[KeyChange]:
-        """Those that count, the newest last."""
+        """The key changes that count, the newest last."""
         return [self.log[each].content for each in self._counted]
 
     @property
@@ -188,14 +190,14 @@ class KeyRing:
 
     @property
     def current(self) -> Secret:
-        """The secret that new packs are sealed to; `Locked` where it is not here."""
+        """The secret that new packs are sealed to; `Locked` if it is unknown here."""
         found = self._secrets.get(self.newest.key)
         if found is None:
             raise self.locked(keys.recipient_id(self.newest.key))
         return found
 
     def secret(self, id: str) -> tuple[Secret, int]:
-        """The secret with this id, and its epoch; `Locked` says whose it is and what to do."""
+        """Return the secret with this id, and its epoch; raise `Locked` if it is unknown."""
         for each in self.log.values():
             found = self._secrets.get(each.content.key)
             if found is not None and found.id == id:
@@ -203,49 +205,49 @@ class KeyRing:
         raise self.locked(id)
 
     def locked(self, id: str) -> ForestayError:
-        """The error that names the key which would open something."""
+        """Return the error for a missing key: which one it is, and what to do."""
         known = [each.content for each in self.log.values() if _id(each.content) == id]
         whose = key_text.grouped(self.owner.id)
         which = f"epoch {known[0].epoch}" if known else f"after epoch {self.epoch}"
         return Locked(
             f"a pack of session {self.session} is sealed to the key {id}, which is not here",
             why=f"{which} of this session, which belongs to {whose}",
-            hint="forestay sync brings newer keys; if you were put out, ask them to share it again",
+            hint="forestay sync fetches newer keys; if you were removed, ask to share it again",
             session=self.session,
         )
 
     @cached_property
     def members(self) -> list[Member]:
-        """Who it is shared with now."""
+        """The persons it is shared with now."""
         return [each for each in self._said_of.values() if each.mode != NONE]
 
     def member(self, group_id: str) -> Member | None:
         return next((each for each in self.members if each.circle == group_id), None)
 
     def may_write(self, group_id: str) -> bool:
-        """Whether this person may add to the session now."""
+        """Return whether this person may add to the session now."""
         member = self.member(group_id)
         return group_id == self.owner.id or (member is not None and member.mode == CONTINUE)
 
     def recipients(self) -> list[str]:
-        """To whom the ring itself is sealed."""
+        """Return the recipients of the ring object."""
         recovery = [each.recipient for each in self.owner.recoveries() if each.recipient]
         return [self.newest.circle_key, *recovery, *(each.key for each in self.newest.shared)]
 
     def chain(self, device: str) -> str:
-        """What the packs of a device are called there."""
+        """Return the name of a device's chain on the remote."""
         return object_names.chain(self.place_key, device)
 
     def stale(self, people: People | None = None) -> str:
-        """Why a turn is due before anything is pushed; "" if none is."""
+        """Return why a key change is due before the next push; "" if none is."""
         sealed_to = {self.log[each].content.circle_key for each in self.ends}
         if sealed_to != {self.owner.epoch.recipient} or self.owner.stale:
             return "the owner's devices have changed"
         if len(self._counted) > len(self._vouched):
-            return "a device that was put out changed it last"
+            return "a revoked device changed it last"
         signed = {each.circle: each for each in self.newest.members}
         if signed != self._said_of:
-            return "two devices changed at once with whom it is shared"
+            return "two devices changed its members at the same time"
         for each in self.members:
             known = people(each.circle) if people else None
             if known is not None and known.epoch.recipient != each.key and _knows(known, each.key):
@@ -254,16 +256,16 @@ class KeyRing:
 
     @property
     def removed(self) -> list[Member]:
-        """Those who might read it and may no longer."""
+        """The removed members: they could read it before."""
         return [each for each in self._said_of.values() if each.mode == NONE]
 
     def seen_by(self, owner: DeviceGroup) -> KeyRing:
-        """The same keys, with what is known of the owner's devices by now."""
+        """Return the same keys with newer knowledge of the owner's devices."""
         merged = device_group.union(self.owner, owner)
         return self if merged is self.owner else self._with(merged, self.remembered)
 
     def knowing(self, remembered: Collection[str]) -> KeyRing:
-        """The same keys, judged by who remembers these turns; `RolledBack` if one is missing."""
+        """Return the same keys with remembered changes; raise `RolledBack` if one is missing."""
         require_remembered(self, remembered)
         return self._with(self.owner, frozenset(remembered)) if remembered else self
 
@@ -272,19 +274,19 @@ class KeyRing:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """What to remember of it; each stands for all that it has seen."""
+        """The key changes to remember; each stands for its whole past."""
         return ends(self.log, self._vouched)
 
     # -- whose signature counts ----------------------------------------------------------------
 
     def require_entitled(self, claim: Signed, digest: str, people: People) -> None:
-        """`NotEntitled` unless this signer might put this pack there.
+        """Raise `NotEntitled` unless this signer was allowed to push this pack.
 
-        `digest` is the hash in the pack's name. The signature itself is checked by `sealed`.
+        `digest` is the hash in the pack's name. The signature is checked by `sealed_pack`.
         """
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.verify_key(claim.signer) is None:
-            raise self._refusal(claim, "a device that is not known here")
+            raise self._refusal(claim, "a device that is unknown here")
         if not self._might_write(claim.circle, digest):
             raise self._refusal(claim, "someone who may only read it")
         if not self.may_write(claim.circle) and not self._wrote(claim.circle):
@@ -297,7 +299,7 @@ class KeyRing:
                 raise self._refusal(claim, "a device that was revoked before")
 
     def is_of_removed(self, claim: Signed, digest: str, people: People) -> bool:
-        """Whether a pack is of a device that is put out, and nobody who knew that lists it."""
+        """Return whether a revoked device signed a pack that no fresh key change lists."""
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.is_active(claim.signer):
             return False
@@ -305,11 +307,11 @@ class KeyRing:
         return not any(digest in turn.packs for turn in fresh)
 
     def _might_write(self, group_id: str, digest: str) -> bool:
-        """Whether someone ever might; by a turn that counts no more, only what was listed then."""
+        """Return whether a person could ever write, or the pack was listed by a key change."""
         return any(_allows(turn, group_id, CONTINUE) or digest in turn.packs for turn in self.turns)
 
     def _wrote(self, group_id: str) -> bool:
-        """Whether someone might until now, by turns of a lost device that nobody went on from."""
+        """Return whether only changes of a lost device, which no other has seen, allow a person."""
         late = [self.log[each].content for each in self._counted if each not in self._vouched]
         return any(_allows(turn, group_id, CONTINUE) for turn in late)
 
@@ -317,7 +319,7 @@ class KeyRing:
         return NotEntitled(
             f"a pack of session {self.session} was written by {who}",
             why=f"device {claim.signer} of {key_text.grouped(claim.circle)}",
-            hint="it was not taken; forestay device list, forestay share list",
+            hint="it was not accepted; forestay device list, forestay share list",
             session=self.session,
         )
 
@@ -328,7 +330,7 @@ class KeyRing:
 
     @cached_property
     def _vouched(self) -> set[str]:
-        """The turns that someone answers for who is in the owner's circle now."""
+        """The key changes that an active device of the owner signed or has seen."""
         active = {h for h, each in self.log.items() if self.owner.is_active(each.content.by)}
         known = set[str]().union(*({each} | self._past[each] for each in self.remembered))
         known = known.union(*(self._past[each] for each in active))
@@ -336,16 +338,16 @@ class KeyRing:
         return active | {each for each in others if self._is_seen(each, known)}
 
     def _is_seen(self, each: str, known: set[str]) -> bool:
-        """Whether a turn by a device that is not active any more counts."""
+        """Return whether a key change by a revoked device counts."""
         fresh = self._fresh(self.log[each].content.by)
         return any(each in self._past[one] for one in fresh) if fresh else each in known
 
     def _is_all_there_is(self, each: str) -> bool:
-        """Whether a turn is of a lost device, in a session that is met here for the first time."""
+        """Return whether a lost device made the change, in a session that is new on this device."""
         return not self.remembered and not self._fresh(self.log[each].content.by)
 
     def _fresh(self, signer: str) -> list[str]:
-        """The turns made with knowledge that a device of the owner is put out."""
+        """Return the key changes made with knowledge that a device of the owner is revoked."""
         if signer not in self._freshness:
             every = ((hash, each.content) for hash, each in self.log.items())
             found = [hash for hash, turn in every if self._is_fresh(turn, self.owner, signer)]
@@ -357,13 +359,13 @@ class KeyRing:
         return {}
 
     def _is_fresh(self, turn: KeyChange, group: DeviceGroup, signer: str) -> bool:
-        """Whether a turn was made with knowledge that this signer is put out."""
+        """Return whether a key change was made with knowledge that this signer is revoked."""
         key = turn.circle_key if group.id == self.owner.id else _key_in(turn, group.id)
         return self.owner.is_active(turn.by) and group.knew_revocation_of(signer, key)
 
     @cached_property
     def _said_of(self) -> dict[str, Member]:
-        """What holds of each person of whom anything was said."""
+        """The present entry of each person who was ever a member."""
         found: dict[str, Member] = {}
         for hash in self._vouched:
             for each in self.log[hash].content.members:
@@ -373,7 +375,7 @@ class KeyRing:
         return dict(sorted(found.items()))
 
 
-# --- checks that hold for ever ----------------------------------------------------------------
+# --- checks independent of time ---------------------------------------------------------------
 
 
 def _require_one_session(ring: KeyRing) -> None:
@@ -384,7 +386,7 @@ def _require_one_session(ring: KeyRing) -> None:
     if len(of) != 1:
         raise Swapped("the keys of several sessions are mixed", why=f"{len(of)} of them")
     if next(iter(of))[3] != ring.owner.id:
-        raise Swapped("the keys of a session belong to another person than they say")
+        raise Swapped("the keys of a session do not belong to the owner they name")
 
 
 def _require_signatures(ring: KeyRing) -> None:
@@ -392,18 +394,18 @@ def _require_signatures(ring: KeyRing) -> None:
         verify = ring.owner.verify_key(each.content.by)
         if verify is None:
             why = f"device {each.content.by} of {ring.owner.fingerprint}"
-            raise NotEntitled("the keys of a session were changed by someone unknown", why=why)
+            raise NotEntitled("the keys of a session were changed by an unknown device", why=why)
         if not STATEMENTS.has_valid_signature(each, verify):
-            raise Tampered("the signature of a turn is wrong", why=each.content.session)
+            raise Tampered("the signature of a key change is wrong", why=each.content.session)
 
 
 def _require_epochs(ring: KeyRing) -> None:
-    """Each turn counts on from those it has seen: names have room for so many, and no more."""
+    """Require that each epoch is one above those it has seen: names have six digits for it."""
     for each in ring.log.values():
         seen = [ring.log[hash].content.epoch for hash in each.content.seen]
         if each.content.epoch != 1 + max(seen, default=0):
             why = f"epoch {each.content.epoch} after {max(seen, default=0)}"
-            raise Tampered("a turn of a session's keys is out of order", why=why)
+            raise Tampered("a change of a session's keys is out of order", why=why)
 
 
 def _id(turn: KeyChange) -> str:
@@ -424,11 +426,11 @@ def _knows(group: DeviceGroup, recipient: str) -> bool:
     return any(each.recipient == recipient for each in group.epoch_list)
 
 
-# --- turning ----------------------------------------------------------------------------------
+# --- key changes ------------------------------------------------------------------------------
 
 
 def new_ring(group: DeviceGroup, key: Key, session: str, *, made: int) -> KeyRing:
-    """The first keys of a session, held by one's own circle alone."""
+    """Return the first keys of a session, held by the user's own devices alone."""
     place_key = object_names.place_key(group.name_key, session)
     turn = KeyChange(
         session=session,
@@ -455,10 +457,10 @@ def rotated(
     people: People | None = None,
     change: Member | None = None,
 ) -> KeyRing:
-    """The next epoch: members as they stand (with the newest keys known), or with one change.
+    """Return the ring with a next epoch: the same members with their newest keys, or one changed.
 
-    `packs` are the hashes in the names of all packs that are there now; what a device that was
-    put out adds later does not count.
+    `packs` are the hashes in the names of all packs on the remote now; packs that a revoked device
+    adds later do not count.
     """
     if not ring.owner.is_active(key.id):
         raise NotEntitled(
@@ -504,14 +506,14 @@ def share(
     email: str = "",
     name: str = "",
 ) -> Member:
-    """The change that shares it with someone, for `rotated` or `widened`.
+    """Return the member entry that shares the session with a person, for `rotated`.
 
-    Without a mode they may do what they might before, or read it.
+    Without a mode the person keeps the mode from before, or may read it.
     """
     if mode not in ("", READ, CONTINUE):
         raise InvalidInput(f"a session is shared to {READ} or to {CONTINUE}", why=mode)
     if person.circle == ring.owner.id:
-        raise Refused("this is the owner of the session already", session=ring.session)
+        raise Refused("this person owns the session already", session=ring.session)
     before = ring._said_of.get(person.circle)
     member = ring.member(person.circle)
     mode = mode or (member.mode if member else READ)
@@ -521,7 +523,7 @@ def share(
 
 
 def unshare(ring: KeyRing, group_id: str, *, made: int) -> Member:
-    """The change that puts someone out."""
+    """Return the member entry that removes a person."""
     before = ring.member(group_id)
     if before is None:
         hint = "forestay share list"
@@ -530,7 +532,7 @@ def unshare(ring: KeyRing, group_id: str, *, made: int) -> Member:
 
 
 def union(one: KeyRing, other: KeyRing) -> KeyRing:
-    """What two devices know together."""
+    """Merge what two devices know of the keys of one session."""
     if other.log.keys() <= one.log.keys() and other._secrets.keys() <= one._secrets.keys():
         return one.seen_by(other.owner)
     secrets = {**one._secrets, **other._secrets}
@@ -545,20 +547,20 @@ def union(one: KeyRing, other: KeyRing) -> KeyRing:
 
 
 def _within_limits(ring: KeyRing) -> KeyRing:
-    """The same without turns that nobody answers for: else these could leave no room."""
+    """Drop changes that no active device vouches for, so that they cannot fill the log."""
     kept = ring._vouched.union(*(ring._past[each] for each in ring._vouched))
     signed = [each for hash, each in ring.log.items() if hash in kept]
     return KeyRing(signed, ring._secrets.values(), ring.place_key, ring.owner, ring.remembered)
 
 
 def require_remembered(ring: KeyRing, remembered: Collection[str]) -> None:
-    """`RolledBack` if a turn that was shown before is missing now."""
+    """Raise `RolledBack` if a key change that was seen before is missing."""
     missing = set(remembered) - ring.log.keys()
     if missing:
         raise RolledBack(
             f"the remote shows older keys of session {ring.session} than before",
-            why=f"{len(missing)} of {len(remembered)} turns are missing",
-            hint="what is here is kept; look at the storage, then: forestay sync",
+            why=f"{len(missing)} of {len(remembered)} key changes are missing",
+            hint="nothing changed here; check the storage, then: forestay sync",
             session=ring.session,
         )
 
@@ -581,13 +583,13 @@ class _Body(Struct, frozen=True):
 
 
 def encode(ring: KeyRing, key: Key) -> bytes:
-    """The ring object: sealed to the owner's devices, their recovery key and all members."""
+    """Return the ring object, sealed to the owner's devices, recovery key and all members."""
     secrets = [each.text for each in ring._secrets.values()]
     return _packed(ring, key, secrets, ring.recipients())
 
 
 def encode_end(ring: KeyRing, key: Key, member: Member) -> bytes:
-    """The same for someone who was put out by its newest turn: that it is so, and no secret."""
+    """Return the object that tells a removed member so; it has no secret."""
     return _packed(ring, key, [], [member.key])
 
 
@@ -602,18 +604,18 @@ def _packed(ring: KeyRing, key: Key, secrets: list[str], recipients: list[str]) 
 
 
 class UnknownSigner(NotEntitled):
-    """Keys that no device of their owner wrote, by all that they tell of these themselves."""
+    """Keys that, by their own content, no device of their owner wrote."""
 
     keys: frozenset[str] = frozenset()
-    """The ids of all keys that are told there."""
+    """The ids of all keys in the object."""
 
 
 def _unknown_signer(claim: _Claim, secrets: Sequence[Secret]) -> UnknownSigner:
     error = UnknownSigner(
-        "someone who is no device of the owner put keys of the session there, or something by them",
+        "keys of the session, or an object sealed to them, are not from a device of its owner",
         why=f"device {claim.signer}",
-        hint="it is let be, and can be deleted from the storage; if that device is yours, and came "
-        "back by a recovery code that was replaced: there forestay device add --new-key, then "
+        hint="it is ignored, and can be deleted from the storage; if that device is yours and was "
+        "recovered by a code that was replaced: there forestay device add --new-key, then "
         "remove the remote and add it again",
         session=claim.session,
     )
@@ -628,30 +630,30 @@ def decode(
     place: str = "",
     people: People | None = None,
 ) -> KeyRing:
-    """The ring in an object, opened by one's own circle, everything verified.
+    """Return the ring in an object, opened by the user's own devices, everything verified.
 
-    `place` is where it was found: the keys of another session are `Swapped`. `Locked` if this
-    circle holds no key of it, `NotEntitled` if its maker may not turn it, else `Tampered`.
+    `place` is where it was found: the keys of another session are `Swapped`. Raise `Locked` if
+    this group has no key for it, `NotEntitled` if its signer may not change it, else `Tampered`.
     """
     return judged(opened(data, group), group, place=place, people=people)
 
 
 class Opened(NamedTuple):
-    """Keys that could be read, before anyone judged who wrote them."""
+    """Keys that were opened, before their signer is checked."""
 
     claim: _Claim
     body: _Body
     is_signed_by: Callable[[bytes], bool]
     owner: DeviceGroup
-    """What they tell of their owner's devices."""
+    """The owner's devices, as the object describes them."""
 
 
 def judged(
     found: Opened, group: DeviceGroup, *, place: str = "", people: People | None = None
 ) -> KeyRing:
-    """The ring in an object that was opened; refuses as `decode` does."""
+    """Return the ring in an opened object; raise as `decode` does."""
     claim = found.claim
-    # They bring along what their maker knows of the owner's devices, so nothing else is needed.
+    # The object includes what its signer knows of the owner's devices: nothing else is needed.
     owner = _owner(claim.owner, found.owner, group, people)
     verify = owner.verify_key(claim.signer)
     if verify is None:
@@ -665,7 +667,7 @@ def judged(
 
 
 def opened(data: bytes, group: DeviceGroup) -> Opened:
-    """What is in an object, by the keys of one's own circle; `Locked` if it holds none of it."""
+    """Open an object by the keys of the user's own devices; raise `Locked` if none opens it."""
     if len(data) > _LIMIT:
         raise Tampered("the keys of a session are too large", why=f"over {_LIMIT} bytes")
     try:
@@ -673,9 +675,9 @@ def opened(data: bytes, group: DeviceGroup) -> Opened:
     except Locked:
         held = ", ".join(str(each.number) for each in group.epoch_list)
         raise Locked(
-            "the keys of a session are sealed to others, or to keys made after you were put out",
+            "the keys of a session are sealed to others, or to keys made after you were removed",
             why=f"tried: epochs {held} of {group.fingerprint}",
-            hint="is this device still in the circle? on another one: forestay device list; if "
+            hint="is this device still in the group? on another one: forestay device list; if "
             f"someone shares it with you, give them: {group.person}",
         ) from None
     try:
@@ -689,7 +691,7 @@ def opened(data: bytes, group: DeviceGroup) -> Opened:
 
 def _owner(id: str, told: DeviceGroup, own: DeviceGroup, people: People | None) -> DeviceGroup:
     if told.id != id:
-        raise Swapped("the keys of a session name another owner than they prove")
+        raise Swapped("the keys of a session prove another owner than they name")
     known = own if own.id == id else people(id) if people else None
     return device_group.union(known, told) if known is not None else told
 
@@ -712,7 +714,7 @@ def _secrets(body: _Body) -> list[Secret]:
         raise Tampered("the keys of a session cannot be read") from None
 
 
-# --- who: the devices of those who take part --------------------------------------------------
+# --- the devices of participants -------------------------------------------------------------
 
 WHO = "WHO"
 
@@ -724,24 +726,24 @@ class _ParticipantClaim(Struct, frozen=True):
 
 
 def encode_participant(group: DeviceGroup, key: Key, ring: KeyRing) -> bytes:
-    """The statements of one's own circle for all who hold the ring: whose signature is whose."""
+    """Return the user's device statements for all who hold the ring: they check signatures."""
     claim = msgspec.json.encode(_ParticipantClaim(ring.session, group.id, key.id))
     secret = ring.current
     return enclose(WHO, claim, device_group.public(group), key, [secret.recipient], secret.id)
 
 
 def decode_participant(data: bytes, ring: KeyRing) -> DeviceGroup:
-    """The circle that such an object speaks of; it proves itself."""
+    """Return the device group in such an object; its own signatures prove it."""
     secret, _ = ring.secret(word_of(data, WHO))
     inside = disclose(data, WHO, [secret])
     try:
         claim = msgspec.json.decode(inside.claim, type=_ParticipantClaim)
     except UNREADABLE as error:
-        raise Tampered("it cannot be read who takes part", why=str(error)) from None
+        raise Tampered("the devices of a participant cannot be read", why=str(error)) from None
     group = device_group.read_public(inside.body)
     verify = group.verify_key(claim.signer)
     if verify is None or not inside.is_signed_by(verify):
-        raise Tampered("the signature under who takes part is wrong", session=ring.session)
+        raise Tampered("the signature of a participant is wrong", session=ring.session)
     if (claim.session, claim.circle) != (ring.session, group.id):
-        raise Swapped("who takes part in another session is shown for this one")
+        raise Swapped("a participant of another session is listed for this one")
     return group

@@ -1,4 +1,4 @@
-"""The key of this device, the key that a recovery code stands for, and sealing by age.
+"""The key of this device, the key derived from a recovery code, and encryption by age.
 
 A *key* is two pairs: an age X25519 identity, which opens what was sealed to its recipient, and an
 Ed25519 one, which signs. Its *id* is the first 16 digits of the SHA-256 of the verify key. A
@@ -14,7 +14,7 @@ cryptography package's; nothing here is a cipher.
     !! A key file is kept for years, and the keys of a recovery code come from its seed alone.
     !! A change of either is a new number.
 
-The secret of this module is where secrets are: no other sees one, no message or `repr` shows one.
+Only this module handles secret bytes; no message or `repr` shows one.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ _SERVICE = "forestay"
 _RECOVERY = b"forestay recovery 1"
 _NO_MATCH = "No matching keys found"
 _NO_PASSPHRASE = "Decryption failed"
-"""What age says of a wrong passphrase; it has other words for what is damaged."""
+"""The message of age for a wrong passphrase; damaged data gives another one."""
 _MISSING = "pip install 'forestay[teleport]'"
 
 
 def key_id(public: bytes) -> str:
-    """The id of a public key: which one it is, without showing it."""
+    """Return the id of a public key."""
     return sha256(public).hexdigest()[:_ID]
 
 
@@ -88,7 +88,7 @@ def _keyring() -> Any:
 
 
 class Secret:
-    """An age identity without a signature: it opens, and its recipient says to whom to seal."""
+    """An age identity: it decrypts what was encrypted to its recipient."""
 
     __slots__ = ("_identity", "id", "recipient", "text")
 
@@ -116,12 +116,12 @@ class Secret:
         return hash(self.recipient)
 
     def open(self, sealed: bytes) -> bytes:
-        """What was sealed to this; `Locked` if it was not, `Tampered` if it is not as sealed."""
+        """Decrypt; raise `Locked` if sealed to another key, `Tampered` if changed since."""
         return open_with([self], sealed)
 
 
 class Key:
-    """The key of a device, or the one that a recovery code stands for."""
+    """The key of a device, or the one derived from a recovery code."""
 
     __slots__ = ("_secret", "_seed", "_sign", "id", "recipient", "verify")
 
@@ -136,27 +136,27 @@ class Key:
         return f"<Key {self.id}>"
 
     def sign(self, data: bytes) -> bytes:
-        """Sixty-four bytes that only this key makes."""
+        """Return the signature, 64 bytes."""
         made: bytes = self._sign.sign(data)
         return made
 
     def open(self, sealed: bytes) -> bytes:
-        """What was sealed to this key; `Locked` if it was not, `Tampered` if it was changed."""
+        """Decrypt; raise `Locked` if sealed to another key, `Tampered` if changed since."""
         return self._secret.open(sealed)
 
 
 def recipient_id(recipient: str) -> str:
-    """The id of an age recipient."""
+    """Return the id of an age recipient."""
     return key_id(key_text.recipient_bytes(recipient))
 
 
 def new_key() -> Key:
-    """A key that nobody has yet; kept nowhere."""
+    """Generate a key; it is not stored."""
     return Key(Secret.new(), os.urandom(32))
 
 
 def seal(data: bytes, recipients: Sequence[str]) -> bytes:
-    """Encrypt to age recipients: each of them can open it, nobody else can."""
+    """Encrypt to age recipients; each of them can decrypt it."""
     age = _age()
     try:
         known = [age.x25519.Recipient.from_str(one) for one in dict.fromkeys(recipients)]
@@ -167,7 +167,7 @@ def seal(data: bytes, recipients: Sequence[str]) -> bytes:
 
 
 def open_with(secrets: Sequence[Secret], sealed: bytes) -> bytes:
-    """What was sealed to any of these; `Locked` if to none, `Tampered` if it is not as sealed."""
+    """Decrypt with any of these; raise `Locked` if none fits, `Tampered` if changed since."""
     age = _age()
     try:
         data: bytes = age.decrypt(sealed, [secret._identity for secret in secrets])
@@ -180,7 +180,7 @@ def open_with(secrets: Sequence[Secret], sealed: bytes) -> bytes:
 
 
 def verify(public: bytes, signature: bytes, data: bytes) -> bool:
-    """Whether the key signed exactly this."""
+    """Return whether the signature of this key over `data` is valid."""
     from cryptography.exceptions import InvalidSignature
 
     try:
@@ -202,9 +202,9 @@ def seal_with_passphrase(data: bytes, passphrase: str) -> bytes:
 
 
 def open_with_passphrase(sealed: bytes, passphrase: str, what: str, *, without: str = "") -> bytes:
-    """The opposite; `Locked` when the passphrase is wrong, with what helps `without` it.
+    """Decrypt with a passphrase; raise `Locked` if it is wrong, with a hint from `without`.
 
-    `Tampered` if it is not as sealed: then no other passphrase opens it either.
+    Raise `Tampered` if the data is damaged: then no other passphrase opens it either.
     """
     age = _age()
     try:
@@ -218,12 +218,12 @@ def open_with_passphrase(sealed: bytes, passphrase: str, what: str, *, without: 
 
 
 def new_recovery_code() -> str:
-    """Something to write on paper: 128 bits of chance, in groups of four."""
+    """Generate a recovery code to write on paper: 128 random bits, in groups of four."""
     return key_text.spaced(key_text.encode(os.urandom(key_text.SEED)))
 
 
 def recovery_key(typed: str) -> Key:
-    """The key that a recovery code stands for, always the same."""
+    """Return the key derived from a recovery code."""
     return key_of_seed(key_text.seed_of(typed))
 
 
@@ -240,7 +240,7 @@ def key_of_seed(seed: bytes) -> Key:
 
 
 class About(Struct, frozen=True):
-    """What a key file says of itself without being opened."""
+    """The public part of a key file."""
 
     id: str
     recipient: str
@@ -264,12 +264,12 @@ def path_of(folder: str) -> str:
 
 
 def exists(folder: str) -> bool:
-    """Whether there is a key of this device."""
+    """Return whether this device has a key file."""
     return os.path.lexists(path_of(folder))
 
 
 def about(folder: str) -> About:
-    """The public part of this device's key; nothing is opened and no passphrase needed."""
+    """Read the public part of this device's key; no passphrase is needed."""
     return _parted(_read(path_of(folder)), path_of(folder))[0]
 
 
@@ -281,7 +281,7 @@ def create(
     made: int = 0,
     key: Key | None = None,
 ) -> Key:
-    """Make the key of this device, durably; `Refused` if there is one already."""
+    """Create and store the key of this device; raise `Refused` if there is one already."""
     files.make_private_dir(folder)
     with files.locked(folder):
         if exists(folder):
@@ -292,7 +292,7 @@ def create(
 
 
 def rewrap(folder: str, key: Key, *, passphrase: str = "", keyring: bool = False) -> None:
-    """Keep the same key in another way: in a passphrase, in the keyring, or in neither."""
+    """Store the same key in another way: under a passphrase, in the keyring, or neither."""
     with files.locked(folder):
         before = about(folder)
         _keep(folder, key, passphrase, keyring, before.made)
@@ -301,13 +301,13 @@ def rewrap(folder: str, key: Key, *, passphrase: str = "", keyring: bool = False
 
 
 def no_key() -> ForestayError:
-    """What is said where a key is needed and there is none."""
+    """Return the error for a device without a key."""
     hint = "first device: forestay device key init; another: forestay device add; all lost: "
     return Locked("this device has no key yet", hint=f"{hint}forestay device key recover")
 
 
 def load(folder: str, *, ask: Ask | None = None) -> Key:
-    """The key of this device; `ask` is called for the passphrase, once in a process."""
+    """Load the key of this device; `ask` for the passphrase is called once per process."""
     path = path_of(folder)
     if not exists(folder):
         raise no_key()
@@ -316,18 +316,18 @@ def load(folder: str, *, ask: Ask | None = None) -> Key:
 
 
 def exported(key: Key, passphrase: str, *, circle: bytes = b"", made: int = 0) -> bytes:
-    """The bytes of a file that brings a key to another place, wrapped in a passphrase."""
+    """Return the bytes of an export file with the key, encrypted by a passphrase."""
     facts = _facts(key, IN_PASSPHRASE, made)
     return _MAGIC + facts + seal_with_passphrase(_secrets(key, circle), passphrase)
 
 
 def imported(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
-    """The key in such a file, and the circle object that came with it."""
+    """Read the key and the group object from an export file."""
     return _open_file(data, name, ask)
 
 
 def adopt(folder: str, data: bytes) -> None:
-    """Keep such a file as the key of this device, as it is: in its passphrase."""
+    """Store an export file as the key of this device, under the same passphrase."""
     files.make_private_dir(folder)
     with files.locked(folder):
         files.create(path_of(folder), data)
@@ -433,10 +433,10 @@ def _put_in_keyring(id: str, secrets: str) -> None:
     try:
         ring.set_password(_SERVICE, id, secrets)
         kept = ring.get_password(_SERVICE, id)
-    except Exception as error:  # backends raise what they like
+    except Exception as error:  # backends raise any class
         raise _no_keyring(error, _LEAVE_IT) from None
-    if kept != secrets:  # one that is switched off answers, and forgets
-        raise Locked("the system keyring does not keep what is put there", hint=_LEAVE_IT)
+    if kept != secrets:  # a disabled keyring accepts an entry and drops it
+        raise Locked("the system keyring does not store entries", hint=_LEAVE_IT)
 
 
 def _from_keyring(id: str) -> bytes:
@@ -454,7 +454,7 @@ def _forget_in_keyring(id: str) -> None:
     try:
         _keyring().delete_password(_SERVICE, id)
     except Exception:
-        return  # the key is safe elsewhere by now; what stays is as guarded as it was
+        return  # the key is stored elsewhere by now; the entry is as protected as before
 
 
 def _no_keyring(error: Exception, hint: str) -> ForestayError:

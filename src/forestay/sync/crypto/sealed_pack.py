@@ -1,8 +1,8 @@
-"""A pack as it travels: signed by the device that puts it there, sealed to the session's key.
+"""A sealed pack: signed by the device that uploads it, encrypted to the session's key.
 
-A *claim* says what the pack is: which stretch of which chain, who put it there, and which heads
-of the session's chains that device knew to be on this remote. It is signed together with the
-pack, so nothing of either can be exchanged, and both are sealed, so nobody else reads them.
+A *claim* describes the pack: its range of which chain, the signer, and the heads of the session's
+chains that the signer knew to be on this remote. Claim and pack are signed together, so neither can
+be replaced, and sealed together, so that only participants read them.
 
     object = envelope of kind SEALED, word: id of the session's key; claim: see `Claim`;
              body: a pack (see `pack`)
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
 
 KIND = "SEALED"
 UNSAID = msgspec.UNSET
-"""Of a field that came later: it is not written at all."""
+"""The value of a later field that is not written."""
 Number = Annotated[int, Meta(ge=1, le=2**53)]
-"""What an event can have for one: a claim that tells of others is a lie."""
+"""The range of event numbers; a claim with any other number is invalid."""
 Devices = Callable[[str, str], bytes | None]
-"""The verify key of a circle's signer; None where it is not known."""
+"""Look up the verify key of a signer by group id and key id; None if unknown."""
 
 
 class Claim(Struct, frozen=True):
-    """What a pack says of itself.
+    """The description of a pack by its signer.
 
-    What is `imported` came in a file to the owner of the session, who does not know who wrote it.
+    An `imported` pack came in a file to the owner of the session; its author is unknown.
 
     !! Signed and sealed as it is written. Fields may be added, never changed.
     """
@@ -68,17 +68,16 @@ def seal_pack(claim: Claim, pack: bytes, key: Key, secret: Secret) -> bytes:
 
 
 def key_of(data: bytes) -> str:
-    """The id of the key that opens a pack."""
+    """Return the id of the key that opens a pack."""
     return word_of(data, KIND)
 
 
 def open_pack(data: bytes, ring: KeyRing, devices: Devices) -> tuple[Claim, bytes]:
-    """The claim and the pack, both as they were signed.
+    """Return the claim and the pack, both as they were signed.
 
-    `Locked` names the key that is missing. `Downgraded`: not sealed, or of an older form.
-    `Swapped`: of another session. `NotEntitled`: signed by someone who is not known here.
-    `Tampered`: anything else that is not as it was made. Whether the signer may put packs there
-    is for `Ring.require_entitled`, which needs to know which packs were there when.
+    `Locked` names the missing key. `Downgraded`: not sealed, or of an older version. `Swapped`: of
+    another session. `NotEntitled`: signed by an unknown key. `Tampered`: any other defect. Whether
+    the signer may push packs is checked by `KeyRing.require_entitled`.
     """
     secret, epoch = ring.secret(key_of(data))
     try:
@@ -92,9 +91,9 @@ def open_pack(data: bytes, ring: KeyRing, devices: Devices) -> tuple[Claim, byte
     verify = devices(claim.circle, claim.signer)
     if verify is None:
         raise NotEntitled(
-            f"a pack of session {ring.session} is signed by someone who is not known here",
+            f"a pack of session {ring.session} is signed by an unknown device",
             why=f"device {claim.signer} of {key_text.grouped(claim.circle)}",
-            hint="forestay sync; if it stays so, ask who shares the session with you",
+            hint="forestay sync; if this persists, ask the person who shares the session",
             session=ring.session,
         )
     if not inside.is_signed_by(verify):

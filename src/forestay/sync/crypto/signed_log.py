@@ -1,12 +1,12 @@
-"""What was said: signed statements that name those before them, as a set that only grows.
+"""A log of signed statements: a set that only grows, where each statement names its predecessors.
 
-Words. Something *said* is bytes and a signature under them; the hash of the bytes is its name. It
-tells who said it (`by`) and what that one had *seen*; its *past* is that, and the past of that.
-Circles and rings are such sets. They merge by union, and what they mean is computed from the set.
-A *language* is one kind of statement: how it is read, what is signed with it, how many there are.
+A signed statement is bytes and a signature; the hash of the bytes is its name. Its content names
+the signer (`by`) and the statements that the signer had *seen*; its *past* is these and their
+pasts. Device groups and key rings are such logs. Two logs merge by union, and their meaning is
+computed from the set alone. A `StatementKind` is how one kind of statement is parsed and signed.
 
-Whoever may write to a remote may show anything there. So a set is counted and measured before it
-is read, read before it is put in order, and verified last; each step costs in proportion to it.
+Anyone who can write to a remote can put any bytes there. So a log is counted and measured before
+it is parsed, parsed before it is sorted, and verified last; each step costs in proportion to it.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from forestay.sync.crypto.envelope import SIGNATURE, UNREADABLE
 from forestay.sync.crypto.keys import Key
 
 MOST = 500
-"""How many statements a set may have: decades of a person's devices."""
+"""The most statements a log may have: enough for decades of a person's devices."""
 SPARE = 50
-"""How many of these are left for what puts someone out."""
+"""How many of these are reserved for statements that revoke or remove someone."""
 _REMEMBERED = 20_000
 
 
 class StatementContent(Protocol):
-    """What every statement tells."""
+    """The fields that every statement has."""
 
     @property
     def by(self) -> str: ...
@@ -43,7 +43,7 @@ S = TypeVar("S", bound=StatementContent)
 
 
 class SignedStatement(Generic[S]):
-    """A statement as it was signed; `told` is what it says."""
+    """A statement as it was signed: raw bytes, signature, and the parsed content."""
 
     __slots__ = ("content", "hash", "raw", "signature")
 
@@ -53,10 +53,10 @@ class SignedStatement(Generic[S]):
 
 
 class StatementKind(Generic[S]):
-    """One kind of statement."""
+    """One kind of statement: how it is parsed, signed and verified."""
 
     def __init__(self, type: type[S], *, tag: bytes, whole: str, longest: int) -> None:
-        """`tag` is signed before each statement, `whole` is what a set of them is called."""
+        """`tag` is signed before each statement; `whole` is the name of a log in errors."""
         self._decoder = msgspec.json.Decoder(type)
         self._tag, self._whole, self._longest = tag, whole, longest
         self._verified: set[tuple[bytes, bytes, str]] = set()
@@ -68,7 +68,7 @@ class StatementKind(Generic[S]):
             raise Tampered(f"a statement in {self._whole} cannot be read", why=str(error)) from None
 
     def sign(self, content: S, key: Key, *also: tuple[bytes, Key]) -> SignedStatement[S]:
-        """Say something; others may sign the same bytes, each with a tag of its own."""
+        """Sign a statement; further keys may sign the same bytes, each with its own tag."""
         raw = msgspec.json.encode(content)
         signatures = [by.sign(tag + raw) for tag, by in ((self._tag, key), *also)]
         return SignedStatement(raw, b"".join(signatures), content)
@@ -76,7 +76,7 @@ class StatementKind(Generic[S]):
     def has_valid_signature(
         self, log: SignedStatement[S], verify: bytes, *, part: int = 0, tag: bytes = b""
     ) -> bool:
-        """Whether a signature is right: the first, or another with its own tag."""
+        """Return whether a signature is valid: the first, or number `part` with its own tag."""
         signature = log.signature[part * SIGNATURE : (part + 1) * SIGNATURE]
         known = (verify, (tag or self._tag) + signature, log.hash)
         if known not in self._verified:
@@ -87,10 +87,10 @@ class StatementKind(Generic[S]):
             self._verified.add(known)
         return True
 
-    # -- sets ----------------------------------------------------------------------------------
+    # -- logs ----------------------------------------------------------------------------------
 
     def read(self, texts: Sequence[tuple[str, str]]) -> list[SignedStatement[S]]:
-        """Statements as they stand in an object, with their signatures in hexadecimal."""
+        """Parse statements from an object, each with its signature in hexadecimal."""
         self._require_few(len(texts))
         if any(len(raw) > self._longest for raw, _ in texts):
             why = f"over {self._longest:,} characters"
@@ -104,7 +104,7 @@ class StatementKind(Generic[S]):
     def collect(
         self, log: Iterable[SignedStatement[S]], most: int = MOST
     ) -> dict[str, SignedStatement[S]]:
-        """The set, by hash."""
+        """Return the statements by hash; refuse more than `most`."""
         found = {each.hash: each for each in log}
         self._require_few(len(found), most)
         return found
@@ -112,20 +112,20 @@ class StatementKind(Generic[S]):
     def _require_few(self, count: int, most: int = MOST) -> None:
         if count > most:
             why = f"{count:,}, and {most} is the most"
-            hint = "nothing of it was taken; look at the storage, and at: forestay device list"
+            hint = "nothing was accepted; check the storage, and: forestay device list"
             raise Tampered(f"there are too many statements in {self._whole}", why=why, hint=hint)
 
     def require_room(self, log: Mapping[str, SignedStatement[S]], *, spare: int = 0) -> None:
-        """`Refused` where no more can be said; the last `spare` places are kept free."""
+        """Raise `Refused` if the log is full; the last `spare` places stay free."""
         if len(log) >= MOST - spare:
             raise Refused(
                 f"there is no room for another statement in {self._whole}",
                 why=f"it has {len(log)}, and {MOST} is the most",
-                hint="begin anew in a home of its own: forestay --home DIR device key init",
+                hint="start over in another home: forestay --home DIR device key init",
             )
 
     def sort_by_past(self, log: Mapping[str, SignedStatement[S]]) -> SortedLog:
-        """The hashes, each after what it has seen, and the past of each."""
+        """Return the hashes, each after those it has seen, and the past of each."""
         waits = {hash: set(each.content.seen) for hash, each in log.items()}
         behind: dict[str, list[str]] = {}
         for hash, seen in waits.items():
@@ -143,12 +143,14 @@ class StatementKind(Generic[S]):
                 if not waits[next]:
                     ready.append(next)
         if len(past) < len(log):
-            raise Tampered(f"{self._whole} is incomplete", why="one that is referred to is missing")
+            raise Tampered(
+                f"{self._whole} is incomplete", why="a statement that another one names is missing"
+            )
         return SortedLog(sorted(past, key=lambda hash: (depth[hash], hash)), past)
 
 
 class SortedLog(NamedTuple):
-    """A set in an order that everyone computes alike."""
+    """A log in an order that every device computes alike."""
 
     order: list[str]
     past: dict[str, set[str]]
@@ -157,11 +159,11 @@ class SortedLog(NamedTuple):
 def ends(
     log: Mapping[str, SignedStatement[S]], among: Iterable[str] | None = None
 ) -> tuple[str, ...]:
-    """Those that nobody has seen yet: what is said next has seen them, and so all."""
+    """Return the statements that no other has seen; the next statement names them."""
     every = set(log if among is None else among)
     return tuple(sorted(every.difference(*(log[each].content.seen for each in every))))
 
 
 def texts(log: Iterable[SignedStatement[S]]) -> list[tuple[str, str]]:
-    """Statements as they stand in an object."""
+    """Return statements as they are stored in an object."""
     return [(each.raw.decode(), each.signature.hex()) for each in log]

@@ -106,7 +106,12 @@ def brief(
     check_request(budget, style, fmt)
     known = BriefingInput(state, around, budget - reserve)
     found = build_sections(known)
-    page = Page(_session(known, fmt), known.core.status or "created", _since(known), _facts(known))
+    core = state.core
+    since = known.since_suffix(core.ended_at or core.paused_at or core.began_at)
+    facts: dict[str, int | float] = {"progress": round(progress(state)[0], 2)}
+    if around.seq:
+        facts["seq"] = around.seq
+    page = Page(_session(known, fmt), core.status or "created", since, facts)
     text = fill_page(page, _fields(known, found), found, RENDERERS[fmt](known.budget), known.budget)
     if style == "orchestrator" and fmt != "json":
         from forestay.briefing.style_orchestrator import render_orchestrator
@@ -186,16 +191,6 @@ def _session(known: BriefingInput, fmt: str) -> str:
     return name if cost(name) <= room else clip(name, room, cost)
 
 
-def _since(known: BriefingInput) -> str:
-    core = known.core
-    return known.since_suffix(core.ended_at or core.paused_at or core.began_at)
-
-
-def _facts(known: BriefingInput) -> dict[str, int | float]:
-    facts: dict[str, int | float] = {"progress": round(progress(known.state)[0], 2)}
-    return {**facts, "seq": known.around.seq} if known.around.seq else facts
-
-
 def _fields(known: BriefingInput, found: list[Section]) -> dict[str, Entry]:
     core = known.core
     goal, by = core.goal, known.author(core.goal_by, core.goal_device)
@@ -207,7 +202,9 @@ def _fields(known: BriefingInput, found: list[Section]) -> dict[str, Entry]:
 
 
 def _where(known: BriefingInput) -> str:
-    parts = [_pause_or_end(known), _work_done(known), _running_step(known)]
+    step = _first_step(known.state, "running", inside=known.core.is_phased)
+    parts = [_pause_or_end(known), _work_done(known)]
+    parts += [f"{step.id} is running{percent(step.fraction)}"] if step else []
     parts += [_running_agents(known), _other_processes(known)]
     if known.budget < TIGHT:
         return next(filter(None, parts), "nothing done yet")
@@ -248,11 +245,6 @@ def _phase_at(known: BriefingInput) -> str:
     named = f": {step.title}" if step and step.title else ""
     share = f" ({round(progress(known.state)[0] * 100)}%)" if core.plan_total else ""
     return f"{core.plan_unit} {core.phase}{of}{named}{share}"
-
-
-def _running_step(known: BriefingInput) -> str:
-    step = _first_step(known.state, "running", inside=known.core.is_phased)
-    return f"{step.id} is running{percent(step.fraction)}" if step else ""
 
 
 def _running_agents(known: BriefingInput) -> str:

@@ -344,17 +344,10 @@ def _dead_agents(known: BriefingInput) -> list[Agent]:
 
 def _for_next(known: BriefingInput) -> Section:
     notes = known.newest("note", Note)
-    found = [
-        quote(
-            known,
-            short_id(n.event),
-            n.text,
-            known.author(n.by, n.device),
-            tail=_author_suffix(known, n),
-            label="note",
-        )
-        for n in notes
-    ]
+    found = []
+    for note in notes:
+        by, tail = known.author(note.by, note.device), _author_suffix(known, note)
+        found.append(quote(known, short_id(note.event), note.text, by, tail=tail, label="note"))
     return Section("for_next", "Notes for the next reader", found, known.state.count("note"), LOG)
 
 
@@ -371,10 +364,8 @@ def _last_message(
 ) -> Section:
     if line is None:
         return Section(name, title, [], 0)
-    tail, by = (
-        known.device_suffix(line.device) + known.time_suffix(line.at),
-        known.author(line.by, line.device),
-    )
+    tail = known.device_suffix(line.device) + known.time_suffix(line.at)
+    by = known.author(line.by, line.device)
     entry = quote(known, short_id(line.event), line.text, by, tail=tail, label=name)
     total = known.state.count(f"message.{role}")
     return Section(name, title, [entry], min(1, total), LOG)
@@ -383,11 +374,8 @@ def _last_message(
 def _author_suffix(known: BriefingInput, line: Note | Line) -> str:
     by = known.author(line.by, line.device)
     plain = by in ("", "cli", "user", "mcp") or is_unconfirmed(by)
-    return (
-        ("" if plain else f" (by {by})")
-        + known.device_suffix(line.device)
-        + known.time_suffix(line.at)
-    )
+    name = "" if plain else f" (by {by})"
+    return name + known.device_suffix(line.device) + known.time_suffix(line.at)
 
 
 def _to_verify(known: BriefingInput) -> Section:
@@ -457,14 +445,10 @@ def _broken_proofs(known: BriefingInput) -> Iterator[Entry]:
     }
     for row in known.newest("proof", Proof):
         if (word := known.around.proofs.get(row.id, "")) in texts:
-            ended = f" ({_ending(row)})" if word == "failed" else ""
+            ended = "timed out" if row.timed_out else f"exit {row.exit}"
+            ended = "interrupted" if row.interrupted else ended
+            ended = f" ({ended})" if word == "failed" else ""
             yield Entry(row.id, f"proof {_command_line(row)}: {texts[word]}{ended}")
-
-
-def _ending(row: Proof) -> str:
-    if row.interrupted:
-        return "interrupted"
-    return "timed out" if row.timed_out else f"exit {row.exit}"
 
 
 def _command_line(row: Proof) -> str:
@@ -552,16 +536,11 @@ def _sides(dispute: Dispute, names: dict[str, str]) -> str:
 
 def _decisions(known: BriefingInput) -> Section:
     rows = known.newest("decision", Decision)
-    found = [
-        quote(
-            known,
-            d.id,
-            _decided(d),
-            known.author(d.by, d.device),
-            tail=known.device_suffix(d.device) + known.time_suffix(d.at),
-        )
-        for d in rows
-    ]
+    found = []
+    for row in rows:
+        tail = known.device_suffix(row.device) + known.time_suffix(row.at)
+        by = known.author(row.by, row.device)
+        found.append(quote(known, row.id, _decided(row), by, tail=tail))
     return Section("decisions", "Decisions", found, known.state.count("decision"), floor=2)
 
 
@@ -580,13 +559,11 @@ def _rejected(known: BriefingInput) -> Section:
         return Section("rejected", "", [], 0)
     rows = known.state.rows.select("decision", newest=True, limit=_MOST)
     with_rejections = [row for row in rows if isinstance(row, Decision) and row.rejected]
-    found = [Entry(row.id, _rejection_text(row)) for row in with_rejections]
+    found = []
+    for row in with_rejections:
+        chosen = f" (chosen: {row.chosen})" if row.chosen else f" ({row.what})"
+        found.append(Entry(row.id, "; ".join(row.rejected) + chosen))
     return Section("rejected", "Rejected before", found, len(found), floor=3)
-
-
-def _rejection_text(row: Decision) -> str:
-    chosen = f" (chosen: {row.chosen})" if row.chosen else f" ({row.what})"
-    return "; ".join(row.rejected) + chosen
 
 
 # -- the work ----------------------------------------------------------------------------------
@@ -613,21 +590,13 @@ def _failure(point: Checkpoint) -> str:
 
 
 def _errors(known: BriefingInput) -> Section:
-    rows = known.newest("error", Problem)
-    found = [
-        Entry(
-            short_id(p.event),
-            _problem(p),
-            tail=known.device_suffix(p.device) + known.time_suffix(p.at),
-        )
-        for p in rows
-    ]
+    found = []
+    for row in known.newest("error", Problem):
+        about = ", ".join(word for word in (row.agent, row.category) if word)
+        text = f"{row.message} ({about})" if about else row.message
+        tail = known.device_suffix(row.device) + known.time_suffix(row.at)
+        found.append(Entry(short_id(row.event), text, tail=tail))
     return Section("errors", "Errors", found, known.state.count("error"), LOG)
-
-
-def _problem(row: Problem) -> str:
-    about = ", ".join(word for word in (row.agent, row.category) if word)
-    return f"{row.message} ({about})" if about else row.message
 
 
 def _to_do(known: BriefingInput) -> Section:
@@ -663,14 +632,12 @@ def _agent(agent: Agent, known: BriefingInput) -> str:
     outcome = agent.error or agent.result
     result = f": {outcome}" if outcome else ""
     waits = f", waits for {agent.blocking_on}" if agent.blocking_on and agent.is_open else ""
-    running = _running_details(agent, known) if agent.status == "running" else ""
+    running = ""
+    if agent.status == "running":
+        tracking = "" if agent.id in known.around.live_agents else ", process not tracked"
+        running = f"{percent(agent.fraction)}{known.since_suffix(agent.started_at)}{tracking}"
     task = f"{agent.task}; " if agent.task else ""
     return f"{task}{_word(agent.status)}{running}{waits}{result}"
-
-
-def _running_details(agent: Agent, known: BriefingInput) -> str:
-    tracking = "" if agent.id in known.around.live_agents else ", process not tracked"
-    return f"{percent(agent.fraction)}{known.since_suffix(agent.started_at)}{tracking}"
 
 
 def _proven(known: BriefingInput) -> Section:

@@ -668,22 +668,7 @@ def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:
     state.put("proof", row)
 
 
-_OBSERVED = (
-    "proof",
-    "argv",
-    "exit",
-    "step",
-    "duration_ms",
-    "output",
-    "tail",
-    "globs",
-    "blob",
-    "files",
-    "changed",
-    "timed_out",
-    "interrupted",
-    "folder",
-)
+_OBSERVED = [n for n in ev.EvidenceObserved.__struct_fields__ if n in Proof.__struct_fields__]
 
 
 HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {

@@ -20,7 +20,6 @@ from forestay.model import event as ev
 from forestay.model.event import Body, Event, Header, Sealed
 from forestay.model.state import Chain, Core
 
-Head = tuple[int, str, int]
 Seen = dict[str, list[int | str]]
 
 
@@ -39,12 +38,13 @@ def continue_chain(core: Core, device: str) -> Link:
     if len(chain.heads) == len(core.chains) == 1:
         ((n, prev, clock),) = chain.heads
         return Link(n + 1, prev, clock + 1, {})
-    n, prev, clock = max(chain.heads, key=_by_position, default=(0, ev.FIRST, 0))
+    last = max(chain.heads, key=lambda head: (head[2], head[0], head[1]), default=(0, ev.FIRST, 0))
+    n, prev, clock = last
     known = chain.seen if len(chain.heads) == 1 else {}
     seen: Seen = {}
     for other in sorted(core.chains):
         heads = sorted(h for h in core.chains[other].heads if h[1] != prev)
-        flat = _flat(heads)
+        flat = [part for number, digest, _ in heads for part in (number, digest)]
         if flat and flat != known.get(other):
             seen[other] = flat
             clock = max(clock, *(h[2] for h in heads))
@@ -144,12 +144,3 @@ def _check_seen(
             return f"what it has seen as {device}:{n} is another event", 0
         clock = max(clock, found.clock)
     return "", clock
-
-
-def _flat(heads: list[Head]) -> list[int | str]:
-    return [part for n, digest, _ in heads for part in (n, digest)]
-
-
-def _by_position(head: Head) -> tuple[int, int, str]:
-    n, digest, clock = head
-    return (clock, n, digest)

@@ -231,7 +231,9 @@ def validate(body: Body) -> Body:
                 why=f"it is one of {', '.join(allowed)}",
             )
     if isinstance(body, ev.AttributeSet):
-        _check_value(body.value)
+        is_number = isinstance(body.value, int | float)
+        if is_number and not -MAX_NUMBER < body.value < MAX_NUMBER:  # type: ignore[operator]
+            raise InvalidInput(f"the value cannot be {body.value}")  # also refuses NaN
         _check_not_blank("key", body.key)
         if body.key == "progress":
             _check_progress(body.value)
@@ -239,7 +241,10 @@ def validate(body: Body) -> Body:
         _check_fields(body)
     stored = ev.as_stored(body)
     if isinstance(stored, ev.DecisionMade):
-        _check_choice(stored)
+        chosen, options = stored.chosen, stored.options
+        if chosen and options and chosen not in options:
+            why = f"the options are {', '.join(options)}"
+            raise InvalidInput(f"{chosen!r} is not among the options", why=why)
     return stored
 
 
@@ -252,8 +257,8 @@ def _check_fields(body: Body) -> None:
                 _check_not_blank(name, value)
         elif name == "fraction":
             _check_fraction(value)
-        elif isinstance(value, int):
-            _check_count(name, value)
+        elif isinstance(value, int) and not 0 <= value < MAX_NUMBER:
+            raise InvalidInput(f"{name.replace('_', ' ')} cannot be {value}")
 
 
 def _check_fraction(value: object) -> None:
@@ -276,25 +281,6 @@ def _check_progress(value: object) -> None:
 def _check_not_blank(name: str, value: object) -> None:
     if isinstance(value, str) and not value.strip():
         raise InvalidInput(f"{name} is empty", hint=f"give the {name} as text")
-
-
-def _check_count(name: str, value: int) -> None:
-    if not 0 <= value < MAX_NUMBER:
-        raise InvalidInput(f"{name.replace('_', ' ')} cannot be {value}")
-
-
-def _check_value(value: object) -> None:
-    is_number = isinstance(value, int | float)
-    if is_number and not -MAX_NUMBER < value < MAX_NUMBER:  # type: ignore[operator]
-        raise InvalidInput(f"the value cannot be {value}")  # also refuses NaN
-
-
-def _check_choice(body: ev.DecisionMade) -> None:
-    if body.chosen and body.options and body.chosen not in body.options:
-        raise InvalidInput(
-            f"{body.chosen!r} is not among the options",
-            why=f"the options are {', '.join(body.options)}",
-        )
 
 
 # -- sessions ----------------------------------------------------------------------------------
@@ -681,16 +667,12 @@ def _start_step(state: State, body: ev.StepStarted) -> list[Body]:
     number = _defined_phase(state, body.step)
     if number is not None:
         _check_turn(state, number)
-    step = state.step(body.step)
-    if step is not None and step.status == "running" and _may_be_retried(state.core, step.id):
+    step, phase = state.step(body.step), state.core.phase_of(body.step)
+    has_failed = phase is not None and state.core.phase_verdicts.get(phase) == "failed"
+    if has_failed and step is not None and step.status == "running":
         _check_working(state, body)
         return [body]
     return _move("task", "running")(state, body)
-
-
-def _may_be_retried(core: Core, step: str) -> bool:
-    number = core.phase_of(step)
-    return number is not None and core.phase_verdicts.get(number) == "failed"
 
 
 def _check_turn(state: State, number: int) -> None:

@@ -318,7 +318,11 @@ def summary(state: State) -> dict[str, Any]:
         "next": _cut(next_step(state)),
         "running": running,
         "unknown": lost,
-        "steps": _steps(state),
+        "steps": {
+            "done": state.tasks("done"),
+            "skipped": state.tasks("skipped"),
+            "total": state.tasks(),
+        },
         "agents": {
             "running": count("agent.running", 0),
             "done": count("agent.done", 0),
@@ -336,16 +340,6 @@ def summary(state: State) -> dict[str, Any]:
     if core.is_phased:
         found["plan"] = plan(state)
     return found
-
-
-def _steps(state: State) -> dict[str, int]:
-    if "step" not in state.core.counts:
-        return {"done": 0, "skipped": 0, "total": 0}
-    return {
-        "done": state.tasks("done"),
-        "skipped": state.tasks("skipped"),
-        "total": state.tasks(),
-    }
 
 
 def _at_work(agents: list[Agent]) -> tuple[list[str], list[str]]:

@@ -422,10 +422,9 @@ class _Evaluation:
         return abs(self._number_of(node.parts[0]))
 
     def _min(self, node: _Node) -> Any:
-        return min(self._numbers(node))
+        return (min if node.value == "min" else max)(self._numbers(node))
 
-    def _max(self, node: _Node) -> Any:
-        return max(self._numbers(node))
+    _max = _min
 
     def _numbers(self, node: _Node) -> Sequence[Any]:
         if len(node.parts) > 1:
@@ -439,21 +438,17 @@ class _Evaluation:
         return found
 
     def _matches(self, node: _Node) -> bool:
-        return self._by_pattern(node, whole=True)
-
-    def _finds(self, node: _Node) -> bool:
-        return self._by_pattern(node, whole=False)
-
-    def _by_pattern(self, node: _Node, *, whole: bool) -> bool:
         text = self.of(node.parts[0])
         if not isinstance(text, str):
             raise _bad(f"{_name_of(node.parts[0])} is {kind_of(text)}, not text", node.column)
         pattern = compiled(node.parts[1].value)
         try:
-            test = pattern.matches if whole else pattern.finds
+            test = pattern.matches if node.value == "matches" else pattern.finds
             return test(text, self.effort)
         except BadPattern as error:
             raise _bad(error.what, node.column) from None
+
+    _finds = _matches
 
 
 def _name_of(node: _Node) -> str:

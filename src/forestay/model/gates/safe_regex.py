@@ -87,17 +87,9 @@ def _is(wanted: str) -> Accepts:
     return lambda char: char == wanted
 
 
-def _is_no_break(char: str) -> bool:
-    return char != "\n"
-
-
 def _any_of(chosen: Iterable[Accepts]) -> Accepts:
     kinds = tuple(chosen)
     return lambda char: any(accepts(char) for accepts in kinds)
-
-
-def _between(low: str, high: str) -> Accepts:
-    return lambda char: low <= char <= high
 
 
 class _Reader:
@@ -146,7 +138,7 @@ class _Reader:
         if char in "^$":
             return _Node("begin" if char == "^" else "end")
         if char == ".":
-            return _Node("char", _is_no_break)
+            return _Node("char", lambda char: char != "\n")
         if char == "[":
             return _Node("char", self._class(at))
         return _Node("char", self._escape(at) if char == "\\" else _is(char))
@@ -209,7 +201,7 @@ class _Reader:
         high = self._escaped(self._advance(), at) if char == "\\" else char
         if high < low:
             raise _bad(f"the range {low}-{high} goes backwards", at)
-        return _between(low, high)
+        return lambda char: low <= char <= high
 
     def _repeated(self, part: _Node) -> _Node:
         at = self.at

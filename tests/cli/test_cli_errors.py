@@ -54,7 +54,7 @@ def test_an_id_that_is_no_file_name_exits_2_and_makes_nothing(
 def test_an_option_at_the_end_that_takes_a_value_says_so(cli: Cli) -> None:
     answer = cli("note", "x", "--session")
     assert answer.code == 2
-    assert answer.err.startswith("error: --session is given without a value\n")
+    assert answer.err.startswith("error: --session needs a value\n")
 
 
 @pytest.mark.parametrize("id", IDS)

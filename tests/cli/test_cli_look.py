@@ -338,7 +338,7 @@ def test_show_goes_back_to_any_point(cli: Cli) -> None:
         assert part in text
     earlier = cli.json("show", "--at", "2")
     assert earlier["seq"] == 2 and set(earlier["rows"]) == {"step"}
-    assert "as it was at 2" in cli.ok("show", "--at", "2").out
+    assert "   at 2\n" in cli.ok("show", "--at", "2").out
     assert cli.json("show", "--at", "now")["seq"] == 6
     assert cli("show", "--at", "99").code == 2
     assert cli("show", "--at", "some day").code == 2

@@ -360,7 +360,7 @@ def test_an_interrupt_leaves_no_half_line_of_progress_behind() -> None:
 def test_an_empty_path_is_not_taken_for_none(cli: Cli, project: Path, line: str) -> None:
     fill(project, kinds=["ai-session"])
     refused = cli(*line.split(), "")
-    assert refused.code == 2 and "is empty\n  an empty variable, perhaps" in refused.err
+    assert refused.code == 2 and "is empty\n  perhaps a shell variable is empty" in refused.err
 
 
 CODES = {

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from uuid import UUID
 
-LIGHT = "from forestay.cli.lean_imports import _load, pack_msgspec, speak_english; import sys\n"
+LIGHT = "from forestay.cli.lean_imports import _load, load_msgspec, load_argparse; import sys\n"
 LEFT_OUT = "uuid decimal platform textwrap msgspec.inspect msgspec.toml msgspec.yaml gettext"
 
 
@@ -45,14 +45,14 @@ def test_a_status_with_files_loads_nothing_we_do_not_use(tmp_path: Path) -> None
 
 
 def test_msgspec_and_argparse_load_nothing_we_do_not_use() -> None:
-    loaded = run("pack_msgspec(); speak_english(); import msgspec; print(*sys.modules)").split()
+    loaded = run("load_msgspec(); load_argparse(); import msgspec; print(*sys.modules)").split()
     assert {"argparse", "msgspec"} <= set(loaded)
     assert not set(loaded) & set(LEFT_OUT.split())
 
 
 def test_what_was_left_out_is_there_when_asked_for() -> None:
     script = """
-pack_msgspec(); speak_english()
+load_msgspec(); load_argparse()
 import decimal, gettext, msgspec, textwrap, uuid
 print(decimal.Decimal("0.1") * 3, gettext.gettext("x"), textwrap.dedent("  y"), uuid.UUID(int=1))
 print(msgspec.json.schema(int), msgspec.inspect.type_info(int), msgspec.yaml.encode.__name__)
@@ -64,7 +64,7 @@ print(msgspec.json.schema(int), msgspec.inspect.type_info(int), msgspec.yaml.enc
 
 def test_msgspec_works_the_same_with_what_it_was_loaded_without() -> None:
     script = """
-pack_msgspec()
+load_msgspec()
 import datetime, enum, msgspec
 class E(enum.Enum): A = "a"
 class S(msgspec.Struct): a: int; b: list[str]; c: datetime.date; d: E; e: str | int | None = None
@@ -84,7 +84,7 @@ class Interrupting:
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Interrupting())
 try:
-    pack_msgspec()
+    load_msgspec()
 except KeyboardInterrupt:
     print("interrupted", hasattr(sys.modules.get("msgspec"), "Struct"))
 """
@@ -107,6 +107,6 @@ def test_a_module_that_asks_a_stand_in_for_more_gets_the_module(tmp_path: Path) 
 
 def test_messages_of_argparse_are_english_whatever_was_loaded_before() -> None:
     script = (
-        "import argparse; speak_english(); print(argparse._('a'), argparse.ngettext('b', 'c', 2))"
+        "import argparse; load_argparse(); print(argparse._('a'), argparse.ngettext('b', 'c', 2))"
     )
     assert run(script) == "a c"

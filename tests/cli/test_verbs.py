@@ -12,7 +12,7 @@ import pytest
 
 from forestay.cli import mcp, settings
 from forestay.cli.dispatch import parse
-from forestay.cli.errors import typable
+from forestay.cli.errors import typable_moves
 from forestay.cli.table import COMMANDS, FAMILIES, split
 from forestay.errors import InvalidInput, Refused
 from forestay.model.event import Body
@@ -86,7 +86,7 @@ def test_a_refusal_names_commands_that_can_be_typed_or_come_later() -> None:
     refusals = _refusals()
     assert len(refusals) > 100
     for refused in refusals:
-        shown = typable(refused.legal)
+        shown = typable_moves(refused.legal)
         for move in refused.legal:
             words = shlex.split(move)
             assert move in shown or " ".join(words[:2]) in LATER, move

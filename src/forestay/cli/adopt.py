@@ -111,7 +111,7 @@ def _print_adopted(one: Adopted, screen: Screen, *, dry_run: bool) -> None:
         # What was saved from unreadable files is not a finding.
         was_saved = any(problem.startswith(("inferred: ", "lost: ")) for problem in more)
         shows = "doctor" if was_saved else "files check"
-        screen.offer(f"{indent}→ ", f"forestay {shows} {quoted_path(path)}")
+        screen.suggest(f"{indent}→ ", f"forestay {shows} {quoted_path(path)}")
 
 
 def _print_all_adopted(
@@ -128,8 +128,8 @@ def _print_all_adopted(
         # One session may have files in several formats.
         sessions = len({one.session or one.path for one in adopted})
         places = "" if sessions == len(adopted) else f" in {len(adopted)} places"
-        said = ", ".join(f"{number} {verb}" for number, verb in counts if number)
-        screen.done(f"{plural(sessions, 'session')}{places}: {said}")
+        message = ", ".join(f"{number} {verb}" for number, verb in counts if number)
+        screen.done(f"{plural(sessions, 'session')}{places}: {message}")
     warnings = [one.reading.warning for one in adopted if one.session and one.reading.warning]
     for warning in dict.fromkeys(warnings):
         many = plural(warnings.count(warning), "session")
@@ -222,8 +222,8 @@ def _print_all_transcripts(
         (outcomes.count(word), "would be " * (word in would) + word)
         for word in _TRANSCRIPT_OUTCOMES
     ]
-    said = ", ".join(f"{number} {verb}" for number, verb in counts if number)
-    screen.done(f"{plural(len(found), 'conversation')}: {said}")
+    message = ", ".join(f"{number} {verb}" for number, verb in counts if number)
+    screen.done(f"{plural(len(found), 'conversation')}: {message}")
     new = [one.session for one in found if one.outcome in ("adopted", "grown")]
     if new and not options.dry_run:
         screen.hint("their content is unconfirmed; resume one: ", f"forestay resume {new[-1]}")

@@ -1,4 +1,4 @@
-"""What commands take: the parser they share, the options all of them have, and kinds of values."""
+"""Describe and parse the arguments of commands: parser, shared options, and types of values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 TEXTS = frozenset({"TEXT", "GOAL", "WHAT", "MSG"})
 """Placeholders of free text: a value of - reads it from standard input."""
-_OF_NO_SESSION = frozenset({"forestay", "list", "doctor", "init"})
+_WITHOUT_SESSION = frozenset({"forestay", "list", "doctor", "init"})
 _SHARED = "Options that all commands have, and exit codes: forestay --help"
 
 
@@ -88,18 +88,15 @@ class _NoColors:
 
 class _Formatter(argparse.RawDescriptionHelpFormatter):
     def __init__(self, prog: str) -> None:
-        # A fixed width: without one, argparse loads shutil for every argument it is given.
+        # With a fixed width argparse does not load shutil for every argument.
         super().__init__(prog, max_help_position=30, width=80)
 
     def _set_color(self, _color: bool) -> None:
-        """From Python 3.14 on argparse asks for its colors, and loads inspect for having none.
-
-        Colours are the screen's business.
-        """
+        """Use no colors: `Screen` adds them, and argparse of Python 3.14 would load inspect."""
         self._theme, self._decolor = _NoColors(), str
 
     def _format_action_invocation(self, action: argparse.Action) -> str:
-        """`-o, --output OUT` with every Python; before 3.13 argparse names the value twice."""
+        """Return `-o, --output OUT`; argparse before Python 3.13 would repeat the value's name."""
         if not action.option_strings or action.nargs == 0:
             return super()._format_action_invocation(action)
         value = self._format_args(action, self._get_default_metavar_for_optional(action))
@@ -107,7 +104,7 @@ class _Formatter(argparse.RawDescriptionHelpFormatter):
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises our error instead of leaving, and never guesses an option."""
+    """Parse arguments; raise InvalidInput instead of exiting, and accept no abbreviated options."""
 
     def __init__(
         self, prog: str, description: str = "", *, shared: str = "hidden", **more: Any
@@ -134,8 +131,8 @@ class Parser(argparse.ArgumentParser):
             names = [SHORT[name], name] if name in SHORT else [name]
             self.add_argument(*names, action="store_true", help=help(text))
 
-    def joined(self, argv: list[str]) -> list[str]:
-        """`--because -x` as `--because=-x`, where the value cannot be meant as an option."""
+    def join_values(self, argv: list[str]) -> list[str]:
+        """Return `--because -x` as `--because=-x`, where the value cannot be an option."""
         known = self._option_string_actions
         words: list[str] = []
         left = iter(argv)
@@ -151,17 +148,17 @@ class Parser(argparse.ArgumentParser):
         if value is None:
             return [option]
         is_option = value.partition("=")[0] in self._option_string_actions
-        # What a command was given looks like options more often than not.
+        # The arguments of a recorded command usually look like options.
         if value.startswith("-") and (option == "--arguments" or not is_option):
             return [f"{option}={value}"]
         return [option, value]
 
     def _get_values(self, action: argparse.Action, words: list[str]) -> Any:
-        """Refuse an empty argument or id: it would silently mean the default."""
+        """Refuse an empty argument or id: it would silently select the default."""
         is_optional = action.nargs == "?" and not action.option_strings
         if words == [""] and (is_optional or "--id" in action.option_strings):
             name = next(iter(action.option_strings), action.metavar)
-            raise InvalidInput(f"{name} is empty", why="an empty variable, perhaps")
+            raise InvalidInput(f"{name} is empty", why="perhaps a shell variable is empty")
         return super()._get_values(action, words)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
@@ -174,46 +171,48 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         kind, _, words = message.partition(": ")
         if kind == "unrecognized arguments":
-            raise self._stray((words.split() or ["''"])[0])
+            raise self._unexpected_word((words.split() or ["''"])[0])
         if kind == "the following arguments are required":
             message = (
                 f"{' and '.join(words.split(', '))} {'are' if ', ' in words else 'is'} missing"
             )
         if words == "expected one argument":
-            message = f"{kind} is given without a value"
+            message = f"{kind} needs a value"
         raise InvalidInput(message.removeprefix("argument "), hint=self._see)
 
     @property
     def _see(self) -> str:
         return f"see: {self.prog} --help"
 
-    def _stray(self, word: str) -> InvalidInput:
-        """A word too many, with the spelling that was probably meant."""
+    def _unexpected_word(self, word: str) -> InvalidInput:
+        """Return the error for an unexpected word, with a hint how to write it."""
         if not word.startswith("-"):
-            return InvalidInput(f"unexpected: {word}", hint=self._respelled(word) or self._see)
+            return InvalidInput(
+                f"unexpected: {word}", hint=self._suggest_spelling(word) or self._see
+            )
         import difflib
 
         near = difflib.get_close_matches(word, self._option_string_actions, 1, 0.6)
         hint = f"did you mean {near[0]}?" if near else self._see
         return InvalidInput(f"there is no option {word}", hint=hint)
 
-    def _respelled(self, word: str) -> str:
-        taken = [action.metavar for action in self._get_positional_actions()]
-        if TEXTS.intersection(map(str, taken)):
+    def _suggest_spelling(self, word: str) -> str:
+        metavars = [action.metavar for action in self._get_positional_actions()]
+        if TEXTS.intersection(map(str, metavars)):
             return f'put words that belong together in quotes: {self.prog} "…"'
-        if "FILE|DIR" in taken:
-            return f"one at a time, or the folder that they are in: {self.prog} ."
+        if "FILE|DIR" in metavars:
+            return f"name one file, or the folder that contains them: {self.prog} ."
         number = word.removeprefix("#")
         known = [one for one in ("--at", "-n") if one in self._option_string_actions]
         if known and number.isdigit():
             return f"did you mean: {self.prog} {known[0]} {number}?"
-        if taken or self.prog.split()[-1] in _OF_NO_SESSION:
+        if metavars or self.prog.split()[-1] in _WITHOUT_SESSION:
             return ""
         return f"if that is a session: {self.prog} --session {word}"
 
 
 def build(name: str, help: str, command: Command, *, shared: str = "hidden") -> Parser:
-    """The parser of one command; the options all commands have are `hidden` or `shown`."""
+    """Return the parser of one command; the shared options are `hidden` or `shown` in its help."""
     examples = "\n".join(f"  {line}" for line in command.examples)
     parser = Parser(
         f"forestay {name}".rstrip(),
@@ -238,21 +237,21 @@ def build(name: str, help: str, command: Command, *, shared: str = "hidden") -> 
 
 
 def count(text: str) -> int:
-    """A whole number, not negative."""
+    """Parse a whole number from 0 up."""
     if not (text.isascii() and text.isdigit() and len(text) <= 16):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 up")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number, 0 or more")
     return int(text)
 
 
 def fraction(text: str) -> float:
-    """A part of the whole: 0.6 or 60%."""
+    """Parse a part of the whole: 0.6 or 60%."""
     body = text.removesuffix("%")
     try:
         value = float(body) / (100 if body != text else 1)
     except ValueError:
         value = -1.0
     if not 0 <= value <= 1:  # also refuses nan
-        raise argparse.ArgumentTypeError(f"{text!r} is not a part from 0 to 1, such as 0.6 or 60%")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a part of the whole, such as 0.6 or 60%")
     return value
 
 

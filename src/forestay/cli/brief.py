@@ -83,11 +83,11 @@ def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
         )
         adopt = (screen.as_typed("forestay adopt"), "cyan")
         what = f"session files of other programs in {here}"
-        screen.aside(("also here: ", "yellow"), what, ("; to adopt them: ", "dim"), adopt)
+        screen.warn(("also here: ", "yellow"), what, ("; to adopt them: ", "dim"), adopt)
     code = _warn(brief, screen, strict=options.strict)
     if not is_resumed:
         line = f"  not resumed; to resume it anyway: forestay resume {session.id}"
-        screen.aside(screen.as_typed(line))
+        screen.warn(screen.as_typed(line))
     return code or _print_discrepancies(wrong, screen)
 
 
@@ -210,10 +210,10 @@ def _arrival_values(
 
 def _print_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -> None:
     if pulled and pulled.events:
-        screen.aside(("received from other devices: ", "green"), plural(pulled.events, "event"))
+        screen.warn(("received from other devices: ", "green"), plural(pulled.events, "event"))
     _print_missed(pulled, screen)
     for one in restored:
-        screen.aside(f"{one.path}: {_RESTORED[one.word]}")
+        screen.warn(f"{one.path}: {_RESTORED[one.word]}")
     if any(one.word == "refused" for one in restored) and not (screen.json or screen.quiet):
         screen.advise("read what was not written: forestay record artifact PATH --to FILE")
 
@@ -236,10 +236,10 @@ def _print_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: 
     others = [one for one in (pulled.new if pulled else []) if one != session.id]
     for id in others[:_FEW]:
         line = (screen.as_typed(f"forestay resume {id}"), "cyan")
-        screen.aside(("also new here: ", "green"), shorten(stay.goal(id), _GOAL), ": ", line)
+        screen.warn(("also new here: ", "green"), shorten(stay.goal(id), _GOAL), ": ", line)
     if more := len(others[_FEW:]):
         line = (screen.as_typed("forestay list --all"), "cyan")
-        screen.aside(("also new here: ", "green"), f"{more} more: ", line)
+        screen.warn(("also new here: ", "green"), f"{more} more: ", line)
 
 
 def _print_discrepancies(wrong: list[str], screen: Screen) -> int:
@@ -296,9 +296,9 @@ def _print_brief(
         }
         screen.answer({**session.status().as_json(), **values, **more})
         return
-    screen.long()
+    screen.start_paging()
     for line in brief.text.rstrip("\n").split("\n"):
-        first, *rest = screen.wrapped(line)
+        first, *rest = screen.wrap(line)
         screen.line(*_highlight(first))
         for left in rest:
             screen.line(left)
@@ -320,13 +320,13 @@ def _warn(brief: Briefing, screen: Screen, *, strict: bool) -> int:
         UNSETTLED: "not everything is settled; check it before you continue (exit 7)",
     }
     if code:
-        screen.aside(("attention: ", "yellow"), screen.as_typed(meaning[code]))
+        screen.warn(("attention: ", "yellow"), screen.as_typed(meaning[code]))
     unknown = [item.id for item in brief.items if item.section == "unknown"]
     if code == UNSETTLED and any(id != "interrupted" for id in unknown):
         line = "  when you know how it ended: forestay agent done|fail|retry ID"
-        screen.aside(screen.as_typed(line))
+        screen.warn(screen.as_typed(line))
     if code == UNSETTLED and brief.disputes:
-        screen.aside(screen.as_typed("  see both sides and settle it: forestay settle"))
+        screen.warn(screen.as_typed("  see both sides and settle it: forestay settle"))
     return code
 
 

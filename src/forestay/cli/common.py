@@ -141,8 +141,8 @@ class Verb(Command):
                 given[name] = read_text(value, screen)
         result = method(**given)
         if isinstance(self.report, str):
-            said = self.report.format(result.body)
-            confirm(session, result, screen, said, then=self.then.format(result.body))
+            message = self.report.format(result.body)
+            confirm(session, result, screen, message, then=self.then.format(result.body))
         else:
             self.report(session, result, screen)
         if self.warns:
@@ -181,7 +181,7 @@ def is_essay(session: Session) -> bool:
 
 
 def confirm(
-    session: Session, event: Event, screen: Screen, *said: Part, then: str = "", **more: object
+    session: Session, event: Event, screen: Screen, *message: Part, then: str = "", **more: object
 ) -> None:
     """Print that an event was recorded, and what its author should know; `more` is for JSON."""
     others, damaged = other_holders(session), looks_damaged(session.context, session.id)
@@ -193,13 +193,13 @@ def confirm(
     context = session.context
     elsewhere = not context.settings.session and context.workspace.is_overridden()
     where: Part = (f" – in session {session.id}" if elsewhere else "", "dim")
-    screen.done((f"#{event.seq} ", "dim"), *again, *said, *removed_secrets(event), where)
+    screen.done((f"#{event.seq} ", "dim"), *again, *message, *removed_secrets(event), where)
     screen.hint("next: ", then)
     warn_others(others, screen)
     if damaged:
         line = screen.as_typed(f"forestay verify {session.id}")
         what = f"session {session.id} is damaged; see what is wrong: "
-        screen.aside(("attention: ", "yellow"), what, (line, "cyan"))
+        screen.warn(("attention: ", "yellow"), what, (line, "cyan"))
 
 
 def removed_secrets(event: Event) -> list[Part]:
@@ -219,7 +219,7 @@ def warn_other_current(session: Session, screen: Screen) -> None:
     origin = context.settings.origin("session")
     who = f"{origin} names" if named else "a parent process uses"
     how = (f"forestay … --session {session.id}", "cyan")
-    screen.aside(("but ", "yellow"), f"{who} {current}, so commands use that one; instead: ", how)
+    screen.warn(("but ", "yellow"), f"{who} {current}, so commands use that one; instead: ", how)
 
 
 def warn_finished(session: Session, screen: Screen) -> None:
@@ -227,14 +227,14 @@ def warn_finished(session: Session, screen: Screen) -> None:
     if session.context.settings.session and not screen.json:
         status = session.status().status
         if status in FINISHED:
-            screen.aside(("attention: ", "yellow"), f"session {session.id} is {status}")
+            screen.warn(("attention: ", "yellow"), f"session {session.id} is {status}")
 
 
 def warn_others(others: list[dict[str, Any]], screen: Screen) -> None:
     """Name the other processes that work on the session."""
     if others:
         names = ", ".join(f"{one['name']} (pid {one['pid']})" for one in others)
-        screen.aside(("also working on this session: ", "yellow"), names)
+        screen.warn(("also working on this session: ", "yellow"), names)
 
 
 def other_holders(session: Session) -> list[dict[str, Any]]:

@@ -77,11 +77,11 @@ def _is_confirmed(what: str, meaning: str, screen: Screen, *, fingerprint: str =
     if not screen.can_ask:
         shown = f"{what}; fingerprint {fingerprint}" if fingerprint else what
         raise Refused(shown, hint=f"if {meaning}: the same with --yes")
-    for line in screen.wrapped(what):
+    for line in screen.wrap(what):
         screen.line(line)
     if fingerprint:
         screen.line("  fingerprint  ", (fingerprint, "bold"))
-    return screen.confirms(f"if {meaning}")
+    return screen.ask_yes(f"if {meaning}")
 
 
 # -- keys --------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def _warn_remotes(changed: Changed | Shared, screen: Screen) -> None:
     for each in changed.spread:
         if each.error:
             late = f"{each.remote} does not have it yet ({each.error}); to retry: forestay sync"
-            screen.aside(("but ", "yellow"), late)
+            screen.warn(("but ", "yellow"), late)
 
 
 # -- sharing -----------------------------------------------------------------------------------

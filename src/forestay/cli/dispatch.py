@@ -54,9 +54,9 @@ def _run_or_report(argv: list[str], screen: Screen, *, leaving: bool) -> int:
         screen.finish()
         return code
     except ForestayError as error:
-        from forestay.cli.errors import tell
+        from forestay.cli.errors import report_error
 
-        return tell(error, screen)
+        return report_error(error, screen)
     except Exception as error:
         from forestay.cli.errors import report_bug
         from forestay.cli.terminal import Unwritable
@@ -70,9 +70,9 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     _refuse_invalid_text(argv)
     name, rest = split(argv)
     screen.command = name
-    told = _answer_at_once(name, rest, screen)
-    if told is not None:
-        return told
+    exit_code = _answer_at_once(name, rest, screen)
+    if exit_code is not None:
+        return exit_code
     name = alone(name)
     if leaving:
         _limit_imports(name)
@@ -120,10 +120,10 @@ def _answer_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
     if "--version" in asked:
         return _print_version(screen)
     if asked:
-        from forestay.cli.errors import settle
+        from forestay.cli.errors import apply_settings
         from forestay.cli.help import print_help
 
-        settle(screen)
+        apply_settings(screen)
         return print_help(name, screen)
     return None
 
@@ -132,17 +132,17 @@ def _parsed_words(name: str, rest: list[str]) -> list[str]:
     from forestay.cli.help import parser_of
     from forestay.cli.table import COMMANDS
 
-    return parser_of(name).joined(rest) if name in COMMANDS else rest
+    return parser_of(name).join_values(rest) if name in COMMANDS else rest
 
 
 def _limit_imports(name: str) -> None:
     """Keep libraries from loading modules that no command needs; only in our own process."""
-    from forestay.cli.lean_imports import pack_msgspec, speak_english
+    from forestay.cli.lean_imports import load_argparse, load_msgspec
     from forestay.cli.table import COMMANDS, WITHOUT_MODEL
 
-    speak_english()
+    load_argparse()
     if name in COMMANDS and COMMANDS[name][0] not in WITHOUT_MODEL:
-        pack_msgspec()
+        load_msgspec()
 
 
 def _options(argv: list[str]) -> list[str]:
@@ -167,7 +167,7 @@ def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
 
     help, command = locate(name)
     parser = build(name, help, command)
-    return command, parser.parse_args(parser.joined(rest))
+    return command, parser.parse_args(parser.join_values(rest))
 
 
 def _print_version(screen: Screen) -> int:
@@ -180,16 +180,16 @@ def _print_version(screen: Screen) -> int:
 
 def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -> Forestay:
     from forestay.api.forestay import Forestay
-    from forestay.cli.lean_imports import pack_msgspec
+    from forestay.cli.lean_imports import load_msgspec
 
     settings = load_settings(options, careful=careful)
-    screen.settle(settings)
+    screen.apply_settings(settings)
     stay = Forestay(
         settings,
         actor="cli",
         one_shot=True,
-        on_notice=screen.notice,
-        before_mirror=pack_msgspec if leaving else None,
+        on_notice=screen.warn_from_library,
+        before_mirror=load_msgspec if leaving else None,
     )
     stay.context.ask_passphrase = lambda: _passphrase(screen)
     return stay
@@ -207,7 +207,7 @@ def load_settings(options: Namespace, *, careful: bool = False) -> Settings:
 
     if options.session is not None and not options.session.strip():
         raise InvalidInput(
-            "--session is empty", why="an empty variable, perhaps", hint="forestay list"
+            "--session is empty", why="perhaps a shell variable is empty", hint="forestay list"
         )
     given = {"store": options.store or None, "session": options.session}
     try:

@@ -15,18 +15,18 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_CAPITAL = "Error: "
+_CAPITAL_LEAD = "Error: "
 _MANY = 10
 _WIDE, _LEAST = 90, 20
-_LOOK_CLOSER = "for details put FORESTAY_DEBUG=1 before the command; check: forestay verify"
+_DEBUG_HINT = "for details put FORESTAY_DEBUG=1 before the command; check: forestay verify"
 
 
-def tell(error: ForestayError, screen: Screen) -> int:
-    """Say what went wrong; returns the exit code."""
-    settle(screen)
+def report_error(error: ForestayError, screen: Screen) -> int:
+    """Print an error, as text or JSON; return the exit code."""
+    apply_settings(screen)
     error_values.take_secrets_out(error, screen.patterns)
     if screen.chosen and isinstance(error, Refused):
-        # It was refused, so another one is current, if any: what is legal is so for this one.
+        # The refused session did not become the current one, so suggestions must name it.
         screen.given.setdefault("--session", screen.chosen)
     if screen.json:
         values = as_values(error, screen.command)
@@ -45,28 +45,28 @@ def report_bug(error: Exception, screen: Screen) -> int:
         import traceback
 
         screen.err.write("".join(traceback.format_exception(error)))
-    return tell(error_values.bug(error, _LOOK_CLOSER), screen)
+    return report_error(error_values.bug(error, _DEBUG_HINT), screen)
 
 
 def as_values(error: ForestayError, command: str) -> dict[str, Any]:
-    """An error as JSON values, with moves and hints as one types them here."""
+    """Return an error as JSON values, with the hint as commands of this program."""
     from forestay.base.clock import Clock, iso
 
     values = error_values.values(error, _operation(command), iso(Clock().now()))
     values["hint"] = _hint(error)
     if isinstance(error, Refused):
-        values["legal"] = typable(error.legal)
+        values["legal"] = typable_moves(error.legal)
     return values
 
 
 def _hint(error: ForestayError) -> str:
-    """The command that helps: the error's own, or the legal moves as one types them."""
-    legal = typable(error.legal) if isinstance(error, Refused) else []
+    """Return the command that helps: the error's hint, or else the legal moves as commands."""
+    legal = typable_moves(error.legal) if isinstance(error, Refused) else []
     return error.hint or " · ".join(f"forestay {move}" for move in legal)
 
 
-def typable(moves: list[str]) -> list[str]:
-    """The moves that this command line has a command for; the model knows more of them."""
+def typable_moves(moves: list[str]) -> list[str]:
+    """Return the legal moves that are commands of this program; the model has more of them."""
     from forestay.cli.table import COMMANDS, split
 
     return [move for move in moves if split(move.split())[0] in COMMANDS]
@@ -80,7 +80,7 @@ _READS = (
 
 
 def _operation(command: str) -> str:
-    """What a command was about to do, in the four words of document 0."""
+    """Return what a command does: create, read, update or delete, as errors report it."""
     if command == "session forget":
         return "delete"
     if command in _CREATES:
@@ -88,23 +88,23 @@ def _operation(command: str) -> str:
     return "read" if command.rpartition(" ")[2] in _READS else "update"
 
 
-def settle(screen: Screen) -> None:
+def apply_settings(screen: Screen) -> None:
     """Apply the settings for colors and the pager where the command did not load them."""
     from forestay.base.config import load
 
-    if not screen.settled:
+    if not screen.has_settings:
         try:
-            screen.settle(load())
+            screen.apply_settings(load())
         except ForestayError:
             return
 
 
 def print_error(error: ForestayError, screen: Screen, *, where: str = "") -> None:
-    """What is wrong, why, and what helps, on the error stream."""
-    # Document 0's companions give some refusals word by word, with the capital.
-    said = shorten_paths(f"{where}{error.what}")
-    lead = _CAPITAL if said.startswith(_CAPITAL) else "error: "
-    screen.explain((lead, "red"), said.removeprefix(_CAPITAL))
+    """Print what is wrong, why, and what helps, on the error stream."""
+    # The specification prescribes the exact words of some errors, with a capital.
+    message = shorten_paths(f"{where}{error.what}")
+    lead = _CAPITAL_LEAD if message.startswith(_CAPITAL_LEAD) else "error: "
+    screen.explain((lead, "red"), message.removeprefix(_CAPITAL_LEAD))
     if error.why:
         screen.explain("  ", shorten_paths(error.why), "dim")
     choices = error.choices if isinstance(error, NoSession) else []
@@ -119,12 +119,12 @@ def _print_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
 
     verb = screen.command if screen.command in ("resume", "brief") else "session use"
     lines = [screen.as_typed(f"forestay {verb} {id}") for id, _, _ in choices[:_MANY]]
-    screen.complain("  sessions, and the line to type:")
+    screen.write_error("  sessions to choose from, with the command for each:")
     for typed, (_, status, goal) in zip(lines, choices, strict=False):
         lead = f"  → {fit(typed, max(map(len, lines)))}  "
-        shown = shorten(goal, max((screen.beside or _WIDE) - len(lead) - 9, _LEAST))
-        screen.complain(lead, (fit(status, 6), "dim"), "  ", shown)
+        shown = shorten(goal, max((screen.error_columns or _WIDE) - len(lead) - 9, _LEAST))
+        screen.write_error(lead, (fit(status, 6), "dim"), "  ", shown)
     if len(choices) > _MANY:
-        screen.complain(
+        screen.write_error(
             f"    … and {len(choices) - _MANY} more; see: {screen.as_typed('forestay list')}"
         )

@@ -123,7 +123,7 @@ def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     path, text = stay.current().essay.show()
     screen.answer({"path": path, "text": text, "words": len(text.split())})
-    screen.long()
+    screen.start_paging()
     screen.line((short_path(path), "dim"))
     screen.block(text)
 
@@ -143,9 +143,9 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     for one, idle in zip(essays, days, strict=True):
         if idle:
             resume = screen.as_typed(f"forestay essay resume {shlex.quote(one.name)}")
-            screen.aside((f"{one.name}: no work for ", "yellow"), plural(idle, "day"))
-            screen.aside("  to resume it: ", (resume, "cyan"))
-            screen.aside("  to clean it up: move its folder away, ", short_path(one.folder))
+            screen.warn((f"{one.name}: no work for ", "yellow"), plural(idle, "day"))
+            screen.warn("  to resume it: ", (resume, "cyan"))
+            screen.warn("  to clean it up: move its folder away, ", short_path(one.folder))
     screen.hint("resume one: ", "forestay essay resume 1" if essays else "")
     if not essays:
         screen.hint("start one: ", 'forestay start "GOAL" --workflow essay --bind essay')
@@ -175,7 +175,7 @@ def _print_faults(error: Faulty, screen: Screen) -> int:
     for fault in error.faults:
         screen.line(("error    ", "red"), fault)
     screen.line("How do you want to proceed?")
-    screen.offer("continue with the state in the session file → ", anyway)
+    screen.suggest("continue with the state in the session file → ", anyway)
     screen.line("or correct the files first, and try again")
     return DAMAGED
 

@@ -82,7 +82,7 @@ def _nothing(body: Any) -> str:
 
 
 def _note(body: Any) -> str:
-    """Return a note; a long one is stored apart, and its event has only the beginning."""
+    """Return a note; a long one is stored separately, and its event has only the beginning."""
     if not body.blob or len(body.text.encode()) >= body.size:
         return str(body.text)
     return f"{body.text}… ({body.size:,} bytes; all of it: forestay log --full)"

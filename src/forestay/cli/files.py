@@ -54,7 +54,7 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     first = values[0] if len(values) == 1 else every
     ok = bool(reports) and all(report.ok for report in reports)
     screen.answer({"ok": ok, **first, "sessions": values})
-    screen.long()
+    screen.start_paging()
     for report in reports:
         _print_report(report, screen, everything=options.all)
     if not reports:
@@ -62,8 +62,10 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
         return NO_SESSION
     if len(reports) > 1:
         faulty = sum(not report.ok for report in reports)
-        said = f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
-        screen.done((said, "red" if faulty else "green"))
+        message = (
+            f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
+        )
+        screen.done((message, "red" if faulty else "green"))
     torn = [report.path for report in reports if report.is_torn]
     # A session that lacks files is repaired as a folder.
     lacking = [
@@ -175,11 +177,11 @@ def run_bind(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def run_unbind(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    gone = stay.current().files.unbind(options.format_id)
-    screen.answer({"removed": [binding_values(b) for b in gone]})
-    for binding in gone:
+    removed = stay.current().files.unbind(options.format_id)
+    screen.answer({"removed": [binding_values(b) for b in removed]})
+    for binding in removed:
         screen.done("No longer written: ", short_path(binding.place))
-    return 0 if gone else _print_none(options.format_id, screen)
+    return 0 if removed else _print_none(options.format_id, screen)
 
 
 def _print_none(format_id: str, screen: Screen) -> int:
@@ -263,8 +265,8 @@ def print_case(case: Case, screen: Screen, *, acted: bool, chosen: str = "") -> 
         choice = f" --choose {shlex.quote(chosen)}" if chosen else ""
         screen.line(("nothing is changed yet; afterwards: ", "dim"), case.message)
         if case.rung != "journal":
-            screen.offer("→ as a copy: ", f"{doctor} -o OUT{choice}")
-        screen.offer("→ in place, the old bytes are saved: ", f"{doctor} --fix{choice}")
+            screen.suggest("→ as a copy: ", f"{doctor} -o OUT{choice}")
+        screen.suggest("→ in place, the old bytes are saved: ", f"{doctor} --fix{choice}")
 
 
 def _with_short_paths(text: str, case: Case) -> str:
@@ -286,7 +288,7 @@ def _print_question(case: Case, question: Question, screen: Screen) -> None:
         detail = "" if question.menu or not choice.detail else f": {choice.detail}"
         screen.line((f"{choice.id:<9} ", "cyan"), choice.title, detail, best)
         if choice.command:
-            screen.offer("          → ", _with_short_paths(choice.command, case))
+            screen.suggest("          → ", _with_short_paths(choice.command, case))
 
 
 _FORMAT = arg("format_id", "FORMAT[:ID]", f"{FIVE}; with an id: craft:ID")

@@ -146,15 +146,15 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         # What could not be read when it was erased may be readable now.
         status: dict[str, Any] = {"session": session.id, "status": "forgotten"}
     else:
-        going = what_goes(session)
+        erased_counts = count_erased(session)
         if options.dry_run:
-            _print_reach(session, going, options, screen)
+            _print_reach(session, erased_counts, options, screen)
             return 0
         status = session.status().as_json()
-        if not options.yes and not _confirm_session(session, status["goal"], going, screen):
+        if not options.yes and not _confirm_session(session, status["goal"], erased_counts, screen):
             screen.line("nothing was erased")
             return 1
-        status |= {"status": "forgotten", "forgotten": going}
+        status |= {"status": "forgotten", "forgotten": erased_counts}
     done = session.lifecycle.forget(force=options.force)
     places = pick(done, "removed cleaned left")
     screen.answer({**status, **places, **_elsewhere(_still_on(session))})
@@ -170,7 +170,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
     return 0
 
 
-def what_goes(session: Session) -> dict[str, int]:
+def count_erased(session: Session) -> dict[str, int]:
     """Return how much erasing a session removes."""
     state = session.show()
     rows: list[Any] = state.rows.select("artifact")
@@ -187,20 +187,20 @@ def what_goes(session: Session) -> dict[str, int]:
     }
 
 
-def _describe(going: dict[str, int]) -> str:
-    erased = [(word, n) for word, n in going.items() if n and word != "backups"]
+def _describe(erased_counts: dict[str, int]) -> str:
+    erased = [(word, n) for word, n in erased_counts.items() if n and word != "backups"]
     return ", ".join(plural(number, word.removesuffix("s")) for word, number in erased)
 
 
 def _print_reach(
-    session: Session, going: dict[str, int], options: Namespace, screen: Screen
+    session: Session, erased_counts: dict[str, int], options: Namespace, screen: Screen
 ) -> None:
     found = session.lifecycle.reach(force=options.force)
-    known = {"session": session.id, "dry_run": True, "forgotten": going, **found._asdict()}
+    known = {"session": session.id, "dry_run": True, "forgotten": erased_counts, **found._asdict()}
     screen.answer({**known, **_elsewhere(_remotes(session))})
     screen.line(("Nothing was erased. This would be erased permanently:", "bold"))
     screen.line(("  session   ", "dim"), session.id)
-    screen.line(("  content   ", "dim"), _describe(going))
+    screen.line(("  content   ", "dim"), _describe(erased_counts))
     places = {"file": found.files, "backup": found.backups}
     places |= {"set aside": found.aside, "payload": found.spooled}
     for word, paths in places.items():
@@ -211,19 +211,21 @@ def _print_reach(
     _print_out_of_reach(session, screen)
 
 
-def _confirm_session(session: Session, goal: str, going: dict[str, int], screen: Screen) -> bool:
+def _confirm_session(
+    session: Session, goal: str, erased_counts: dict[str, int], screen: Screen
+) -> bool:
     if not screen.can_ask:
         raise Refused(
             f"session {session.id} would be erased permanently",
-            why=_describe(going),
+            why=_describe(erased_counts),
             hint=f"to do it: forestay session forget {session.id} --yes",
             session=session.id,
         )
     screen.line(("This erases a session permanently:", "bold"))
-    backups = f"{going['backups']} here, cleaned of it" if going["backups"] else ""
-    known = [("session", session.id), ("goal", goal), ("content", _describe(going))]
+    backups = f"{erased_counts['backups']} here, cleaned of it" if erased_counts["backups"] else ""
+    known = [("session", session.id), ("goal", goal), ("content", _describe(erased_counts))]
     screen.fields([*known, ("backups", backups)])
-    return screen.confirms("to erase it")
+    return screen.ask_yes("to erase it")
 
 
 # -- events ------------------------------------------------------------------------------------
@@ -288,7 +290,7 @@ def _confirm_events(session: Session, found: list[Event], screen: Screen) -> boo
         screen.line(_line(event))
     if len(found) > _SHOWN:
         screen.line(f"  and {len(found) - _SHOWN} more")
-    return screen.confirms("to erase it")
+    return screen.ask_yes("to erase it")
 
 
 COMMANDS = {

@@ -112,7 +112,7 @@ def _is_confirmed(going: list[Put], screen: Screen) -> bool:
         )
     for one in going:
         screen.line("  ", one.feature, (f"  {one.because}", "dim"))
-    return screen.confirms(f"to archive {many}")
+    return screen.ask_yes(f"to archive {many}")
 
 
 def _print_cleaned(one: Put, screen: Screen, *, dry_run: bool) -> None:
@@ -241,7 +241,7 @@ def run_history(options: Namespace, stay: Forestay, screen: Screen) -> int:
         screen.line("no session is archived here" if options.limit else "--limit 0 shows none")
     # The table would cut these lines at the edge of the terminal.
     for row in damaged:
-        screen.offer(f"to recover {row['id']}: ", f"forestay doctor {quoted_path(row['path'])}")
+        screen.suggest(f"to recover {row['id']}: ", f"forestay doctor {quoted_path(row['path'])}")
     screen.hint("one of them: ", "forestay files orchestrator history 1" if rows else "")
     return 0
 
@@ -254,7 +254,7 @@ def _print_archived(row: dict[str, str], stay: Forestay, screen: Screen) -> int:
     screen.fields([*known, ("file", short_path(row["path"]))])
     if report.is_torn:
         screen.line(("damaged   ", "red"), report.findings[0].what)
-        screen.offer("→ to recover it: ", f"forestay doctor {quoted_path(row['path'])}")
+        screen.suggest("→ to recover it: ", f"forestay doctor {quoted_path(row['path'])}")
         return DAMAGED
     if owner := stay.context.store.machine.bindings.owner(os.path.realpath(row["path"])):
         screen.hint("it is one of your sessions: ", f"forestay brief {owner.session}")

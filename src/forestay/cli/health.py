@@ -50,7 +50,7 @@ def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
             ("Sound: ", "green"), f"{checked}, {events}, unchanged since they were written."
         )
         return 0
-    screen.offer("→ ", "forestay doctor")
+    screen.suggest("→ ", "forestay doctor")
     return DAMAGED
 
 
@@ -88,14 +88,14 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
     for advice in found:
         _print_advice(advice, screen)
     if options.fix and not done:
-        said = (
+        message = (
             "Nothing of this can be repaired from here." if bad else "Nothing had to be repaired."
         )
-        screen.line((said, "" if found else "green"))
+        screen.line((message, "" if found else "green"))
     elif not lost and all(advice.severity == "info" for advice in found):
         screen.line(("All is well.", "green"))
     elif any(advice.fixable for advice in found) and not options.fix:
-        screen.offer("→ ", "forestay doctor --fix")
+        screen.suggest("→ ", "forestay doctor --fix")
     return DAMAGED if bad else 0
 
 
@@ -105,7 +105,7 @@ def _print_advice(advice: Finding, screen: Screen) -> None:
     if advice.why:
         screen.prose(" " * 9, shorten_paths(advice.why, advice.file), "dim")
     if advice.fix:
-        screen.offer("         → ", shorten_paths(advice.fix, advice.file))
+        screen.suggest("         → ", shorten_paths(advice.fix, advice.file))
 
 
 # -- backup, restore, export, import -----------------------------------------------------------

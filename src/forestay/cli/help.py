@@ -34,7 +34,7 @@ _USAGE = "forestay [OPTIONS] COMMAND …"
 
 def print_help(name: str, screen: Screen, *, everything: bool = False) -> int:
     """Print the requested help page."""
-    screen.long()
+    screen.start_paging()
     if not name:
         _print_all(screen) if everything else _print_first_page(screen)
         screen.answer({"commands": {name: help for name, (_, help) in COMMANDS.items()}})
@@ -144,7 +144,7 @@ def _print_family(family: str, screen: Screen) -> None:
     screen.line(f"usage: forestay {family} ACTION …")
     screen.line()
     for name in names:
-        for line in screen.wrapped(f"  {_usage_of(name)}", " " * 8):
+        for line in screen.wrap(f"  {_usage_of(name)}", " " * 8):
             screen.line((line.replace(_TOGETHER, " "), "cyan"))
         screen.line(f"      {COMMANDS[name][1]}")
     screen.line()

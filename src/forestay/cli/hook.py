@@ -38,8 +38,8 @@ def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
         for line in text.split("\n"):
             screen.line(line)
         return
-    told = {"hookEventName": "SessionStart", "additionalContext": text}
-    screen.object({"hookSpecificOutput": told})
+    output = {"hookEventName": "SessionStart", "additionalContext": text}
+    screen.object({"hookSpecificOutput": output})
 
 
 def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -60,12 +60,12 @@ def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
             "problems": done.problems,
         }
     )
-    screen.done(*_told(done))
+    screen.done(*_summarize(done))
     for problem in done.problems:
-        screen.aside(("not recorded: ", "yellow"), problem)
+        screen.warn(("not recorded: ", "yellow"), problem)
 
 
-def _told(done: Ingested) -> list[str]:
+def _summarize(done: Ingested) -> list[str]:
     if done.busy:
         return [f"Another process is recording hook events; {done.waiting} waiting."]
     parts = [

@@ -1,9 +1,10 @@
-"""Travelling light: in a process of our own, others load nothing that none of our commands needs.
+"""Load argparse and msgspec without modules that no command needs, so that commands start faster.
 
-Starting takes longer than working, and much of it is what modules of others import: argparse its
-translations, msgspec the types and formats it knows beside ours. While those two are loaded, a
-*stand-in* is found under the name of each such module. It has what is asked of it at that time;
-if anything else ever is, it loads the module. Afterwards the name means the module again.
+Starting takes longer than most commands, and much of it is spent on what these two import:
+argparse loads translations, msgspec loads types and formats that are not used here. While they
+are loaded, a *stub* replaces each such module in `sys.modules`. It has the attributes that are
+read during the import; reading any other attribute loads the real module. Afterwards the stubs
+are removed. Only the program's own process does this, not programs that use the library.
 """
 
 from __future__ import annotations
@@ -14,83 +15,83 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import ModuleType
 
-_Module = type(sys)  # without loading `types`
+_Module = type(sys)  # `types.ModuleType`, without loading `types`
 
 
-class _Foreign:
-    """In place of a type whose values are in no event of ours."""
+class _UnusedType:
+    """Replace a type that no event contains."""
 
     unknown = None
 
 
-def speak_english() -> None:
+def load_argparse() -> None:
     """Load argparse without its translations.
 
-    Ours has none, so half of a message would be in another language; and looking for them
-    costs as much as parsing does.
+    Our messages are not translated, so half of a message would be in another language; and
+    searching for translations takes as long as parsing.
     """
-    _load("argparse", {"gettext": {"gettext": str, "ngettext": _either}})
+    _load("argparse", {"gettext": {"gettext": str, "ngettext": _singular_or_plural}})
     import argparse
 
-    # It may have been there before.
+    # argparse may have been loaded before.
     argparse._ = argparse.gettext = str  # type: ignore[attr-defined]
-    argparse.ngettext = _either  # type: ignore[attr-defined]
+    argparse.ngettext = _singular_or_plural  # type: ignore[attr-defined]
 
 
-def _either(one: str, many: str, count: int) -> str:
+def _singular_or_plural(one: str, many: str, count: int) -> str:
     return one if count == 1 else many
 
 
-def pack_msgspec() -> None:
-    """Load msgspec without schemas, other formats, and types that are not ours."""
-    # It does without, and where it is installed it takes as long as bare Python.
+def load_msgspec() -> None:
+    """Load msgspec without schemas, other formats, and unused types."""
+    # Optional for msgspec, and loading it takes as long as starting Python.
     sys.modules.setdefault("typing_extensions", None)  # type: ignore[arg-type]
     types: dict[str, dict[str, object]] = {
-        "uuid": {"UUID": _Foreign, "SafeUUID": _Foreign},
-        "decimal": {"Decimal": _Foreign},
+        "uuid": {"UUID": _UnusedType, "SafeUUID": _UnusedType},
+        "decimal": {"Decimal": _UnusedType},
     }
     unused = ("msgspec.inspect", "msgspec.toml", "msgspec.yaml", "textwrap")
-    import _signal  # type: ignore[import-not-found]  # `signal` loads much to give them names
+    import _signal  # type: ignore[import-not-found]  # the module `signal` also loads `enum`
 
-    # An interrupt while it starts is lost in it, and kills the process at the first type it meets.
+    # msgspec swallows an interrupt during its import, and later crashes at its first type.
     before = _signal.pthread_sigmask(_signal.SIG_BLOCK, [_signal.SIGINT])
     try:
         _load("msgspec", {**types, **{name: {} for name in unused}})
     finally:
         _signal.pthread_sigmask(_signal.SIG_SETMASK, before)
         if sys.modules["typing_extensions"] is None:
-            del sys.modules["typing_extensions"]  # others, such as drivers, cannot do without
+            del sys.modules["typing_extensions"]  # database drivers need it
 
 
-def _load(name: str, instead: dict[str, dict[str, object]]) -> None:
+def _load(name: str, stubs: dict[str, dict[str, object]]) -> None:
     if name in sys.modules:
         return
-    placed = {other: _stand_in(other, has) for other, has in instead.items()}
+    modules = {other: _place_stub(other, attributes) for other, attributes in stubs.items()}
     try:
         __import__(name)
     except Exception:
-        # A version that needs more than that: whoever imports it next loads all of it.
+        # This version needs more than the stubs have: the next import loads all of it.
         sys.modules.pop(name, None)
     finally:
-        for other, module in placed.items():
-            _leave(other, module)
+        for other, module in modules.items():
+            _remove_stub(other, module)
 
 
-def _stand_in(name: str, has: dict[str, object]) -> ModuleType:
+def _place_stub(name: str, attributes: dict[str, object]) -> ModuleType:
     module = _Module(name)
 
-    def ask(attribute: str) -> object:
+    def load_real(attribute: str) -> object:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
-        _leave(name, module)
+        _remove_stub(name, module)
         __import__(name)
         return getattr(sys.modules[name], attribute)
 
-    module.__dict__.update(has, __getattr__=ask)
+    module.__dict__.update(attributes, __getattr__=load_real)
     sys.modules.setdefault(name, module)
     return module
 
 
-def _leave(name: str, module: ModuleType) -> None:
+def _remove_stub(name: str, module: ModuleType) -> None:
     if sys.modules.get(name) is module:
         del sys.modules[name]

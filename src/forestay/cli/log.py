@@ -41,24 +41,24 @@ _COLORS = {
 def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session, printer = stay.current(), _Printer(stay, screen, options.full)
     if not options.follow:
-        screen.long()
-    printer.tell(session.log(limit=options.n or -1, full=options.full))
+        screen.start_paging()
+    printer.print_lines(session.log(limit=options.n or -1, full=options.full))
     if options.follow:
         _follow(session, printer, screen)
 
 
 def _follow(session: Session, printer: _Printer, screen: Screen) -> NoReturn:
-    def look() -> None:
+    def print_new() -> None:
         if session.wait(printer.last, _POLL_SECONDS):
-            printer.tell(session.log(after=printer.last, full=printer.full))
+            printer.print_lines(session.log(after=printer.last, full=printer.full))
         screen.flush()
 
     screen.flush()
-    repeat_forever(look, printer.stay, screen)
+    repeat_forever(print_new, printer.stay, screen)
 
 
 def repeat_forever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoReturn:
-    """Repeat an action; wait for a store that is away, and report that once."""
+    """Repeat an action forever; while the store cannot be reached, wait, and report that once."""
     waits = False
     while True:
         try:
@@ -68,7 +68,7 @@ def repeat_forever(act: Callable[[], None], stay: Forestay, screen: Screen) -> N
             if not error.retryable:
                 raise
             if not waits:
-                screen.complain(f"{error.what}: waiting for it; Ctrl-C stops this")
+                screen.write_error(f"{error.what}: waiting for it; Ctrl-C stops this")
             waits = True
             stay.context.clock.sleep(_PAUSE_SECONDS)
 
@@ -80,7 +80,7 @@ class _Printer:
         self.stay, self.full, self.last = stay, full, 0
         self._screen = screen
 
-    def tell(self, lines: Iterable[LogLine]) -> None:
+    def print_lines(self, lines: Iterable[LogLine]) -> None:
         now, room = self.stay.context.clock.now(), _room_for_devices(self.stay, self._screen)
         for line in lines:
             self._print_one(line, now, room)
@@ -121,16 +121,16 @@ def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> lis
     lead = f"{''.join(head)}{word:<{_WORD}} "
     if screen.columns and not full:
         text = fit(text, max(screen.columns - width(lead), _LEAST))
-    first, *more = screen.wrapped(f"{lead}{one_line(text)}".rstrip()) if full else [lead + text]
-    said = first[sum(map(len, head)) :].rstrip()
+    first, *more = screen.wrap(f"{lead}{one_line(text)}".rstrip()) if full else [lead + text]
+    text_shown = first[sum(map(len, head)) :].rstrip()
     style = "strike" if line.retracted else _COLORS.get(line.event.kind, "")
     if line.retracted and not screen.shows_strike:
-        said = f"~~{' '.join([said, *map(str.strip, more)])}~~ (withdrawn)"
+        text_shown = f"~~{' '.join([text_shown, *map(str.strip, more)])}~~ (withdrawn)"
         more = []
     shade = "dim" if line.retracted else ""
     parts: list[Part] = [(head[0], shade or "bold"), (head[1], "dim")]
     parts += [(part, shade) for part in head[2:]]
-    lines: list[list[Part]] = [[*parts, (said, style)]]
+    lines: list[list[Part]] = [[*parts, (text_shown, style)]]
     return lines + [[(part, style)] for part in more]
 
 
@@ -158,7 +158,7 @@ def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
         raise InvalidInput("there is nothing to search for", hint='forestay search "WORDS"')
     found = [one.as_json() for one in stay.search(words, limit=options.n or -1)]
     screen.answer({"query": words, "results": found})
-    screen.long()
+    screen.start_paging()
     sessions: dict[str, list[dict[str, Any]]] = {}
     for one in found:
         sessions.setdefault(one["session"], []).append(one)

@@ -43,8 +43,8 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def _print_people(screen: Screen) -> None:
     """Explain on a terminal why nothing seems to happen."""
     if screen.source.isatty():
-        said = "This is for agents, which start it themselves; to add it to Claude Code: "
-        screen.aside(said, ("claude mcp add forestay -- forestay mcp", "cyan"))
+        message = "This is for agents, which start it themselves; to add it to Claude Code: "
+        screen.warn(message, ("claude mcp add forestay -- forestay mcp", "cyan"))
 
 
 def _require_sdk() -> None:

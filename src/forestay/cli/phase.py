@@ -44,11 +44,11 @@ def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
         key=options.key,
     )
     judgment = outcome.judgment
-    said: Part = (f"phase {outcome.phase} passed", "green")
+    message: Part = (f"phase {outcome.phase} passed", "green")
     if outcome.overridden:
-        said = (f"phase {outcome.phase} passed by override", "yellow")
+        message = (f"phase {outcome.phase} passed by override", "yellow")
     if not outcome.passed:
-        said = (f"phase {outcome.phase} did not pass", "red")
+        message = (f"phase {outcome.phase} did not pass", "red")
     last = "; it was the last one: the session is completed" if outcome.complete else ""
     left = _open_tasks(session, outcome) if outcome.passed else []
     still = f"; its open tasks: {shorten(', '.join(left), _WIDTH)}" if left else ""
@@ -56,7 +56,7 @@ def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
         session,
         outcome.event,
         screen,
-        said,
+        message,
         last,
         (still, "yellow"),
         left_open=left,
@@ -106,8 +106,8 @@ def _read_evidence(options: Namespace, session: Session, screen: Screen) -> bool
 
 
 def _report_fail(session: Session, outcome: Outcome, screen: Screen) -> None:
-    said = f"phase {outcome.phase}: failed attempt recorded"
-    confirm(session, outcome.event, screen, said, then="forestay phase retry")
+    message = f"phase {outcome.phase}: failed attempt recorded"
+    confirm(session, outcome.event, screen, message, then="forestay phase retry")
 
 
 def _report_retry(session: Session, event: Event, screen: Screen) -> None:
@@ -118,8 +118,8 @@ def _report_retry(session: Session, event: Event, screen: Screen) -> None:
 
 def _report_rollback(session: Session, event: Event, screen: Screen) -> None:
     number = session.status().as_json()["phase"]["current"]
-    said = f"back at phase {number}; it and all later phases are to be repeated"
-    confirm(session, event, screen, said, then=f"forestay phase gate {number}")
+    message = f"back at phase {number}; it and all later phases are to be repeated"
+    confirm(session, event, screen, message, then=f"forestay phase gate {number}")
 
 
 # -- gates and lists ---------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     unit = session.status().as_json()["phase"]["unit"].capitalize()
     screen.line((f"{unit} {asked.phase}: {asked.name}", "bold"), past)
     if not asked.gate.fields and not asked.gate.rules:
-        screen.offer("  its gate requires nothing: ", _next_commands(asked)[0])
+        screen.suggest("  its gate requires nothing: ", _next_commands(asked)[0])
         return
     _print_fields(asked, screen)
     for rule in asked.gate.rules:
@@ -149,7 +149,7 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.line("  with the present evidence it ", (would, "bold"), kind)
     _print_judgment(asked.judgment, screen, advise=False)
     for line in _next_commands(asked):
-        screen.offer("  → ", line)
+        screen.suggest("  → ", line)
 
 
 def _next_commands(asked: Asked) -> list[str]:

@@ -95,7 +95,7 @@ def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
         _answer(session, done, screen)
         return max(map(_exit_code, [event.body for event in done]), default=DONE)
     if not done:
-        screen.offer("Every proof holds. To run them anyway: ", "forestay prove --again --all")
+        screen.suggest("Every proof holds. To run them anyway: ", "forestay prove --again --all")
     warn_others(other_holders(session), screen)
     return max(map(_exit_code, [event.body for event in done]), default=DONE)
 

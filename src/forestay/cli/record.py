@@ -36,15 +36,15 @@ def _report_decision(session: Session, event: Event, screen: Screen) -> None:
     body: Any = event.body
     rejected = [one for one in body.options if body.chosen and one != body.chosen]
     left = undecided(body.what, body.chosen, body.options)
-    said = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
-    said = f"recorded; still open: {', '.join(left)}" if left else said
-    confirm(session, event, screen, shorten(said, _WIDTH))
+    message = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
+    message = f"recorded; still open: {', '.join(left)}" if left else message
+    confirm(session, event, screen, shorten(message, _WIDTH))
 
 
 def _report_file(session: Session, event: Event, screen: Screen) -> None:
     body: Any = event.body
     lines = [f"+{body.added}" if body.added else "", f"-{body.removed}" if body.removed else ""]
-    said = " ".join(filter(None, [body.action, body.path, *lines]))
+    message = " ".join(filter(None, [body.action, body.path, *lines]))
     without_hash: Part = ""
     if not (body.after or body.action == "deleted"):
         try:
@@ -52,15 +52,15 @@ def _report_file(session: Session, event: Event, screen: Screen) -> None:
             without_hash = (f" ({size:,} bytes, not hashed: changes will not be noticed)", "yellow")
         except OSError:
             without_hash = " (not hashed: there is no such file)"
-    confirm(session, event, screen, said, without_hash)
+    confirm(session, event, screen, message, without_hash)
 
 
 def _report_artifact(session: Session, event: Event, screen: Screen) -> None:
     body: Any = event.body
-    said = f"saved {body.path} ({body.size:,} bytes)"
+    message = f"saved {body.path} ({body.size:,} bytes)"
     if not body.kept:
-        said = f"saved only the digest of {body.path}: it contains secrets"
-    confirm(session, event, screen, said)
+        message = f"saved only the digest of {body.path}: it contains secrets"
+    confirm(session, event, screen, message)
 
 
 def _write_artifact(options: Namespace, session: Session, screen: Screen) -> bool:
@@ -102,7 +102,7 @@ def _report_attribute(session: Session, event: Event, screen: Screen) -> None:
 
 def _report_undo(session: Session, last: Event, screen: Screen) -> None:
     """Name everything that an undo withdrew: it may be several events, recorded together."""
-    said = ""
+    message = ""
     if not screen.json:
         from forestay.cli.event_lines import about  # start-up
 
@@ -111,8 +111,8 @@ def _report_undo(session: Session, last: Event, screen: Screen) -> None:
         gone = {getattr(event.body, "event", "") for event in ours}
         found = [(line.event.seq, *about(line)) for line in lines if line.event.id in gone]
         words = ", ".join(f"#{seq} {word} {text}" for seq, word, text in found)
-        said = shorten(f"withdrawn: {words}", 2 * _WIDTH)
-    confirm(session, last, screen, said)
+        message = shorten(f"withdrawn: {words}", 2 * _WIDTH)
+    confirm(session, last, screen, message)
     line = screen.as_typed(f"forestay undo {last.seq}")
     screen.done(("  to bring it back: ", "dim"), (line, "cyan"))
 
@@ -122,8 +122,8 @@ def _report_undo(session: Session, last: Event, screen: Screen) -> None:
 
 def _report_task(session: Session, event: Event, screen: Screen) -> None:
     body: Any = event.body
-    said = f"task {body.step}: {shorten(body.title, _WIDTH)}"
-    confirm(session, event, screen, said, then=f"forestay task start {body.step}")
+    message = f"task {body.step}: {shorten(body.title, _WIDTH)}"
+    confirm(session, event, screen, message, then=f"forestay task start {body.step}")
 
 
 def _status(unit: Any) -> Part:

@@ -85,7 +85,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.table([[one.name, _last(one, stay.context.clock.now()), one.address] for one in found])
     for one in (each for each in found if each.error):
         lead = "" if len(found) == 1 else f"{one.name}: "
-        for line in screen.wrapped(f"  {lead}{one.error}"):
+        for line in screen.wrap(f"  {lead}{one.error}"):
             screen.line((line, "yellow"))
     if waiting:
         screen.line(f"{plural(waiting, 'event')} not pushed")
@@ -104,18 +104,18 @@ def _known_values(one: Known) -> dict[str, Any]:
 
 
 def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    gone = stay.remotes.remove(options.name)
-    screen.answer({"name": gone.name, "address": gone.address})
-    screen.done(("Removed ", "green"), f"{gone.name}; nothing at {gone.address} was changed")
+    removed = stay.remotes.remove(options.name)
+    screen.answer({"name": removed.name, "address": removed.address})
+    screen.done(("Removed ", "green"), f"{removed.name}; nothing at {removed.address} was changed")
 
 
-# -- travelling --------------------------------------------------------------------------------
+# -- syncing -----------------------------------------------------------------------------------
 
 
 _ONE_WAY = {"push": ("again",), "pull": ("join", "doubt", "believe")}
 _DOUBT = (
-    "with --pull: continue with this session although something that WHO announced is missing,"
-    " or although keys there, given by the name of their object, open on no device"
+    "with --pull: continue with this session although events that WHO announced are missing,"
+    " or although no device can open an object with keys there (then WHO is its name)"
 )
 
 
@@ -149,13 +149,13 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def _pull(options: Namespace, stay: Forestay, screen: Screen) -> int:
     def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
-        said = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
+        choices = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
         return stay.remotes.pull(
-            remote, sessions=_sessions(stay, or_there=True), **said, on_bytes=on_bytes
+            remote, sessions=_sessions(stay, or_there=True), **choices, on_bytes=on_bytes
         )
 
     code = _travel(travel, options, stay, screen)
-    for session in _sessions(stay) if code == DONE else ():  # it is here now, or nowhere
+    for session in _sessions(stay) if code == DONE else ():
         for who in options.doubt:
             screen.done(f"{_doubted(who)} is ignored from now on")
             screen.hint(
@@ -184,7 +184,7 @@ def _moved(travel: Travel, options: Namespace, screen: Screen) -> list[Report]:
         return travel(options.remote, bar)
     except KeyboardInterrupt:
         bar.end()
-        screen.complain(
+        screen.write_error(
             "stopped; what was transferred stays, and the next sync continues from there"
         )
         raise
@@ -299,11 +299,11 @@ def _print_report(report: Report, stay: Forestay, screen: Screen) -> None:
         _print_moved(one, screen)
     _print_new([one.session for one in report.sessions if one.new and one.down], stay, screen)
     if report.error is None:
-        said = [
+        counts = [
             f"{plural(report.up, 'event')} pushed" if report.up else "",
             f"{plural(report.down, 'event')} pulled" if report.down else "",
         ]
-        words = ", ".join(filter(None, said))
+        words = ", ".join(filter(None, counts))
         words = words or ("nothing was transferred" if report.problems else "nothing new")
         screen.done((f"{report.remote}: ", "bold"), words)
     if report.foreign:

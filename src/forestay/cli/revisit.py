@@ -39,12 +39,12 @@ def run_revisit(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def _preview(session: Session, options: Namespace, screen: Screen) -> None:
-    look = session.revisit.preview(options.step, impact=options.impact)
+    preview = session.revisit.preview(options.step, impact=options.impact)
     if screen.json:
-        screen.answer({**session.status().as_json(), **look_values(look), "applied": False})
+        screen.answer({**session.status().as_json(), **preview_values(preview), "applied": False})
         return
-    screen.long()
-    found = look.assessment
+    screen.start_paging()
+    found = preview.assessment
     for line in found.diff:
         screen.line((line, _LINES.get(line[:1], "")))
     if found.diff:
@@ -55,14 +55,14 @@ def _preview(session: Session, options: Namespace, screen: Screen) -> None:
         screen.line(f"  because {reason}")
     if found.impact == "major":
         screen.line(("  all later work would start again", "yellow"))
-    versions = [f"{path} → {name}" for path, name in look.versions.items()]
+    versions = [f"{path} → {name}" for path, name in preview.versions.items()]
     screen.fields(
         [
             ("continues with", found.step),
             ("to review", ", ".join(found.review)),
             ("starts again", ", ".join(found.reset)),
             *(("saved as" if n == 0 else "", line) for n, line in enumerate(versions)),
-            ("left to do", "; ".join(look.pending)),
+            ("left to do", "; ".join(preview.pending)),
         ]
     )
     chosen = f" --impact {options.impact}" if options.impact else ""
@@ -72,30 +72,30 @@ def _preview(session: Session, options: Namespace, screen: Screen) -> None:
 
 
 def _apply(session: Session, options: Namespace, screen: Screen) -> None:
-    look, event = session.revisit.apply(
+    preview, event = session.revisit.apply(
         options.step, impact=options.impact, because=options.because, key=options.key
     )
-    found = look.assessment
+    found = preview.assessment
     counts = [
         f"{len(found.review)} to review" if found.review else "",
         f"{len(found.reset)} to start again" if found.reset else "",
-        f"{len(look.versions)} saved as versions" if look.versions else "",
+        f"{len(preview.versions)} saved as versions" if preview.versions else "",
     ]
     counted = ", ".join(filter(None, counts))
-    said = f"back at {found.step}, impact {found.impact}" + (f"; {counted}" if counted else "")
-    values = {**look_values(look), "applied": True} if screen.json else {}
-    confirm(session, event, screen, said, **values)
+    message = f"back at {found.step}, impact {found.impact}" + (f"; {counted}" if counted else "")
+    values = {**preview_values(preview), "applied": True} if screen.json else {}
+    confirm(session, event, screen, message, **values)
     screen.done(("  to undo it: ", "dim"), ("forestay revisit --undo", "cyan"))
 
 
-def look_values(look: Look) -> dict[str, Any]:
+def preview_values(preview: Look) -> dict[str, Any]:
     """Return a preview as JSON values."""
-    lists = pick(look.assessment, "reasons diff review reset archive")
+    lists = pick(preview.assessment, "reasons diff review reset archive")
     return {
-        **pick(look.assessment, "step impact proposed"),
+        **pick(preview.assessment, "step impact proposed"),
         **{name: list(values) for name, values in lists.items()},
-        "versions": dict(look.versions),
-        "pending": list(look.pending),
+        "versions": dict(preview.versions),
+        "pending": list(preview.pending),
     }
 
 

@@ -115,12 +115,12 @@ def _read_unfinished(options: Namespace, session: Session, screen: Screen) -> bo
 
 
 def _report_pause(session: Session, event: Event, screen: Screen) -> None:
-    said = "paused"
+    message = "paused"
     if is_essay(session):
         from forestay.plans.essay_sessions import pause_message  # start-up
 
-        said = pause_message(session.context, session.id)
-    confirm(session, event, screen, said, then="forestay resume")
+        message = pause_message(session.context, session.id)
+    confirm(session, event, screen, message, then="forestay resume")
 
 
 def _report_complete(session: Session, event: Event, screen: Screen) -> None:

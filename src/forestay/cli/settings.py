@@ -53,7 +53,7 @@ def _set(key: str, value: str, stay: Forestay, screen: Screen) -> None:
     screen.done(f"{key} = {_shown(kept)}")
     variable = OPTIONS[key].variable
     if child_environment().get(variable):
-        screen.aside(("but ", "yellow"), f"the environment variable {variable} overrides it here")
+        screen.warn(("but ", "yellow"), f"the environment variable {variable} overrides it here")
 
 
 def _unset(key: str, stay: Forestay, screen: Screen) -> None:

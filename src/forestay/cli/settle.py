@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from forestay.cli.terminal import Screen
     from forestay.journal.context import Context
 
-_LONG, _SAID = 60, 400
+_LONG, _MAX_TEXT = 60, 400
 
 
 def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -40,8 +40,8 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
     left = {case.subject: case.about for case in session.disputes.list()}
     over = [about for subject, about in open_before.items() if subject not in left]
     then = "forestay settle" if left else "forestay brief"
-    said = f"settled: {', '.join(over)}; both sides stay in the log"
-    confirm(session, event, screen, said, then=then, settled=over, disputes=len(left))
+    message = f"settled: {', '.join(over)}; both sides stay in the log"
+    confirm(session, event, screen, message, then=then, settled=over, disputes=len(left))
 
 
 # -- the dialogue ------------------------------------------------------------------------------
@@ -154,14 +154,16 @@ def _print_case(case: dict[str, Any], now: int, screen: Screen) -> None:
     title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
     screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
     for side in case["sides"]:
-        said = " – ".join(filter(None, [_plain(side["outcome"]), shorten(side["said"], _SAID)]))
-        screen.prose(f"   {side['number']}  ", said)
+        message = " – ".join(
+            filter(None, [_plain(side["outcome"]), shorten(side["said"], _MAX_TEXT)])
+        )
+        screen.prose(f"   {side['number']}  ", message)
         at = when(_ms(side["at"]), now) if side["at"] else ""
         by = ", ".join(filter(None, [side["name"], at, side["by"]]))
         newer = ("  newer", "green") if side["number"] == case["recommended"] else ""
         screen.line("      ", (by, "dim"), newer)
-    told = f"recommended: {case['recommended']}, the newer; {case['why']}"
-    for line in screen.wrapped(f"   {told}"):
+    recommendation = f"recommended: {case['recommended']}, the newer; {case['why']}"
+    for line in screen.wrap(f"   {recommendation}"):
         screen.line((line, "dim"))
 
 

@@ -1,4 +1,4 @@
-"""show and diff: a whole state, now or at an earlier point, and what changed between two."""
+"""The commands show and diff: the state of a session at a point, and changes between two points."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-_POINT = "a number of the log (12), an event's id, or a time"
+_POINT = "a number in the log (12), an event's id, or a time"
 _LONG = 100
 _TEXT = 3
-"""Where a line of a state has its words."""
+"""The index of the text in a row of the state."""
 
 
 # -- show --------------------------------------------------------------------------------------
@@ -36,7 +36,7 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     shown = state_to_json(session.show(options.at))
     screen.answer({**shown, "at": options.at or None})
-    screen.long()
+    screen.start_paging()
     _print_core(shown, options.at, stay, screen)
     for table, (title, cells) in _TABLES.items():
         rows = shown["rows"].get(table, [])
@@ -48,7 +48,7 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def _print_newest(core: dict[str, Any], screen: Screen) -> None:
-    """Notes, commands and pauses: a state has the newest of them, the journal has all."""
+    """Print notes, commands and pauses: the state has only the newest, the log has all."""
     counts = core.get("counts", {})
     commands = sum(n for name, n in counts.items() if name.startswith("command."))
     totals = {
@@ -57,13 +57,13 @@ def _print_newest(core: dict[str, Any], screen: Screen) -> None:
         "pauses": 0,
     }
     for name, total in totals.items():
-        said = [line[_TEXT] for line in core.get(name, [])]
-        texts = [plainly(text) if text in PAUSE_REASONS else text for text in said]
+        raw_texts = [line[_TEXT] for line in core.get(name, [])]
+        texts = [plainly(text) if text in PAUSE_REASONS else text for text in raw_texts]
         rest = total - len(texts)
         if texts:
             screen.line()
             screen.line((f"{name.title()} ({max(total, len(texts))})", "title"))
-            for part in (line for text in texts for line in screen.wrapped(f"  {one_line(text)}")):
+            for part in (line for text in texts for line in screen.wrap(f"  {one_line(text)}")):
                 screen.line(part)
         if texts and rest > 0:
             screen.line((f"  {rest} older: forestay log", "dim"))
@@ -71,7 +71,7 @@ def _print_newest(core: dict[str, Any], screen: Screen) -> None:
 
 def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
     core, now = shown["core"], stay.context.clock.now()
-    point = (f"   as it was at {at}", "yellow") if at else ""
+    point = (f"   at {at}", "yellow") if at else ""
     screen.line((shown["goal"], "bold"), point)
     times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
     branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
@@ -91,8 +91,8 @@ def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) 
             ("ended", times["ended_at"]),
             ("tokens", f"{used:,}" if used else ""),
             ("events", str(shown["seq"])),
-            ("secrets", _counted("left out: ", core.get("redacted", {}))),
-            ("unread", _counted("of a newer version: ", core.get("unknown", {}))),
+            ("secrets", _format_counts("left out: ", core.get("redacted", {}))),
+            ("unread", _format_counts("events of a newer version: ", core.get("unknown", {}))),
         ]
     )
 
@@ -106,7 +106,7 @@ def _pause(core: dict[str, Any]) -> str:
 _TIMES = ("began_at", "paused_at", "ended_at")
 
 
-def _counted(lead: str, counts: dict[str, int]) -> str:
+def _format_counts(lead: str, counts: dict[str, int]) -> str:
     return lead + ", ".join(f"{name} {n}" for name, n in counts.items()) if counts else ""
 
 
@@ -114,7 +114,7 @@ def _text(row: Row, *names: str) -> str:
     return " – ".join(str(row[name]) for name in names if row.get(name))
 
 
-def _unit(*names: str) -> Callable[[Row], list[Part]]:
+def _show_unit(*names: str) -> Callable[[Row], list[Part]]:
     colors = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
 
     def cells(row: Row) -> list[Part]:
@@ -135,7 +135,7 @@ def _decision(row: Row) -> list[Part]:
     return [" – ".join(filter(None, [row["what"], chosen, still_open, rejected, because]))]
 
 
-def _plainly(*names: str) -> Callable[[Row], list[Part]]:
+def _show_fields(*names: str) -> Callable[[Row], list[Part]]:
     return lambda row: [_cell(row.get(name, "")) for name in names]
 
 
@@ -146,12 +146,12 @@ def _cell(value: object) -> str:
 
 
 def _file(row: Row) -> list[Part]:
-    # A row leaves out what is usual.
-    return _plainly("action", "path", "agent")({"action": "modified", **row})
+    # Rows omit default values.
+    return _show_fields("action", "path", "agent")({"action": "modified", **row})
 
 
 def _artifact(row: Row) -> list[Part]:
-    kept = "" if row.get("kept", True) else "only its digest is kept: it holds secrets"
+    kept = "" if row.get("kept", True) else "only its digest is stored: it contains secrets"
     return [row["path"], f"{row.get('size', 0):,} bytes", kept or f"SHA-256 {row['digest'][:12]}…"]
 
 
@@ -166,18 +166,18 @@ def _side(row: Row) -> list[Part]:
 
 _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
     "dispute": ("Disputes", _side),
-    "step": ("Tasks", _unit("title", "because", "outcome")),
-    "agent": ("Agents", _unit("type", "task", "error", "result")),
+    "step": ("Tasks", _show_unit("title", "because", "outcome")),
+    "agent": ("Agents", _show_unit("type", "task", "error", "result")),
     "decision": ("Decisions", _decision),
-    "note": ("Notes for whoever comes next", _plainly("text")),
-    "checkpoint": ("Checkpoints", _plainly("step", "verdict", "issue", "because")),
-    "claim": ("Claims", _plainly("id", "text", "reason", "result")),
-    "error": ("Errors", _plainly("category", "message", "agent")),
+    "note": ("Notes for the next agent", _show_fields("text")),
+    "checkpoint": ("Checkpoints", _show_fields("step", "verdict", "issue", "because")),
+    "claim": ("Claims", _show_fields("id", "text", "reason", "result")),
+    "error": ("Errors", _show_fields("category", "message", "agent")),
     "file": ("Files", _file),
     "artifact": ("Artifacts", _artifact),
-    "attribute": ("Attributes", _plainly("key", "value")),
-    "contract": ("Contracts", _plainly("agent", "version")),
-    "edit": ("Edits by others", _plainly("layout", "path", "cause")),
+    "attribute": ("Attributes", _show_fields("key", "value")),
+    "contract": ("Contracts", _show_fields("agent", "version")),
+    "edit": ("Edits by others", _show_fields("layout", "path", "cause")),
 }
 
 
@@ -192,28 +192,30 @@ def run_diff(options: Namespace, stay: Forestay, screen: Screen) -> None:
         point = {"from": options.a, "to": options.b or None}
         screen.answer({**session.status().as_json(), **point, "changes": values})
         return
-    screen.long()
+    screen.start_paging()
     subjects: dict[str, list[Change]] = {}
     for change in changes:
         subjects.setdefault(change.where.rpartition(": ")[0], []).append(change)
-    told = [_print_subject(subject, found, screen) for subject, found in subjects.items()]
-    if not any(told):
+    printed = [_print_subject(subject, found, screen) for subject, found in subjects.items()]
+    if not any(printed):
         screen.line("No difference.")
 
 
 def _print_subject(subject: str, found: list[Change], screen: Screen) -> bool:
-    """A row that came, went or changed; the session itself has no name."""
+    """Print an added, removed or changed row; "" is the session itself."""
     names = {change.where.rpartition(": ")[2] for change in found}
-    shown = [c for c in found if c.where.rpartition(": ")[2] not in _UNSAID]
-    came = all(change.before is None for change in found) and bool(names & _KEYS)
-    went = all(change.after is None for change in found) and bool(names & _KEYS)
-    if subject and (came or went):
-        sign, color = ("+", "green") if came else ("-", "red")
-        shown.sort(key=lambda change: bool(_word(change)))  # what it says before its fields
-        said = [_named(c, _shown(c.after if came else c.before)) for c in shown]
+    shown = [c for c in found if c.where.rpartition(": ")[2] not in _HIDDEN_FIELDS]
+    is_added = all(change.before is None for change in found) and bool(names & _KEYS)
+    is_removed = all(change.after is None for change in found) and bool(names & _KEYS)
+    if subject and (is_added or is_removed):
+        sign, color = ("+", "green") if is_added else ("-", "red")
+        shown.sort(key=lambda change: bool(_word(change)))  # its text before its fields
+        texts_shown = [
+            _describe_change(c, _shown(c.after if is_added else c.before)) for c in shown
+        ]
         head = f"{sign} {_subject(subject)}"
-        first, *rest = screen.wrapped(f"{head}  {' · '.join(said)}")
-        # A name too long for one line begins on the next; the color goes with what stands here.
+        first, *rest = screen.wrap(f"{head}  {' · '.join(texts_shown)}")
+        # A long name starts on the next line; the color belongs to what is on the first.
         named = head if first.startswith(head) else first
         screen.line((named, color), first.removeprefix(named))
         for more in rest:
@@ -222,18 +224,18 @@ def _print_subject(subject: str, found: list[Change], screen: Screen) -> bool:
         screen.line((f"~ {_subject(subject or 'session')}", "yellow"))
         for change in shown:
             values = f"{_shown(change.before)} → {_shown(change.after)}"
-            screen.line("    ", _named(change, values))
-    return came or went or bool(shown)
+            screen.line("    ", _describe_change(change, values))
+    return is_added or is_removed or bool(shown)
 
 
 def _subject(text: str) -> str:
-    """What changed, as people say it: a note has no name but its text, a step is a task."""
+    """Return the name of a changed row for people: a step is a task, a note has no name."""
     table, _, key = text.partition(" ")
     word = {"step": "task", "contract": "contract of"}.get(table, table)
     return word if table in ("note", "error", "decision", "command") else f"{word} {key}".rstrip()
 
 
-def _named(change: Change, value: str) -> str:
+def _describe_change(change: Change, value: str) -> str:
     return f"{_word(change)} {value}".lstrip()
 
 
@@ -243,8 +245,8 @@ def _word(change: Change) -> str:
 
 
 _KEYS = frozenset({"id", "path", "event", "subject", "key", "step", "agent"})
-# Fields that change with every event, that say the same as another, or only machines ask for.
-_UNSAID = frozenset(
+# Fields that change with every event, repeat another field, or matter only to programs.
+_HIDDEN_FIELDS = frozenset(
     "clock id event by attempts retracted key path held erased compressed_at before digest"
     " options goal_by goal_device device paused_at paused_ms pauses unit summary kept changes"
     " versions".split()

@@ -55,7 +55,7 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
     print_status(shown, stay, screen)
     if shown["status"] == "active" and idle.get("state") == "pause":
         hours = plural(idle["idle_ms"] // _HOUR, "hour")
-        screen.aside((f"no work on this session for {hours}", "yellow"), ": it counts as paused")
+        screen.warn((f"no work on this session for {hours}", "yellow"), ": it counts as paused")
     warn_idle(idle, screen)
     warn_waiting(stay, screen)
 
@@ -90,16 +90,16 @@ def warn_idle(idle: dict[str, Any], screen: Screen) -> None:
     if not idle or not idle["choices"]:
         return
     days = idle["idle_ms"] // (24 * _HOUR)
-    screen.aside(("no work on this session for ", "yellow"), plural(days, "day"))
+    screen.warn(("no work on this session for ", "yellow"), plural(days, "day"))
     for one in idle["choices"]:
-        screen.aside("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
+        screen.warn("  ", one["what"], ": " if one["command"] else "", (one["command"], "cyan"))
 
 
 def warn_waiting(stay: Forestay, screen: Screen) -> None:
     if count := count_waiting(stay.context):
-        said = plural(count, "hook event")
+        waiting = plural(count, "hook event")
         line = (screen.as_typed("forestay ingest"), "cyan")
-        screen.aside(("not recorded yet: ", "yellow"), said, ("; to record them: ", "dim"), line)
+        screen.warn(("not recorded yet: ", "yellow"), waiting, ("; to record them: ", "dim"), line)
 
 
 def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
@@ -121,7 +121,7 @@ def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
             ("began", since(shown["began_at"], now)),
             ("last", f"#{shown['seq']}, {since(shown['updated_at'], now)}"),
             ("remote", _unpushed(shown, stay)),
-            ("files", (_left_alone(shown), "yellow")),
+            ("files", (_unwritten_files(shown), "yellow")),
         ]
     )
     if shown.get("suspended"):
@@ -139,15 +139,17 @@ def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
     return f"{plural(count, 'event')} not pushed{why}"
 
 
-def _left_alone(shown: dict[str, Any]) -> str:
+def _unwritten_files(shown: dict[str, Any]) -> str:
     if not shown.get("suspended"):
         return ""
     from forestay.cli.suggestions import shorten_paths
 
-    whose: dict[str, list[str]] = {}
+    names_by_reason: dict[str, list[str]] = {}
     for one in shown["suspended"]:
-        whose.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
-    return "; ".join(f"{', '.join(names)} not written: {why}" for why, names in whose.items())
+        names_by_reason.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
+    return "; ".join(
+        f"{', '.join(names)} not written: {why}" for why, names in names_by_reason.items()
+    )
 
 
 def _status_words(shown: dict[str, Any]) -> Part:
@@ -180,13 +182,13 @@ def _phase(shown: dict[str, Any]) -> str:
         ("avg_phase_duration", "average {}"),
         ("estimated_remaining", "about {} left"),
     )
-    told = [
-        said.format(value if key == "percent_complete" else brief(value))
-        for key, said in figures
+    estimates = [
+        template.format(value if key == "percent_complete" else brief(value))
+        for key, template in figures
         if (value := timing[key]) is not None and shown["status"] != "completed"
     ]
     where = f"{phase['current']}{of}" + (f": {name}" if name else "")
-    return " · ".join([where, *told])
+    return " · ".join([where, *estimates])
 
 
 def _attention(shown: dict[str, Any]) -> str:
@@ -241,9 +243,9 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = [one.as_json() for one in listed]
     shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
     current = _current(stay)
-    totals = _measured(shown, stay) if options.size else {}
+    totals = _add_sizes(shown, stay) if options.size else {}
     screen.answer({"sessions": shown, "current": current or None, "more": more, **totals})
-    screen.long()
+    screen.start_paging()
     if shown:
         right = "34" if options.size else "3"
         screen.table(list(_rows(shown, current, stay, with_project=options.all)), right=right)
@@ -259,7 +261,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.line(("… and more; all of them: forestay list -n 0", "dim"))
 
 
-def _measured(shown: list[dict[str, Any]], stay: Forestay) -> dict[str, Any]:
+def _add_sizes(shown: list[dict[str, Any]], stay: Forestay) -> dict[str, Any]:
     """Add the size to each session; return the totals."""
     for one in shown:
         one["size"] = stay.session(one["session"]).size()

@@ -1,8 +1,8 @@
-"""Suggest lines that can be typed as they are: paths, commands and their shared options.
+"""Make paths and suggested commands short and ready to be copied to the command line.
 
 JSON has absolute paths. People see the shorter of the relative and the absolute path. A suggested
-command names the home, the store and the session that were named on the command line before it;
-what the environment or the folder determines holds for the next command anyway.
+command repeats the options --home, --store and --session of the present command; settings from
+the environment or the folder apply to the next command without that.
 """
 
 from __future__ import annotations
@@ -12,40 +12,39 @@ import re
 
 
 def short_path(path: str) -> str:
-    """A path as it is shortest from here."""
+    """Return the relative path if it is shorter than the absolute one."""
     from_here = os.path.relpath(path)
     return from_here if len(from_here) < len(path) else path
 
 
 def quoted_path(path: str) -> str:
-    """A path as one types it from here in a command."""
+    """Return a path in the form to type it in a shell command."""
     import shlex
 
     shown = short_path(path)
     shown = f"./{shown}" if shown.startswith("-") else shown
-    return shlex.quote(shown) if shown.isprintable() else f"$'{''.join(map(_spelled, shown))}'"
+    return shlex.quote(shown) if shown.isprintable() else f"$'{''.join(map(_escape_char, shown))}'"
 
 
-def _spelled(sign: str) -> str:
-    """A character as shells read it between `$'` and `'`: a line break would not be seen."""
-    if sign.isprintable():
-        return f"\\{sign}" if sign in "\\'" else sign
-    return "".join(f"\\x{byte:02x}" for byte in sign.encode("utf-8", "surrogateescape"))
+def _escape_char(char: str) -> str:
+    """Return a character as shells read it between `$'` and `'`; control characters as hex."""
+    if char.isprintable():
+        return f"\\{char}" if char in "\\'" else char
+    return "".join(f"\\x{byte:02x}" for byte in char.encode("utf-8", "surrogateescape"))
 
 
 def shorten_paths(text: str, *known: str) -> str:
-    """A sentence or a command with the paths in this folder, and those that are known to be in
-    it, as they are from here."""
+    """Return a text with relative paths for this folder and for the paths in `known`."""
     try:
         here = os.getcwd()
-    except OSError:  # it is gone
+    except OSError:  # the folder was deleted
         return text
     if here == os.sep or os.sep not in text:
         return text
     import shlex
 
-    text = _shortened(text, here, "")
-    text = _shortened(text, shlex.quote(here)[:-1], "'") if "'" in here else text
+    text = _shorten_in(text, here, "")
+    text = _shorten_in(text, shlex.quote(here)[:-1], "'") if "'" in here else text
     for path in filter(os.path.isabs, known):
         if path != here:
             text = text.replace(shlex.quote(path), quoted_path(path)).replace(
@@ -54,9 +53,9 @@ def shorten_paths(text: str, *known: str) -> str:
     return text
 
 
-def _shortened(text: str, lead: str, instead: str) -> str:
+def _shorten_in(text: str, lead: str, instead: str) -> str:
     inside = rf"(?<![^\s'\"(]){re.escape(lead)}/(?=[^\s/])"
-    # A name that begins with a dash would be taken for an option.
+    # A name that begins with a dash would be parsed as an option.
     text = re.sub(f"{inside}(?=-)", f"{instead}./", text)
     return re.sub(inside, instead, text)
 
@@ -135,7 +134,7 @@ _MEANT = {
     "version": "--version",
     "resolve": "settle",
 }
-"""What people type who do not know the name of a command yet."""
+"""Likely guesses of users for the names of commands."""
 
 
 def suggest_commands(name: str, names: tuple[str, ...]) -> list[str]:

@@ -1,12 +1,11 @@
-"""The only way out: lines, tables and JSON on the streams of one command.
+"""Write all output of a command: lines and tables for people, JSON for programs.
 
-People get lines. A line is made of *parts*: a text, or a text with a style. Each part goes
-through `text.terminal` before it is painted, so nothing that was recorded can move a cursor or
-change a colour; styles become color on a terminal and vanish elsewhere. On a terminal lines are
-broken between words and tables fit its width; in a pipe lines, and the last column, are left whole.
+A line consists of *parts*: a text, or a text with a style. Each part passes through
+`text.terminal` before it is styled, so recorded text cannot move the cursor or change a color.
+Styles are used on a terminal only. There, long lines are wrapped between words and tables are
+cut to the width; in a pipe, lines and the last column of tables are complete.
 
-Programs get JSON: one object on one line, in UTF-8 whatever the locale, with every character
-that a terminal might obey escaped.
+JSON is one object on one line, in UTF-8 for every locale. Control characters are escaped.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     Part = str | tuple[str, str]
 
 VERSION = 1
-"""Of the JSON contract: the value of "forestay" in every object."""
+"""The version of the JSON contract: the value of "forestay" in every object."""
 
 _STYLES = {
     "bold": "1",
@@ -39,20 +38,23 @@ _STYLES = {
     "title": "1",
 }
 SEVERITIES = {"error": "red", "warning": "yellow", "info": "dim"}
-"""Worst first, with the style of each."""
-_LAST = 16
-"""What a column that is cut keeps at least."""
-_PLAIN = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-", "█": "#"})
-_ONE = str.maketrans(dict.fromkeys("…–→·", "x"))
-"""Our own signs beyond ASCII: how an old terminal gets them, and that each is one column."""
+"""The severities of findings, worst first, with their styles."""
+_MIN_COLUMN = 16
+"""The least width of a column that is cut."""
+_ASCII_FORMS = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-", "█": "#"})
+_ONE_COLUMN = str.maketrans(dict.fromkeys("…–→·", "x"))
+"""Non-ASCII characters of our own messages: their ASCII forms, and that each is one column wide."""
 
 
 class Unwritable(OSError):
-    """The answer cannot be written: a full disk, say. Who stops reading is a broken pipe."""
+    """The answer cannot be written, for example because the disk is full.
+
+    A reader that stops early raises BrokenPipeError instead.
+    """
 
 
 class Screen:
-    """Where the answer of one command goes."""
+    """Write the answer of one command to its streams."""
 
     def __init__(self, out: TextIO | None, err: TextIO | None, source: TextIO | None) -> None:
         self.out = out or sys.stdout
@@ -62,23 +64,23 @@ class Screen:
         self.json = False
         self.quiet = False
         self.colorless = False
-        self.settled = False
+        self.has_settings = False
         self.patterns: Sequence[str] = ()
-        """Of secrets, besides those that everyone knows: errors repeat what was typed."""
+        """The user's own patterns of secrets, to be removed from errors that repeat typed text."""
         self.given: dict[str, str] = {}
-        """Shared options with a value that were typed, which suggested lines repeat."""
+        """Shared options with a value that were typed; suggested commands repeat them."""
         self.chosen = ""
-        """The session that a command named by itself, and made the current one if all went well."""
+        """The session that was an argument of the command; it is the current one after success."""
         self._color = "auto"
         self._pager = ""
-        self._kept: list[str] | None = None
-        self._aside: list[tuple[Part, ...]] = []
+        self._buffer: list[str] | None = None
+        self._warned: list[tuple[Part, ...]] = []
         self._is_within_line = False
         self._is_progressing = False
 
-    def settle(self, settings: Settings) -> None:
-        """Take over what the settings say about color and the pager."""
-        self.settled = True
+    def apply_settings(self, settings: Settings) -> None:
+        """Use the color, pager and secret patterns of the settings."""
+        self.has_settings = True
         self.patterns = settings.redact_patterns
         self._color = settings.color
         self._pager = settings.pager
@@ -89,12 +91,12 @@ class Screen:
 
     @property
     def columns(self) -> int:
-        """The width of the terminal; 0 where there is none and lines may be of any length."""
+        """The width of the terminal; 0 if the output is not a terminal."""
         return self._size()[0] if self.is_terminal else 0
 
     @property
-    def beside(self) -> int:
-        """The width of what errors are shown on; 0 where that is no terminal."""
+    def error_columns(self) -> int:
+        """The width of the error stream's terminal; 0 if it is not a terminal."""
         return self._size()[0] if _is_terminal(self.err) else 0
 
     def _size(self) -> tuple[int, int]:
@@ -107,30 +109,30 @@ class Screen:
     # -- for people ----------------------------------------------------------------------------
 
     def line(self, *parts: Part) -> None:
-        """One line, broken between words where it does not fit. Nothing in a JSON answer."""
+        """Print a line, wrapped between words on a terminal; with --json, print nothing."""
         if not self.json:
-            for line in _broken(parts, self.columns):
-                self._write("".join(self._painted(part, self.out) for part in line) + "\n")
+            for line in _wrap_parts(parts, self.columns):
+                self._write("".join(self._render(part, self.out) for part in line) + "\n")
 
     def done(self, *parts: Part) -> None:
-        """A line that only confirms; not shown with --quiet."""
+        """Print a line that only confirms success; with --quiet, print nothing."""
         if not self.quiet:
             self.line(*parts)
 
     def hint(self, lead: str, line: str) -> None:
-        """What one might type next. Only on a terminal: a program pays for every word."""
+        """Suggest a command to type next, only on a terminal: agents pay for every word."""
         if line and self.is_terminal:
             first, *others = self.as_typed(line).split(" · ")
             more = [part for way in others for part in ((" · ", "dim"), (way, "cyan"))]
             self.done(("  " + lead, "dim"), (first, "cyan"), *more)
 
-    def offer(self, lead: str, line: str) -> None:
-        """A line to type that belongs to the answer, in a pipe too; words may stand before it."""
+    def suggest(self, lead: str, line: str) -> None:
+        """Print a command that is part of the answer, also in a pipe; words may precede it."""
         words, name, command = self.as_typed(line).partition("forestay ")
         self.line(lead, words, (name + command, "cyan"))
 
     def as_typed(self, line: str) -> str:
-        """A line to type next, with the options that were typed this time."""
+        """Return suggested commands with the shared options that were typed this time."""
         if not self.given:
             return line
         from forestay.cli.suggestions import as_typed
@@ -138,23 +140,23 @@ class Screen:
         return as_typed(line, self.given)
 
     def block(self, text: str) -> None:
-        """Text of several lines."""
+        """Print text of several lines unchanged."""
         if not self.json:
             lines = text.rstrip("\n").split("\n")
             self._write("".join(f"{_text_of(line)}\n" for line in lines))
 
-    def wrapped(self, text: str, indent: str = "  ") -> list[str]:
-        """A line as lines that fit the terminal, broken between words; whole in a pipe."""
-        return self._wrapped(text, self.columns, indent)
+    def wrap(self, text: str, indent: str = "  ") -> list[str]:
+        """Return a text as lines that fit the terminal; in a pipe as one line."""
+        return self._wrap(text, self.columns, indent)
 
     def prose(self, lead: Part, text: str, style: str = "") -> None:
-        """Words beside a lead; those that do not fit the terminal go on below its end."""
-        beside = _width(_text_of(lead))
-        for line in self._wrapped(_text_of(text), self.columns - beside):
+        """Print text after a lead; further lines are indented by the width of the lead."""
+        lead_width = _width(_text_of(lead))
+        for line in self._wrap(_text_of(text), self.columns - lead_width):
             self.line(lead, (line, style))
-            lead = " " * beside
+            lead = " " * lead_width
 
-    def _wrapped(self, text: str, columns: int, indent: str = "") -> list[str]:
+    def _wrap(self, text: str, columns: int, indent: str = "") -> list[str]:
         if columns <= 0 or _width(text) <= columns:
             return [text]
         import textwrap
@@ -163,50 +165,50 @@ class Screen:
             text, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
         )
 
-    def aside(self, *parts: Part) -> None:
-        """A line beside the answer, on the error stream; the same one once."""
-        if not (self.quiet or self.json) and parts not in self._aside:
-            self._aside.append(parts)
-            for line in _broken(parts, self.beside):
-                self.complain(*line)
+    def warn(self, *parts: Part) -> None:
+        """Print a warning on the error stream; the same one only once."""
+        if not (self.quiet or self.json) and parts not in self._warned:
+            self._warned.append(parts)
+            for line in _wrap_parts(parts, self.error_columns):
+                self.write_error(*line)
 
-    def notice(self, line: str) -> None:
-        """What the engine has to say besides, with what one might type as it is from here."""
+    def warn_from_library(self, line: str) -> None:
+        """Print a warning of the library, with short paths and commands that can be typed here."""
         from forestay.cli.suggestions import shorten_paths
 
-        self.aside(self.as_typed(shorten_paths(line)))
+        self.warn(self.as_typed(shorten_paths(line)))
 
-    def complain(self, *parts: Part) -> None:
-        """A line on the error stream that is always shown."""
+    def write_error(self, *parts: Part) -> None:
+        """Print a line on the error stream, also with --quiet and --json."""
         self.flush()
-        _put(self.err, "".join(self._painted(part, self.err) for part in parts) + "\n")
+        _write_to(self.err, "".join(self._render(part, self.err) for part in parts) + "\n")
 
     def explain(self, lead: Part, text: str, style: str = "") -> None:
-        """Prose on the error stream, broken between words where it does not fit a terminal."""
-        for line in self._wrapped(_text_of(text), self.beside - _width(_text_of(lead))):
-            for parts in _broken((lead, (line, style)), self.beside):
-                self.complain(*parts)
+        """Print a lead and a text on the error stream, wrapped between words on a terminal."""
+        for line in self._wrap(_text_of(text), self.error_columns - _width(_text_of(lead))):
+            for parts in _wrap_parts((lead, (line, style)), self.error_columns):
+                self.write_error(*parts)
             lead = "  "
 
     def advise(self, text: str) -> None:
-        """What one might type, on the error stream; several ways below each other, if need be.
+        """Suggest commands on the error stream; where they do not fit one line, one per line.
 
-        A line to type is never broken: a terminal does that so that it can still be copied.
+        A command is never wrapped here: what the terminal wraps can still be copied.
         """
         typed = self.as_typed(text)
-        fits = not self.beside or _width(typed) + 4 <= self.beside
+        fits = not self.error_columns or _width(typed) + 4 <= self.error_columns
         for way in [typed] if fits else typed.replace(" · ", "; ").split("; "):
-            self.complain("  → ", way)
+            self.write_error("  → ", way)
 
     def end_line(self) -> None:
-        """After Ctrl-C on a terminal, the next prompt gets a line of its own."""
+        """End the current line on a terminal, so that the prompt after Ctrl-C is on a new line."""
         if _is_terminal(self.err):
-            _put(self.err, "\r\x1b[K" if self._is_progressing else "\n")
+            _write_to(self.err, "\r\x1b[K" if self._is_progressing else "\n")
 
     def pass_through(self, data: bytes) -> bool:
-        """Pass on what another program prints, as it is; False once nobody reads it.
+        """Write the output of another program unchanged; return False once the stream is closed.
 
-        With --json it goes to the error stream, so that the answer stays one object.
+        With --json it goes to the error stream, because the answer must be one object.
         """
         stream = self.err if self.json else self.out
         self._is_within_line = not (self.json or data.endswith(b"\n"))
@@ -223,11 +225,11 @@ class Screen:
         return True
 
     def progress(self, text: str = "") -> None:
-        """How far long work has come, on a line that the next one replaces; empty clears it."""
+        """Show progress on a line that the next call replaces; an empty text clears it."""
         if _is_terminal(self.err) and not (self.quiet or self.json):
             self._is_progressing = bool(text)
             shown = fit(_text_of(text), self._size()[0] - 1) if text else ""
-            _put(self.err, f"\r\x1b[K{shown}\r")
+            _write_to(self.err, f"\r\x1b[K{shown}\r")
             self.err.flush()
 
     def table(
@@ -238,73 +240,73 @@ class Screen:
         right: str = "",
         whole: bool = False,
     ) -> None:
-        """Aligned columns that fit the terminal, unless they are to be shown `whole`.
+        """Print aligned columns, cut to the terminal's width unless `whole`.
 
-        `right` holds the numbers of columns that end at the same place.
+        `right` holds the numbers of the columns that are aligned right.
         """
         if not rows or self.json:
             return
         cells = [[(_text_of(part), _style_of(part)) for part in row] for row in rows]
         widths = [max(_width(row[i][0]) for row in cells) for i in range(len(cells[0]))]
         if self.columns and not whole:
-            _narrow(widths, self.columns - indent - 2 * (len(widths) - 1))
-        paints = self._paints(self.out)
+            _narrow_columns(widths, self.columns - indent - 2 * (len(widths) - 1))
+        paints = self._has_color(self.out)
         for row in cells:
-            line = "  ".join(_aligned(row, widths, right, paints=paints))
+            line = "  ".join(_align_row(row, widths, right, paints=paints))
             self._write(" " * indent + line + "\n")
 
     def listing(
         self, head: str, rows: Sequence[Sequence[Part]], empty: str = "", **more: Any
     ) -> None:
-        """Print a table with the words of `head` above its columns, or the line `empty`.
+        """Print a table with the words of `head` as column titles; without rows, print `empty`.
 
         A dash in `head` stands for a column without a name.
         """
-        self.long()
+        self.start_paging()
         if rows:
             titles = [
                 ("" if word == "-" else word.replace("_", " "), "dim") for word in head.split()
             ]
             self.table([titles, *rows], **more)
         elif empty:
-            self.offer("", empty)
+            self.suggest("", empty)
 
     def fields(self, pairs: Iterable[tuple[str, Part]]) -> None:
-        """Names and values below each other, whole on a terminal too; empty ones are left out."""
-        told = [(name, value) for name, value in pairs if _text_of(value)]
-        room = self.columns - 4 - max((_width(name) for name, _ in told), default=0)
+        """Print names and values, one pair per line, never cut; omit empty values."""
+        shown = [(name, value) for name, value in pairs if _text_of(value)]
+        room = self.columns - 4 - max((_width(name) for name, _ in shown), default=0)
         rows = []
-        for name, value in told:
-            lines = self._wrapped(_text_of(value), room) if room >= _LAST else [_text_of(value)]
+        for name, value in shown:
+            lines = self._wrap(_text_of(value), room) if room >= _MIN_COLUMN else [_text_of(value)]
             names = [name, *[""] * (len(lines) - 1)]
             rows += [
                 ((n, "dim"), (line, _style_of(value))) for n, line in zip(names, lines, strict=True)
             ]
-        # What cannot be broken, such as a key, is for copying: a cut one is of no use.
+        # A value that cannot be wrapped, such as a key, is for copying: it must not be cut.
         self.table(rows, indent=2, whole=True)
 
-    def _painted(self, part: Part, stream: TextIO) -> str:
+    def _render(self, part: Part, stream: TextIO) -> str:
         text = _text_of(part)
-        return _paint(text, _style_of(part)) if self._paints(stream) else text
+        return _paint(text, _style_of(part)) if self._has_color(stream) else text
 
-    def _paints(self, stream: TextIO) -> bool:
+    def _has_color(self, stream: TextIO) -> bool:
         wanted = _is_terminal(stream) if self._color == "auto" else self._color == "always"
         return wanted and not self.colorless
 
     @property
     def shows_strike(self) -> bool:
-        """Whether struck-out text can be seen as such."""
-        return self._paints(self.out)
+        """Whether the output can show struck-out text."""
+        return self._has_color(self.out)
 
     # -- questions -----------------------------------------------------------------------------
 
     @property
     def can_ask(self) -> bool:
-        """Whether someone sits there who sees a question and can type an answer."""
+        """Whether a user can see a question and type the answer."""
         return not self.json and self.is_terminal and self.source.isatty()
 
-    def confirms(self, when: str) -> bool:
-        """Whether someone types yes; `when` says what that means."""
+    def ask_yes(self, when: str) -> bool:
+        """Return whether the user types yes; `when` completes the question."""
         self.flush()
         self.out.write(f"Type yes {when}: ")
         self.out.flush()
@@ -313,38 +315,38 @@ class Screen:
     # -- for programs --------------------------------------------------------------------------
 
     def answer(self, values: dict[str, Any]) -> None:
-        """The answer as one JSON object, if JSON was asked for."""
+        """Print the answer as one JSON object, only with --json."""
         if self.json:
             self.object({"forestay": VERSION, **values})
 
     def object(self, values: object) -> None:
-        """One JSON value on one line."""
+        """Print a JSON value on one line."""
         line = json_text(values) + "\n"
         encoding = (getattr(self.out, "encoding", None) or "utf-8").lower()
         if encoding in ("utf-8", "utf8") or not hasattr(self.out, "buffer"):
-            _put(self.out, line)
+            _write_to(self.out, line)
             return
         self.flush()
         self.out.buffer.write(line.encode())
 
     # -- long answers --------------------------------------------------------------------------
 
-    def long(self) -> None:
-        """From here on the answer may be long: it goes to the pager if there is one."""
+    def start_paging(self) -> None:
+        """Collect the following output for the pager, if one is used."""
         if self._pager and self.is_terminal and not self.json:
-            self._kept = []
+            self._buffer = []
 
     def finish(self) -> None:
-        """Show what was kept for the pager; through it when it does not fit the terminal."""
-        kept, self._kept = self._kept, None
-        if not kept:
+        """Print the collected output; through the pager if it does not fit the terminal."""
+        buffered, self._buffer = self._buffer, None
+        if not buffered:
             return
-        text = "".join(kept)
-        if text.count("\n") < self._size()[1] or not _page(self._pager, text):
-            _put(self.out, text)
+        text = "".join(buffered)
+        if text.count("\n") < self._size()[1] or not _show_in_pager(self._pager, text):
+            _write_to(self.out, text)
 
     def flush(self) -> None:
-        """See to it that everything said so far is out."""
+        """Write everything that is still buffered."""
         self.finish()
         try:
             self.out.flush()
@@ -356,26 +358,26 @@ class Screen:
     def _write(self, text: str) -> None:
         if self._is_within_line:
             text, self._is_within_line = f"\n{text}", False
-        if self._kept is None:
-            _put(self.out, text)
+        if self._buffer is None:
+            _write_to(self.out, text)
         else:
-            self._kept.append(text)
+            self._buffer.append(text)
 
 
 def json_text(values: object) -> str:
-    """JSON on one line that is valid UTF-8 and that no terminal obeys."""
+    """Return a value as JSON on one line, valid UTF-8 without control characters."""
     import json
 
     text = json.dumps(values, ensure_ascii=False)
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else _escaped(c) for c in text)
+    return "".join(c if c.isprintable() else _escape(c) for c in text)
 
 
 def pick(thing: object, *names: str) -> dict[str, Any]:
     """Return attributes of an object as JSON values.
 
-    `names` hold one or more names, separated by blanks. One that ends in `?` is None where the
+    `names` hold one or more names, separated by spaces. One that ends in `?` is None where the
     attribute is empty; `key=attribute` gives it another name.
     """
     found = {}
@@ -395,24 +397,24 @@ def format_size(count: float) -> str:
     return f"{count:.1f} GB"
 
 
-def _escaped(sign: str) -> str:
-    if "\ud800" <= sign <= "\udfff":
-        return "\ufffd"  # half a character: there is no JSON for it that all readers take
-    data = sign.encode("utf-16-be")
+def _escape(char: str) -> str:
+    if "\ud800" <= char <= "\udfff":
+        return "\ufffd"  # half of a surrogate pair: not every JSON reader accepts it
+    data = char.encode("utf-16-be")
     return "".join(f"\\u{data[i] << 8 | data[i + 1]:04x}" for i in range(0, len(data), 2))
 
 
-def _broken(parts: Sequence[Part], columns: int) -> Iterable[Sequence[Part]]:
-    """The parts of a line, by the lines they make where only so many columns are.
+def _wrap_parts(parts: Sequence[Part], columns: int) -> Iterable[Sequence[Part]]:
+    """Return the lines that the parts of a line need in so many columns.
 
-    A long path gets a line of its own, less indented if need be. A word that fits no line stays
-    where it is: the terminal breaks it, and it can still be copied.
+    A long path gets its own line, with less indent if necessary. A word that is longer than a
+    line is left to the terminal to wrap, so that it can still be copied.
     """
     if not columns or sum(_width(_text_of(part)) for part in parts) <= columns:
         return [parts]
     lines: list[list[tuple[str, str]]] = [[]]
     indent = used = 0
-    for gap, word in _words(parts):
+    for gap, word in _split_words(parts):
         long = sum(_width(text) for text, _ in word)
         if not used:
             indent = gap + 2
@@ -435,12 +437,12 @@ def _join(line: list[tuple[str, str]], gap: str, word: list[tuple[str, str]]) ->
         gap = ""
 
 
-def _words(parts: Sequence[Part]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """What must stay together, and how many blanks are before it; a command to type is one word."""
+def _split_words(parts: Sequence[Part]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
+    """Yield words with the number of spaces before each; a suggested command is one word."""
     gap = 0
     word: list[tuple[str, str]] = []
     for part in parts:
-        for i, one in enumerate(_split(_text_of(part), _style_of(part))):
+        for i, one in enumerate(_split_text(_text_of(part), _style_of(part))):
             if i and word:
                 yield gap, word
                 gap, word = 0, []
@@ -450,7 +452,7 @@ def _words(parts: Sequence[Part]) -> Iterator[tuple[int, list[tuple[str, str]]]]
         yield gap, word
 
 
-def _split(text: str, style: str) -> list[str]:
+def _split_text(text: str, style: str) -> list[str]:
     bare = text.strip(" ")
     if not (bare and (style == "cyan" or bare.startswith("forestay "))):
         return text.split(" ")
@@ -459,13 +461,13 @@ def _split(text: str, style: str) -> list[str]:
 
 
 def _text_of(part: Part) -> str:
-    """A part's text, without anything a terminal obeys.
+    """Return the text of a part without control sequences.
 
-    What is beyond doubt is not looked at closely: compiling the patterns that recognise the
-    rest takes longer than printing a table.
+    Printable ASCII needs no check: compiling the patterns for it would take longer than printing
+    a table.
     """
     text = part if isinstance(part, str) else part[0]
-    plain = text if text.isascii() else text.translate(_ONE)
+    plain = text if text.isascii() else text.translate(_ONE_COLUMN)
     return text if plain.isascii() and plain.isprintable() else terminal(text)
 
 
@@ -477,32 +479,32 @@ def _paint(text: str, style: str) -> str:
     return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text.strip() else text
 
 
-def _aligned(
+def _align_row(
     row: Sequence[tuple[str, str]], widths: Sequence[int], right: str, *, paints: bool
 ) -> Iterator[str]:
     last = max((i for i, (text, _) in enumerate(row) if text), default=0)
     for i, (text, style) in enumerate(row[: last + 1]):
-        text = _fitted(text, widths[i], right=str(i) in right)
+        text = _pad_cell(text, widths[i], right=str(i) in right)
         text = text.rstrip() if i == last else text
         yield _paint(text, style) if paints else text
 
 
-def _narrow(widths: list[int], room: int) -> None:
-    """Make columns fit: the last one gives way, then the widest of the others."""
+def _narrow_columns(widths: list[int], room: int) -> None:
+    """Reduce the widths to fit: first that of the last column, then the widest other one."""
     *others, last = widths
-    widths[-1] = min(last, max(room - sum(others), _LAST))
+    widths[-1] = min(last, max(room - sum(others), _MIN_COLUMN))
     over = sum(widths) - room
     if over > 0 and others:
         widest = others.index(max(others))
-        widths[widest] = max(widths[widest] - over, min(widths[widest], _LAST))
+        widths[widest] = max(widths[widest] - over, min(widths[widest], _MIN_COLUMN))
 
 
 def _width(text: str) -> int:
-    plain = text if text.isascii() else text.translate(_ONE)
+    plain = text if text.isascii() else text.translate(_ONE_COLUMN)
     return len(plain) if plain.isascii() else width(text)
 
 
-def _fitted(text: str, columns: int, *, right: bool) -> str:
+def _pad_cell(text: str, columns: int, *, right: bool) -> str:
     room = columns - _width(text)
     if room < 0:
         return fit(text, columns)
@@ -512,16 +514,16 @@ def _fitted(text: str, columns: int, *, right: bool) -> str:
 def _is_terminal(stream: TextIO) -> bool:
     try:
         return stream.isatty()
-    except ValueError:  # it was closed
+    except ValueError:  # the stream is closed
         return False
 
 
-def _put(stream: TextIO, text: str) -> None:
+def _write_to(stream: TextIO, text: str) -> None:
     try:
         stream.write(text)
     except UnicodeEncodeError as error:
-        # A terminal of another age: our own signs have plain forms, the rest is escaped.
-        data = text.translate(_PLAIN).encode(error.encoding, "backslashreplace")
+        # The terminal is not Unicode: our own characters have ASCII forms, the rest is escaped.
+        data = text.translate(_ASCII_FORMS).encode(error.encoding, "backslashreplace")
         stream.write(data.decode(error.encoding))
     except BrokenPipeError:
         raise
@@ -529,14 +531,14 @@ def _put(stream: TextIO, text: str) -> None:
         raise Unwritable(error.strerror or type(error).__name__) from error
 
 
-def _page(pager: str, text: str) -> bool:
-    """Show the text in the pager; False when it cannot be started."""
+def _show_in_pager(pager: str, text: str) -> bool:
+    """Show the text in the pager; return False if it cannot be started."""
     import signal
     import subprocess
 
-    # As in git: a pager that is told nothing leaves short output alone and keeps colors.
+    # As git does: by default, less exits at once if the text is short, and shows colors.
     command = f"LESS=${{LESS-FRX}}; export LESS; {pager}"
-    # Ctrl-C is for the pager, which has uses for it; a handler, unlike SIG_IGN, is not inherited.
+    # The pager handles Ctrl-C. The pager inherits SIG_IGN, but not a handler.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         done = subprocess.run(["/bin/sh", "-c", command], input=text.encode("utf-8", "replace"))

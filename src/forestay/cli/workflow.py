@@ -32,7 +32,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.table([_listed_cells(each) for each in found])
     for each in found:
         if each.error:
-            screen.aside((f"{each.name}: ", "red"), each.error)
+            screen.warn((f"{each.name}: ", "red"), each.error)
     screen.hint("what one requires: ", "forestay workflow show NAME")
 
 
@@ -63,7 +63,7 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
     found = stay.workflows.show(options.name)
     screen.answer(as_values(found))
-    screen.long()
+    screen.start_paging()
     _print_workflow(found, screen)
 
 
@@ -76,7 +76,7 @@ def _print_schema(stay: Forestay, screen: Screen) -> None:
 def _print_workflow(found: Workflow, screen: Screen) -> None:
     screen.line((found.name, "bold"), f"   {found.title}" if found.title else "")
     if found.description:
-        for line in screen.wrapped(found.description):
+        for line in screen.wrap(found.description):
             screen.line(line)
     screen.fields(
         [
@@ -94,11 +94,11 @@ def _print_workflow(found: Workflow, screen: Screen) -> None:
 
 
 def _range(found: Workflow) -> str:
-    said = _count(found.total, found.unit)
+    words = _count(found.total, found.unit)
     last = found.base + (found.total or 0) - 1
     if found.total is None:
-        return f"{said}, from {found.base} on"
-    return f"{said}, {found.base} to {last}" if found.total else said
+        return f"{words}, from {found.base} on"
+    return f"{words}, {found.base} to {last}" if found.total else words
 
 
 def _after(hours: float | None) -> str:
@@ -114,7 +114,7 @@ def _print_phase(phase: Phase, number: str, screen: Screen) -> None:
     rows = [("task", task.name) for task in phase.tasks]
     rows += [("output", output) for output in phase.outputs]
     rows += _gate_rows(phase.gate) if phase.gate else []
-    screen.table([((word, "dim"), said) for word, said in rows], indent=2)
+    screen.table([((word, "dim"), text) for word, text in rows], indent=2)
 
 
 def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
@@ -122,9 +122,9 @@ def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
 
     rows = []
     for field in gate.fields:
-        said = ", ".join(filter(None, [wanted(field), "" if field.required else "optional"]))
+        words = ", ".join(filter(None, [wanted(field), "" if field.required else "optional"]))
         more = f" – {field.description}" if field.description else ""
-        rows.append(("evidence", f"{field.name}: {said}{more}"))
+        rows.append(("evidence", f"{field.name}: {words}{more}"))
     rows += [("rule", rule.check) for rule in gate.rules]
     rows += [("not checked", opaque) for opaque in gate.opaque]
     rows += [] if gate.strict else [("", "only warns")]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from forestay.model.gates.expression import FUNCTIONS, parsed
+from forestay.model.gates.expression import FUNCTIONS, parse_rule
 from forestay.model.plan import TYPES
 from forestay.plans import workflows, yaml_definition
 
@@ -29,7 +29,7 @@ def test_the_rules_shown_can_be_read() -> None:
     rules = shown.strip().split("\n")
     assert len(rules) > 4
     for rule in rules:
-        assert parsed(rule).fields
+        assert parse_rule(rule).fields
     for name in FUNCTIONS:
         assert f"{name}(" in PAGE
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.model.gates.expression import BadExpression, parsed
+from forestay.model.gates.expression import BadExpression, parse_rule
 
 VALUES: dict[str, Any] = {
     "coverage": 81.5,
@@ -63,9 +63,9 @@ VALUES: dict[str, Any] = {
 def test_a_rule_has_its_obvious_value(text: str, value: bool | None) -> None:
     if value is None:
         with pytest.raises(BadExpression):
-            parsed(text)
+            parse_rule(text)
     else:
-        assert parsed(text).holds(VALUES) is value
+        assert parse_rule(text).holds(VALUES) is value
 
 
 _numbers = st.integers(0, 9).map(str) | st.sampled_from(["a", "b", "2.5"])
@@ -99,9 +99,9 @@ def test_numbers_and_logic_are_those_of_python(text: str, a: int, b: int) -> Non
         expected = bool(eval(text, {"__builtins__": {}, "abs": abs}, {"a": a, "b": b}))
     except ZeroDivisionError:
         with pytest.raises(BadExpression, match="zero"):
-            parsed(text).holds({"a": a, "b": b})
+            parse_rule(text).holds({"a": a, "b": b})
         return
-    assert parsed(text).holds({"a": a, "b": b}) == expected
+    assert parse_rule(text).holds({"a": a, "b": b}) == expected
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_a_rule_without_a_value_is_refused_with_its_column(
     text: str, why: str, column: int
 ) -> None:
     with pytest.raises(BadExpression, match=why) as caught:
-        parsed(text).holds(VALUES)
+        parse_rule(text).holds(VALUES)
     assert caught.value.column == column
 
 
@@ -166,23 +166,23 @@ def test_a_rule_without_a_value_is_refused_with_its_column(
 )
 def test_a_malformed_rule_is_refused_with_its_column(text: str, why: str, column: int) -> None:
     with pytest.raises(BadExpression, match=why) as caught:
-        parsed(text)
+        parse_rule(text)
     assert caught.value.column == column
 
 
 def test_a_long_chain_of_conditions_is_not_deep() -> None:
-    assert parsed(" and ".join(["ok"] * 100)).holds(VALUES)
+    assert parse_rule(" and ".join(["ok"] * 100)).holds(VALUES)
 
 
 def test_a_rule_lists_the_fields_that_it_reads() -> None:
-    rule = parsed('a.b > 1 and not (c in [d, 1]) or matches(e, "x") and true')
+    rule = parse_rule('a.b > 1 and not (c in [d, 1]) or matches(e, "x") and true')
     assert rule.fields == {"a", "c", "d", "e"}
 
 
 @given(st.text("ab01.()[]<>=!+-*/% \"'\\,andorti", max_size=30))
 def test_any_text_is_a_rule_or_is_refused(text: str) -> None:
     try:
-        value = parsed(text).value({"a": 1, "b": "x"})
+        value = parse_rule(text).value({"a": 1, "b": "x"})
     except BadExpression:
         return
     assert value is None or isinstance(value, (bool, int, float, str, list))
@@ -201,7 +201,7 @@ def test_any_text_is_a_rule_or_is_refused(text: str) -> None:
 def test_huge_values_soon_end_in_an_error(text: str, values: dict[str, Any]) -> None:
     began = time.process_time()
     try:
-        assert not parsed(text).holds(values)
+        assert not parse_rule(text).holds(values)
     except BadExpression:
         pass
     assert time.process_time() - began < 60

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forestay.errors import InvalidInput
-from forestay.model.gates.gate import Judgment, hand_in, judge
+from forestay.model.gates.gate import Judgment, judge, submit_command
 from forestay.model.gates.safe_regex import Effort
 from forestay.model.plan import Field, Gate, Rule
 
@@ -359,7 +359,7 @@ def test_a_text_is_not_repeated_in_the_next_step() -> None:
     asked = gate(Field("note", "string"), Field("ok", equals=True))
     judged = check(asked, {"note": "hush", "ok": False}, phase=1)
     assert judged.next_steps[0] == "forestay phase done 1 --evidence note=VALUE --evidence ok=VALUE"
-    assert hand_in(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")
+    assert submit_command(asked, {"note": "hush", "ok": True}, 1).endswith("--evidence ok=true")
 
 
 def test_all_patterns_of_a_gate_share_one_effort(
@@ -379,5 +379,5 @@ def test_all_patterns_of_a_gate_share_one_effort(
 def test_an_optional_value_that_was_given_is_submitted_too() -> None:
     asked = gate(Field("coverage"), Field("notes", required=False), Field("who", required=False))
     line = "forestay phase done 1 --evidence coverage=85"
-    assert hand_in(asked, {"coverage": 85}, 1) == line
-    assert hand_in(asked, {"coverage": 85, "notes": 3}, 1) == f"{line} --evidence notes=3"
+    assert submit_command(asked, {"coverage": 85}, 1) == line
+    assert submit_command(asked, {"coverage": 85, "notes": 3}, 1) == f"{line} --evidence notes=3"

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from forestay.model.disputes import Case, Seat
+    from forestay.model.disputes import Case, DeviceView
     from forestay.model.event import Body, Event
     from forestay.model.state import State
 
@@ -31,12 +31,12 @@ class Disputes(Topic):
         found = cases(*self._read())
         return self._named(found, dispute) if dispute else found
 
-    def devices(self) -> builtins.list[Seat]:
+    def devices(self) -> builtins.list[DeviceView]:
         """Return every device that recorded something, with what it knew of the session; the
         last one first."""
-        from forestay.model.disputes import seats
+        from forestay.model.disputes import device_views
 
-        return seats(self._read()[0])
+        return device_views(self._read()[0])
 
     def settle(
         self,
@@ -127,13 +127,13 @@ class Disputes(Topic):
         state: State,
         events: builtins.list[Event],
     ) -> Sequence[Body]:
-        from forestay.model.disputes import note_of, settling
+        from forestay.model.disputes import events_to_settle, settlement_note
 
         known, named = {event.id: event for event in events}, self._device_name
-        bodies = settling(case, way, number, state, known, named)
+        bodies = events_to_settle(case, way, number, state, known, named)
         if way == "merge" and case.kind == "file":
             bodies = [self._with_file_now(body) for body in bodies]
-        return [*bodies, note_of(case, way, number, because, named)]
+        return [*bodies, settlement_note(case, way, number, because, named)]
 
     def _with_file_now(self, body: Any) -> Body:
         """Return the change with the file as the user merged it by hand."""

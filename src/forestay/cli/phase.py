@@ -8,7 +8,7 @@ from forestay.cli.arguments import KEY, Command, arg, count, flag
 from forestay.cli.common import Verb, confirm, current_session
 from forestay.cli.terminal import json_text
 from forestay.errors import DONE, REFUSED
-from forestay.model.gates.gate import hand_in, wanted
+from forestay.model.gates.gate import describe_field, submit_command
 from forestay.model.timing import brief
 from forestay.plans.evidence import read
 
@@ -156,7 +156,7 @@ def _next_commands(asked: Asked) -> list[str]:
     """Return what to type: first for what is missing, then to submit the phase."""
     if not (asked.handed_in and asked.judgment.checkpoint_passed):
         return asked.judgment.next_steps
-    return [hand_in(asked.gate, asked.evidence, asked.phase, asked.observed)]
+    return [submit_command(asked.gate, asked.evidence, asked.phase, asked.observed)]
 
 
 def _print_fields(asked: Asked, screen: Screen) -> None:
@@ -164,7 +164,7 @@ def _print_fields(asked: Asked, screen: Screen) -> None:
     rows: list[list[Part]] = []
     for field in asked.gate.fields:
         value = json_text(there[field.name]) if field.name in there else "–"
-        need = wanted(field) + ("" if field.required else " (optional)")
+        need = describe_field(field) + ("" if field.required else " (optional)")
         about = " ".join(field.description.split())
         rows.append([field.name, need, shorten(value, _WIDTH), (about, "dim")])
     screen.listing("EVIDENCE REQUIRED PRESENT -", rows, indent=2)

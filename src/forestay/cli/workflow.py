@@ -118,11 +118,12 @@ def _print_phase(phase: Phase, number: str, screen: Screen) -> None:
 
 
 def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
-    from forestay.model.gates.gate import wanted
+    from forestay.model.gates.gate import describe_field
 
     rows = []
     for field in gate.fields:
-        words = ", ".join(filter(None, [wanted(field), "" if field.required else "optional"]))
+        optional = "" if field.required else "optional"
+        words = ", ".join(filter(None, [describe_field(field), optional]))
         more = f" – {field.description}" if field.description else ""
         rows.append(("evidence", f"{field.name}: {words}{more}"))
     rows += [("rule", rule.check) for rule in gate.rules]

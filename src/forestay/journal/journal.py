@@ -38,7 +38,7 @@ from forestay.model.erasure import Entitled, Rights, Tombstones
 from forestay.model.event import Body, Event, Sealed
 from forestay.model.fold import FOLD_VERSION, advance, extend, fold, follows
 from forestay.model.hash_chain import next_of
-from forestay.model.rules import allow, decide, report, weigh
+from forestay.model.rules import allow, decide, decide_validated, report
 from forestay.model.state import Core, State
 from forestay.store.machine.change import MachineChange
 from forestay.store.machine.projects import TreeRecord
@@ -137,7 +137,7 @@ class Journal:
         options = options or _DEFAULTS
         foreign, make = options.foreign, options.make
         moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
-        actor, rule = self.clean_actor(actor), allow if foreign else weigh
+        actor, rule = self.clean_actor(actor), allow if foreign else decide_validated
         id = derived_id(session.lower(), key) if key else ""
         done: list[tuple[str, bytes, Recorded]] = []
 
@@ -597,7 +597,7 @@ class _Append:
             for body in implied:
                 self._record(body, self._part(), at)
             self._in_row = isinstance(moves[-left] if left else None, ev.EventRetracted)
-            is_read = asked is move and rule is weigh
+            is_read = asked is move and rule is decide_validated
             self._record(asked, self._part() if left else self._id, at, is_read=is_read)
 
     def _part(self) -> str:

@@ -67,11 +67,11 @@ class Recorder:
         """
         if getattr(body, "git_commit", None) != "":
             return body
-        from forestay.model.event import checked_out  # start-up
+        from forestay.model.event import with_checkout  # start-up
 
         try:
             is_here = self.context.workspace.chosen_here() == self.id
-            return checked_out(body, *self.context.checkout()) if is_here else body
+            return with_checkout(body, *self.context.checkout()) if is_here else body
         except InvalidInput:  # the folder is gone
             return body
 

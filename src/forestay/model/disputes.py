@@ -61,7 +61,7 @@ class Case(Struct, frozen=True):
         return self.subject.partition(":")[0]
 
 
-class Seat(Struct, frozen=True):
+class DeviceView(Struct, frozen=True):
     """What one device knew of the session when it last wrote."""
 
     device: str
@@ -81,11 +81,11 @@ def cases(events: Sequence[Event], state: State) -> list[Case]:
     return [_case(number, row, known, clocks) for number, row in enumerate(rows, start=1)]
 
 
-def seats(events: Sequence[Event]) -> list[Seat]:
+def device_views(events: Sequence[Event]) -> list[DeviceView]:
     """Return each device that wrote, and the session as it knew it; the last writer comes first."""
     known = {event.hash: event for event in in_order(events)}
     last = {event.head.device: event for event in known.values()}
-    found = [_seat(event, _past(event, known)) for event in last.values()]
+    found = [_device_view(event, _past(event, known)) for event in last.values()]
     return sorted(found, key=lambda seat: (-seat.last_modified, seat.device))
 
 
@@ -100,11 +100,11 @@ def _past(event: Event, known: Mapping[str, Event]) -> list[Event]:
     return list(found.values())
 
 
-def _seat(event: Event, past: list[Event]) -> Seat:
+def _device_view(event: Event, past: list[Event]) -> DeviceView:
     state, device = fold(past), event.head.device
     own = sum(1 for one in past if one.head.device == device)
     at_work = list(summary(state)["running"])
-    return Seat(device, event.head.at, round(progress(state)[0], 2), at_work, own)
+    return DeviceView(device, event.head.at, round(progress(state)[0], 2), at_work, own)
 
 
 def _case(number: int, row: Dispute, known: Mapping[str, Event], clocks: _Clocks) -> Case:
@@ -205,7 +205,7 @@ Named = Callable[[str], str]
 """Returns the name of a device for people."""
 
 
-def settling(
+def events_to_settle(
     case: Case, way: str, chosen: int, state: State, events: Mapping[str, Event], named: Named
 ) -> list[Body]:
     """Return the events that settle a case; `events` are all events by id.
@@ -224,7 +224,7 @@ def settling(
     return make[case.kind](case, sides, state, named)
 
 
-def note_of(case: Case, way: str, chosen: int, because: str, named: Named) -> ev.NoteAdded:
+def settlement_note(case: Case, way: str, chosen: int, because: str, named: Named) -> ev.NoteAdded:
     """Return a note for the log: what was settled, how, against what, and why."""
     texts = {s.number: f"{plain_outcome(s.outcome)} ({named(s.device)})" for s in case.sides}
     if case.kind == EDIT.rstrip(":"):

@@ -106,7 +106,7 @@ class SessionAdopted(Body, frozen=True):
     git_commit: str = ""
 
 
-def checked_out(body: Body, branch: str, commit: str) -> Body:
+def with_checkout(body: Body, branch: str, commit: str) -> Body:
     """Return the body with branch and commit; its kind must have these fields."""
     return msgspec.structs.replace(body, git_branch=branch, git_commit=commit)
 

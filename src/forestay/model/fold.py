@@ -19,9 +19,9 @@ from forestay.model.event import Event, Header
 from forestay.model.handlers import HANDLERS
 from forestay.model.merge import (
     SESSION,
-    Contests,
     Past,
     Side,
+    Statements,
     in_order,
     parents,
     retracted,
@@ -38,7 +38,7 @@ def fold(events: Iterable[Event]) -> State:
     ordered = in_order(events)
     state = State()
     past = Past(ordered)
-    contests = None if past.linear else Contests(past)
+    statements = None if past.linear else Statements(past)
     gone = retracted(ordered)
     met: set[str] = set()
     for event in ordered:
@@ -49,9 +49,9 @@ def fold(events: Iterable[Event]) -> State:
             state.core.retracted += is_new
             continue
         if is_new:
-            apply(state, event, contests.outlasting(event) if contests is not None else None)
-        if contests is not None:
-            _note_disputes(state, event, contests.add(event))
+            apply(state, event, statements.outlasting(event) if statements is not None else None)
+        if statements is not None:
+            _note_disputes(state, event, statements.add(event))
     return state
 
 

@@ -272,7 +272,7 @@ class _Statement:
         self.against = against
 
 
-class Contests:
+class Statements:
     """Holds, per subject, the statements that stand, and reports when they contradict each other.
 
     An event whose id occurs on two chains is one statement: an event that has seen one copy has

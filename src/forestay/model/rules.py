@@ -118,10 +118,10 @@ def decide(state: State, body: Body) -> list[Body]:
     if type(body) not in KIND_OF:
         raise TypeError(f"{type(body).__name__} is not a kind of event that can be recorded")
     _require_writable(state)
-    return weigh(state, validate(body))
+    return decide_validated(state, validate(body))
 
 
-def weigh(state: State, body: Body) -> list[Body]:
+def decide_validated(state: State, body: Body) -> list[Body]:
     """Do what `decide` does, for a body that `validate` returned."""
     _require_writable(state)
     if _settles(state, body):

@@ -13,7 +13,7 @@ from forestay.base.hashing import digest_of
 from forestay.errors import InvalidInput
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.model.gates.gate import MOST_BYTES, admit
+from forestay.model.gates.gate import MOST_BYTES, check_evidence
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def _from_file(path: str) -> dict[str, Any]:
 
 def kept(evidence: Mapping[str, object], journal: Journal) -> Kept:
     """Return evidence without secrets, small enough for an event."""
-    admit(evidence)
+    check_evidence(evidence)
     clean, names = journal.redact_value(dict(evidence))
     values: dict[str, object] = clean if isinstance(clean, dict) else {}
     data = msgspec.json.encode(values)

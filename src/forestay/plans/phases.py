@@ -180,7 +180,7 @@ def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Aske
     state, workflow = _seen(session)
     moves.require_plan(state)
     check_reach(state.core, number)
-    there = {**moves.evidence_of(state, number), **evidence}
+    there = {**moves.submitted_evidence(state, number), **evidence}
     case = _Case(session, state, workflow, number, there)
     done = number in state.core.phases_done
     judgment, other = case.judgment, _other_way(state, number, done=done)
@@ -280,14 +280,14 @@ class _Case:
     @property
     def name(self) -> str:
         step = self.state.step(self.id)
-        return step.title if step else moves.title_of(self.workflow, self.number)
+        return step.title if step else moves.phase_title(self.workflow, self.number)
 
     def _next_steps(self) -> list[str]:
         following = moves.next_number(self.state, self.number)
         if following is None:
             return ["nothing: that was the last phase"]
         step = self.state.step(self.state.core.phase_step(following))
-        name = step.title if step else moves.title_of(self.workflow, following)
+        name = step.title if step else moves.phase_title(self.workflow, following)
         return [f"Phase {following}: {name}", f"forestay phase gate {following}"]
 
     def record(

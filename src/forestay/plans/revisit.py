@@ -39,7 +39,7 @@ from forestay.model.gates.revisit_impact import (
     assess,
     later_steps,
     likeness,
-    verdicts_of,
+    passed_checkpoints,
 )
 from forestay.model.merge import in_order, retracted
 from forestay.model.state import POSITION, Artifact, State, Step, number_of
@@ -238,7 +238,7 @@ class _Known:
         ]
 
     def _passed(self, steps: Iterable[str]) -> list[str]:
-        return verdicts_of(self._state, steps)
+        return passed_checkpoints(self._state, steps)
 
     def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
         """Return changes that clear attributes of files that no longer exist."""

@@ -32,9 +32,9 @@ from forestay.errors import InvalidInput
 from forestay.formats.port import ERROR, WARNING
 from forestay.formats.text.document import Document, fresh
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.model.gates.expression import LARGEST, BadExpression, is_number, parsed, same
+from forestay.model.gates.expression import LARGEST, BadExpression, are_equal, is_number, parse_rule
 from forestay.model.gates.gate import is_of_type
-from forestay.model.gates.safe_regex import BadPattern, compiled
+from forestay.model.gates.safe_regex import BadPattern, compile_pattern
 from forestay.model.plan import (
     TYPES,
     Expiry,
@@ -191,7 +191,7 @@ class _Reader:
                 self.note("same-name", message, ("phases", at), WARNING)
 
     def name(self, values: dict[str, Any], wanted: str) -> str:
-        if not same(values.get("format", FORMAT), FORMAT):
+        if not are_equal(values.get("format", FORMAT), FORMAT):
             self.note("newer-format", f"only format {FORMAT} is supported", ("format",))
         if "workflow" not in values:
             self.note("missing-key", "workflow: NAME is missing", ())
@@ -234,7 +234,7 @@ class _Reader:
             return None
         number = value[:-1] if isinstance(value, str) else ""
         is_number = number.isascii() and number.isdigit() and 0 < len(number) <= 5
-        if same(value, 0):
+        if are_equal(value, 0):
             return 0.0
         if not is_number or value[-1] not in _HOURS:
             message = "a time is a number with m, h or d, such as 24h or 7d; 0 means never"
@@ -393,7 +393,7 @@ class _Reader:
                 self.note("wrong-type", "matches is a pattern in quotes", (*path, "matches"))
             return ""
         try:
-            compiled(value)
+            compile_pattern(value)
         except BadPattern as error:
             self.note("bad-pattern", error.what, (*path, "matches"))
             return ""
@@ -414,7 +414,7 @@ class _Reader:
 
     def _check(self, check: str, path: Path, known: set[str]) -> None:
         try:
-            fields = parsed(check).fields
+            fields = parse_rule(check).fields
         except BadExpression as error:
             self.note("bad-rule", f"the rule cannot be read: {error.what}", path)
             return

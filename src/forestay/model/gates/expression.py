@@ -21,7 +21,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, TypeGuard
 
 from forestay.errors import InvalidInput
-from forestay.model.gates.safe_regex import BadPattern, Effort, compiled
+from forestay.model.gates.safe_regex import BadPattern, Effort, compile_pattern
 
 LONGEST = 1_000
 DEEPEST = 32
@@ -283,7 +283,7 @@ def _require_pattern(node: _Node) -> None:
     if node.kind != "value" or not isinstance(node.value, str):
         raise _bad("the pattern must be a text in quotes", node.column)
     try:
-        compiled(node.value)
+        compile_pattern(node.value)
     except BadPattern as error:
         raise _bad(error.what, node.column) from None
 
@@ -398,7 +398,7 @@ class _Evaluation:
 
     def _same(self, left: Any, right: Any, column: int) -> bool:
         self._spend(_weight(left, MOST_STEPS), column)
-        return same(left, right)
+        return are_equal(left, right)
 
     def _is_in(self, wanted: Any, among: Any, column: int) -> bool:
         if isinstance(among, str) and isinstance(wanted, str):
@@ -441,7 +441,7 @@ class _Evaluation:
         text = self.of(node.parts[0])
         if not isinstance(text, str):
             raise _bad(f"{_name_of(node.parts[0])} is {kind_of(text)}, not text", node.column)
-        pattern = compiled(node.parts[1].value)
+        pattern = compile_pattern(node.parts[1].value)
         try:
             test = pattern.matches if node.value == "matches" else pattern.finds
             return test(text, self.effort)
@@ -468,7 +468,7 @@ def _weight(value: Any, most: int) -> int:
     return count
 
 
-def same(left: Any, right: Any) -> bool:
+def are_equal(left: Any, right: Any) -> bool:
     """Return whether two plain values are equal; true is not 1, but 1 is 1.0."""
     if isinstance(left, bool) or isinstance(right, bool):
         return left is right
@@ -503,7 +503,7 @@ _EVALUATORS: dict[str, Callable[[_Evaluation, _Node], Any]] = {
 
 
 class Expression:
-    """A parsed rule. `parsed` makes one, or raises `BadExpression`."""
+    """A parsed rule. `parse_rule` makes one, or raises `BadExpression`."""
 
     def __init__(self, text: str) -> None:
         self._tree = _Parser(text).parse()
@@ -525,7 +525,7 @@ def _fields(node: _Node) -> list[str]:
 
 
 @lru_cache(maxsize=256)
-def parsed(text: str) -> Expression:
+def parse_rule(text: str) -> Expression:
     """Parse a rule; `BadExpression` names what is wrong with it, and where."""
     if len(text) > LONGEST:
         raise BadExpression(f"a rule of more than {LONGEST} characters")

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from forestay.base.text import plural, shorten, terminal
 from forestay.errors import InvalidInput
-from forestay.model.gates.expression import BadExpression, is_number, kind_of, parsed, same
-from forestay.model.gates.safe_regex import BadPattern, Effort, compiled
+from forestay.model.gates.expression import BadExpression, are_equal, is_number, kind_of, parse_rule
+from forestay.model.gates.safe_regex import BadPattern, Effort, compile_pattern
 from forestay.model.plan import Field, Gate, Rule
 
 MOST_BYTES = 10 * 1024 * 1024
@@ -82,7 +82,7 @@ def judge(
     diagnostics, `next_steps` what follows if it passed. Evidence that cannot be recorded at all
     raises `InvalidInput`.
     """
-    admit(evidence)
+    check_evidence(evidence)
     check = _Check(gate or Gate(strict=False, source=PERMISSIVE), evidence, observed or {}, stale)
     check.run(phase)
     passed = not check.gate.strict or not check.errors
@@ -98,13 +98,13 @@ def judge(
 
 def _steps_after_failure(check: _Check, phase: int | None) -> list[str]:
     lacking = {*check.missing, *check.failed, *check.disputed}
-    again = hand_in(check.gate, check.evidence, phase, check.observed, lacking)
+    again = submit_command(check.gate, check.evidence, phase, check.observed, lacking)
     steps = [*dict.fromkeys(check.commands), again]
-    override = f"{hand_in(Gate(), {}, phase)} --override --because REASON"
+    override = f"{submit_command(Gate(), {}, phase)} --override --because REASON"
     return [*steps, override] if check.gate.override else steps
 
 
-def hand_in(
+def submit_command(
     gate: Gate,
     evidence: Mapping[str, Any],
     phase: int | None,
@@ -259,7 +259,7 @@ class _Check:
 
     def _check_rule(self, rule: Rule, values: Mapping[str, Any]) -> None:
         try:
-            expression = parsed(rule.check)
+            expression = parse_rule(rule.check)
             if self.unusable & expression.fields or expression.holds(values, self.effort):
                 return
             self.errors.append(rule.message or f"not true: {rule.check}")
@@ -309,13 +309,13 @@ def _faults(field: Field, value: Any, effort: Effort) -> Iterator[str]:
         yield f"{described}, at least {_plain(field.min)} is wanted"
     if field.max is not None and (size is None or size > field.max):
         yield f"{described}, at most {_plain(field.max)} is wanted"
-    if field.equals is not None and not same(value, field.equals):
+    if field.equals is not None and not are_equal(value, field.equals):
         yield f"is {_show(value)}, {_show(field.equals)} is wanted"
     if field.matches and not isinstance(value, str):
         yield f"must be text, it is {kind_of(value)}"
     elif field.matches:
         try:
-            if not compiled(field.matches).matches(value, effort):
+            if not compile_pattern(field.matches).matches(value, effort):
                 yield f"is {_show(value)}, which does not match {field.matches}"
         except BadPattern as error:
             yield f"cannot be compared: {error.what}"
@@ -346,7 +346,7 @@ def _name(name: str) -> str:
     return shorten(terminal(name), _SHOWN)
 
 
-def wanted(field: Field) -> str:
+def describe_field(field: Field) -> str:
     """Return what a field must be, in a few words."""
     parts = [] if field.observed else [_TYPE_WORDS.get(field.type, "")]
     parts += [f"at least {_plain(field.min)}"] if field.min is not None else []
@@ -358,14 +358,14 @@ def wanted(field: Field) -> str:
 
 
 def _advice(field: Field) -> str:
-    text = "; ".join(filter(None, [wanted(field), field.description]))
+    text = "; ".join(filter(None, [describe_field(field), field.description]))
     return f"{field.name}: {text}" if text else f"{field.name}: give it with --evidence"
 
 
 # -- what may be evidence ----------------------------------------------------------------------
 
 
-def admit(evidence: Mapping[str, Any]) -> None:
+def check_evidence(evidence: Mapping[str, Any]) -> None:
     """Refuse evidence that cannot be recorded: too deep, too large, or not plain values."""
     if not isinstance(evidence, Mapping):
         why = f"it is {kind_of(evidence)}"

@@ -57,14 +57,14 @@ def _numbers(workflow: Workflow) -> Iterable[int]:
 def add_phase(workflow: Workflow, number: int, taken: set[str], name: str = "") -> Iterator[Body]:
     """Yield the events that add a phase with its tasks; `taken` are the ids in use."""
     id, phase = workflow.step_id(number), workflow.phase(number)
-    yield ev.StepAdded(step=id, title=name or title_of(workflow, number), unit=workflow.unit)
+    yield ev.StepAdded(step=id, title=name or phase_title(workflow, number), unit=workflow.unit)
     for place, task in enumerate(phase.tasks if phase else (), 1):
         own = task.id if _is_valid_id(task.id) and task.id not in taken else f"{number}.{place}"
         taken.add(own)
         yield ev.StepAdded(step=own, title=task.name, parent=id)
 
 
-def title_of(workflow: Workflow | None, number: int) -> str:
+def phase_title(workflow: Workflow | None, number: int) -> str:
     """Return the title of a phase; one made from the pattern gets its number too."""
     unit = workflow.unit if workflow else "phase"
     phase: Phase | None = workflow.phase(number) if workflow else None
@@ -100,7 +100,7 @@ def start_phase(state: State, workflow: Workflow | None, number: int) -> list[Bo
     step = state.step(id)
     made = _reset_others(state, number)
     if step is None:
-        new = ev.StepAdded(step=id, title=title_of(workflow, number), unit=state.core.plan_unit)
+        new = ev.StepAdded(step=id, title=phase_title(workflow, number), unit=state.core.plan_unit)
         return [*made, new, ev.StepStarted(step=id)]
     if step.status != "running" and step.is_open:
         made.append(ev.StepStarted(step=id))
@@ -125,7 +125,7 @@ def complete_phase(state: State, workflow: Workflow | None, number: int) -> list
         return [*done, ev.SessionCompleted()]
     id = core.phase_step(following)
     if state.step(id) is None:
-        title = title_of(workflow, following)
+        title = phase_title(workflow, following)
         done.append(ev.StepAdded(step=id, title=title, unit=core.plan_unit))
         if workflow is not None:
             taken = {row.name for row in state.rows.select("step")}
@@ -198,7 +198,7 @@ def resolve_total(
     for place, number in enumerate(missing):
         name = names[place] if place < len(names) else ""
         if workflow is None:
-            title = name or title_of(None, number)
+            title = name or phase_title(None, number)
             made.append(ev.StepAdded(step=core.phase_step(number), title=title, unit="phase"))
         else:
             made += add_phase(workflow, number, taken, name)
@@ -216,7 +216,7 @@ def _skip_beyond(state: State, total: int) -> Iterator[Body]:
             yield ev.StepSkipped(step=row.id, because="the plan ends before it")
 
 
-def evidence_of(state: State, number: int) -> dict[str, object]:
+def submitted_evidence(state: State, number: int) -> dict[str, object]:
     """Return the evidence last submitted for a phase, as far as its event holds it."""
     row = state.rows.get("checkpoint", state.core.phase_step(number))
     return dict(row.evidence) if isinstance(row, Checkpoint) else {}

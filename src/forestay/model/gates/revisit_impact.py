@@ -149,10 +149,10 @@ def _signals(output: Output) -> list[Signal]:
         return [Signal("major", f"{output.path} is gone")]
     if output.old == output.new:
         return [Signal("minor", f"{output.path} is as it was")]
-    return output.signals or [*_headings(output.old, output.new), by_words(output)]
+    return output.signals or [*_headings(output.old, output.new), compare_words(output)]
 
 
-def by_words(output: Output) -> Signal:
+def compare_words(output: Output) -> Signal:
     """Return a signal for the share of words that changed."""
     alike = likeness(output.old or "", output.new or "")
     share = f"{output.path} is {round(alike * 100)}% as it was"
@@ -245,7 +245,7 @@ def _is_below(known: dict[str, Step], step: str, above: str) -> bool:
     return False
 
 
-def verdicts_of(state: State, steps: Iterable[str]) -> list[str]:
+def passed_checkpoints(state: State, steps: Iterable[str]) -> list[str]:
     """Return those of some steps whose checkpoint was passed, and must be passed again."""
     found = ((step, state.rows.get("checkpoint", step)) for step in steps)
     words = ("passed", "overridden")

@@ -302,7 +302,7 @@ class Effort:
 
 
 class Pattern:
-    """A compiled pattern. `compiled` makes one, or raises `BadPattern`."""
+    """A compiled pattern. `compile_pattern` makes one, or raises `BadPattern`."""
 
     def __init__(self, text: str) -> None:
         builder = _Builder()
@@ -353,7 +353,7 @@ class Pattern:
 
 
 @lru_cache(maxsize=64)
-def compiled(text: str) -> Pattern:
+def compile_pattern(text: str) -> Pattern:
     """Compile a pattern; `BadPattern` names what is wrong with it, and where."""
     if len(text) > LONGEST:
         raise BadPattern(f"a pattern of more than {LONGEST} characters")

@@ -193,7 +193,7 @@ def test_no_answer_lets_nobody_in(on: Devices) -> None:
     short = on("desk", "device", "add", "--confirm", "0000")
     assert short.code == 2 and "twenty digits" in short.err
     before = on("desk", "device", "add", "--confirm", "0000-0000-0000-0000-0000")
-    assert before.code == 8 and "has not let this device in" in before.err
+    assert before.code == 8 and "has added this device" in before.err
     assert "forestay device add" in before.err
 
 
@@ -205,7 +205,7 @@ def test_another_fingerprint_than_that_of_the_circle_joins_none_and_tells_none(
     on.connect("desk")
     right = str(on.json("laptop", "device", "approve", code, "--yes")["confirm"]).split()[-1]
     wrong = on("desk", "device", "add", "--confirm", "0000-0000-0000-0000-0000")
-    assert wrong.code == 8 and "of another circle" in wrong.err
+    assert wrong.code == 8 and "of another device group" in wrong.err
     assert right not in wrong.err, "whoever is to compare it must not be shown it"
 
 
@@ -352,7 +352,7 @@ def test_wrong_recovery_code_and_no_remote_are_told_apart(on: Devices) -> None:
     assert without.code == 2 and "forestay remote add" in without.err
     on.connect("blank")
     wrong = on("blank", "device", "key", "recover", *keys.new_recovery_code().split())
-    assert wrong.code == 8 and "opens no circle" in wrong.err
+    assert wrong.code == 8 and "opens no device group" in wrong.err
     assert not (on.folder / "blank" / "keys").exists()
 
 

@@ -57,10 +57,10 @@ def test_file_for_a_person_opens_for_that_person_alone(
     assert taken(bob, path) == ["login"]
     with pytest.raises(Locked, match="sealed to other keys") as caught:
         carol.backups.import_(path)
-    assert f"it opens for the circle {group}; this device has no key" in str(caught.value)
+    assert f"it opens for the device group {group}; this device has no key" in str(caught.value)
     assert "forestay device key init" in caught.value.hint
     carol.devices.keys.init()
-    with pytest.raises(Locked, match=f"it opens for the circle {group}") as caught:
+    with pytest.raises(Locked, match=f"it opens for the device group {group}") as caught:
         carol.backups.import_(path)
     assert str(carol.devices.keys.show().person) in caught.value.hint
     assert carol.list(all=True) == []
@@ -128,7 +128,7 @@ def test_damaged_or_newer_files_are_refused(ann: Forestay, homes: Open, tmp_path
     ann.session("login").export(str(path), to=[str(bob.devices.keys.init().circle.person)])
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-    with pytest.raises(Tampered, match=r"login\.fspack is not as it was sealed") as caught:
+    with pytest.raises(Tampered, match=r"login\.fspack is damaged") as caught:
         bob.backups.import_(str(path))
     assert "get it again" in caught.value.hint
     path.write_bytes(data.replace(b"EXPORT 2", b"EXPORT 3", 1))
@@ -146,7 +146,7 @@ def test_a_damaged_file_is_not_blamed_on_the_passphrase(
     ann.session("login").export(str(path), passphrase="open sesame")
     path.write_bytes(path.read_bytes()[:-1])
     bob.context.ask_passphrase = lambda: "open sesame"
-    with pytest.raises(Tampered, match="is not as it was sealed"):
+    with pytest.raises(Tampered, match="is damaged"):
         bob.backups.import_(str(path))
 
 

@@ -1,17 +1,16 @@
-"""Syncs that run in a process of their own, so that nobody waits longer than they want to.
+"""Sync in a background process, so that recording never waits for a remote.
 
-At the moments that matter (an agent begins or ends, a decision, an error, a pause), and else no
-more often than the setting says, whoever records leaves a *wish*, the time of a file, and starts
-a process unless one is under way. That one syncs with every remote, and once more if another
-wish came meanwhile. What is recorded too early for a sync of its own is *put off*: a process
-waits until it is time, which the time of another file tells, and nobody starts a second one
-before that. Else what was recorded last would stay here until something else is. Where there is
-no remote nothing of this happens; what goes wrong is kept with the remote, for `forestay remote
-list`, and never told to whoever recorded something.
+At important moments (an agent starts or ends, a decision, an error, a pause), and otherwise at most
+as often as the setting allows, the recording process leaves a *wish*, the time of a file, and
+starts a process unless one is running. That one syncs with every remote, and again if another wish
+came in the meantime. If it is too early for a sync, a process waits until it is due; the time of
+another file shows that, so that no second one is started. Without a remote nothing of this happens.
+Errors are stored with the remote, for `forestay remote list`, and not shown to the recording
+process.
 
-Whoever takes a session up has others' work *fetched* first, and waits for it a few seconds. A
-remote that does not answer, a mount that hangs or a long transfer keeps nobody longer: that
-process goes on alone, and what it takes is here the next time.
+Before a session is resumed, the work of other devices is *fetched*, for at most a few seconds. If a
+remote does not answer or a transfer takes longer, that process continues in the background, and
+its results are there the next time.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _WISH = "sync.wish"
 _LATER = "sync.later"
 _LOCK = "errand.lock"
 _MOST = 20
-"""How often one process may begin anew, should wishes never end."""
+"""The most syncs of one process, if wishes never end."""
 
 
 def request_sync(context: Context, *, is_urgent: bool) -> float:
@@ -54,7 +53,9 @@ def request_sync(context: Context, *, is_urgent: bool) -> float:
 
 def _put_off(context: Context, now: int, due: int) -> float:
     told = _time(context, _LATER)
-    if not now < told <= due:  # else someone waits; one who died is missed only until then
+    if (
+        not now < told <= due
+    ):  # else a process waits; if it died, the next one starts when it is due
         _touch(context, _LATER, due)
         _start(context, after=(due - now) // 1000 + 1)
         told = due
@@ -62,7 +63,7 @@ def _put_off(context: Context, now: int, due: int) -> float:
 
 
 def _time(context: Context, name: str) -> int:
-    """The time of a file, in milliseconds; 0 if there is none."""
+    """Return the time of a file, in milliseconds; 0 if there is none."""
     try:
         return os.stat(os.path.join(context.store.home, name)).st_mtime_ns // 1_000_000
     except OSError:
@@ -99,11 +100,11 @@ def _start(context: Context, after: int = 0) -> None:
 
 
 def _detach(context: Context, out: int, *argv: str, passphrase: str = "", after: int = 0) -> None:
-    """Start a Forestay that outlives this process, by a shell that is gone at once."""
+    """Start a detached Forestay process, through a shell that exits at once."""
     import sys
 
     program = [sys.executable, "-c", "from forestay.cli.main import entry; entry()", *argv]
-    # By itself a shell neither loads anything here nor leaves a dead child to be buried.
+    # The shell is the parent of the new process, so this process has no child to wait for.
     child = os.posix_spawn(
         "/bin/sh",
         ["sh", "-c", _DETACHED, "sh", str(after), *program],
@@ -113,13 +114,13 @@ def _detach(context: Context, out: int, *argv: str, passphrase: str = "", after:
     os.waitpid(child, 0)
 
 
-# It is a shell that waits, because it needs a fraction of the memory.
+# A shell does the waiting, because it needs a fraction of the memory.
 _DETACHED = """trap '' HUP; cd /; after=$1; shift
 { [ "$after" = 0 ] || sleep "$after"; exec "$@"; } </dev/null 2>/dev/null &"""
 
 
 def fetched(context: Context, session: str, seconds: float, passphrase: str = "") -> bytes | None:
-    """What a pull of one session or all answers, as JSON; None if it has not within `seconds`."""
+    """Pull one session or all in another process; return its JSON, None after `seconds`."""
     ours, theirs = os.pipe()
     named = ("--session", session) if session else ()
     try:
@@ -134,7 +135,7 @@ def fetched(context: Context, session: str, seconds: float, passphrase: str = ""
 
 
 def _heard(answer: int, until: float, context: Context) -> bytes | None:
-    """All that is said before the other end closes; None if that takes too long."""
+    """Read until the other end closes; None if that takes too long."""
     import select
 
     said, ready = b"", select.poll()  # `select` fails on descriptors from 1024 on
@@ -151,7 +152,7 @@ def run(context: Context, sync: Callable[[], Sequence[Report]]) -> int:
     """Sync with every remote until no request is left; the exit code is always 0."""
     now = context.clock.now()
     if _time(context, _WISH) < _time(context, _LATER) <= now:
-        _touch(context, _WISH, now)  # what was put off is due; whoever is at it now does it, too
+        _touch(context, _WISH, now)  # a delayed sync is due; a running process does it, too
     for _ in range(_MOST):
         before = _time(context, _WISH)
         try:
@@ -159,8 +160,8 @@ def run(context: Context, sync: Callable[[], Sequence[Report]]) -> int:
                 done = sync()
         except ForestayError:
             return 0
-        # Whoever wished while the lock was held started no other process. A sync that somebody
-        # typed may have begun before what is wished for was recorded; each turn waits for it.
+        # A wish that came while the lock was held started no other process. A sync that the user
+        # started may have begun before the wished event was recorded; each round waits for it.
         if _time(context, _WISH) == before and not any(isinstance(one.error, Busy) for one in done):
             break
     return 0

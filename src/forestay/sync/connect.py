@@ -1,8 +1,8 @@
-"""A remote of this home, opened as what is remembered of it demands.
+"""Open the remotes of this home, and limit how long a call to one may take.
 
-One that was in use before must show its mark: a mount point without its stick is not begun anew.
-One that proved to be careless is handled with care. While others wait for their turn nobody waits
-long for one that hangs: it is set aside, and visited when they were. Nobody waits for ever.
+A remote that was in use before must show its mark: an empty mount point is not a new remote. Writes
+to a remote with weak guarantees are read back. While other remotes wait, one that hangs is
+postponed until they are done. No call waits forever.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from forestay.sync.remotes.port import FORMAT, Object, Probe, Remote
 from forestay.sync.remotes.weak_consistency import ReadBackRemote
 
 _LATE = "late"
-"""Begins what is kept of a probe where what is written is not listed at once."""
+"""The prefix of the stored probe result if written objects are listed late."""
 
 
 def connect_remote(known: Known) -> Remote:
-    """The remote, opened."""
+    """Open a remote with the wrappers that it needs."""
     remote = open_remote(known.address, known=bool(known.synced))
     remote = (
         HangDetector(remote) if remote.backend == "folder" else remote
@@ -35,13 +35,13 @@ def connect_remote(known: Known) -> Remote:
 
 
 Answer = Remote | BaseException
-"""A remote that was reached, or what kept it from being so."""
+"""An open remote, or the error."""
 
 
 def connect_all(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
-    """All of these are asked at once: one that hangs keeps nobody from the others.
+    """Connect to all remotes at once, and yield them as they answer.
 
-    One may answer, and hang in the middle of the visit. Who failed the last time comes last.
+    A remote may answer and hang later. Those that failed the last time come last.
     """
     answers = SimpleQueue[tuple[Known, Answer]]()
 
@@ -49,7 +49,7 @@ def connect_all(found: Sequence[Known]) -> Iterator[tuple[Known, Answer]]:
         answers.put((known, _connect(known)))
 
     for one in found:
-        # Nothing waits for such a thread in the end: who is told to stop stops.
+        # A daemon: the process can exit while the thread hangs.
         Thread(target=ask, args=(one,), name=f"reach {one.name}", daemon=True).start()
     last = []
     for _ in found:
@@ -67,7 +67,7 @@ def _connect(known: Known) -> Answer:
         try:
             remote.get(FORMAT)
         except NotThere:
-            pass  # it answered, which is all that was asked
+            pass  # it answered, which is enough
         except BaseException:
             remote.close()
             raise
@@ -77,26 +77,25 @@ def _connect(known: Known) -> Answer:
 
 
 WHILE_OTHERS_WAIT = 3.0
-"""How many seconds a remote may take to do nothing at all, while there are others to visit."""
+"""How many seconds a remote may make no progress, while other remotes wait."""
 _SLOW, _MOST = 1 << 20, 12.0
-"""For what is large it has a second more for so many bytes under way, and so many at most."""
+"""It has one more second per so many bytes in transfer, up to so many seconds."""
 
 HANGS, _SLOWEST = 120.0, 32 << 10
-"""The same where nobody waits: a stick may take long to write what others left to be written."""
+"""The same if no other remote waits: a stick may first write out earlier data."""
 
 T = TypeVar("T")
 
 
 class Postponed(Exception):
-    """A remote hangs, and others wait: it comes after them."""
+    """A remote hangs while others wait: it is visited after them."""
 
 
 class TimeLimited(Remote):
-    """A remote that is set aside when none of its calls gets on for so many seconds.
+    """A remote that is postponed if none of its calls makes progress for some seconds.
 
-    A call that hangs cannot be ended, so each is made in a thread for which nobody waits. What
-    comes of it later is as good as what comes of a visit that dies: names end in a hash of what
-    they hold.
+    A call that hangs cannot be ended, so each runs in a daemon thread. A late effect is harmless,
+    as after a visit that dies: names end in a hash of the content.
     """
 
     def __init__(self, inner: Remote, seconds: float) -> None:
@@ -139,7 +138,7 @@ class TimeLimited(Remote):
         self._get_on()
         try:
             Thread(target=_settle, args=(answer, act), daemon=True).start()
-        except RuntimeError:  # no thread can be started: the call is worth more than its limit
+        except RuntimeError:  # no thread can be started: make the call without a limit
             _settle(answer, act)
         while not answer.done() and (left := self._left()) > 0:
             wait([answer], timeout=left)  # another call may make progress in the meantime
@@ -156,12 +155,12 @@ class TimeLimited(Remote):
         self._get_on()
 
     def _left(self) -> float:
-        """How many seconds are left until it hangs."""
+        """Return how many seconds are left until it counts as hanging."""
         more = self._more()
         return self._outcome + self._seconds + more - time.monotonic()
 
     def _more(self) -> float:
-        """How many it has more than usual, for what is under way."""
+        """Return the additional seconds for the bytes in transfer."""
         return min(self._size / _SLOW, _MOST)
 
     @property
@@ -170,9 +169,9 @@ class TimeLimited(Remote):
 
 
 class HangDetector(TimeLimited):
-    """A folder may be on a mount whose server is gone, and the system then waits for ever.
+    """A folder remote that counts as unreachable if a system call never returns.
 
-    Then it is as one that is not there: who waits for it would keep every other sync from going on.
+    That happens on a mount whose server is gone; waiting would block every other sync.
     """
 
     def __init__(self, inner: Remote) -> None:
@@ -201,15 +200,15 @@ def _settle(done: Future[T], act: Callable[[], T]) -> None:
 
 
 def told(probe: Probe) -> str:
-    """What to remember of a probe: nothing, if all is well."""
+    """Return the probe result to store: empty if the remote has all guarantees."""
     if probe.conditional and probe.lists:
         return ""
     return f"{'' if probe.lists else f'{_LATE}: '}{probe.why or 'not careful'}"
 
 
 def read_group_object(remote: Remote, name: str) -> bytes:
-    """What lies under the name of a circle object, if it is what was put there."""
+    """Read a device group object; raise `Tampered` if its bytes were changed."""
     data = remote.get(name)
     if not object_names.is_of(name, data):
-        raise Tampered("what is told of your devices is not as it was put there", why=name)
+        raise Tampered("an object of your device group was changed on the storage", why=name)
     return data

@@ -1,8 +1,8 @@
-"""Who wrote what: the devices behind the chains of a session, and the persons behind those.
+"""The names of the devices and persons that wrote the chains of a session.
 
-A chain carries an id and no name: names are known on this machine only, its own and those that
-came with what was taken from a remote. Where nothing is known the id is the name. What a session
-has to do with other devices is told here too, from the same tables: none of it is in the journal.
+A chain has an id and no name: names are stored on this machine only, its own and those that came
+with pulled packs. If there is none, the id is the name. The sync state of a session is computed
+here too, from the same tables: none of it is in the journal.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ if TYPE_CHECKING:
 
 
 def name_of(context: Context, device: str) -> str:
-    """What people call the device that wrote a chain."""
+    """Return the name of the device that wrote a chain."""
     return names(context).get(device) or device
 
 
 def names(context: Context) -> dict[str, str]:
-    """Every chain whose device has a name that is known here."""
+    """Return chain → device name, for all known names."""
     remotes, own = context.store.machine.remotes, own_name(context)
-    # An id from before the home was moved or copied may be that of another machine by now, and
-    # that one says what it is called.
+    # A former id of a home that was moved or copied may be in use on another machine by now,
+    # which then gives its name.
     before = dict.fromkeys(remotes.former_ids(), own)
     return {**before, **remotes.names(), context.store.machine.device: own}
 
 
 def own_name(context: Context) -> str:
-    """What this device is called: in its circle, as the others know it, else by itself."""
+    """Return the name of this device: in its device group, else its own setting."""
     return (
         context.store.machine.remotes.device_name() or context.settings.device_name or device_name()
     )
 
 
 def whose(context: Context) -> Callable[[str], tuple[str, str]]:
-    """For each chain the name of its device, and the person if it is not the user."""
+    """Return a function chain → (device name, person if not the user)."""
     known, others = names(context), persons(context)
     return lambda device: (known.get(device) or device, others.get(device, ""))
 
 
 def persons(context: Context) -> dict[str, str]:
-    """Chains that others than the user wrote, with who they are."""
+    """Return chain → person, for chains that other persons wrote."""
     return context.store.machine.remotes.persons()
 
 
 def person_of(context: Context, group_id: str) -> str:
-    """The person of a circle: the fingerprint, with what a device of theirs is called."""
+    """Return the person of a device group: fingerprint, and the names of devices."""
     from forestay.sync.crypto.key_text import grouped
 
     known, mark = names(context), grouped(group_id)
@@ -60,9 +60,9 @@ def person_of(context: Context, group_id: str) -> str:
 
 
 def travel(context: Context, session: str) -> Travel:
-    """How a session stands with the remotes of this home: the one synced last, or that failed.
+    """Return the sync state of a session, by the remote that was synced or failed last.
 
-    Where there is none it goes nowhere, unless Claude Desktop reaches it here.
+    Without a remote it is not synced, unless Claude Desktop uses this home.
     """
     from forestay.formats.port import Travel
 
@@ -96,7 +96,7 @@ def _status(last: Known, error: str, waiting: int) -> str:
 
 
 def _devices(context: Context, session: str) -> list[str]:
-    """Those that wrote in the session, in a fixed order, and this one."""
+    """Return the names of the devices that wrote the session, sorted, and of this one."""
     known = names(context)
     with context.store.view(session) as view:
         chains = context.journal.state(view).core.chains

@@ -1,9 +1,9 @@
-"""The keys of this home: how a device gets one, joins a circle, leaves it, and comes back.
+"""The keys of this home: create a device key, join and leave the device group, recover.
 
-All that is known lies in the folder `keys` of the home: the key of this device, and what it knows
-of its circle, sealed to that key. A change of the circle is kept here first and then *spread*: it
-is put on every remote that can be reached; the others get it with the next sync. What a device
-learns of its circle from a remote it *gathers*: every circle object that opens, merged.
+The folder `keys` of the home has the key of this device, and its device group, sealed to that key.
+A change of the group is stored here first and then *spread*: uploaded to every reachable remote;
+the others get it with the next sync. To *gather* a group is to merge every group object on the
+remotes that the key opens.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ class Spread(NamedTuple):
 
 
 class Changed(NamedTuple):
-    """A circle after a change: the device it was about, and how far the change has come.
+    """A device group after a change: the device concerned, and which remotes have the change.
 
-    `recovery` is a new recovery code, to be shown once; it is kept nowhere.
+    `recovery` is a new recovery code, to be shown once; it is not stored.
     """
 
     circle: DeviceGroup
@@ -64,7 +64,7 @@ class Changed(NamedTuple):
 
 
 class Asking(NamedTuple):
-    """A device that asks to be let in: its code, and what to compare on the other one."""
+    """A device that asks to be added: its code, and the fingerprint to compare."""
 
     code: str
     device: DeviceCode
@@ -80,7 +80,7 @@ def own_name(context: Context) -> str:
 
 
 def own_circle(context: Context) -> str:
-    """The id of the circle that this device is in; "" if it is in none."""
+    """Return the id of the device group of this device; "" if it has none."""
     return device_group.kept_id(folder(context))
 
 
@@ -90,23 +90,23 @@ def owner_name(context: Context, group_id: str) -> str:
 
 
 def is_locked(context: Context) -> bool:
-    """Whether the key of this device is wrapped in a passphrase that must be known to open it."""
+    """Return whether the key of this device needs a passphrase."""
     place = folder(context)
     return keys.exists(place) and keys.about(place).kept == keys.IN_PASSPHRASE
 
 
 def own_key(context: Context) -> Key:
-    """The key of this device; its passphrase is asked for once in a process."""
+    """Load the key of this device; ask for its passphrase once per process."""
     return keys.load(folder(context), ask=context.ask_passphrase)
 
 
 def own(context: Context) -> tuple[Key, DeviceGroup]:
-    """The key and the circle of this device; refused, with what helps, where there is none."""
+    """Return the key and device group of this device; raise with a hint if it has none."""
     key = own_key(context)
     group = device_group.load_circle(folder(context), key)
     if group is None:
         raise Refused(
-            "this device is in no circle yet",
+            "this device is in no device group yet",
             hint="forestay device add, and approve it there; or for the first device: "
             "forestay device key init",
         )
@@ -117,7 +117,7 @@ def own(context: Context) -> tuple[Key, DeviceGroup]:
 
 
 def init(context: Context, *, passphrase: str = "", keyring: bool = False) -> Changed:
-    """Make the key of this device and a circle of its own, or wrap the key that there is."""
+    """Create a key and a new device group, or protect the existing key in another way."""
     place = folder(context)
     if keys.exists(place) and device_group.is_kept(place):
         if not (passphrase or keyring):
@@ -148,12 +148,12 @@ def _key_made(context: Context, passphrase: str = "", keyring: bool = False) -> 
 def _myself(group: DeviceGroup, key: Key) -> Device:
     found = group.device(key.id)
     if found is None:
-        raise NotEntitled("this device is not in the circle", why=key.id)
+        raise NotEntitled("this device is not in the device group", why=key.id)
     return found
 
 
 def show(context: Context) -> dict[str, Any]:
-    """What is known of this device's key, nothing of it secret."""
+    """Return the public facts of this device's key."""
     place = folder(context)
     if not keys.exists(place):
         raise keys.no_key()
@@ -172,7 +172,7 @@ def show(context: Context) -> dict[str, Any]:
 
 
 def _opened(context: Context) -> dict[str, Any]:
-    """What only shows once the key is unlocked."""
+    """Return the facts that need the unlocked key."""
     try:
         key, group = own(context)
     except Locked:
@@ -189,7 +189,7 @@ def _opened(context: Context) -> dict[str, Any]:
 
 
 def export(context: Context, path: str, passphrase: str) -> str:
-    """Write the key, with what it knows of its circle, into a file wrapped in a passphrase."""
+    """Write the key and its device group into a file, encrypted by a passphrase."""
     key, group = own(context)
     kept = keys.about(folder(context)).made
     data = keys.exported(key, passphrase, circle=device_group.sealed_to(group, key), made=kept)
@@ -198,7 +198,7 @@ def export(context: Context, path: str, passphrase: str) -> str:
 
 
 def import_(context: Context, path: str) -> Changed:
-    """Take the key of such a file; it stays wrapped in its passphrase."""
+    """Import the key of an export file; it stays encrypted by its passphrase."""
     place = folder(context)
     data = files.read_bounded(path, _EXPORT_LIMIT)
     key, held = keys.imported(data, path, context.ask_passphrase)
@@ -218,7 +218,7 @@ def import_(context: Context, path: str) -> Changed:
 
 
 def rotate(context: Context, *, recovery: bool = False) -> Changed:
-    """Begin a new epoch; with `recovery` also a new recovery code, in place of the old one."""
+    """Begin a new epoch; with `recovery` also replace the recovery code."""
     fresh = keys.new_recovery_code() if recovery else ""
 
     def act(group: DeviceGroup, key: Key) -> DeviceGroup:
@@ -231,34 +231,35 @@ def rotate(context: Context, *, recovery: bool = False) -> Changed:
 
 
 def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object] | None) -> Changed:
-    """Come back with nothing but the recovery code and a remote that has what was pushed.
+    """Rejoin with only the recovery code and a remote.
 
-    `agree` is shown the circle first, and raises if it is not the right one.
+    `agree` is called with the device group first, and raises if it is the wrong one.
     """
     recovery = keys.recovery_key(typed)
     place = folder(context)
     if device_group.is_kept(place) and _is_in(context):
-        hint = "forestay device list; if it was put out: forestay device add --new-key, then again"
-        raise Refused("this device is in a circle already", hint=hint)
-    # What is merely sealed to the code, by whoever knows to whom it seals, is none of its circles.
+        hint = "forestay device list; if it was revoked: forestay device add --new-key, then again"
+        raise Refused("this device is in a device group already", hint=hint)
+    # Anyone who knows the recipient of the code can seal a group to it: require its signature.
     closed: list[str] = []
     found = [one for one in _gathered(context, recovery, closed) if one.verify_key(recovery.id)]
     group = device_group.with_recovery(_the_only(found, "the recovery code opens"), recovery)
     if not group.may_sign(recovery.id):
         raise NotEntitled(
             "this recovery code was replaced by another",
-            why=f"in the circle {group.fingerprint}",
+            why=f"in the device group {group.fingerprint}",
             hint="use the newer code, or approve this device on another one: forestay device add",
         )
     if device_group.kept_id(place) not in ("", group.id):
         raise Refused(
-            "this device is in another circle", why=key_text.grouped(device_group.kept_id(place))
+            "this device is in another device group",
+            why=key_text.grouped(device_group.kept_id(place)),
         )
     _warn_of_newer(context, group, closed)
     if agree is not None:
         agree(group)
     if device_group.is_kept(place) or is_locked(context):
-        _set_aside(context)  # nobody opens that key any more, else there were no need for the code
+        _set_aside(context)  # that key cannot be opened, or the code would not be needed
     key = _key_made(context)
     told = DeviceCode(own_name(context), key.recipient, key.verify)
     if not group.is_active(key.id):
@@ -269,21 +270,21 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
 
 
 def _warn_of_newer(context: Context, group: DeviceGroup, closed: Iterable[str]) -> None:
-    """The first code of a circle opens all that its devices say, until it is replaced.
+    """Warn if objects on a remote do not open by the first recovery code of a group.
 
-    Of a later one nobody can tell: what was said before it does not open by it either. It stops
-    nothing, because whoever can write there could put something there that does not open.
+    Then the code was probably replaced. Objects from before a later code never open by it, so only
+    the first is checked. This is no error: anyone who can write there can upload such an object.
     """
     is_first = all(each.content.kind != device_group.RECOVERY for each in group.log.values())
     if is_first and any(name.startswith(object_names.group_prefix(group.id)) for name in closed):
         context.notify(
-            "not all that your devices said there opens by this code: if it was replaced since "
+            "this code does not open all objects of your devices: if it was replaced "
             "(key rotate --recovery), they do not know this device; use the newer code"
         )
 
 
 def _is_in(context: Context) -> bool:
-    """Whether this device can speak in its circle, as far as it knows: its key opens."""
+    """Return whether this device may sign in its group, by local knowledge: its key opens."""
     if is_locked(context):
         return False
     try:
@@ -297,13 +298,13 @@ def _is_in(context: Context) -> bool:
 
 
 def devices(context: Context) -> tuple[DeviceGroup, str]:
-    """The circle as it is known here, and the id of this device in it."""
+    """Return the device group as known here, and the id of this device in it."""
     key, group = own(context)
     return group, key.id
 
 
 def ask(context: Context, *, new_key: bool = False) -> Asking:
-    """The code by which this device asks to be let in; its key is made if there is none."""
+    """Return the code by which this device asks to be added; create its key if needed."""
     place = folder(context)
     if new_key and keys.exists(place):
         _set_aside(context)
@@ -311,8 +312,8 @@ def ask(context: Context, *, new_key: bool = False) -> Asking:
         key, group = own(context)
         if group.is_active(key.id):
             raise Refused(
-                f"this device is in the circle {group.fingerprint} already",
-                hint="forestay device list; for a key of its own: forestay device add --new-key",
+                f"this device is in the device group {group.fingerprint} already",
+                hint="forestay device list; for a new key: forestay device add --new-key",
             )
     key = _key_made(context)
     told = DeviceCode(key_text.device_name(own_name(context)), key.recipient, key.verify)
@@ -320,7 +321,7 @@ def ask(context: Context, *, new_key: bool = False) -> Asking:
 
 
 def _set_aside(context: Context) -> None:
-    """Keep the old key beside, so that a new one can be made."""
+    """Rename the old key file, so that a new one can be created."""
     place = folder(context)
     mark = keys.about(place).id
     for name in (keys.FILE, device_group.FILE):
@@ -330,7 +331,7 @@ def _set_aside(context: Context) -> None:
 
 
 def confirm(context: Context, fingerprint: str) -> Changed:
-    """Join the circle of this fingerprint, once a device of it has approved this one."""
+    """Join the group of this fingerprint, after one of its devices approved this one."""
     key, place = own_key(context), folder(context)
     key_text.read_fingerprint(fingerprint)
     known = _gathered(context, key)
@@ -339,38 +340,39 @@ def confirm(context: Context, fingerprint: str) -> Changed:
         raise _not_let_in(context, key, fingerprint, elsewhere=bool(known))
     group = _the_only(found, f"the fingerprint {fingerprint} means")
     if not group.is_active(key.id):
-        raise NotEntitled("this device is not in that circle, or not any more", why=key.id)
+        raise NotEntitled("this device is not an active device of that group", why=key.id)
     if device_group.kept_id(place) not in ("", group.id):
         raise Refused(
-            "this device is in another circle", why=key_text.grouped(device_group.kept_id(place))
+            "this device is in another device group",
+            why=key_text.grouped(device_group.kept_id(place)),
         )
     group = device_group.keep(place, group, key)
     return Changed(group, _myself(group, key), [])
 
 
 def _not_let_in(context: Context, key: Key, fingerprint: str, *, elsewhere: bool) -> NotThere:
-    """No remote shows that the circle let this device in; another one may have."""
+    """Return the error for a group that, by all remotes, has not added this device."""
     asked = ", ".join(one.name for one in context.store.machine.remotes.all())
     if elsewhere:
-        why = f"what {asked} has for this device is of another circle"
+        why = f"what {asked} has for this device is of another device group"
         hint = "compare it with the last line of `forestay device approve` on the other device"
     else:
         why = f"nothing on {asked} is sealed to its key {key.id}"
         hint = "its code, to be approved on the other device: forestay device add; "
         hint += "if that was done, there: forestay sync"
-    what = f"the circle {fingerprint} has not let this device in, as far as can be seen here"
+    what = f"no remote shows that the device group {fingerprint} has added this device"
     return NotThere(what, why=why, hint=hint)
 
 
 def approve(context: Context, device: DeviceCode) -> Changed:
-    """Let a device in that showed its code; it can then read everything."""
+    """Add the device with this code; it can then read everything."""
     now = context.clock.now()
     who = keys.key_id(device.verify)
     return _change(context, lambda c, key: device_group.approve(c, key, device, made=now), who)
 
 
 def revoke(context: Context, which: str) -> Changed:
-    """Put a device out: it reads nothing that is written from now on."""
+    """Revoke a device: it can read nothing that is written from now on."""
     _, group = own(context)
     target = find_device(group, which, active=True)
     now = context.clock.now()
@@ -380,7 +382,7 @@ def revoke(context: Context, which: str) -> Changed:
 
 
 def rename(context: Context, which: str, name: str) -> Changed:
-    """Call a device by another name."""
+    """Rename a device."""
     _, group = own(context)
     target, now = find_device(group, which), context.clock.now()
     return _change(
@@ -407,7 +409,7 @@ def _change(
 
 
 def kept(context: Context, group: DeviceGroup, key: Key, before: DeviceGroup) -> DeviceGroup:
-    """Keep what a circle has become; what its devices are called now is told from now on."""
+    """Store a changed group, and use the new names of its devices from now on."""
     group = device_group.keep(folder(context), group, key)
     was = {each.key_id: each.name for each in before.devices()}
     pairs = ((was.get(each.key_id, each.name), each.name) for each in group.devices())
@@ -417,9 +419,9 @@ def kept(context: Context, group: DeviceGroup, key: Key, before: DeviceGroup) ->
 
 
 def find_device(group: DeviceGroup, which: str, *, active: bool = False) -> Device:
-    """The device of a name, or of the beginning of an id; one that was put out only if none is in.
+    """Return the device with a name or an id prefix; a revoked one only if no active one fits.
 
-    Who comes back with a new key has the name of the old one.
+    A device that rejoined with a new key has the same name as before.
     """
     every = [each for each in group.devices() if each.active or not active]
     named = [each for each in every if each.name.casefold() == which.strip().casefold()]
@@ -429,7 +431,7 @@ def find_device(group: DeviceGroup, which: str, *, active: bool = False) -> Devi
         return found[0]
     why = ", ".join(f"{each.name} ({each.key_id})" for each in found or every)
     if found:
-        hint = "say which by the beginning of its key: forestay device list"
+        hint = "use the beginning of its key: forestay device list"
         raise InvalidInput(f"several devices are called {which}", why=why, hint=hint)
     raise InvalidInput(f"there is no device {which}", why=why, hint="forestay device list")
 
@@ -438,7 +440,7 @@ def find_device(group: DeviceGroup, which: str, *, active: bool = False) -> Devi
 
 
 def spread(context: Context, group: DeviceGroup, key: Key) -> list[Spread]:
-    """Put the circle on every remote; what cannot be reached now gets it with the next sync."""
+    """Upload the group to every remote; an unreachable one gets it with the next sync."""
     data = device_group.encode(group, key)
     name = object_names.circle_name(group.id, data)
     return [_put(known, name, data) for known in context.store.machine.remotes.all()]
@@ -454,14 +456,14 @@ def _put(known: Known, name: str, data: bytes) -> Spread:
 
 
 def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> list[DeviceGroup]:
-    """Every circle that a key opens on any remote, each with all that is told of it.
+    """Return every device group that a key opens on any remote, merged.
 
-    The names of what it does not open come to `closed`.
+    The names of objects that it does not open are added to `closed`.
     """
     known = context.store.machine.remotes.all()
     if not known:
         raise InvalidInput(
-            "there is no remote to look at",
+            "there is no remote",
             hint="forestay remote add usb folder:/media/usb/forestay",
         )
     found: dict[str, DeviceGroup] = {}
@@ -479,7 +481,7 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
 def _gather(
     known: Known, key: Key, found: dict[str, DeviceGroup], closed: list[str]
 ) -> list[ForestayError]:
-    """Add what a remote tells; what no device wrote is passed over, and returned as errors."""
+    """Add the groups on a remote; skip objects that no device wrote, and return their errors."""
     wrong: list[ForestayError] = []
     with closing(connect_remote(known)) as there:
         for each in there.list(object_names.CIRCLES):
@@ -496,12 +498,12 @@ def _gather(
 
 
 def read(there: Remote, name: str, key: Key) -> DeviceGroup | None:
-    """The circle in an object of this name; None if it is not for this key."""
+    """Return the device group in an object; None if it is not sealed to this key."""
     data = read_group_object(there, name)
     try:
         return device_group.decode(data, key)
     except Locked:
-        return None  # of someone else, or from before this key was let in
+        return None  # of another person, or from before this key was added
 
 
 def _the_only(found: list[DeviceGroup], what: str) -> DeviceGroup:
@@ -509,9 +511,9 @@ def _the_only(found: list[DeviceGroup], what: str) -> DeviceGroup:
         return found[0]
     if found:
         why = ", ".join(each.fingerprint for each in found)
-        raise InvalidInput(f"{what} more than one circle", why=why)
+        raise InvalidInput(f"{what} more than one device group", why=why)
     raise NotThere(
-        f"{what} no circle on any remote",
-        why="nothing that was put there is sealed to it",
-        hint="forestay remote list; on a device that is in the circle: forestay sync",
+        f"{what} no device group on any remote",
+        why="no object there is sealed to it",
+        hint="forestay remote list; on an active device: forestay sync",
     )

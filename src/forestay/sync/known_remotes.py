@@ -1,4 +1,4 @@
-"""The remotes of a home, by the names its owner gave them: added, tried, found, forgotten."""
+"""Add, check, find and remove the remotes of a home, by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 
 
 class Checked(NamedTuple):
-    """A remote as it was found: what it can do, and what else lies there."""
+    """The result of a check: what a remote can do, and unexpected files there."""
 
     name: str
     address: str
@@ -32,7 +32,7 @@ class Checked(NamedTuple):
 
 
 def select_remotes(context: Context, name: str = "") -> list[Known]:
-    """The remote of a name; without one, all of them, what failed last time after the others."""
+    """Return the named remote; without a name all, those that failed last time at the end."""
     every = sorted(context.store.machine.remotes.all(), key=lambda one: one.result == "failed")
     found = [one for one in every if one.name == name] if name else every
     if found:
@@ -45,7 +45,7 @@ def select_remotes(context: Context, name: str = "") -> list[Known]:
 
 
 def add(context: Context, name: str, address: str) -> Checked:
-    """Try a remote and remember it by a name."""
+    """Check a remote and store it under a name."""
     if not _NAME.fullmatch(name):
         why = "small letters, digits, dot, dash and underscore, at most 40"
         raise InvalidInput(f"{name!r} is no name for a remote", why=why)
@@ -73,7 +73,7 @@ def _require_outside(context: Context, address: str) -> None:
 
 
 def check(context: Context, name: str) -> Checked:
-    """Try a remote again, and look what else lies there."""
+    """Check a remote again, and list unexpected files there."""
     (known,) = select_remotes(context, name)
     with closing(open_remote(known.address, known=bool(known.synced))) as remote:
         found = _checked(name, remote)._replace(oddities=remote.oddities())
@@ -89,7 +89,7 @@ def _checked(name: str, remote: Remote) -> Checked:
 
 
 def remove(context: Context, name: str) -> Known:
-    """Forget a remote; nothing there is changed."""
+    """Remove a remote from this home; nothing there is changed."""
     (known,) = select_remotes(context, name)
     context.store.machine.remotes.remove(known)
     return known
@@ -104,7 +104,7 @@ def by_place(listed: Iterable[Object]) -> dict[str, list[Object]]:
 
 
 def require_format(remote: Remote, *, make: bool) -> bool:
-    """The mark that says how things are kept there; False if nobody has begun to."""
+    """Require the format mark of this version; return False if the remote is empty."""
     try:
         mark = remote.get(FORMAT)
     except NotThere:
@@ -114,7 +114,7 @@ def require_format(remote: Remote, *, make: bool) -> bool:
     if mark == object_names.MARK:
         return True
     if _NEWER.fullmatch(mark):
-        what = "a newer Forestay keeps things there in another form"
+        what = "a newer Forestay uses another format there"
         raise Outdated(what, why=mark[:40].decode("ascii", "replace").strip(), hint="update here")
     raise Downgraded(
         "the mark of the remote is not as it was written",

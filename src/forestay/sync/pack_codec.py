@@ -1,9 +1,8 @@
-"""A pack of one stretch that is at hand as a whole, read or made in one go.
+"""Encode and decode a pack of one stretch in memory, fast.
 
-Packs that travel are small, and a device that comes late reads many: here every event is parsed
-once and hashed once, and what was found out is kept for whoever takes it. Nothing is trusted
-more than in `pack`: whatever is not exactly as it should be is left to the careful reader there,
-which says what is wrong.
+Synced packs are small, and a new device reads many: every event is parsed once and hashed once, and
+the results are passed on. The checks are as strict as in `journal.pack`: a pack with any deviation
+is given to the reader there, which reports the defect.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _EVENT = struct.Struct(">cII")
 _LEAST, _LARGEST = ev.SALT_BYTES, ev.SALT_BYTES + ev.MAX_EVENT_BYTES
 _QUICKLY = 1
 MOST = pack.MAX_BLOB + (16 << 20)
-"""What is larger when it is inflated is refused: one event with its content is the most."""
+"""The most bytes of an inflated pack: one event with its content."""
 MOST_EVENTS = 10_000
-"""The same, of how many events there are."""
+"""The most events of a pack."""
 
 _encode = msgspec.json.Encoder().encode
 _decode_header = msgspec.json.Decoder(Header).decode
@@ -41,7 +40,7 @@ _decode_place = msgspec.json.Decoder(pack.Place).decode
 
 
 class Row(NamedTuple):
-    """A stretch of a chain with all that was found out about its events."""
+    """A stretch of a chain, with parsed headers and hashes of its events."""
 
     range: Range
     headers: list[Header]
@@ -52,7 +51,7 @@ class Row(NamedTuple):
         return {head.kind for head in self.headers}
 
     def events(self) -> Iterator[tuple[Sealed, Header, str]]:
-        """The events with their headers and hashes; nobody has read what they say."""
+        """Yield the events with headers and hashes; their content is not parsed."""
         return zip(self.range.events, self.headers, self.hashes, strict=True)
 
 
@@ -60,11 +59,11 @@ _ODD = (zlib.error, struct.error, msgspec.MsgspecError, UnicodeDecodeError, Recu
 
 
 class _Odd(Exception):
-    """Something is not as it should be, or needs a closer look."""
+    """The fast reader found a deviation; the strict reader has to decide."""
 
 
 def load(data: bytes, *, name: str = "the pack") -> tuple[Row, list[Blob]]:
-    """The one stretch of a pack, and the content that came with it; raises as `pack.Reader`."""
+    """Decode the stretch and the blobs of a pack; raise as `pack.Reader` does."""
     try:
         return _load(data)
     except (*_ODD, _Odd):
@@ -105,7 +104,7 @@ def _inflated(data: bytes) -> bytes:
 
 
 def _events(body: bytes, at: int, place: pack.Place) -> tuple[Row, int]:
-    """The events of a stretch, column by column: it is done for each event that travels."""
+    """Decode the events of a stretch, column by column for speed."""
     raws: list[bytes] = []
     contents: list[bytes] = []
     for _ in range(place.first, place.last + 1):
@@ -126,7 +125,7 @@ def _events(body: bytes, at: int, place: pack.Place) -> tuple[Row, int]:
 
 
 def _require_chain(place: pack.Place, headers: list[Header], hashes: list[str]) -> None:
-    """Each goes on from the one before it, all of one device and one session."""
+    """Require that each event follows the one before, in one device and session."""
     if [head.prev for head in headers] != [place.before, *hashes[:-1]]:
         raise _Odd
     if [head.n for head in headers] != list(range(place.first, place.last + 1)):
@@ -168,7 +167,7 @@ def _blobs(body: bytes, at: int, row: Row) -> list[Blob]:
         good = kind == b"B" and len(content) == size >= _SUM and digest.encode() in named
         if not good or sha256(data).hexdigest() != digest:
             raise _Odd
-        named.discard(digest.encode())  # nothing is there twice
+        named.discard(digest.encode())  # each blob occurs once
         found.append(Blob(row.range.session, digest, data))
     return found
 
@@ -177,7 +176,7 @@ def _blobs(body: bytes, at: int, row: Row) -> list[Blob]:
 
 
 class Made(NamedTuple):
-    """The records of a pack, before they are compressed: that takes no lock, this does."""
+    """The records of a pack before compression, which releases Python's lock."""
 
     session: str
     events: int
@@ -192,16 +191,16 @@ class Made(NamedTuple):
 
 
 def _deflated(body: bytes) -> bytes:
-    """A zlib stream, made by whoever makes it quickest; anyone reads it."""
+    """Compress to a zlib stream with the fastest library available."""
     try:
         from isal.isal_zlib import compress
-    except ImportError:  # not every machine has a build of it
+    except ImportError:  # not available for every platform
         compress = zlib.compress
     return compress(body, _QUICKLY)
 
 
 class Kept(Protocol):
-    """The bytes of an event, wherever they are kept."""
+    """The bytes of an event."""
 
     @property
     def header(self) -> bytes: ...
@@ -212,7 +211,7 @@ class Kept(Protocol):
 
 
 def make(session: str, stretch: Stretch, events: Sequence[Kept], blobs: Sequence[Blob]) -> Made:
-    """The records of a pack of one stretch, made in one go."""
+    """Encode the records of a pack of one stretch."""
     about = _encode(pack.Place(session, *stretch, ev.FORMAT))
     parts = [_RECORD.pack(b"C", len(about)), about]
     for one in events:

@@ -1,16 +1,16 @@
-"""An exported file that only those can read whom it is for.
+"""Encrypted export files.
 
     file = "FORESTAY EXPORT 1" LF, then a pack under age to a passphrase
          | "FORESTAY EXPORT 2 " whom LF, then a pack under age to recipients
     whom = "circle:" digits | "device:" digits | "age:" digits, with a space between
 
-Age does not tell to whom something is sealed, so the first line does: else whoever cannot open a
-file could not know where it would open. Files of form 1 may be sealed to recipients, too.
+Age does not show the recipients, so the first line does: otherwise a person who cannot open a file
+would not know where it opens. Files of version 1 may be sealed to recipients, too.
 
     !! Such files are kept for years. A change is a new number in the first line.
 
-Who made it is not signed: a pack proves what is in it, and whoever takes it in decides to. It is
-held in memory as a whole, so that nothing of it ever lies open on the disk.
+The author is not signed: a pack proves its content, and the user decides to import it. It is held
+in memory as a whole, so that no decrypted content is on the disk.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _MOST_SHOWN = 10
 
 
 def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "") -> bytes:
-    """A pack for persons (`fsp1…`), devices (`fsd1…`) or age recipients, or for a passphrase."""
+    """Seal a pack to persons (`fsp1…`), devices (`fsd1…`), age recipients or a passphrase."""
     if to and passphrase:
         why = "age allows one or the other"
         raise InvalidInput("a file is sealed to keys or to a passphrase, not to both", why=why)
@@ -47,7 +47,7 @@ def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "
 
 
 def _whom(text: str) -> str:
-    """Whom a key is of, by the digits that `forestay device key show` shows there."""
+    """Return the recipient for the first line, as `forestay device key show` shows it."""
     kind = text.strip()[:4].lower()
     if kind == key_text.PERSON:
         return f"circle:{key_text.read_person_key(text).circle[:20]}"
@@ -57,7 +57,7 @@ def _whom(text: str) -> str:
 
 
 def recipient(text: str) -> str:
-    """The age recipient of a person key, a device code, or of itself."""
+    """Return the age recipient of a person key, a device code or an age recipient."""
     kind = text.strip()[:4].lower()
     if kind == key_text.PERSON:
         return key_text.read_person_key(text).recipient
@@ -70,7 +70,7 @@ def recipient(text: str) -> str:
 
 
 def opened(context: Context, path: str) -> str | bytes:
-    """The pack in a sealed file; the path itself if it is not sealed."""
+    """Return the pack in a sealed file; the path if it is not sealed."""
     start = next(iter(files.read_chunks(path)), b"")
     if not start.startswith(_ANY):
         return path
@@ -85,16 +85,19 @@ def opened(context: Context, path: str) -> str | bytes:
         return _by_keys(context, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
     except Tampered as error:
         raise Tampered(
-            f"{path} is not as it was sealed",
-            why=f"it is damaged or cut short: {error.why}",
-            hint="get it again from whoever made it: forestay backup export",
+            f"{path} is damaged",
+            why=f"it was changed or cut short: {error.why}",
+            hint="get it again from its sender: forestay backup export",
             file=path,
         ) from None
 
 
 def _as_shown(whom: str) -> str:
     kind, _, digits = coerce_input(whom, limit=60, lines=False).partition(":")
-    named = {"circle": f"the circle {key_text.grouped(digits)}", "device": f"the device {digits}"}
+    named = {
+        "circle": f"the device group {key_text.grouped(digits)}",
+        "device": f"the device {digits}",
+    }
     return named.get(kind, f"the age key {digits}")
 
 
@@ -121,8 +124,8 @@ def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> b
         except Locked:
             continue
     here = f"this is the device {key.id}"
-    here += f" of the circle {group.fingerprint}" if group else ", of no circle"
-    yours = f"give who sends it: {group.person}" if group else "forestay device key init"
+    here += f" of the group {group.fingerprint}" if group else ", of no device group"
+    yours = f"give the sender: {group.person}" if group else "forestay device key init"
     raise _not_for_us(path, whom, here, f"open it there, or {yours}" if whom else yours)
 
 

@@ -1,9 +1,8 @@
-"""Sharing: with whom a session travels, on every remote that has it.
+"""Share a session with other persons, on every remote that has it.
 
-A session is pushed first, then its ring is turned: a new epoch, sealed to everyone who may read
-from now on. Each remote has a ring of its own, so a change is made on each. One that cannot be
-reached keeps the old keys: that someone is put out is then said there by the next sync, that
-someone is let in when the same is asked for again.
+A session is pushed first, then its keys are changed: a new epoch, sealed to everyone who may read
+from now on. Each remote has its own key ring, so the change is made on each. An unreachable remote
+has the old keys: the next sync removes a person there; to add one, the user repeats the command.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ Change = Callable[[KeyRing], Member]
 
 
 class Shared(NamedTuple):
-    """With whom a session is shared now, who owns it, and which remotes know of it."""
+    """The persons a session is shared with, its owner, and which remotes have the change."""
 
     session: str
     owner: str
@@ -55,7 +54,7 @@ class Shared(NamedTuple):
 def share(
     context: Context, session: str, person: PersonKey, *, mode: str = "", email: str = ""
 ) -> Shared:
-    """Let a person read a session, or continue it; compare the fingerprint of the key first."""
+    """Share a session with a person, to read or to continue it."""
     now = context.clock.now()
     for known in context.store.machine.remotes.all():
         _record_removal(context, known, session, person.circle, owed=False)
@@ -67,7 +66,7 @@ def share(
 
 
 def unshare(context: Context, session: str, who: str) -> Shared:
-    """Let someone read no more of a session from now on; what they have read they still have."""
+    """Remove a person from a session; they still have what they have read."""
     now = context.clock.now()
     is_key = who.lower().startswith(key_text.PERSON)
     wanted = {key_text.read_person_key(who).circle} if is_key else set[str]()
@@ -87,7 +86,7 @@ def unshare(context: Context, session: str, who: str) -> Shared:
 def _record_removal(
     context: Context, known: Known, session: str, group_id: str, *, owed: bool = True
 ) -> None:
-    """Remember that someone is still to be put out on a remote, or that they are not."""
+    """Record that a person is still to be removed on a remote, or no longer."""
     before = context.store.machine.remotes.notes(known, session).get(UNSHARE, {})
     after = {each: "" for each in before if each != group_id} | ({group_id: ""} if owed else {})
     if after != before:
@@ -95,7 +94,7 @@ def _record_removal(
 
 
 def shares(context: Context, session: str) -> Shared:
-    """With whom a session is shared, as its remotes tell."""
+    """Return the persons a session is shared with, as its remotes show."""
     found: list[KeyRing] = []
     spread = []
     for known in context.store.machine.remotes.all():
@@ -114,7 +113,7 @@ def _everywhere(
     change: Change,
     record_removal: Callable[[Known], bool] | None = None,
 ) -> Shared:
-    """Make a change on every remote; `owe` hears of those that could not be reached."""
+    """Make a change on every remote; call `record_removal` for those that fail."""
     remotes = context.store.machine.remotes.all()
     if not remotes:
         hint = "forestay remote add usb folder:/media/usb/forestay"
@@ -133,19 +132,19 @@ def _everywhere(
     for known, why in failed:
         may_come = isinstance(why, RemoteFailed | Busy) and not isinstance(why, NotEntitled)
         if record_removal is not None and may_come and record_removal(known):
-            why.hint = "; ".join(filter(None, (why.hint, "the next sync says it there")))
+            why.hint = "; ".join(filter(None, (why.hint, "the next sync repeats it there")))
     if not found:
         raise failed[0][1]
     told = _summarize(session, found, spread)
     context.store.machine.remotes.record_shared(session, [title(each) for each in told.members])
-    write_files(context, session)  # its files tell with whom it is shared
+    write_files(context, session)  # its files show the persons it is shared with
     return told
 
 
 def _turned(
     context: Context, known: Known, session: str, change: Change, *, ending: bool
 ) -> KeyRing:
-    """Turn the keys there. Whoever is put out may be what is wrong with the session."""
+    """Change the keys on a remote; a removal is made even if the session has errors there."""
     with exclusive_sync(context):
         report = visit_alone(context, known, SyncOptions(sessions=(session,)))
         for problem in () if ending else report.problems:
@@ -159,7 +158,7 @@ def _turned(
 
 @contextmanager
 def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[SessionKeys, Remote]]:
-    """The keys of a session as a remote shows them."""
+    """Yield the keys of a session on a remote."""
     me, remotes = identity(context), context.store.machine.remotes
     there, noted = remotes.session(known, session), remotes.notes(known, session)
     place = (there.place if there else "") or object_names.place(me.circle.name_key, session)
@@ -189,7 +188,7 @@ def _summarize(session: str, found: list[KeyRing], spread: list[Spread]) -> Shar
 
 
 def _meant(ring: KeyRing, who: str) -> Member:
-    """The member that an address, a fingerprint, an id or a key means."""
+    """Return the member with an address, a fingerprint, an id or a key."""
     if who.lower().startswith(key_text.PERSON):
         group = key_text.read_person_key(who).circle
         found = [each for each in ring.members if each.circle == group]
@@ -211,7 +210,7 @@ def _is_called(member: Member, who: str) -> bool:
 
 
 def title(member: Member) -> str:
-    """How a person is called in lists."""
+    """Return the name of a person for lists."""
     return member.email or key_text.grouped(member.circle)
 
 

@@ -1,14 +1,14 @@
-"""What objects are called on a remote: opaque to whoever runs it, told apart by who holds keys.
+"""The names of objects on a remote: opaque to its operator.
 
-Nothing in a name says what a session is about, where it is worked on or by whom; two names tell
-only that they belong together. Each ends in the SHA-256 of the object's bytes, so no name ever
-means two things and nothing is ever overwritten.
+A name does not show the topic, the folder or the author of a session; only that two objects belong
+together. Each ends in the SHA-256 of the object's bytes, so a name never stands for two contents
+and nothing is ever overwritten.
 
     forestay/format                            "forestay remote 1" LF
-    c/CIRCLE/HASH                              what a circle's devices know of it
+    c/CIRCLE/HASH                              the statements of a device group
     s/PLACE/k/EPOCH-HASH                       a ring: the keys of a session
     s/PLACE/p/CHAIN/FIRST-LAST-HASH            a pack: a stretch of one chain
-    s/PLACE/w/HASH                             who: the devices of someone who takes part
+    s/PLACE/w/HASH                             a participant: the devices of a person
 
     PLACE = HMAC-SHA256(name key, "session " + id), 32 digits
     CHAIN = HMAC-SHA256(place key, "chain " + device), 32 digits; place key, as bytes, is
@@ -36,7 +36,7 @@ _WHO = re.compile(r"s/([0-9a-f]{32})/w/([0-9a-f]{32})")
 
 
 class PackName(NamedTuple):
-    """What the name of a pack says."""
+    """The parts of the name of a pack."""
 
     name: str
     place: str
@@ -51,12 +51,12 @@ class PackName(NamedTuple):
 
 
 def place(name_key: bytes, session: str) -> str:
-    """Where a session's objects are."""
+    """Return the place of a session's objects."""
     return hmac_sha256(name_key, f"session {session}".encode())[:_LENGTH]
 
 
 def place_key(name_key: bytes, session: str) -> bytes:
-    """What names the chains of a session: whoever it is shared with gets it, and no more."""
+    """Return the key for the chain names of one session; members get only this key."""
     return bytes.fromhex(hmac_sha256(name_key, f"place {session}".encode()))
 
 
@@ -65,29 +65,29 @@ def chain(place_key: bytes, device: str) -> str:
 
 
 def most(name: str) -> int:
-    """How many bytes an object of a name may have: what tells who takes part is never large."""
+    """Return the most bytes of an object by its name; participants are never large."""
     if _CIRCLE.fullmatch(name) or _WHO.fullmatch(name):
         return 8 << 20
     return 32 << 20 if _RING.fullmatch(name) else MOST
 
 
 def hash_of(data: bytes) -> str:
-    """The end of an object's name."""
+    """Return the hash that ends an object's name."""
     return digest_of(data)[:_LENGTH]
 
 
 def is_of(name: str, data: bytes) -> bool:
-    """Whether a name was given to these bytes."""
+    """Return whether a name belongs to these bytes."""
     return name.endswith(hash_of(data))
 
 
 def group_prefix(group_id: str) -> str:
-    """What the names of a circle's objects begin with."""
+    """Return the prefix of a device group's objects."""
     return f"{CIRCLES}{group_id}/"
 
 
 def within(place: str) -> str:
-    """What the names of a session's objects begin with."""
+    """Return the prefix of a session's objects."""
     return f"{SESSIONS}{place}/"
 
 
@@ -108,7 +108,7 @@ def participant_name(place: str, data: bytes) -> str:
 
 
 def as_pack(name: str) -> PackName | None:
-    """A name taken apart, None if it is not that of a pack."""
+    """Parse the name of a pack; None if it is not one."""
     found = _PACK.fullmatch(name)
     if found is None:
         return None
@@ -116,7 +116,7 @@ def as_pack(name: str) -> PackName | None:
 
 
 def epoch_of(name: str) -> int:
-    """The epoch of a ring by its name, 0 if it is not that of a ring."""
+    """Return the epoch in the name of a key ring, 0 if it is not one."""
     found = _RING.fullmatch(name)
     return int(found[2]) if found else 0
 
@@ -130,6 +130,6 @@ def is_participant(name: str) -> bool:
 
 
 def place_of(name: str) -> str:
-    """The place that an object of a session is in, "" for other objects."""
+    """Return the place in the name of a session's object, "" for other objects."""
     parts = name.split("/")
     return parts[1] if len(parts) > 2 and f"{parts[0]}/" == SESSIONS else ""

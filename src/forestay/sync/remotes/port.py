@@ -1,8 +1,8 @@
-"""The remote port: where sealed packs travel, and what every adapter promises.
+"""The remote port: the contract of every adapter that stores sealed objects.
 
 A remote is a flat set of immutable objects. Names are ASCII, of segments `[a-z0-9.-]+` joined
-by `/`. Nothing is ever overwritten: a name that is taken stays as it is. What an object holds
-is nobody's business here; it was sealed before it came. No name is a folder of another one.
+by `/`. Nothing is ever overwritten. Contents are opaque here: they were sealed before. No name is a
+folder of another one.
 
 Which adapter an address names is in `remotes.open`.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 FORMAT = "forestay/format"
-"""The object that marks a remote as one; where it was seen once it must be seen again."""
+"""The object that marks a remote; once seen it must be seen again."""
 
 MOST = 96 << 20
-"""An object is at most this large; what is larger is not read, whoever put it there.
+"""An object is at most this large; a larger one is not read.
 
 A pack holds a little, or one event with its content.
 """
 MOST_LISTED = 1_000_000
-"""A remote has at most so many objects; who lists more is not believed."""
+"""A remote has at most so many objects; a longer listing is refused."""
 
 _LONGEST = 512
 
@@ -40,7 +40,7 @@ class Object(NamedTuple):
 
 
 class Oddity(NamedTuple):
-    """Something in a remote that is no object, and what it seems to be.
+    """A file in a remote that is no object, and what it seems to be.
 
     `kind`: `copy` (with the same bytes as the object `of`), `differs` (with others), `stand-in`
     (read in place of `of`, which is missing), `placeholder`, `partial`, `link`.
@@ -76,38 +76,38 @@ class Remote:
     """`folder` or `s3`."""
 
     steps = 0
-    """Counts on while something long is done in many steps."""
+    """A counter that rises during a long operation of many steps."""
 
     def list(self, prefix: str) -> Iterator[Object]:
-        """Objects whose names begin with the prefix, by name."""
+        """Yield the objects whose names begin with the prefix, by name."""
         raise NotImplementedError
 
     def get(self, name: str) -> bytes:
-        """The whole object; `NotThere` if there is none of that name."""
+        """Return the whole object; raise `NotThere` if there is none of that name."""
         raise NotImplementedError
 
     def put(self, name: str, data: bytes) -> bool:
-        """Keep an object, durably when it returns; False when the name is taken already."""
+        """Store an object, durably when it returns; return False if the name exists."""
         raise NotImplementedError
 
     def delete(self, name: str) -> None:
-        """Remove an object; one that is not there is as good."""
+        """Delete an object; a missing one is no error."""
         raise NotImplementedError
 
     def probe(self) -> Probe:
-        """Find out what the remote can do, by doing it; leaves nothing behind."""
+        """Test what the remote can do; leave nothing behind."""
         raise NotImplementedError
 
     def oddities(self) -> Sequence[Oddity]:
-        """What else lies there, for a person to look at."""
+        """Return unexpected files, for the user to check."""
         return ()
 
     def close(self) -> None:
-        """Let go of everything. May be called twice."""
+        """Release all resources. May be called twice."""
 
 
 def require_few(count: int, address: str) -> None:
-    """Refuse a listing that goes on and on."""
+    """Refuse a listing that is too long."""
     if count > MOST_LISTED:
         raise RemoteFailed(
             f"{address} lists more than {MOST_LISTED:,} objects",
@@ -117,12 +117,12 @@ def require_few(count: int, address: str) -> None:
 
 
 def is_name(name: str) -> bool:
-    """Whether every remote can hold an object of this name, and no sync tool makes one like it."""
+    """Return whether a name is valid on every remote and unlike any name of a sync tool."""
     return len(name) <= _LONGEST and all(is_object(part) for part in name.split("/"))
 
 
 def check_name(name: str) -> str:
-    """A name that is one, or InvalidInput."""
+    """Return a valid name; raise `InvalidInput` otherwise."""
     if is_name(name):
         return name
     raise InvalidInput(

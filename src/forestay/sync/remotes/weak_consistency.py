@@ -1,9 +1,8 @@
-"""A remote that was found to ignore conditions, or to list late, and can be used all the same.
+"""A wrapper for remotes that ignore conditional writes or list late.
 
-Before a write it is looked whether the name is taken; after it what was kept is read back and
-compared. Where lists come late, what was written here is listed here until it was shown once.
-Two who write different bytes under one name in the same moment cannot be kept apart this way: one
-of them is told.
+Before a write it checks whether the name exists; after it, the object is read back and compared. If
+listings are late, written objects are added to them until they appear. Two writers of different
+bytes under one name in the same moment are not separated this way: one of them gets an error.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ _PAUSES = (0.02, 0.1, 0.5, 0.0)
 
 
 class ReadBackRemote(Remote):
-    """Reads back what it writes; `late` if what was written is not listed at once."""
+    """Reads back what it writes; `late` if written objects are not listed at once."""
 
     def __init__(self, inner: Remote, *, late: bool = False, clock: Clock | None = None) -> None:
         self.inner, self.late, self._clock = inner, late, clock or Clock()
@@ -45,8 +44,8 @@ class ReadBackRemote(Remote):
         if not self._is_kept(name, data):
             raise RemoteFailed(
                 f"{name} at {self.address} is not what was written there",
-                why="someone wrote it in the same moment, or the storage changes what it keeps",
-                hint="try again; if it stays so, use another storage",
+                why="another device wrote it in the same moment, or the storage changes objects",
+                hint="try again; if this persists, use another storage",
             )
         if self.late:
             self._written[name] = len(data)
@@ -66,7 +65,7 @@ class ReadBackRemote(Remote):
         self.inner.close()
 
     def _is_kept(self, name: str, data: bytes) -> bool:
-        # More than once: where a second writer overwrites it, it is whole again in a moment.
+        # More than once: if a second writer overwrites it, it is complete again in a moment.
         for pause in _PAUSES:
             try:
                 if self.inner.get(name) == data:
@@ -77,7 +76,7 @@ class ReadBackRemote(Remote):
         return False
 
     def _is_taken(self, name: str) -> bool:
-        # By reading: a storage that lists late may well have it.
+        # By reading: a storage that lists late may have it.
         try:
             self.inner.get(name)
         except NotThere:

@@ -133,7 +133,7 @@ def save_session(state: State, root: Root = None, *, home: Forestay | None = Non
     unknown version is refused.
     """
     _require_writable(state)
-    with _opened(root, home) as stay, mirror_of(stay.context).holding(_folder(root)):
+    with _opened(root, home) as stay, mirror_of(stay.context).hold_projects(_folder(root)):
         state["updated"] = timestamps.write(stay.context.clock.now())
         _bytes(state)
         archived = _make_room(stay, root, state)
@@ -141,7 +141,7 @@ def save_session(state: State, root: Root = None, *, home: Forestay | None = Non
         # An archived session that is not finished resumes in the file that it is saved to.
         id = str(state.get("session_id"))
         for binding in stay.context.store.machine.bindings.named(schema.ID, id):
-            if mirror_of(stay.context).take_out(binding, _current(root)):
+            if mirror_of(stay.context).return_from_archive(binding, _current(root)):
                 absorb_file_edits(stay.context, binding.session)
         if archived is not None:
             # Another program may have overwritten its file, which the archive then lacks.
@@ -153,7 +153,7 @@ def archive_session(state: State, root: Root = None, *, home: Forestay | None = 
     """Store a session under its id in the history and free the current file; return the copy."""
     _require_writable(state)
     name = form.archive_name(clean_id(state.get("session_id", ""), "session_id"))
-    with _opened(root, home) as stay, mirror_of(stay.context).holding(_folder(root)):
+    with _opened(root, home) as stay, mirror_of(stay.context).hold_projects(_folder(root)):
         _bytes(state)
         owner = _owner(stay, root)
         if owner is None or owner.native != state["session_id"]:

@@ -610,7 +610,7 @@ def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> 
     answer = cli("files", "convert", str((project / STATE).parent), "--to", "craft", "-o", "x.json")
     assert answer.code == 5
     assert (
-        ".ai-session/active-features.yaml cannot be read whole" in answer.err
+        ".ai-session/active-features.yaml cannot be read completely" in answer.err
         and "(line 2)" in answer.err
         and "forestay doctor" in answer.err
     )
@@ -630,7 +630,7 @@ def test_convert_reports_a_torn_line_that_another_format_does_not_hold(
         assert made.read_bytes() == (project / LOG).read_bytes()
     else:
         (line,) = lost
-        assert line.startswith("line ") and line.endswith("history.jsonl, which is no JSON")
+        assert line.startswith("line ") and line.endswith("history.jsonl, which is not JSON")
 
 
 def test_a_part_of_a_session_is_converted_with_the_rest_of_it(cli: Cli, project: Path) -> None:
@@ -663,7 +663,7 @@ def test_convert_says_when_what_it_makes_cannot_be_read_again(
     large = json.dumps({**told, "mine": strange}, ensure_ascii=False)
     (project / CRAFT).write_text(large)
     said = cli.ok("files", "convert", CRAFT, "--to", "essay", "-o", "made.yaml").out
-    assert "lost    the way back: session-state.yaml cannot be read again, " in said
+    assert "lost    the way back: session-state.yaml is too large to be read again, " in said
     assert cli("files", "check", "made.yaml").code == 5
     said = cli.ok("files", "convert", CRAFT, "--to", "praxis", "-o", "made.json").out
     assert "lost" not in said
@@ -961,7 +961,7 @@ def test_unfinished_work_for_a_folder_that_was_moved_is_kept_and_that_is_told(cl
     folder = place_of(cli).parent
     folder.rename(folder.with_name("elsewhere"))
     answer = cli.ok("pause", "--save", "stage-4-draft.md=new")
-    assert "was gone and is made anew" in answer.err
+    assert "was missing and is created again" in answer.err
     assert (folder / "stage-4-draft.md").read_text() == "new"
 
 

@@ -182,7 +182,7 @@ def _check_orchestrator(
             opened.session(str(row.session)).note("the next command")
         left = [
             binding.suspended
-            for binding in mirror_of(opened.context).standing()
+            for binding in mirror_of(opened.context).inspect_bindings()
             if binding.suspended
         ]
     history = folder / ".claude" / "orchestrator-history"

@@ -11,7 +11,7 @@ import pytest
 from forestay.base import files
 from forestay.journal.journal import Journal
 from forestay.mirror.mirror import Mirror
-from forestay.mirror.read_files import Looker
+from forestay.mirror.read_files import FileReader
 from forestay.mirror.render import Renderer
 from forestay.mirror.session_files import mirror_of
 from tests.mirror.conftest import Make
@@ -141,7 +141,7 @@ def test_interrupted_process_releases_its_file_locks(
 ) -> None:
     project = ready(make, "orchestrator")
     with monkeypatch.context() as patch:
-        patch.setattr(Looker, "looks", _interrupt)
+        patch.setattr(FileReader, "read_all", _interrupt)
         with pytest.raises(KeyboardInterrupt):
             project.session.note("never")
     with files.locked(str(project.place.parent), timeout=0.0):

@@ -256,7 +256,7 @@ def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
     project = make("orchestrator")
     project.home.start("another", formats=["orchestrator"])
     (kept,) = archived(project)
-    assert project.notices == [f"the session before is archived: {kept}"]
+    assert project.notices == [f"the previous session is archived: {kept}"]
     begin_theirs(project)
     project.notices.clear()
     project.home.files.adopt()
@@ -437,7 +437,7 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
         patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
         project.session.complete()
     project.again()
-    assert place.read_bytes() == before and "not written to the end" in project.suspended
+    assert place.read_bytes() == before and "not written completely" in project.suspended
     assert [a.code for a in format_checks.examine(project.home.context)] == ["layout-suspended"]
     format_checks.fix(project.home.context)
     assert not project.suspended and format_checks.examine(project.home.context) == []
@@ -455,7 +455,7 @@ def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
         patch.setattr("forestay.mirror.mirror.Mirror.write", lambda *_, **__: [])
         project.session.complete()
     project.edit(lambda value: value.update(theirs="kept", status="complete"))
-    assert "not written to the end" in project.suspended
+    assert "not written completely" in project.suspended
     format_checks.fix(project.home.context)
     assert not current(project).exists() and "theirs" in archived(project)[0].read_text()
 
@@ -549,7 +549,7 @@ def test_a_session_that_goes_on_and_was_put_away_by_another_program_is_asked_for
     project = make(AI_SESSION)
     away = _put_away(project)
     project.session.note("meanwhile")
-    assert project.suspended == f"they were put away: to go on with them, move {away} back"
+    assert project.suspended == f"they were archived: to continue with them, move {away} back"
     assert not project.ai("").exists() and "meanwhile" not in _log(away)
     away.rename(project.ai(""))
     project.session.note("and on")
@@ -562,7 +562,7 @@ def test_files_that_are_gone_since_the_session_ended_are_not_told_as_unfinished(
     project = make(AI_SESSION)
     project.session.complete()
     shutil.rmtree(project.ai(""))
-    assert project.suspended.startswith("they are gone, or older than what we wrote")
+    assert project.suspended.startswith("they are missing, or older than what we wrote")
     format_checks.fix(project.home.context)
     assert project.suspended == "" and project.ai("state.yaml").is_file()
 

@@ -249,7 +249,7 @@ def test_a_copy_from_before_a_forgetting_that_is_put_back_says_nothing_of_it(mak
     for place in places:
         assert "Bob" not in place.read_text() and project.read(place)["team"] == "blue"
     for binding in (mirror := mirror_of(project.home.context)).bindings(project.session.id):
-        kept = mirror._bound.contents(binding, Path(binding.place).name)
+        kept = mirror._bindings.contents(binding, Path(binding.place).name)
         assert kept and b"Bob" not in b"".join(kept)
 
 

@@ -215,7 +215,7 @@ def test_half_of_a_plan_that_somebody_is_writing_is_not_taken_up(make: Make) -> 
         file.flush()
         project.session.note("meanwhile")
         assert plan.read_text() == half and project.titles() == ["First task"]
-        assert project.suspended == "implementation-plan.yaml is being written by someone"
+        assert project.suspended == "implementation-plan.yaml is being written by another program"
         file.write(whole[len(half) :])
     project.session.note("next")
     assert project.titles() == ["First task", "Second task"] and project.suspended == ""
@@ -259,7 +259,7 @@ def test_a_file_that_somebody_keeps_open_stays_theirs_and_is_told(make: Make) ->
         before = project.place.read_bytes()
         project.session.tasks.add("Ours")
         assert project.place.read_bytes() == before
-        assert any("is being written by someone" in notice for notice in project.notices)
+        assert any("is being written by another program" in notice for notice in project.notices)
         file.seek(0)
         file.write(before.decode().replace('"pending_tasks": []', '"pending_tasks": ["Theirs"]'))
         file.truncate()

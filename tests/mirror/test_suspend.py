@@ -354,6 +354,6 @@ def test_a_folder_that_may_not_be_written_to_is_told_while_its_files_are_behind(
     monkeypatch.setattr(files, "why_not_writable", {folder: told}.__getitem__)
     assert project.suspended == ""
     with files.locked(folder):
-        monkeypatch.setattr("forestay.mirror.mirror._PATIENCE", 0.0)
+        monkeypatch.setattr("forestay.mirror.mirror._LOCK_SECONDS", 0.0)
         project.session.note("goes on")
     assert project.suspended == told

@@ -222,7 +222,7 @@ class Orchestrator(HomeTopic):
         from forestay.mirror.session_files import mirror_of
 
         start.require(goal, mode)
-        with mirror_of(self._context).holding(orchestrator_session.folder(self._context)):
+        with mirror_of(self._context).hold_projects(orchestrator_session.folder(self._context)):
             archived = orchestrator_session.make_room(self._context)
             wanted = start.Wanted(goal=goal, mode=mode, formats=[ORCHESTRATOR])
             return start.begin(self._context, wanted), archived
@@ -243,4 +243,4 @@ class Orchestrator(HomeTopic):
             self._context, lambda: current_session(self._context)
         )
         write_files(self._context, session, force=True)
-        return SessionFiles.of(self._context).standing(session)
+        return SessionFiles.of(self._context).inspect_bindings(session)

@@ -24,7 +24,7 @@ class BoundFiles(Topic):
 
     def list(self) -> builtins.list[Binding]:
         """Return where the session's files are, and why some are not read or written now."""
-        return SessionFiles.of(self._context).standing(self._recorder.id)
+        return SessionFiles.of(self._context).inspect_bindings(self._recorder.id)
 
     def bind(self, format_id: str, *, root: str = "") -> Binding:
         """Keep the session's files in a format here too: `craft`, or `craft:ID`."""
@@ -32,7 +32,7 @@ class BoundFiles(Topic):
         from forestay.plans.pending_file_ops import give_place
 
         mirror, format_id = mirror_of(self._context), spelled(format_id)
-        with mirror.holding(root or mirror.root_of(format_id.partition(":")[0])):
+        with mirror.hold_projects(root or mirror.root_of(format_id.partition(":")[0])):
             place = give_place(self._context, self._recorder.id, format_id, root)
             write_files(self._context, self._recorder.id, force=True)
         made = (place.layout, place.native, place.root)

@@ -100,7 +100,7 @@ def _places(context: Context, session: str, formats: Sequence[str]) -> Iterator[
     from forestay.plans import pending_file_ops
 
     kinds = [chosen.partition(":")[0] for chosen in formats]
-    with mirror_of(context).holding(*map(mirror_of(context).root_of, kinds)):
+    with mirror_of(context).hold_projects(*map(mirror_of(context).root_of, kinds)):
         _require_places(context, session, formats)
         # Those with an id first: whoever names none will have the one that it has.
         in_order = sorted(formats, key=lambda chosen: ":" not in chosen)

@@ -55,7 +55,7 @@ def look(context: Context, session: str) -> dict[str, Any]:
     shown = status(
         rows[0] | _in_files(context, session, session_files), name, held, context.clock.now()
     )
-    return shown | _left_alone(session_files.standing(session))
+    return shown | _left_alone(session_files.inspect_bindings(session))
 
 
 def current_session(context: Context, *, open_only: bool = False) -> str:

@@ -37,7 +37,7 @@ def examine(context: Context) -> list[Finding]:
     try:
         found = [_of_case(case) for case in recover.cases(context)]
         known = {finding.file for finding in found}
-        standing = mirror_of(context).standing()
+        standing = mirror_of(context).inspect_bindings()
         found += [_suspended(b) for b in standing if b.suspended and b.place not in known]
         known = {finding.file for finding in found}
         found += map(_interrupted, recover.interrupted_everywhere(context))
@@ -142,12 +142,12 @@ def is_blocked(left: list[Finding]) -> bool:
 
 def fix(context: Context) -> list[str]:
     """Restore damaged and missing files, finish interrupted writes; return what was done."""
-    waiting = mirror_of(context).waiting()
+    waiting = mirror_of(context).suspended_bindings()
     # One by one: the repair of one session may have repaired the index of the next.
     done = [line for case in recover.cases(context) for line in _restore(context, case)]
     # What blocked files may be gone, and a session that has ended gets no event any more. Not
     # earlier: a lost index would return with that session alone.
-    updated = mirror_of(context).try_again(waiting)
+    updated = mirror_of(context).retry_suspended(waiting)
     done += [f"brought the {b.layout} files of session {b.session} up to date" for b in updated]
     for path in list(recover.interrupted_everywhere(context)):
         done += [f"kept the previous bytes as {kept}" for kept in recover.uncover(context, path)]

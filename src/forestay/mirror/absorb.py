@@ -30,14 +30,14 @@ from forestay.formats.to_events import Move, by_known_names
 from forestay.journal.journal import AppendOptions
 from forestay.mirror.context import (
     MAX_BYTES,
-    Desk,
+    MirrorContext,
     Suspended,
     folders_of,
-    parsed,
+    parse_file,
     paths_of,
     read,
 )
-from forestay.mirror.read_files import Look, Looker, Read, is_log
+from forestay.mirror.read_files import FileReader, FoundFile, ParsedFile, is_log
 from forestay.model import event as ev
 from forestay.model.gates.phase_moves import add_phase
 from forestay.model.plan import Workflow
@@ -47,242 +47,257 @@ from forestay.store.machine.bindings import Binding
 UNKNOWN = 0
 """The last event in logs that someone edited: their lines have to be read."""
 
-Remember = Callable[[Binding, Sequence[Look], int], None]
+Remember = Callable[[Binding, Sequence[FoundFile], int], None]
 """Store files as the newest renderings, which show everything up to an event."""
 
 
 class Absorber:
-    def __init__(self, desk: Desk, looker: Looker, remember: Remember) -> None:
-        self._desk = desk
-        self._looker = looker
+    def __init__(self, context: MirrorContext, reader: FileReader, remember: Remember) -> None:
+        self._context = context
+        self._reader = reader
         self._remember = remember
-        self._clean = desk.journal.clean_facts
+        self._clean = context.journal.clean_facts
 
-    def settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
+    def absorb(self, binding: Binding) -> tuple[list[FoundFile], list[str]]:
         """Record what others wrote; return the files as found, and lines to report."""
-        said: list[str] = []
+        lines: list[str] = []
         paths = paths_of(binding)
         if any(swap_file.has_leftovers(f) for f in {binding.root, *folders_of(binding)}):
-            said += self._clear_up(binding, paths)
-        looks = self._looker.looks(binding)
-        edited = self._edited(looks)
+            lines += self._clean_up(binding, paths)
+        found_files = self._reader.read_all(binding)
+        edited = self._edited_tree(found_files)
         if edited:
-            said += self._absorb_trees(binding, looks, edited)
-            self._looker.need_new_id.update((binding.number, name) for name in edited)
-            owed = [self._owed(binding, look) for look in looks if look.name in edited]
+            lines += self._absorb_trees(binding, found_files, edited)
+            self._reader.need_new_id.update((binding.number, name) for name in edited)
+            owed = [self._owed(binding, file) for file in found_files if file.name in edited]
             made = {each.name: each for each in owed if each}
-            self._remember(binding, [*looks, *made.values()], _reached(binding, looks))
-            looks = [
-                look.behind(made[look.name].read) if look.name in made else look for look in looks
+            self._remember(
+                binding, [*found_files, *made.values()], _shown_event(binding, found_files)
+            )
+            found_files = [
+                file.behind(made[file.name].read) if file.name in made else file
+                for file in found_files
             ]
-        return looks, said
+        return found_files, lines
 
     def pending(self, binding: Binding) -> list[Move]:
         """Return the moves that others wrote and that are not absorbed yet; change nothing."""
-        looks = self._looker.looks(binding)
-        edited = self._edited(looks)
-        return self._changes(binding, looks, edited).moves if edited else []
+        found_files = self._reader.read_all(binding)
+        edited = self._edited_tree(found_files)
+        return self._changes(binding, found_files, edited).moves if edited else []
 
-    def _edited(self, looks: Sequence[Look]) -> Tree:
+    def _edited_tree(self, found_files: Sequence[FoundFile]) -> Tree:
         """Return what others wrote."""
-        return {look.name: look.value for look in looks if look.verdict == "edited"}
+        return {file.name: file.value for file in found_files if file.verdict == "edited"}
 
-    def _clear_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
+    def _clean_up(self, binding: Binding, paths: Mapping[str, str]) -> list[str]:
         """Remove unfinished temporary files, and absorb what an exchange displaced."""
         for path in (*paths.values(), readme_of(binding)):
             for temporary in files.list_unfinished(path):
                 files.remove(temporary)
-        said: list[str] = []
+        lines: list[str] = []
         for name, path in paths.items():
-            said += self._take_displaced(binding, name, path)
-        return said
+            lines += self._absorb_displaced(binding, name, path)
+        return lines
 
-    def _take_displaced(self, binding: Binding, name: str, path: str) -> list[str]:
-        said: list[str] = []
+    def _absorb_displaced(self, binding: Binding, name: str, path: str) -> list[str]:
+        lines: list[str] = []
         for aside in swap_file.displaced(path):
             try:
                 data = read(aside)
                 if swap_file.is_staged(aside, data):
                     files.remove(aside)
                     continue
-                self._looker.require_finished(name, aside)
+                self._reader.require_finished(name, aside)
                 data = read(aside)
                 is_edit = not self._is_ours(binding, name, data)
-                said += self._absorb_bytes(binding, name, data)
-                if is_edit and self._has_secrets(data) and self._is_ours(binding, name, _at(path)):
+                lines += self._absorb_bytes(binding, name, data)
+                if (
+                    is_edit
+                    and self._has_secrets(data)
+                    and self._is_ours(binding, name, _read_optional(path))
+                ):
                     # Secrets are not stored, so they could not be owed: the file gets its name
                     # back. Not before: a program that read our file may write at any moment.
                     swap_file.undo(aside, path)
-                    said += self._absorb_bytes(binding, name, read(aside))
+                    lines += self._absorb_bytes(binding, name, read(aside))
             except (InvalidInput, Unreadable, Suspended):
                 # It cannot be read, and it is not ours to delete.
                 swap_file.undo(aside, path)
                 raise
             files.remove(aside)
-        return said
+        return lines
 
     def _is_ours(self, binding: Binding, name: str, data: bytes | None) -> bool:
-        known = self._desk.bound.renderings(binding).get(name, [])
+        known = self._context.bindings.renderings(binding).get(name, [])
         digest = "" if data is None else sha256(data).hexdigest()
         return any(rendering.digest == digest for rendering in known)
 
     def _has_secrets(self, data: bytes) -> bool:
-        return bool(self._desk.journal.find_secrets(data.decode("utf-8", "replace")))
+        return bool(self._context.journal.find_secrets(data.decode("utf-8", "replace")))
 
     def _absorb_bytes(self, binding: Binding, name: str, data: bytes) -> list[str]:
         """Absorb bytes that an exchange displaced, if they are not ours."""
         digest = sha256(data).hexdigest()
-        known = self._desk.bound.renderings(binding).get(name, [])
+        known = self._context.bindings.renderings(binding).get(name, [])
         if any(rendering.digest == digest for rendering in known):
             return []
-        looks = self._looker.looks(binding)
-        look = next(look for look in looks if look.name == name)
-        look.data, look.digest, look.known = data, digest, known
-        look.verdict = "edited" if known else "found"
-        self._looker.understand(look)
-        self._looker.require_ours(binding, looks)
-        said = self._absorb_trees(binding, looks, {name: look.value})
+        found_files = self._reader.read_all(binding)
+        file = next(file for file in found_files if file.name == name)
+        file.data, file.digest, file.known = data, digest, known
+        file.verdict = "edited" if known else "found"
+        self._reader.parse(file)
+        self._reader.require_ours(binding, found_files)
+        lines = self._absorb_trees(binding, found_files, {name: file.value})
         # It is no longer in its place, so all of it is owed.
-        owed = self._owed(binding, look) or replace(look, verdict="owed")
-        self._remember(binding, [look, owed], UNKNOWN)
-        return said
+        owed = self._owed(binding, file) or replace(file, verdict="owed")
+        self._remember(binding, [file, owed], UNKNOWN)
+        return lines
 
-    def _owed(self, binding: Binding, look: Look) -> Look | None:
+    def _owed(self, binding: Binding, file: FoundFile) -> FoundFile | None:
         """Return what an edit would have made of our newest rendering, with its required keys.
 
         None if the file holds just that.
         """
-        newest, older = self._looker.newest(binding, look), self._made_from(binding, look)
-        if newest is None or older is None or look.read is None:
+        newest, older = self._reader.newest(binding, file), self._find_base(binding, file)
+        if newest is None or older is None or file.read is None:
             return None
-        value = look.value
+        value = file.value
         if older != newest.value:
             value, _ = trees.merge(older, value, newest.value)
-            value = self._as_others_say(binding, look, value)
-        value = self._whole(binding, look, value)
-        document = look.read.document.rewritten(value)
-        if document.data == look.data:
+            value = self._with_other_entries(binding, file, value)
+        value = self._with_required_keys(binding, file, value)
+        document = file.read.document.rewritten(value)
+        if document.data == file.data:
             return None
         digest = sha256(document.data).hexdigest()
-        return Look(look.name, look.path, document.data, digest, "owed", read=Read(document, value))
+        return FoundFile(
+            file.name, file.path, document.data, digest, "owed", read=ParsedFile(document, value)
+        )
 
-    def _as_others_say(self, binding: Binding, look: Look, value: Any) -> Any:
+    def _with_other_entries(self, binding: Binding, file: FoundFile, value: Any) -> Any:
         """Return a file that sessions share, with the entries of our other sessions as found.
 
         Our rendering has old entries of them, which they would absorb as an edit.
         """
-        if look.name not in conventions_of(binding.layout).shared:
+        if file.name not in conventions_of(binding.layout).shared:
             return value
         from forestay.formats.ai_session.read import listed_as
 
         here = (binding.layout, binding.root)
-        bound = [b for b in self._desk.bound.bindings() if (b.layout, b.root) == here]
+        bound = [b for b in self._context.bindings.bindings() if (b.layout, b.root) == here]
         others = {b.native for b in bound if b.number != binding.number}
-        return listed_as(look.value, value, others)
+        return listed_as(file.value, value, others)
 
-    def _absorb_trees(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> list[str]:
-        found = self._changes(binding, looks, edited)
+    def _absorb_trees(
+        self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree
+    ) -> list[str]:
+        found = self._changes(binding, found_files, edited)
         if not (found.moves or found.contested or found.residue):
             return []
-        self._record(binding, looks, edited, found)
+        self._record(binding, found_files, edited, found)
         return [_summary(edited, found)]
 
-    def _changes(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Changes:
-        format, where = load_format(binding.layout), self._desk.surroundings(binding)
-        now = replace(self._desk.told(binding.session).facts, native_id=binding.native)
-        said = {look.name: look.value for look in looks if look.read is not None}
-        base = self._before(binding, looks, edited, now)
+    def _changes(self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree) -> Changes:
+        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        now = replace(self._context.read_facts(binding.session).facts, native_id=binding.native)
+        stated = {file.name: file.value for file in found_files if file.read is not None}
+        base = self._tree_before(binding, found_files, edited, now)
         # By the name of the main file a format knows which entry of a shared file is meant.
         main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
-        base, theirs = main | base, main | said
-        whole, told = format.whole(theirs, base, where)
-        if told:
+        base, theirs = main | base, main | stated
+        whole, remarks = format.whole(theirs, base, where)
+        if remarks:
             # A program that read the file before a key was added has not removed it.
-            read = base | self._read_by_others(binding, looks, edited)
-            told = format.whole(theirs, read, where)[1]
-        told = [*told, *self._cut(binding, edited, base, now)]
+            read = base | self._bases_of(binding, found_files, edited)
+            remarks = format.whole(theirs, read, where)[1]
+        remarks = [*remarks, *self._removed_lines(binding, edited, base, now)]
         found = changes(format, base, whole, now, where, self._clean)
         # Without a main file nothing was removed from the others.
-        told = told if main.keys() <= said.keys() else []
-        found.residue = "; ".join(filter(None, (found.residue, *told)))[:LONGEST]
-        found.moves = self._in_our_words(binding, found.moves)
+        remarks = remarks if main.keys() <= stated.keys() else []
+        found.residue = "; ".join(filter(None, (found.residue, *remarks)))[:LONGEST]
+        found.moves = self._with_known_names(binding, found.moves)
         return found
 
-    def _before(
-        self, binding: Binding, looks: Sequence[Look], edited: Tree, now: Facts
+    def _tree_before(
+        self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree, now: Facts
     ) -> dict[str, Any]:
         """Return what the files stated before some of them were edited."""
-        format, where = load_format(binding.layout), self._desk.surroundings(binding)
-        base = {look.name: look.value for look in looks if look.read is not None}
-        changed = [look for look in looks if look.name in edited]
-        for look in changed:
-            base[look.name] = self._base(binding, look, now, where)
+        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        base = {file.name: file.value for file in found_files if file.read is not None}
+        changed = [file for file in found_files if file.name in edited]
+        for file in changed:
+            base[file.name] = self._base(binding, file, now, where)
         base = {name: value for name, value in base.items() if value is not None}
-        if new := {look.name for look in changed if not look.known} - base.keys():
+        if new := {file.name for file in changed if not file.known} - base.keys():
             # A file that was added later is compared with what we would have written there.
             ours = write_facts(format, base, now, where, self._clean)
             base |= {name: ours[name] for name in new & ours.keys()}
         return base
 
-    def _cut(self, binding: Binding, edited: Tree, base: Tree, now: Facts) -> Iterator[str]:
+    def _removed_lines(
+        self, binding: Binding, edited: Tree, base: Tree, now: Facts
+    ) -> Iterator[str]:
         """Yield a residue for logs from which lines were removed: they come back."""
         logs = [name for name in edited if is_log(name)]
-        if not logs or binding.mirrored != self._desk.told(binding.session).seq:
+        if not logs or binding.mirrored != self._context.read_facts(binding.session).seq:
             return
-        format, where = load_format(binding.layout), self._desk.surroundings(binding)
+        format, where = load_format(binding.layout), self._context.surroundings(binding)
         ours = write_facts(format, base, now, where, self._clean)
         for name in logs:
             if gone := len(ours[name]) - len(base[name]):
                 were = "was" if gone == 1 else "were"
                 yield f"{plural(gone, 'line')} of {os.path.basename(name)} {were} taken out"
 
-    def _read_by_others(self, binding: Binding, looks: Sequence[Look], edited: Tree) -> Tree:
+    def _bases_of(self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree) -> Tree:
         """Return the renderings that edited files were made from."""
-        chosen = [look for look in looks if look.name in edited and not is_log(look.name)]
-        found = {look.name: self._made_from(binding, look) for look in chosen}
+        chosen = [file for file in found_files if file.name in edited and not is_log(file.name)]
+        found = {file.name: self._find_base(binding, file) for file in chosen}
         return {name: value for name, value in found.items() if value is not None}
 
-    def _in_our_words(self, binding: Binding, moves: list[Move]) -> list[Move]:
+    def _with_known_names(self, binding: Binding, moves: list[Move]) -> list[Move]:
         """Return moves with the names that the journal and its plan have for things."""
-        with self._desk.store.view(binding.session) as view:
-            state = self._desk.journal.state(view)
+        with self._context.store.view(binding.session) as view:
+            state = self._context.journal.state(view)
             moves = by_known_names(moves, state)
-            plan = self._desk.journal.plan(state) if state.core.plan else None
+            plan = self._context.journal.plan(state) if state.core.plan else None
             if plan is not None:
-                return list(_planned(moves, plan, state))
+                return list(_as_planned(moves, plan, state))
             return list(map(_as_task, moves)) if _is_of_tasks(state, moves) else moves
 
-    def _whole(self, binding: Binding, look: Look, value: Any) -> Any:
+    def _with_required_keys(self, binding: Binding, file: FoundFile, value: Any) -> Any:
         """Return the value of a file with the required keys that our newest rendering has."""
-        newest, where = self._looker.newest(binding, look), self._desk.surroundings(binding)
+        newest, where = self._reader.newest(binding, file), self._context.surroundings(binding)
         # A format may need the names of all files to know whose they are.
         names: Tree = dict.fromkeys(paths_of(binding))
-        before = {**names, look.name: newest.value if newest else None}
-        made, _ = load_format(binding.layout).whole({**names, look.name: value}, before, where)
-        return made[look.name]
+        before = {**names, file.name: newest.value if newest else None}
+        made, _ = load_format(binding.layout).whole({**names, file.name: value}, before, where)
+        return made[file.name]
 
-    def _base(self, binding: Binding, look: Look, now: Facts, where: Where) -> Any:
+    def _base(self, binding: Binding, file: FoundFile, now: Facts, where: Where) -> Any:
         """Return what the file stated when its editor read it."""
-        if kind_of(look.name) == "jsonl":
-            return self._base_of_log(look, now, where)
-        older = self._made_from(binding, look)
-        return None if older is None else self._whole(binding, look, older)
+        if kind_of(file.name) == "jsonl":
+            return self._base_of_log(file, now, where)
+        older = self._find_base(binding, file)
+        return None if older is None else self._with_required_keys(binding, file, older)
 
-    def _made_from(self, binding: Binding, look: Look) -> Any:
+    def _find_base(self, binding: Binding, file: FoundFile) -> Any:
         """Return the rendering that an edit was made from; None if none is stored."""
-        if not look.older:
-            assert look.read is not None
-            kept = self._desk.bound.contents(binding, look.name)
+        if not file.older:
+            assert file.read is not None
+            kept = self._context.bindings.contents(binding, file.name)
             # Programs that drop keys they do not know drop them from any rendering.
-            found = self._desk.without_secrets(self._whole(binding, look, look.value))
-            read = partial(self._looker.said, look.name)
-            base = choose_base(rendering_id(look.read.document), found, kept, read)
-            newest = self._looker.newest(binding, look)
-            is_newest = newest is not None and self._desk.without_secrets(newest.value) == base
-            look.older = [newest.value if newest is not None and is_newest else base]
-        return look.older[0]
+            found = self._context.without_secrets(
+                self._with_required_keys(binding, file, file.value)
+            )
+            read = partial(self._reader.value_of, file.name)
+            base = choose_base(rendering_id(file.read.document), found, kept, read)
+            newest = self._reader.newest(binding, file)
+            is_newest = newest is not None and self._context.without_secrets(newest.value) == base
+            file.older = [newest.value if newest is not None and is_newest else base]
+        return file.older[0]
 
-    def _base_of_log(self, look: Look, now: Facts, where: Where) -> list[Any]:
+    def _base_of_log(self, file: FoundFile, now: Facts, where: Where) -> list[Any]:
         """Return the lines that were there before.
 
         Those are the lines that we wrote, and of all others those that the journal has: a program
@@ -290,29 +305,29 @@ class Absorber:
         """
         from forestay.formats.ai_session.history_log import without_news
 
-        data = look.data or b""
-        known = sorted(look.known, key=lambda rendering: -rendering.size)
-        sizes = (r.size for r in known if _begins(data, r.size, r.digest))
-        before = parsed(look.name, data[: next(sizes, 0)]).value
-        return without_news(self._clean(look.value), len(before), now.commands, where)
+        data = file.data or b""
+        known = sorted(file.known, key=lambda rendering: -rendering.size)
+        sizes = (r.size for r in known if _has_prefix(data, r.size, r.digest))
+        before = parse_file(file.name, data[: next(sizes, 0)]).value
+        return without_news(self._clean(file.value), len(before), now.commands, where)
 
     def _record(
-        self, binding: Binding, looks: Sequence[Look], edited: Tree, found: Changes
+        self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree, found: Changes
     ) -> None:
         heads = [
             ev.ForeignEdited(
                 layout=binding.layout,
-                path=self._desk.name_of(binding, look.path),
-                digest=look.digest,
+                path=self._context.name_of(binding, file.path),
+                digest=file.digest,
                 cause=_cause(found.contested),
                 residue=found.residue,
             )
-            for look in looks
-            if look.name in edited
+            for file in found_files
+            if file.name in edited
         ]
         made = [*(Move(head) for head in heads), *found.moves]
         try:
-            self._desk.journal.append(
+            self._context.journal.append(
                 binding.session,
                 *(move.body for move in made),
                 actor=f"file:{binding.layout}",
@@ -327,9 +342,9 @@ def readme_of(binding: Binding) -> str:
     return os.path.join(binding.root, "README.md")
 
 
-def _reached(binding: Binding, looks: Sequence[Look]) -> int:
+def _shown_event(binding: Binding, found_files: Sequence[FoundFile]) -> int:
     """Return the last event that the logs of edited files show."""
-    return binding.mirrored if any(look.log for look in looks) else UNKNOWN
+    return binding.mirrored if any(file.log for file in found_files) else UNKNOWN
 
 
 def _is_of_tasks(state: State, moves: Sequence[Move]) -> bool:
@@ -345,7 +360,7 @@ def _as_task(move: Move) -> Move:
     return replace(move, body=replace(body, unit="task")) if is_phase else move
 
 
-def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:
+def _as_planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Move]:
     """Yield phases that a file adds as the plan has them, with their tasks."""
     taken = {row.name for row in state.rows.select("step")}
     for move in moves:
@@ -359,7 +374,7 @@ def _planned(moves: Sequence[Move], plan: Workflow, state: State) -> Iterator[Mo
         yield from (Move(task, move.at) for task in tasks)
 
 
-def _begins(data: bytes, size: int, digest: str) -> bool:
+def _has_prefix(data: bytes, size: int, digest: str) -> bool:
     return sha256(data[:size]).hexdigest() == digest
 
 
@@ -379,5 +394,5 @@ def _summary(edited: Tree, found: Changes) -> str:
     return text
 
 
-def _at(path: str) -> bytes | None:
+def _read_optional(path: str) -> bytes | None:
     return files.read_optional(path, MAX_BYTES, follow=False)

@@ -264,7 +264,9 @@ class _Adoption:
     def _meet(self, one: Find, result: Adopted, twin: Binding) -> None:
         """Compare with the files that a session has: these were taken out of its archive, or they
         are left alone, because a stale copy would undo what happened since."""
-        if mirror_of(self.context).take_out(twin, one.path, dry_run=self.options.dry_run):
+        if mirror_of(self.context).return_from_archive(
+            twin, one.path, dry_run=self.options.dry_run
+        ):
             result.session = twin.session
             self._absorb(result)
             return
@@ -303,7 +305,7 @@ class _Adoption:
         result.outcome = ADOPTED
         if self.options.dry_run:
             return
-        with mirror_of(self.context).holding(os.path.dirname(one.path)):
+        with mirror_of(self.context).hold_projects(os.path.dirname(one.path)):
             _require_unchanged(one)
             warning = result.reading.warning
             result.events = _record(self.context, result.session, one, facts, warning)
@@ -318,8 +320,10 @@ class _Adoption:
         if not (is_own and root and one.format.reading(one.tree, self.where(one)).writable):
             return
         mirror = mirror_of(self.context)
-        away, tell = bool(_archive(one)), self.context.notify
-        mirror.bind(result.session, one.layout, one.native, root, found=True, away=away, tell=tell)
+        away, notify = bool(_archive(one)), self.context.notify
+        mirror.bind(
+            result.session, one.layout, one.native, root, found=True, away=away, notify=notify
+        )
         mirror.accept(result.session, {one.paths[n]: d for n, d in one.documents.items()})
         result.bound = True
 

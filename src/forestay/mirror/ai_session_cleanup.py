@@ -212,7 +212,7 @@ def _archive(context: Context, one: Find, name: str, wanted: Wanted) -> str:
         files.require_no_link(os.path.join(os.path.dirname(one.root), ARCHIVE))
         _require_unchanged(one)
         archive = os.path.join(os.path.realpath(os.path.dirname(one.root)), ARCHIVE)
-        mirror_of(context).keep_private(archive, one.paths.values())
+        mirror_of(context).exclude_from_git(archive, one.paths.values())
         # Before the entry changes: a session that cannot be archived stays unchanged.
         files.make_folder(archive)
         swap_file.remove_leftovers(os.path.join(one.root, INDEX))

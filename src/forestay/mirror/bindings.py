@@ -17,8 +17,8 @@ from forestay.base.text import is_text
 from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
 from forestay.formats.ai_session.read import INDEX, entries_of
 from forestay.formats.port import Format, Where, conventions_of, load_format, require_id
-from forestay.mirror.archive import archived_place, is_taken, says_it_is
-from forestay.mirror.context import Desk, parsed, read
+from forestay.mirror.archive import archived_place, has_session_id, is_taken
+from forestay.mirror.context import MirrorContext, parse_file, read
 from forestay.store.machine.bindings import Binding
 
 Retire = Callable[[Binding], list[str]]
@@ -26,7 +26,7 @@ Retire = Callable[[Binding], list[str]]
 
 
 def bind(
-    desk: Desk,
+    context: MirrorContext,
     session: str,
     kind: str,
     native: str,
@@ -41,19 +41,21 @@ def bind(
     Files that were `found` are its own; they may be `away`, in the archive of the format.
     """
     format = load_format(kind)
-    root = os.path.realpath(root) if root else _usual_root(desk, kind)
-    kept = [b for b in desk.bound.bindings(session) if (b.layout, b.root) == (kind, root)]
+    root = os.path.realpath(root) if root else _usual_root(context, kind)
+    kept = [b for b in context.bindings.bindings(session) if (b.layout, b.root) == (kind, root)]
     if kept and not native:
         return kept[0]
     require_one_id(format, *(b.native for b in kept), native)
-    had = [id for id, there in desk.bound.released_ids(session, kind) if there == root]
-    again = next((id for id in had if native in ("", id) and _is_left(desk, format, id, root)), "")
-    chosen = native or again or _free_id(desk, format, session, root)
+    had = [id for id, there in context.bindings.released_ids(session, kind) if there == root]
+    again = next(
+        (id for id in had if native in ("", id) and _is_left(context, format, id, root)), ""
+    )
+    chosen = native or again or _free_id(context, format, session, root)
     is_its = found or bool(again)
     place = _place(format, chosen, root, found=is_its)
     place = archived_place(kind, chosen, root) if away else place
     wanted = _Wanted(session, format, chosen, root, place)
-    return _bind(desk, wanted, retire, is_its=is_its, soon=found)
+    return _bind(context, wanted, retire, is_its=is_its, soon=found)
 
 
 class _Wanted(Struct, frozen=True):
@@ -82,28 +84,33 @@ def _is_named_by_id(format: Format) -> bool:
 
 
 def _bind(
-    desk: Desk, wanted: _Wanted, retire: Retire, *, is_its: bool = False, soon: bool = False
+    context: MirrorContext,
+    wanted: _Wanted,
+    retire: Retire,
+    *,
+    is_its: bool = False,
+    soon: bool = False,
 ) -> Binding:
     """Bind an id; a file that exists in its place may be the session's own (`is_its`)."""
     kind, native, root, place = wanted.format.id, wanted.native, wanted.root, wanted.place
     _require_text(kind, root)
-    _make_room(desk, wanted, retire)
-    if not (is_its or desk.bound.owner(place)):
+    _make_room(context, wanted, retire)
+    if not (is_its or context.bindings.owner(place)):
         _require_free(kind, native, place, root)
-    keep_out_of_git(desk, root, conventions_of(kind).unshared)
+    exclude_from_git(context, root, conventions_of(kind).unshared)
     files.make_folder(root)
     # A power cut may undo this: files that were found are found again.
-    if not desk.bound.bind(wanted.session, kind, native, root, place, soon=soon):
-        raise _taken(desk, place)
-    return next(b for b in desk.bound.bindings(wanted.session) if b.place == place)
+    if not context.bindings.bind(wanted.session, kind, native, root, place, soon=soon):
+        raise _taken(context, place)
+    return next(b for b in context.bindings.bindings(wanted.session) if b.place == place)
 
 
-def _is_left(desk: Desk, format: Format, native: str, root: str) -> bool:
+def _is_left(context: MirrorContext, format: Format, native: str, root: str) -> bool:
     """Return whether a place that a session was unbound from is still free, or has its file."""
     place = os.path.join(root, format.files(native)[0])
-    if desk.bound.owner(place) is not None:
+    if context.bindings.owner(place) is not None:
         return False
-    return not os.path.lexists(place) or says_it_is(desk, format.id, native, root, place)
+    return not os.path.lexists(place) or has_session_id(context, format.id, native, root, place)
 
 
 def _require_text(kind: str, root: str) -> None:
@@ -115,9 +122,9 @@ def _require_text(kind: str, root: str) -> None:
         )
 
 
-def _usual_root(desk: Desk, kind: str) -> str:
+def _usual_root(context: MirrorContext, kind: str) -> str:
     """Return the folder of a format in this project; refuse a link that leads out of it."""
-    root, top = desk.root_of(kind), f"{desk.place.root}/"
+    root, top = context.root_of(kind), f"{context.tree.root}/"
     real = os.path.realpath(root)
     if f"{root}/".startswith(top) and not f"{real}/".startswith(f"{os.path.realpath(top)}/"):
         raise Refused(
@@ -129,30 +136,30 @@ def _usual_root(desk: Desk, kind: str) -> str:
     return real
 
 
-def require_place(desk: Desk, session: str, kind: str, native: str) -> Binding | None:
+def require_place(context: MirrorContext, session: str, kind: str, native: str) -> Binding | None:
     """Refuse what `bind` would refuse; return the session that would have to be archived."""
     format = load_format(kind)
-    _require_text(kind, desk.root_of(kind))
-    root = _usual_root(desk, kind)
+    _require_text(kind, context.root_of(kind))
+    root = _usual_root(context, kind)
     place = _place(format, native, root) if native else os.path.join(root, format.files("")[0])
     if kind == "essay":
         return None  # it has its own folder, in the home
     _require_folder(root)
     if not native and _is_named_by_id(format):
         return None  # a free id is chosen for it
-    owner = desk.bound.owner(place)
+    owner = context.bindings.owner(place)
     if owner is None:
         _require_free(kind, native, place, root)
     elif owner.session != session:
-        _require_yielding(desk, owner, native)
-        if is_taken(desk, owner):
+        _require_yielding(context, owner, native)
+        if is_taken(context, owner):
             raise _is_there(place, _what_helps(kind, place), native)
     return owner if owner and owner.session != session else None
 
 
-def require_root(desk: Desk, kind: str) -> None:
+def require_root(context: MirrorContext, kind: str) -> None:
     """Refuse the folder of a format in this project if nothing can be created there."""
-    _require_folder(_usual_root(desk, kind))
+    _require_folder(_usual_root(context, kind))
 
 
 def _place(format: Format, native: str, root: str, *, found: bool = False) -> str:
@@ -162,20 +169,20 @@ def _place(format: Format, native: str, root: str, *, found: bool = False) -> st
     return os.path.join(root, format.files(native)[0])
 
 
-def _make_room(desk: Desk, wanted: _Wanted, retire: Retire) -> None:
-    place, owner = wanted.place, desk.bound.owner(wanted.place)
+def _make_room(context: MirrorContext, wanted: _Wanted, retire: Retire) -> None:
+    place, owner = wanted.place, context.bindings.owner(wanted.place)
     if owner is None or (owner.session, owner.place) == (wanted.session, place):
         return
     if owner.place != place:
-        raise _taken(desk, place)
-    _require_yielding(desk, owner, wanted.native)
-    put_away(desk, owner, retire)
+        raise _taken(context, place)
+    _require_yielding(context, owner, wanted.native)
+    archive_owner(context, owner, retire)
 
 
-def put_away(desk: Desk, owner: Binding, retire: Retire) -> None:
+def archive_owner(context: MirrorContext, owner: Binding, retire: Retire) -> None:
     """Archive the session in a place, or refuse with the reason why it stays."""
     said = retire(owner)
-    if desk.bound.owner(owner.place) is not None:
+    if context.bindings.owner(owner.place) is not None:
         raise stays(owner, "; ".join(said))
 
 
@@ -187,11 +194,11 @@ def stays(owner: Binding, why: str) -> Refused:
     return error
 
 
-def _require_yielding(desk: Desk, owner: Binding, native: str) -> None:
+def _require_yielding(context: MirrorContext, owner: Binding, native: str) -> None:
     """Refuse a place whose owner cannot be archived for a session with this id: the archive has, or
     would get, a file of the same name."""
     if not conventions_of(owner.layout).archive or owner.native == native:
-        raise _taken(desk, owner.place)
+        raise _taken(context, owner.place)
     _require_no_past(owner.layout, native, owner.root)
 
 
@@ -237,7 +244,7 @@ def _is_there(path: str, hint: str, native: str) -> Refused:
 
 def _what_helps(kind: str, place: str) -> str:
     try:
-        value = parsed(place, read(place)).value
+        value = parse_file(place, read(place)).value
     except ForestayError:
         return f"what can be made of it: forestay doctor {shlex.quote(place)}"
     reading = load_format(kind).reading({os.path.basename(place): value}, Where())
@@ -258,8 +265,8 @@ def _require_folder(path: str) -> None:
         raise ReadOnly(f"{path} may not be written to", why=why, hint=hint, file=path)
 
 
-def _taken(desk: Desk, place: str) -> Refused:
-    owner = desk.bound.owner(place)
+def _taken(context: MirrorContext, place: str) -> Refused:
+    owner = context.bindings.owner(place)
     why = f"another session is here: {owner.session}" if owner else "another session is here"
     what, native = f"{place} already exists", owner.native if owner else ""
     onward = f", or resume that session: forestay resume {owner.session}" if owner else ""
@@ -267,9 +274,9 @@ def _taken(desk: Desk, place: str) -> Refused:
     return Refused(what, why=why, hint=hint, file=place, session=native)
 
 
-def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
+def exclude_from_git(context: MirrorContext, root: str, names: tuple[str, ...]) -> None:
     """Exclude files in a folder that we create from git: they are true of this machine only."""
-    tree = desk.tree_of(root)
+    tree = context.tree_of(root)
     inside = os.path.relpath(root, tree.root)
     if tree.common_dir is None or os.path.lexists(root) or inside.startswith(".."):
         return
@@ -285,22 +292,22 @@ def keep_out_of_git(desk: Desk, root: str, names: tuple[str, ...]) -> None:
         return
 
 
-def _free_id(desk: Desk, format: Format, session: str, root: str) -> str:
-    facts = desk.told(session).facts
+def _free_id(context: MirrorContext, format: Format, session: str, root: str) -> str:
+    facts = context.read_facts(session).facts
     # A session that was just started has a place, but no file there yet.
-    owned = {place[len(root) + 1 :].partition("/")[0] for place in desk.bound.places(root)}
+    owned = {place[len(root) + 1 :].partition("/")[0] for place in context.bindings.places(root)}
     taken = frozenset(name.removesuffix(".json") for name in (*owned, *files.list_names(root)))
     listed = (
-        _ids_in_index(root) if format.id == "ai-session" else _ids_in_archive(desk, format, root)
+        _ids_in_index(root) if format.id == "ai-session" else _ids_in_archive(context, format, root)
     )
-    return format.new_id(facts, desk.where(root), taken | listed)
+    return format.new_id(facts, context.where(root), taken | listed)
 
 
-def _ids_in_archive(desk: Desk, format: Format, root: str) -> frozenset[str]:
+def _ids_in_archive(context: MirrorContext, format: Format, root: str) -> frozenset[str]:
     """Return the ids in the archive of a format, and the one that would be moved there."""
     if not (archived := archived_place(format.id, "", root)):
         return frozenset()
-    current = desk.bound.owner(os.path.join(root, format.files("")[0]))
+    current = context.bindings.owner(os.path.join(root, format.files("")[0]))
     names = map(os.path.basename, files.list_paths(os.path.dirname(archived)))
     ids = {name.removesuffix(".json") for name in names}
     return frozenset(ids | {current.native} if current else ids)
@@ -309,7 +316,7 @@ def _ids_in_archive(desk: Desk, format: Format, root: str) -> frozenset[str]:
 def _ids_in_index(root: str) -> frozenset[str]:
     """Return the ids in the index of an ai-session folder; none if it cannot be read."""
     try:
-        index = parsed(INDEX, read(os.path.join(root, INDEX))).value
+        index = parse_file(INDEX, read(os.path.join(root, INDEX))).value
     except ForestayError:
         return frozenset()
     return frozenset(str(entry.get("feature_id")) for entry in entries_of({INDEX: index}))

@@ -1,7 +1,7 @@
-"""Desk: what every room of the mirror needs: the journal's word, the layouts, the surroundings.
+"""Give the parts of the mirror the journal's facts, the formats and the folders around files.
 
-Nothing is decided here. A process that writes on need not find the same out again, so trees and
-the facts of a moment are kept; all of it may be lost.
+Nothing is decided here. Working trees and the facts of the last event are cached, because a
+process that continues to write needs them again; dropping the caches is always safe.
 """
 
 from __future__ import annotations
@@ -51,27 +51,27 @@ class Suspended(ForestayError):
     """A binding cannot be used now; the message says why."""
 
 
-class Told(Struct):
-    """What the journal says of a session, of its logs only what came after an event."""
+class JournalFacts(Struct):
+    """The facts of a session in the journal; its log entries start after a given event."""
 
     facts: Facts
     seq: int
     status: str
     withdrawn: Facts | None = None
-    """What was said and taken back since that event, if anything was taken back."""
+    """What was recorded and retracted since that event; None if nothing was retracted."""
 
 
-Last = tuple[tuple[str, int, int], Told]
-"""What was told last: of which session, up to which event, and of its logs after which."""
+CachedFacts = tuple[tuple[str, int, int], JournalFacts]
+"""The facts that were read last; the key is session, last event, and the event logs start after."""
 
 
-class Desk:
+class MirrorContext:
     def __init__(
         self,
         store: Store,
         journal: Journal,
         clock: Clock,
-        place: Place,
+        tree: Place,
         *,
         naive: str,
         device: str,
@@ -79,53 +79,53 @@ class Desk:
         roots: Mapping[str, str],
         travel: Callable[[str], Travel | None],
     ) -> None:
-        """`travel` tells how a session stands with other devices, where that is known here."""
+        """`travel` returns the sync state of a session with other devices, if it is known here."""
         self.store = store
-        self.bound = store.machine.bindings
+        self.bindings = store.machine.bindings
         self.journal = journal
         self.clock = clock
-        self.place = place
+        self.tree = tree
         self.naive = naive
         self.device = device
         self.window = window
         self._roots = roots
         self._travel = travel
-        self.travels = False
-        """Whether a file told last how its session stands with other devices."""
+        self.shows_sync_state = False
+        """Whether the file that was rendered last shows the sync state of its session."""
         self._trees: dict[str, Place] = {}
-        self.last: Last | None = None
-        self.forgotten: list[Body] = []
-        """What is being erased: it leaves files as what was taken back does."""
+        self.cached_facts: CachedFacts | None = None
+        self.erased: list[Body] = []
+        """What is being erased: it is removed from files as retracted events are."""
 
-    def told(self, session: str, after: int = 0) -> Told:
+    def read_facts(self, session: str, after: int = 0) -> JournalFacts:
         with self.store.view(session) as view:
-            return self.tell(view, after)
+            return self.read_facts_at(view, after)
 
-    def tell(self, view: View, after: int) -> Told:
-        """What the journal says at one moment."""
+    def read_facts_at(self, view: View, after: int) -> JournalFacts:
+        """Return the facts of a session at one moment; its logs start after the event `after`."""
         key = (view.session, view.seq, after)
-        if self.last is not None and self.last[0] == key:
-            return self.last[1]
+        if self.cached_facts is not None and self.cached_facts[0] == key:
+            return self.cached_facts[1]
         state, events = self.journal.state(view), list(self.journal.events(view, after=after))
         facts, taken = facts_of(state, events), None
-        if self.forgotten or any(map(is_retraction, events)):
-            taken = only_logged([*withdrawn(events), *self.forgotten])
+        if self.erased or any(map(is_retraction, events)):
+            taken = only_logged([*withdrawn(events), *self.erased])
             facts = without_figures(facts, taken)
-        told = Told(facts, view.seq, state.core.status, taken)
-        self.last = (key, told)
+        told = JournalFacts(facts, view.seq, state.core.status, taken)
+        self.cached_facts = (key, told)
         return told
 
     def root_of(self, kind: str) -> str:
-        """The folder of a layout in this project."""
+        """Return the folder of a format in this project."""
         require_known(kind)
-        return os.path.join(self.place.root, self._roots.get(kind) or REGISTRY[kind][1])
+        return os.path.join(self.tree.root, self._roots.get(kind) or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
         where = self.where(binding.root, names=conventions_of(binding.layout).sees_names)
         if not conventions_of(binding.layout).travels:
             return where
         travel = self._travel(binding.session)
-        self.travels = travel is not None
+        self.shows_sync_state = travel is not None
         return replace(where, travel=travel)
 
     def where(self, root: str, *, names: bool = True) -> Where:
@@ -134,19 +134,19 @@ class Desk:
             root=root,
             names=frozenset(walk.list_files_below(root, _MOST_NAMES)) if names else frozenset(),
             naive=self.naive,
-            project_path=self.tree_of(root).root if root else self.place.root,
+            project_path=self.tree_of(root).root if root else self.tree.root,
             device=self.device,
             window=self.window,
         )
 
     def tree_of(self, root: str) -> Place:
-        """The working tree around a layout's folder, which may not be there yet."""
+        """Return the working tree around the folder of a format, which need not exist yet."""
         if root not in self._trees:
             folder = _project_of(root)
             while not os.path.isdir(folder):
                 folder = os.path.dirname(folder)
-            here = f"{folder}/".startswith(f"{self.place.root}/")
-            self._trees[root] = self.place if here else find_tree(folder)
+            here = f"{folder}/".startswith(f"{self.tree.root}/")
+            self._trees[root] = self.tree if here else find_tree(folder)
         return self._trees[root]
 
     def name_of(self, binding: Binding, path: str) -> str:
@@ -156,13 +156,13 @@ class Desk:
             return os.path.basename(path)
 
     def without_secrets(self, value: Any) -> Any:
-        """A value with every secret taken out of its texts; itself, if all of them have none."""
+        """Return a value with the secrets in its texts redacted; the same object if it has none."""
         is_clean = self.journal.has_no_secrets(texts_in(value))
         return value if is_clean else with_texts(value, self.journal.redact)
 
 
-def put_away(binding: Binding) -> str:
-    """Where a program put the folder of a session that we wrote; empty if it did not."""
+def archived_folder(binding: Binding) -> str:
+    """Return where another program archived the folder of a session; empty if it did not."""
     name = conventions_of(binding.layout).put_away
     if not (name and binding.mirrored) or os.path.lexists(os.path.dirname(binding.place)):
         return ""
@@ -171,7 +171,7 @@ def put_away(binding: Binding) -> str:
 
 
 def paths_of(binding: Binding) -> Mapping[str, str]:
-    """The files of a binding, by the names that they have in its layout."""
+    """Return the paths of a binding's files, by their names in the format."""
     return _paths(binding.layout, binding.native, binding.root, binding.place)
 
 
@@ -182,7 +182,7 @@ def _paths(kind: str, native: str, root: str, place: str) -> Mapping[str, str]:
 
 
 def folders_of(binding: Binding) -> Sequence[str]:
-    """The folders in which the files of a binding are."""
+    """Return the folders that contain the files of a binding."""
     return _folders(tuple(paths_of(binding).values()))
 
 
@@ -191,8 +191,8 @@ def _folders(paths: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(os.path.dirname(path) for path in paths))
 
 
-def is_real(folder: str, known: set[str]) -> bool:
-    """Whether no part of a path is a symbolic link; those `known` were looked at just now."""
+def has_no_link(folder: str, known: set[str]) -> bool:
+    """Return whether no part of a path is a symbolic link; folders in `known` were just checked."""
     for part in _parts(folder):
         if part in known:
             return True
@@ -204,18 +204,18 @@ def is_real(folder: str, known: set[str]) -> bool:
 
 @lru_cache(maxsize=8)
 def above(folder: str) -> frozenset[str]:
-    """What a folder lies in."""
+    """Return all folders above a folder."""
     return frozenset(_parts(folder)[1:])
 
 
 @lru_cache(maxsize=64)
 def _parts(folder: str) -> tuple[str, ...]:
-    """A folder, and all that it is in."""
+    """Return a folder and all folders above it, from the inside out."""
     above = os.path.dirname(folder)
     return (folder,) if above == folder else (folder, *_parts(above))
 
 
-def parsed(name: str, data: bytes) -> Document:
+def parse_file(name: str, data: bytes) -> Document:
     kind = kind_of(name)
     if kind != "jsonl":
         return Document.parse(data, kind)
@@ -233,6 +233,6 @@ def read(path: str) -> bytes:
 
 
 def _project_of(root: str) -> str:
-    """The folder that a layout's root lies in as usual; an essay's is its own."""
+    """Return the project folder that contains the root of a format; for an essay, the root."""
     usual = (f"/{inside}" for _, inside in REGISTRY.values() if inside)
     return next((root.removesuffix(end) for end in usual if root.endswith(end)), root)

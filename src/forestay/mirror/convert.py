@@ -1,8 +1,8 @@
-"""Convert: the files of one layout as files of another, beside them and never in place.
+"""Convert the files of one format to another; the source files are never changed.
 
-What the target has no field for travels in it as values under the key `forestay`, and comes back
-from there: converting there and back gives equal values, and what another program changed in
-between. Comments, quotes and indentation do not travel.
+Values that the target format has no field for are stored in it under the key `forestay`, and are
+restored from there: converting there and back gives equal values, with the changes that other
+programs made in between. Comments, quotes and indentation are not carried over.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from forestay.mirror import discover
 from forestay.mirror.check_files import phases, require_definitions
 
 _SURELY_READ = 100_000
-"""So few bytes break no bound of what is read."""
+"""A file of at most this size is below every limit of the parser."""
 
 
 class Converted(Struct):
-    """The files made, by name, and what could not be said in the layout's own fields."""
+    """The new files, by name, and what the fields of their format cannot express."""
 
     layout: str
     source: str
@@ -42,13 +42,16 @@ class Converted(Struct):
 def convert(
     path: str, to: str, where: Where, *, native: str = "", workflows: str = ""
 ) -> Converted:
-    """The session at a path in another layout. Nothing is written."""
+    """Return the session at a path in the format `to`, without writing it.
+
+    `native` is its new id; `workflows` is the folder of workflow definitions.
+    """
     format = load_format(spelled(to))
     require_definitions(workflows)
     if native:
         require_id(format, native)
     one = _only(path)
-    # How many phases there are is known from a definition, or by who knew it on the way here.
+    # The number of phases is in a definition, or was carried over by an earlier conversion.
     known = one.facts(where).plan_total
     where = replace(where, total=phases(one, workflows) or known)
     tree, loss = carry_over.convert(one.format, one.tree, format, where, native_id=native)
@@ -63,7 +66,7 @@ def convert(
     lost = [*loss.lost, *_too_much(made)]
     if one.layout != format.id:
         lost += [
-            f"line {line.number} of {name}, which is no JSON"
+            f"line {line.number} of {name}, which is not JSON"
             for name, document in one.documents.items()
             for line in document.bad
         ]
@@ -71,17 +74,17 @@ def convert(
 
 
 def _too_much(made: dict[str, bytes]) -> Iterator[str]:
-    """Of what is read in one layout, another may need more than anybody reads there."""
+    """Yield a loss for each file that became too large to be parsed in the new format."""
     for name, data in made.items():
         try:
             if len(data) > _SURELY_READ:
                 Document.parse(data, kind_of(name))
         except Unreadable as error:
-            yield f"the way back: {name} cannot be read again, {error.message}"
+            yield f"the way back: {name} is too large to be read again, {error.message}"
 
 
 def _require_inside(tree: Tree) -> None:
-    """Names are made of ids, and ids are what somebody's file says."""
+    """Refuse file names that lead out of the folder: they contain the id in the source file."""
     for name in tree:
         if carry_over.leads_out(name):
             raise InvalidInput(
@@ -92,13 +95,15 @@ def _require_inside(tree: Tree) -> None:
 
 
 def beside(path: str, made: Converted) -> str:
-    """Where converted files go if nobody says: beside their source, with the layout in the name."""
+    """Return the default target: next to the source, with the format in its name."""
     name = path.rstrip("/")
     folder = os.path.dirname(os.path.abspath(name))
     if folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"):
-        raise InvalidInput(f"beside {path} is no place for files", hint="say where to: -o OUT")
+        raise InvalidInput(
+            f"no files can be written next to {path}", hint="name the target: -o OUT"
+        )
     if os.path.basename(name) in ("", ".", ".."):
-        # The folder one is in is called something, and one looks for the file here.
+        # Name the file after the current folder, and write it there.
         name = os.path.normpath(os.path.join(path, os.path.basename(os.path.abspath(path))))
     target = f"{os.path.splitext(name)[0]}.{made.layout}"
     ending = os.path.splitext(next(iter(made.files)))[1] if len(made.files) == 1 else ""
@@ -106,7 +111,7 @@ def beside(path: str, made: Converted) -> str:
 
 
 def write(made: Converted, out: str) -> list[str]:
-    """Write converted files: one to `out`, several below it. What is there is never replaced."""
+    """Write converted files: one to `out`, several below it. Existing files are never replaced."""
     return files.create_all(out, made.files)
 
 
@@ -120,7 +125,7 @@ def _only(path: str) -> discover.Find:
         fault = faults[0] if faults else Finding("", ERROR, "")
         damaged = one.paths.get(fault.file, one.path)
         raise Damaged(
-            f"{damaged} cannot be read whole",
+            f"{damaged} cannot be read completely",
             why=f"{fault.what} (line {fault.line})" if fault.line else fault.what,
             hint=f"forestay doctor {shlex.quote(path)}",
             file=damaged,

@@ -1,8 +1,8 @@
-"""Changing a part of a file that other programs write, too, at any moment.
+"""Change a part of a file that other programs may write at any moment.
 
-The file gives way to the changed one in one step, and what that displaced is looked at: an edit
-that somebody made meanwhile is merged into what is in its place, lines that were added to a log are
-added there. What cannot be read comes back. Nothing goes that was not seen.
+The changed file replaces the old one in one step, and the bytes that it displaced are read: an edit
+made in the meantime is merged into the new file, and lines added to a log are added to the new log.
+A displaced file that cannot be read is moved back. Bytes are removed only after they were read.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import LONGEST
 
 Change = Callable[[bytes], bytes]
-"""What is to become of a file's bytes; nothing more, once it was done."""
+"""Return the new bytes of a file; applied to its own result, it changes nothing."""
 
 Join = Callable[[bytes, bytes, bytes], bytes]
-"""What two make of a file that each of them changed: from what, the one's bytes, the other's."""
+"""Merge two changed versions of a file: takes the base, the edit of another program, and ours."""
 
 _TRIES = 50
 
 
 def amend(path: str, change: Change, join: Join | None = None) -> None:
-    """Change a file that others write anew; `join` says how, if it is no document."""
+    """Change a file that other programs replace; `join` merges files that are not documents."""
     join = join or partial(_joined, path.rpartition(".")[2])
     versions, beside, seen = [_read(path)], "", b""
     new = change(versions[0])
@@ -35,7 +35,7 @@ def amend(path: str, change: Change, join: Join | None = None) -> None:
         if new == versions[0]:
             return _forget(beside, seen)
         aside = swap_file.exchange(path, new, mode=0o644, seen=versions[0])
-        # Someone's edit is in its place now: what it was read from may go.
+        # The merged edit is in place now, so the displaced bytes are no longer needed.
         _forget(beside, seen)
         made, seen = _with_edit(path, aside, new, versions, join)
         versions, new, beside = [new, *versions], change(made), aside
@@ -45,15 +45,17 @@ def amend(path: str, change: Change, join: Join | None = None) -> None:
 def _with_edit(
     path: str, aside: str, new: bytes, versions: Sequence[bytes], join: Join
 ) -> tuple[bytes, bytes]:
-    """What was put under a name, with what the exchange displaced if that was someone's edit; and
-    what was displaced. `versions` are those that it may have been made from, the newest first."""
+    """Return the new bytes with a displaced edit merged into them, and the displaced bytes.
+
+    `versions` are those that the edit may have been made from, newest first.
+    """
     try:
         found = _read(aside) if aside else versions[0]
         if found == versions[0]:
             return new, found
         return join(_nearest(found, versions), found, new), found
     except ForestayError:
-        # Whatever it is, it was there and is nobody's to throw away.
+        # It may be anything that another program wrote, so it must not be deleted.
         swap_file.undo(aside, path)
         _forget(aside, new)
         raise
@@ -80,7 +82,10 @@ def _forget(aside: str, seen: bytes) -> None:
 
 
 def amend_lines(path: str, change: Change, most: int) -> None:
-    """Change a log that others add lines to, and their lines in the same way."""
+    """Change a log that other programs extend; lines they add meanwhile are changed the same way.
+
+    `most` is the largest number of bytes that is read.
+    """
     for _ in range(_TRIES):
         old = files.read_bounded(path, most, follow=False)
         new = change(old)
@@ -93,8 +98,10 @@ def amend_lines(path: str, change: Change, most: int) -> None:
 
 
 def _is_carried_over(path: str, aside: str, old: bytes, change: Change, most: int) -> bool:
-    """Whether what was displaced is known, and gone; lines that somebody added to it are added
-    to what is in its place."""
+    """Remove the displaced log and add its new lines to the current one.
+
+    Return False if it was changed in another way than by adding lines.
+    """
     while (fd := swap_file.remove_displaced(aside, old)) is None:
         now = files.read_bounded(aside, most, follow=False)
         if not now.startswith(old):
@@ -114,4 +121,4 @@ def _add(path: str, lines: bytes) -> None:
 
 
 def _never_left_alone(path: str, why: str = "") -> Refused:
-    return Refused(f"{path} is being written by someone else all the time", why=why, file=path)
+    return Refused(f"{path} is constantly being written by another program", why=why, file=path)

@@ -23,7 +23,7 @@ from forestay.base.clock import Clock
 from forestay.errors import ForestayError
 from forestay.formats.port import conventions_of
 from forestay.formats.text.document import Document, kind_of
-from forestay.mirror.context import MAX_BYTES, Desk, is_real, parsed, paths_of
+from forestay.mirror.context import MAX_BYTES, MirrorContext, has_no_link, parse_file, paths_of
 from forestay.mirror.edit_shared_file import amend, amend_lines
 from forestay.mirror.read_files import is_log, most, require_inside
 from forestay.store.machine.bindings import Binding
@@ -42,12 +42,12 @@ class Owned(Struct):
     """Logs that grow line by line: their title, not a digest, shows that they are ours."""
 
 
-def owned(desk: Desk, session: str) -> list[Owned]:
-    return [_owned(desk, binding) for binding in desk.bound.bindings(session)]
+def owned(context: MirrorContext, session: str) -> list[Owned]:
+    return [_owned(context, binding) for binding in context.bindings.bindings(session)]
 
 
-def _owned(desk: Desk, binding: Binding) -> Owned:
-    known = desk.bound.renderings(binding)
+def _owned(context: MirrorContext, binding: Binding) -> Owned:
+    known = context.bindings.renderings(binding)
     customs = conventions_of(binding.layout)
     paths: dict[str, set[str]] = {}
     for name, path in paths_of(binding).items():
@@ -74,7 +74,7 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
     binding = one.binding
     if not os.path.isdir(binding.root):
         return [], []
-    if not is_real(binding.root, {os.sep}):
+    if not has_no_link(binding.root, {os.sep}):
         return [], [binding.root]  # links are not followed
     with files.locked(binding.root, clock=clock):
         # First: a file that is edited while it is removed below stays under such a name.
@@ -198,21 +198,21 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def cleanse(
-    desk: Desk, session: str, words: Sequence[str], write: Callable[[], object]
+    context: MirrorContext, session: str, words: Sequence[str], write: Callable[[], object]
 ) -> tuple[list[str], list[str]]:
     """Update the files of a session after events were erased; return those that were written from
     nothing, and those that may still contain their text."""
     write()
     found = [
         (one, path)
-        for one in owned(desk, session)
+        for one in owned(context, session)
         for path in (*one.paths, *one.logs)
         if _contains(path, words)
     ]
     ours = [(one, path) for one, path in found if _digest(path) in one.paths.get(path, ())]
     if ours:
         # Before files are removed: after a crash they must not be made from old renderings.
-        desk.bound.forget(session)
+        context.bindings.forget(session)
     begun = [p for one, p in ours if _took_out(one.binding.root, p, one.paths[p], words)]
     left = [path for _, path in found if path not in begun]
     if begun:
@@ -249,7 +249,7 @@ def _contains(path: str, words: Sequence[str]) -> bool:
 
 def _has_text(path: str, data: bytes, words: Sequence[str]) -> bool:
     try:
-        value = parsed(path, data).value
+        value = parse_file(path, data).value
     except ForestayError:
         value = data.decode("utf-8", "replace")
     texts = [" ".join(text.split()) for text in _texts(value)]

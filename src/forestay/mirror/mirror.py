@@ -1,16 +1,14 @@
-"""Mirror: keeps layout files equal to state, and takes up what others write into them.
+"""Keep the files of a session equal to its state, and record what other programs write into them.
 
-Words. A session is *bound* to a place of a layout (`owner`). What we write there is a *rendering*;
-the last few are remembered. What is found in a file is looked at (`look`), what others wrote is
-absorbed (`absorb`), what we write is rendered (`render`); ended sessions go to a layout's
-`archive`.
+A *binding* connects a session to a place of a format. What we write there is a *rendering*; the
+last few are stored. `read_files` reads and classifies files, `absorb` records edits of others,
+`render` writes, and `archive` moves the files of ended sessions.
 
-The secret of this room is the order: look, absorb, decide and record (elsewhere), render,
-remember, exchange, look at what the exchange displaced. A rendering is remembered before it is
-written, those of all bindings in one step. A crash in between is found
-at the next access: the files are not the newest rendering. While git is in the middle of an
-operation, or a file cannot be read or is not ours, nothing is read or written there: the binding is
-*suspended*, and says why.
+The order matters: read, absorb, decide and record (elsewhere), render, store the rendering,
+exchange files, read what the exchange displaced. A rendering is stored before it is written, for
+all bindings in one transaction. A crash in between is noticed at the next access, because the files
+are not the newest rendering. While git is in the middle of an operation, or a file cannot be read
+or belongs to another session, nothing is read or written: the binding is *suspended*.
 """
 
 from __future__ import annotations
@@ -34,119 +32,127 @@ from forestay.mirror import erase
 from forestay.mirror.absorb import Absorber
 from forestay.mirror.archive import Archive, archived_place, is_taken
 from forestay.mirror.context import (
-    Desk,
+    MirrorContext,
     Suspended,
     above,
+    archived_folder,
     folders_of,
-    is_real,
+    has_no_link,
     paths_of,
-    put_away,
 )
 from forestay.mirror.erase import Owned
-from forestay.mirror.read_files import Look, Looker, is_log, require_inside
+from forestay.mirror.read_files import FileReader, FoundFile, is_log, require_inside
 from forestay.mirror.render import Plan, Renderer, prepare, to_sync
 from forestay.model.event import Body
 from forestay.store.machine.bindings import Binding
 from forestay.workspace.tree import git_operation, is_tracked
 
 _TRIES = 5
-_PATIENCE = 10.0
-_UNENDED = "they were not written to the end, which is done by: forestay doctor --fix"
-_UNDONE = "they are gone, or older than what we wrote, which is mended by: forestay doctor --fix"
-_LOUD = frozenset(
+_LOCK_SECONDS = 10.0
+_UNFINISHED = "they were not written completely; to finish: forestay doctor --fix"
+_OUTDATED = "they are missing, or older than what we wrote; to repair: forestay doctor --fix"
+_ALWAYS_WRITTEN = frozenset(
     f"session.{word}" for word in ("paused", "completed", "failed", "aborted", "abandoned")
 )
-"""Events after which files that git tracks are written too."""
+"""Events after which files that git tracks are written, too."""
 
 
 class _Job(Struct):
     """A binding that is being written, under its locks."""
 
     binding: Binding
-    said: list[str] = []
-    looks: list[Look] = []
+    messages: list[str] = []
+    found_files: list[FoundFile] = []
     plan: Plan | None = None
     is_done: bool = False
 
 
 class Mirror:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._bound = desk.bound
-        self._look_anew()
-        self._archive = Archive(desk)
-        self._quiet: dict[int, bool] = {}
-        self._seen: tuple[str, list[Binding]] = ("", [])
-        self._last: tuple[str, list[Binding]] = ("", [])
+    def __init__(self, context: MirrorContext) -> None:
+        self._context = context
+        self._bindings = context.bindings
+        self._forget_files()
+        self._archive = Archive(context)
+        self._tracked: dict[int, bool] = {}
+        self._seen_bindings: tuple[str, list[Binding]] = ("", [])
+        self._last_bindings: tuple[str, list[Binding]] = ("", [])
         self._above: set[str] = {os.sep}
         self._held: set[str] = set()
 
     # -- binding -------------------------------------------------------------------------------
 
     def bindings(self, session: str = "") -> list[Binding]:
-        return self._bound.bindings(session)
+        return self._bindings.bindings(session)
 
-    def standing(self, session: str = "") -> list[Binding]:
-        """The bindings of a session, or all, each with why its files are left alone as they are
-        now; changes nothing."""
+    def inspect_bindings(self, session: str = "") -> list[Binding]:
+        """Return the bindings of a session, or all, with the reason why their files are suspended.
+
+        The files are examined as they are now; nothing is changed.
+        """
         found = self.bindings(session)
         for binding in found:
             try:
-                binding.suspended = self._hindrance(binding)
+                binding.suspended = self._why_suspended(binding)
             except (Suspended, Unreadable) as error:
                 binding.suspended = str(error)
             except ForestayError:
-                continue  # nobody can tell now: what was found last is told
+                continue  # cannot be examined now: the stored reason is returned
         return found
 
-    def _hindrance(self, binding: Binding) -> str:
+    def _why_suspended(self, binding: Binding) -> str:
         if shut := next((f for f in folders_of(binding) if files.is_not_searchable(f)), ""):
             return f"{shut} may not be entered"
-        self._require_calm(binding)
+        self._require_no_git_operation(binding)
         for folder in folders_of(binding):
             require_inside(binding.root, folder)
-        if put_away(binding) and self._archive.is_over(binding):
+        if archived_folder(binding) and self._archive.has_ended(binding):
             return ""
-        _own_lock(binding)
-        looks: list[Look] = []
-        if not self._looker.unchanged(binding):
-            binding.place = self._archive.whereabouts(binding)
-            looks = self._looker.looks(binding)
-        elif self._is_up_to_date(binding) and not self._archive.is_owed(binding):
-            # As we left them they are written again, unless something else stands in the way.
+        _format_lock(binding)
+        found_files: list[FoundFile] = []
+        if not self._reader.is_unchanged(binding):
+            binding.place = self._archive.locate(binding)
+            found_files = self._reader.read_all(binding)
+        elif self._is_up_to_date(binding) and not self._archive.is_due(binding):
+            # The files are unchanged, so only the stored reason can prevent the next write.
             return binding.suspended
-        is_edit = any(look.verdict == "edited" for look in looks)
-        # They are written with the next event, if they can be, and if there is one.
-        return next(filter(None, _obstacles(binding)), "") or self._unended(binding, is_edit)
+        is_edit = any(file.verdict == "edited" for file in found_files)
+        # The next event writes the files, unless an obstacle prevents it or there is no next event.
+        return next(filter(None, _obstacles(binding)), "") or self._why_unfinished(binding, is_edit)
 
-    def _unended(self, binding: Binding, is_edit: bool) -> str:
-        """What is told of files of a session that is over, if whoever wrote them died, or somebody
-        took them away since."""
-        if self._archive.is_owed(binding):
+    def _why_unfinished(self, binding: Binding, is_edit: bool) -> str:
+        """Return what is wrong with the files of an ended session, which no event will write again.
+
+        Either the process that wrote them died, or they were removed or restored since.
+        """
+        if self._archive.is_due(binding):
             self._archive.require_room(binding)
-            return _UNENDED
-        is_told = not (is_edit or binding.quiet) and self._archive.is_over(binding)
-        why = _UNDONE if self._is_up_to_date(binding) else _UNENDED
-        return why if is_told else ""
+            return _UNFINISHED
+        is_reported = not (is_edit or binding.quiet) and self._archive.has_ended(binding)
+        why = _OUTDATED if self._is_up_to_date(binding) else _UNFINISHED
+        return why if is_reported else ""
 
-    def waiting(self) -> set[int]:
-        """The bindings whose files something keeps us from now, by their numbers."""
-        return {each.number for each in self.standing() if each.suspended}
+    def suspended_bindings(self) -> set[int]:
+        """Return the numbers of the bindings that are suspended now."""
+        return {each.number for each in self.inspect_bindings() if each.suspended}
 
-    def try_again(self, waited: Set[int]) -> list[Binding]:
-        """Bring files up to date that something keeps us from, or kept, where that is gone; says
-        whose."""
-        standing = self.standing()
+    def retry_suspended(self, waited: Set[int]) -> list[Binding]:
+        """Write the files of suspended bindings, and of those in `waited`, where possible now.
+
+        Return the bindings whose files are up to date afterwards.
+        """
+        standing = self.inspect_bindings()
         behind = {b.number for b in standing if b.number in waited and not self._is_up_to_date(b)}
         waiting = [each for each in standing if each.suspended or each.number in behind]
         for binding in waiting:
-            self.write(binding.session, force=self._archive.is_over(binding))
-        # Files that git tracks wait for the next pause.
-        left = {b.number for b in self.standing() if b.suspended or not self._is_up_to_date(b)}
+            self.write(binding.session, force=self._archive.has_ended(binding))
+        # Files that git tracks are written at the next pause.
+        left = {
+            b.number for b in self.inspect_bindings() if b.suspended or not self._is_up_to_date(b)
+        }
         return [each for each in waiting if each.number not in left]
 
     def _is_up_to_date(self, binding: Binding) -> bool:
-        with self._desk.store.view(binding.session) as view:
+        with self._context.store.view(binding.session) as view:
             return binding.mirrored >= view.seq
 
     def bind(
@@ -158,40 +164,41 @@ class Mirror:
         *,
         found: bool = False,
         away: bool = False,
-        tell: Callable[[str], None] | None = None,
+        notify: Callable[[str], None] | None = None,
     ) -> Binding:
-        """Give a session a place in a layout. Its files appear with the next `write`.
+        """Bind a session to a place of a format. Its files are written by the next `write`.
 
-        Files that are there already are somebody's session, unless they were `found` to be its;
-        they may be `away`, where the layout keeps older ones. `tell` is told of a session that is
-        put there to make room.
+        Files that exist there belong to another session, unless they were `found` to be its own;
+        those may be `away`, in the format's archive. `notify` gets a message about a session that
+        is archived to make room.
         """
         retired: list[Binding] = []
 
         def retire(other: Binding) -> list[str]:
             retired.append(other)
-            return self._guarded(other, self._retire)
+            return self._run_locked(other, self._retire)
 
-        self._last = ("", [])
-        with self.holding(root or self.root_of(kind)):
+        self._last_bindings = ("", [])
+        with self.hold_projects(root or self.root_of(kind)):
             binding = mirror_bindings.bind(
-                self._desk, session, kind, native, root, found=found, away=away, retire=retire
+                self._context, session, kind, native, root, found=found, away=away, retire=retire
             )
             for other in retired:
-                self._write_put_away(other.session)
-                if tell is not None:
+                self._write_archived(other.session)
+                if notify is not None:
                     place = archived_place(other.layout, other.native, other.root)
-                    tell(f"the session before is archived: {place}")
+                    notify(f"the previous session is archived: {place}")
         return binding
 
     @contextmanager
-    def holding(self, *roots: str) -> Iterator[None]:
-        """Keep the projects that some folders are in for whoever begins there.
+    def hold_projects(self, *roots: str) -> Iterator[None]:
+        """Lock the projects that contain some folders, to begin a session there.
 
-        Who looks whether a place is free, takes it and writes its files there is alone meanwhile,
-        among all homes: who waited finds whole files. This comes before all locks on files.
+        Checking that a place is free, binding it and writing its files happen under this lock, so
+        that a process that waited finds complete files. It works across homes, and is acquired
+        before all locks on files.
         """
-        folders = {self._desk.tree_of(os.path.realpath(root)).root for root in roots}
+        folders = {self._context.tree_of(os.path.realpath(root)).root for root in roots}
         with ExitStack() as locks:
             for folder in sorted(folders - self._held):
                 locks.enter_context(self._locked(folder))
@@ -199,14 +206,19 @@ class Mirror:
                 self._held.add(folder)
             yield
 
-    def _write_put_away(self, session: str) -> None:
-        """Where another program had written over its file, the archive has none of it yet."""
-        if not all(os.path.lexists(kept.place) for kept in self.bindings(session)):
+    def _write_archived(self, session: str) -> None:
+        """Write the archived files of a session if they are missing.
+
+        They are if another program had overwritten them before they were archived.
+        """
+        if not all(os.path.lexists(binding.place) for binding in self.bindings(session)):
             self.write(session, force=True)
 
     def require_places(self, session: str, wanted: Sequence[tuple[str, str]]) -> None:
-        """Refuse what `bind` would refuse, before anything is recorded of a new session: layouts,
-        each perhaps with an id."""
+        """Refuse what `bind` would refuse, before a new session is recorded.
+
+        `wanted` are formats with ids, which may be empty.
+        """
         for kind, native in wanted:
             self._require_place(session, kind, native)
             mirror_bindings.require_one_id(
@@ -214,360 +226,376 @@ class Mirror:
             )
 
     def _require_place(self, session: str, kind: str, native: str) -> None:
-        other = mirror_bindings.require_place(self._desk, session, kind, native)
+        other = mirror_bindings.require_place(self._context, session, kind, native)
         if other is None:
             return
         try:
-            self._require_calm(other)
-            self._looker.looks(other)
+            self._require_no_git_operation(other)
+            self._reader.read_all(other)
             self._archive.require_room(other)
         except (Suspended, Unreadable) as error:
             raise mirror_bindings.stays(other, str(error)) from error
 
     def require_root(self, kind: str) -> None:
-        """Refuse the folder of a layout in this project if nothing can be begun there."""
-        mirror_bindings.require_root(self._desk, kind)
+        """Refuse the folder of a format in this project if no session can be created there."""
+        mirror_bindings.require_root(self._context, kind)
 
     def root_of(self, kind: str) -> str:
-        """The folder of a layout in this project."""
-        return self._desk.root_of(kind)
+        """Return the folder of a format in this project."""
+        return self._context.root_of(kind)
 
     def where(self, root: str, *, names: bool = True) -> Where:
-        """What a layout may know of its surroundings there; the files only if `names`."""
-        return self._desk.where(root, names=names)
+        """Return what a format may know of the folder `root`; its file names only if `names`."""
+        return self._context.where(root, names=names)
 
     def accept(self, session: str, seen: Mapping[str, Document] | None = None) -> None:
-        """Take the files as they are for ours: they and the journal say the same.
+        """Store the files as our newest renderings, because they and the journal state the same.
 
-        What was `seen` in them, by path, need not be parsed and judged again.
+        Documents in `seen`, by path, are not parsed and checked again.
         """
         for binding in self.bindings(session):
-            with self._desk.store.view(session) as view:
+            with self._context.store.view(session) as view:
                 seq = view.seq
-            self._renderer.remember(binding, self._looker.looks(binding, seen), seq)
+            self._renderer.remember(binding, self._reader.read_all(binding, seen), seq)
 
     def follow(self, binding: Binding, root: str) -> bool:
-        """Go on with files where their whole folder was moved to; they stay as they are for now."""
-        self._last = ("", [])
+        """Move a binding to the folder `root`, where its files are now, without writing them."""
+        self._last_bindings = ("", [])
         root = os.path.realpath(root)
         place = os.path.join(root, os.path.relpath(binding.place, binding.root))
-        return self._bound.follow(binding, root, place)
+        return self._bindings.follow(binding, root, place)
 
-    def keep_private(self, folder: str, files: Iterable[str]) -> None:
-        """Keep a folder that is about to be made for some files out of git, unless git has them:
-        those who share them are to see where they went."""
-        tree = self._desk.tree_of(folder)
+    def exclude_from_git(self, folder: str, files: Iterable[str]) -> None:
+        """Exclude a new folder for some files from git, unless git tracks the files.
+
+        Other users of tracked files must see where they were moved.
+        """
+        tree = self._context.tree_of(folder)
         if not any(is_tracked(tree, path) for path in files):
-            mirror_bindings.keep_out_of_git(self._desk, folder, ("",))
+            mirror_bindings.exclude_from_git(self._context, folder, ("",))
 
-    def take_out(self, binding: Binding, path: str, *, dry_run: bool = False) -> bool:
-        """Whether another program put the file of an archived session back into its place, where it
-        goes on; the one that had the place is put away for it. One that is over is not begun again
-        by a stale file, and what is in the archive must be as we left it."""
-        if not (self._archive.is_back(binding, path) and self._looker.unchanged(binding)):
+    def return_from_archive(self, binding: Binding, path: str, *, dry_run: bool = False) -> bool:
+        """Resume an archived session whose file another program moved back to its place.
+
+        Return whether that is the case. The session that had the place is archived. An ended
+        session is not resumed by a stale file, and the archived file must be unchanged.
+        """
+        if not (self._archive.is_place_of(binding, path) and self._reader.is_unchanged(binding)):
             return False
         if dry_run:
             return True
-        self._last = ("", [])
-        other = self._bound.owner(path)
+        self._last_bindings = ("", [])
+        other = self._bindings.owner(path)
         if other is not None:
-            mirror_bindings.put_away(
-                self._desk, other, lambda each: self._guarded(each, self._retire)
+            mirror_bindings.archive_owner(
+                self._context, other, lambda each: self._run_locked(each, self._retire)
             )
-        self._archive.take_out(binding)
+        self._archive.use_current_place(binding)
         if other is not None:
-            self._write_put_away(other.session)
+            self._write_archived(other.session)
         return True
 
     def unbind(self, binding: Binding) -> None:
-        """Let go of a place; its files stay as they are."""
-        self._last = ("", [])
-        self._bound.unbind(binding)
+        """Remove a binding; its files stay unchanged."""
+        self._last_bindings = ("", [])
+        self._bindings.unbind(binding)
 
-    def is_as_left(self, binding: Binding, name: str) -> bool:
-        """Whether one of a binding's files is as we left it."""
-        return self._looker.is_as_left(binding, name)
+    def is_newest_rendering(self, binding: Binding, name: str) -> bool:
+        """Return whether a file of a binding is our newest rendering."""
+        return self._reader.is_newest_rendering(binding, name)
 
-    def torn(self, binding: Binding, name: str, document: Document) -> str:
-        """Why one of a binding's files was not written to its end, or nothing."""
-        return self._looker.torn(binding, name, document.data, document.value)
+    def why_incomplete(self, binding: Binding, name: str, document: Document) -> str:
+        """Return why a file of a binding is incomplete; empty if it is complete."""
+        return self._reader.why_incomplete(binding, name, document.data, document.value)
 
     def owned(self, session: str) -> list[Owned]:
-        """The files that a session has, to be asked before it is forgotten."""
-        return erase.owned(self._desk, session)
+        """Return the files of a session; call it before the session is erased."""
+        return erase.owned(self._context, session)
 
     def remove(self, files: list[Owned], *, force: bool = False) -> tuple[list[str], list[str]]:
-        """Remove files of a session that was forgotten: which went, which may hold some of it."""
+        """Remove files of an erased session; return the removed ones, and those with text left."""
         gone: list[str] = []
         left: list[str] = []
         for one in files:
-            went, stayed = erase.remove(one, force=force, clock=self._desk.clock)
+            went, stayed = erase.remove(one, force=force, clock=self._context.clock)
             gone += went
             left += stayed
         return gone, left
 
     def cleanse(
-        self, session: str, said: list[Body], values: Sequence[object]
+        self, session: str, bodies: list[Body], values: Sequence[object]
     ) -> tuple[list[str], list[str]]:
-        """Bring files up to a session of which events were erased, so that they say none of it:
-        what these `said`, and all `values` in which it may be told.
+        """Remove erased events from the files of a session.
 
-        Returns those that were begun anew for that, and those that may still say something.
+        `bodies` are the erased events, `values` all values that may contain their text. Return the
+        files that were written from nothing, and those that may still contain the text.
         """
 
         def write() -> None:
-            self._look_anew()
+            self._forget_files()
             self.write(session, force=True)
 
-        self._desk.forgotten, self._desk.last = said, None
+        self._context.erased, self._context.cached_facts = bodies, None
         try:
-            begun, left = erase.cleanse(self._desk, session, erase.words_of(values), write)
-            self._keep_again(session, left)
-            return begun, left
+            rewritten, left = erase.cleanse(self._context, session, erase.words_of(values), write)
+            self._remember_again(session, left)
+            return rewritten, left
         finally:
-            self._desk.forgotten, self._desk.last = [], None
-            self._look_anew()  # also after an interrupt
+            self._context.erased, self._context.cached_facts = [], None
+            self._forget_files()  # also after an interrupt
 
-    def _keep_again(self, session: str, left: list[str]) -> None:
-        """What is remembered of files was erased, too: all but those `left` are remembered anew, so
-        that what others wrote into them can be told and brought back."""
+    def _remember_again(self, session: str, left: list[str]) -> None:
+        """Store the renderings of all files except those in `left` again.
+
+        They were erased, too, and are needed to find and restore what others wrote.
+        """
         for binding in self.bindings(session):
             with suppress(ForestayError):
-                looks = [k for k in self._looker.looks(binding) if k.path not in left]
-                self._renderer.keep_again(binding, looks)
+                found_files = [k for k in self._reader.read_all(binding) if k.path not in left]
+                self._renderer.remember_again(binding, found_files)
 
-    def _look_anew(self) -> None:
-        """What this process remembers of files says what must go: it looks anew."""
-        self._looker = Looker(self._desk)
-        self._renderer = Renderer(self._desk, self._looker)
-        self._absorber = Absorber(self._desk, self._looker, self._renderer.remember)
+    def _forget_files(self) -> None:
+        """Drop everything this process has cached about files: it may contain erased text."""
+        self._reader = FileReader(self._context)
+        self._renderer = Renderer(self._context, self._reader)
+        self._absorber = Absorber(self._context, self._reader, self._renderer.remember)
 
     def archive(self, binding: Binding) -> None:
-        """Put the file of a session away where its layout keeps older ones; its place is free."""
+        """Move the file of a session into its format's archive, so that its place is free."""
         with ExitStack() as locks:
             self._lock(binding, locks)
             self._retire(binding)
 
     def _retire(self, binding: Binding) -> list[str]:
-        """Make room for another session."""
-        if not is_taken(self._desk, binding):
-            self._settle(binding)
-        self._archive.put_away(binding)
+        """Absorb the last edits of a session and archive it, to make room for another one."""
+        if not is_taken(self._context, binding):
+            self._absorb_binding(binding)
+        self._archive.archive(binding)
         return []
 
-    # -- taking up edits -----------------------------------------------------------------------
+    # -- absorbing edits -----------------------------------------------------------------------
 
     def pending(self, session: str) -> list[Move]:
-        """What others wrote into a session's files and nobody has taken up; changes nothing."""
+        """Return what others wrote into a session's files and is not absorbed yet."""
         made: list[Move] = []
         for binding in self.bindings(session):
             try:
-                if not self._looker.unchanged(binding):
-                    self._require_calm(binding)
-                    binding.place = self._archive.whereabouts(binding)
+                if not self._reader.is_unchanged(binding):
+                    self._require_no_git_operation(binding)
+                    binding.place = self._archive.locate(binding)
                     made += self._absorber.pending(binding)
             except ForestayError:
-                # Whoever writes next is told; a reader shows what the journal says.
+                # The next writer reports the error; a reader shows what the journal has.
                 continue
         return made
 
     def absorb(self, session: str) -> list[str]:
-        """Record what others wrote into a session's files; says what was found."""
-        said = []
-        # Those of the last time will do: whoever writes afterwards sees what others changed.
-        last = self._last[1] if self._last[0] == session else []
-        self._seen = (session, last or self.bindings(session))
-        changed = (each for each in self._seen[1] if not self._looker.unchanged(each))
-        met = [each for each in changed if not put_away(each)]
+        """Record what others wrote into a session's files; return messages about it."""
+        messages = []
+        # Cached bindings are enough: the write that follows reads them again under a lock.
+        last = self._last_bindings[1] if self._last_bindings[0] == session else []
+        self._seen_bindings = (session, last or self.bindings(session))
+        changed = (each for each in self._seen_bindings[1] if not self._reader.is_unchanged(each))
+        met = [each for each in changed if not archived_folder(each)]
         for binding in met:
             if os.path.isdir(os.path.dirname(binding.place)):
-                said += self._guarded(binding, lambda current: self._settle(current)[1])
-        if met and self._archive.is_over(met[0]):
-            # Nothing is recorded after its end that would bring the files up to it.
-            said += [line for line in self.write(session, force=True) if line not in said]
-        return said
+                messages += self._run_locked(
+                    binding, lambda current: self._absorb_binding(current)[1]
+                )
+        if met and self._archive.has_ended(met[0]):
+            # No later event of an ended session would write the files.
+            messages += [line for line in self.write(session, force=True) if line not in messages]
+        return messages
 
-    def _settle(self, binding: Binding) -> tuple[list[Look], list[str]]:
+    def _absorb_binding(self, binding: Binding) -> tuple[list[FoundFile], list[str]]:
         self._archive.follow(binding)
-        looks, said = self._absorber.settle(binding)
-        if binding.suspended:  # what is remembered may have been erased while they were unreadable
-            self._renderer.keep_again(binding, looks)
-        return looks, said
+        found_files, messages = self._absorber.absorb(binding)
+        if binding.suspended:  # renderings may have been erased while files were unreadable
+            self._renderer.remember_again(binding, found_files)
+        return found_files, messages
 
     # -- writing -------------------------------------------------------------------------------
 
     def write(self, session: str, *, kind: str = "", force: bool = False) -> list[str]:
-        """Bring a session's files up to its state; says what could not be written."""
-        loud = force or kind in _LOUD
-        known, self._seen = self._seen, ("", [])
+        """Update a session's files to its state; return messages about what could not be written.
+
+        `kind` is the event that causes it: files that git tracks are written after some kinds
+        only, or with `force`.
+        """
+        is_forced = force or kind in _ALWAYS_WRITTEN
+        known, self._seen_bindings = self._seen_bindings, ("", [])
         found = known[1] if known[0] == session else []
         jobs: list[_Job] = []
         met: set[int] = set()
-        # Those that were seen just now may lack one: who writes under a lock sees them all.
+        # Cached bindings may lack one, so they are read again under the lock until none is new.
         while new := [b for b in found or self.bindings(session) if b.number not in met]:
             met |= {binding.number for binding in new}
-            chosen = [_Job(binding) for binding in new if loud or not self._is_quiet(binding)]
-            found = [b for batch in _apart(chosen) for b in self._write_at_once(batch)]
+            chosen = [_Job(binding) for binding in new if is_forced or not self._is_quiet(binding)]
+            found = [b for batch in _batches(chosen) for b in self._write_batch(batch)]
             jobs += chosen
-        self._last = (session, found)
-        return [line for job in jobs for line in job.said]
+        self._last_bindings = (session, found)
+        return [line for job in jobs for line in job.messages]
 
-    def _write_at_once(self, jobs: list[_Job]) -> list[Binding]:
-        """Write bindings of different folders; returns all that the session has."""
-        calm = set(self._above)
+    def _write_batch(self, jobs: list[_Job]) -> list[Binding]:
+        """Write bindings of different folders; return all bindings of the session."""
+        checked = set(self._above)
         current: list[Binding] = []
         with ExitStack() as locks:
-            todo = [job for job in jobs if self._tried(job, lambda j: self._open(j, locks, calm))]
-            current = self._renew(todo)
+            todo = [job for job in jobs if self._try(job, lambda j: self._open(j, locks, checked))]
+            current = self._reload_bindings(todo)
             for _ in range(_TRIES):
-                todo = [job for job in self._round(todo) if not job.is_done] if todo else []
+                todo = [job for job in self._attempt(todo) if not job.is_done] if todo else []
         for job in todo:
-            job.said.append(f"{job.binding.place} is being written by someone else all the time")
+            job.messages.append(
+                f"{job.binding.place} is constantly being written by another program"
+            )
         return current
 
-    def _open(self, job: _Job, locks: ExitStack, calm: set[str] | None = None) -> None:
-        self._require_calm(job.binding, calm)
+    def _open(self, job: _Job, locks: ExitStack, checked: set[str] | None = None) -> None:
+        self._require_no_git_operation(job.binding, checked)
         if job.binding.mirrored and not os.path.lexists(job.binding.root):
-            gone = f"{job.binding.root} was gone and is made anew"
+            gone = f"{job.binding.root} was missing and is created again"
             moved = "if it was moved, remove it again, then: forestay adopt NEW_PLACE"
-            job.said.append(f"{gone}; {moved}")
+            job.messages.append(f"{gone}; {moved}")
         self._lock(job.binding, locks)
 
-    def _renew(self, jobs: list[_Job]) -> list[Binding]:
-        """See what others did while we waited: written, moved, or let go of a binding."""
+    def _reload_bindings(self, jobs: list[_Job]) -> list[Binding]:
+        """Read the bindings again: another process may have changed them before we got the lock."""
         session = jobs[0].binding.session if jobs else ""
-        current = self._bound.bindings(session) if jobs else []
+        current = self._bindings.bindings(session) if jobs else []
         known = {binding.number: binding for binding in current}
         for job in jobs:
             job.is_done = job.binding.number not in known
             job.binding = known.get(job.binding.number, job.binding)
         return current
 
-    def _round(self, jobs: list[_Job]) -> list[_Job]:
-        """One try for some bindings; returns those that did not fail."""
-        jobs = [job for job in jobs if not job.is_done and self._tried(job, self._look)]
-        jobs = self._planned(jobs) if jobs else []
+    def _attempt(self, jobs: list[_Job]) -> list[_Job]:
+        """Try once to write some bindings; return the jobs that did not fail."""
+        jobs = [job for job in jobs if not job.is_done and self._try(job, self._read)]
+        jobs = self._plan(jobs) if jobs else []
         plans = [job.plan for job in jobs if job.plan]
         if notes := self._renderer.notes(plans):
-            self._bound.rendered(notes)
+            self._bindings.rendered(notes)
         self._renderer.stage(plans)
-        calm = set(self._above)
-        jobs = [job for job in jobs if self._tried(job, lambda j: self._exchange(j, calm))]
+        checked = set(self._above)
+        jobs = [job for job in jobs if self._try(job, lambda j: self._exchange(j, checked))]
         written = {path for job in jobs if job.plan for path in to_sync(job.plan)}
         try:
-            return [job for job in jobs if self._tried(job, self._put)]
+            return [job for job in jobs if self._try(job, self._finish)]
         finally:
             try:
                 if jobs:
-                    self._tried(jobs[0], lambda _: swap_file.sync_all(written))
+                    self._try(jobs[0], lambda _: swap_file.sync_all(written))
             finally:
-                self._renderer.let_go(plans)
+                self._renderer.free_space(plans)
 
-    def _look(self, job: _Job) -> None:
-        job.looks, found = self._settle(job.binding)
-        job.said += found
+    def _read(self, job: _Job) -> None:
+        job.found_files, found = self._absorb_binding(job.binding)
+        job.messages += found
         if self._archive.bring_back(job.binding):
-            job.looks = self._looker.looks(job.binding)
+            job.found_files = self._reader.read_all(job.binding)
 
-    def _planned(self, jobs: list[_Job]) -> list[_Job]:
-        """Plan for one moment of the journal what all the files should be."""
-        with self._desk.store.view(jobs[0].binding.session) as view:
+    def _plan(self, jobs: list[_Job]) -> list[_Job]:
+        """Plan all files for one moment of the journal; return the jobs that did not fail."""
+        with self._context.store.view(jobs[0].binding.session) as view:
 
             def plan(job: _Job) -> None:
-                tell = partial(self._desk.tell, view)
-                where = self._desk.surroundings(job.binding)
-                job.plan = self._renderer.plan(job.binding, job.looks, tell, where)
+                facts_after = partial(self._context.read_facts_at, view)
+                where = self._context.surroundings(job.binding)
+                job.plan = self._renderer.plan(job.binding, job.found_files, facts_after, where)
                 prepare(job.plan)
 
-            return [job for job in jobs if self._tried(job, plan)]
+            return [job for job in jobs if self._try(job, plan)]
 
-    def _exchange(self, job: _Job, calm: set[str]) -> None:
+    def _exchange(self, job: _Job, checked: set[str]) -> None:
         def require() -> None:
-            """Someone may have begun something, or put a link there, since this was planned."""
-            self._require_calm(job.binding, calm)
+            """Refuse if a git operation or a link appeared since the files were planned."""
+            self._require_no_git_operation(job.binding, checked)
             for folder in folders_of(job.binding):
                 require_inside(job.binding.root, folder)
 
         assert job.plan is not None
         self._renderer.exchange(job.plan, require)
 
-    def _put(self, job: _Job) -> None:
+    def _finish(self, job: _Job) -> None:
         assert job.plan is not None
         if self._renderer.has_displaced(job.plan):
             return
-        self._archive.put_away_if_over(job.binding, job.plan.status)
+        self._archive.archive_if_ended(job.binding, job.plan.status)
         self._suspend(job.binding, "")
         job.is_done = True
 
     def _is_quiet(self, binding: Binding) -> bool:
-        """Files that git tracks are written at pause and finish only; looked up once."""
-        if binding.number not in self._quiet:
+        """Return whether git tracks a file, so that files are written at pause and end only."""
+        if binding.number not in self._tracked:
             try:
-                tree = self._desk.tree_of(binding.root)
+                tree = self._context.tree_of(binding.root)
             except ForestayError:
-                return False  # whoever writes there is told why not, and the others are written
+                return False  # the write reports the error, and the other files are written
             quiet = any(is_tracked(tree, path) for path in paths_of(binding).values())
-            self._quiet[binding.number] = quiet
+            self._tracked[binding.number] = quiet
             if quiet != binding.quiet:
-                self._bound.change(binding, suspended=binding.suspended, quiet=quiet)
-        return self._quiet[binding.number]
+                self._bindings.change(binding, suspended=binding.suspended, quiet=quiet)
+        return self._tracked[binding.number]
 
     # -- suspending ----------------------------------------------------------------------------
 
-    def _guarded(self, binding: Binding, act: Callable[[Binding], list[str]]) -> list[str]:
-        """Do something to a binding's files under its locks; a reason not to is remembered."""
+    def _run_locked(self, binding: Binding, act: Callable[[Binding], list[str]]) -> list[str]:
+        """Call `act` under the locks of a binding; if it is refused, store the reason."""
 
-        def go(job: _Job) -> None:
+        def run(job: _Job) -> None:
             with ExitStack() as locks:
                 self._open(job, locks)
-                self._renew([job])
+                self._reload_bindings([job])
                 if not job.is_done:
-                    job.said += act(job.binding)
+                    job.messages += act(job.binding)
 
         job = _Job(binding)
-        if self._tried(job, go):
+        if self._try(job, run):
             self._suspend(job.binding, "")
-        return job.said
+        return job.messages
 
-    def _tried(self, job: _Job, act: Callable[[_Job], None]) -> bool:
-        """Whether something could be done; if not, it is said why."""
+    def _try(self, job: _Job, act: Callable[[_Job], None]) -> bool:
+        """Call `act`; if it fails, report the reason and return False."""
         what = f"{job.binding.layout} files are"
         try:
             act(job)
         except (Suspended, Unreadable) as error:
             self._suspend(job.binding, str(error))
-            job.said.append(f"{what} left alone: {error}; what helps: forestay doctor")
+            job.messages.append(f"{what} left alone: {error}; what helps: forestay doctor")
             return False
         except ForestayError as error:
-            job.said.append(f"{what} not up to date: {error}")
+            job.messages.append(f"{what} not up to date: {error}")
             return False
         return True
 
     def _suspend(self, binding: Binding, reason: str) -> None:
         if binding.suspended != reason:
-            self._bound.change(binding, suspended=reason, quiet=binding.quiet)
+            self._bindings.change(binding, suspended=reason, quiet=binding.quiet)
 
     def _lock(self, binding: Binding, locks: ExitStack) -> None:
-        """Our lock on the folder, and the layout's own manner of locking in addition."""
+        """Lock the folder, and the lock file of the format if it has one."""
         files.make_folder(binding.root)
-        if binding.root not in self._held:  # an essay may lie in the project's own folder
+        if binding.root not in self._held:  # an essay may be in the project folder itself
             locks.enter_context(self._locked(binding.root))
-        if path := _own_lock(binding):
+        if path := _format_lock(binding):
             require_inside(binding.root, os.path.dirname(path))
             files.make_folder(os.path.dirname(path))
-            locks.enter_context(self._looker.patiently(ScriptLock, path))
+            locks.enter_context(self._reader.hold_lock(ScriptLock, path))
 
     def _locked(self, folder: str) -> files.locked:
-        return files.locked(folder, clock=self._desk.clock, timeout=_PATIENCE)
+        return files.locked(folder, clock=self._context.clock, timeout=_LOCK_SECONDS)
 
-    def _require_calm(self, binding: Binding, calm: set[str] | None = None) -> None:
-        """Refuse a folder that is elsewhere, or in which git is at work; `calm` are those, and
-        trees, that were looked at just now."""
-        known = set(self._above) if calm is None else calm
-        if not is_real(binding.root, known):
+    def _require_no_git_operation(self, binding: Binding, checked: set[str] | None = None) -> None:
+        """Refuse a folder behind a symbolic link, or in which git is in the middle of an operation.
+
+        `checked` are the folders and trees that were just checked; it is extended.
+        """
+        known = set(self._above) if checked is None else checked
+        if not has_no_link(binding.root, known):
             raise Suspended(f"a symbolic link leads away from {binding.root}")
-        tree = self._desk.tree_of(binding.root)
-        # What the project lies in is nothing that comes with it: looked at once.
+        tree = self._context.tree_of(binding.root)
+        # The folders above the project do not change with it, so they are checked once.
         self._above.update(known & above(tree.root))
         if f"git {tree.root}" in known:
             return
@@ -576,23 +604,23 @@ class Mirror:
         known.add(f"git {tree.root}")
 
 
-def _own_lock(binding: Binding) -> str:
-    """The file that a layout wants to be locked, if any; refused if something else is there."""
+def _format_lock(binding: Binding) -> str:
+    """Return the lock file of a format, empty if it has none; refuse if it cannot be locked."""
     name = conventions_of(binding.layout).lock
     path = os.path.join(binding.root, name.format(id=binding.native)) if name else ""
     if path and files.is_irregular(path):
         raise Suspended(f"{path} is not a file, and cannot be locked")
-    if folder := put_away(binding):
-        raise Suspended(f"they were put away: to go on with them, move {folder} back")
+    if folder := archived_folder(binding):
+        raise Suspended(f"they were archived: to continue with them, move {folder} back")
     if path and (gone := describe_stale_lock(path)):
         raise Suspended(gone)
     return path
 
 
 def _obstacles(binding: Binding) -> Iterator[str]:
-    """What keeps us from writing the files of a binding; empty for what does not."""
+    """Yield what prevents writing the files of a binding; an empty string for each passed check."""
     yield from map(files.why_not_writable, folders_of(binding))
-    locks = filter(None, (binding.root, _own_lock(binding)))
+    locks = filter(None, (binding.root, _format_lock(binding)))
     closed = filter(files.is_unreadable, locks)
     yield from (f"{path} may not be read, and cannot be locked" for path in closed)
     paths = list(paths_of(binding).values())
@@ -603,11 +631,11 @@ def _obstacles(binding: Binding) -> Iterator[str]:
     yield from map(files.why_not_replaceable, paths)
 
 
-def _apart(jobs: list[_Job]) -> Iterator[list[_Job]]:
-    """Bindings that can be written at once, one for each folder, in the order of the folders.
+def _batches(jobs: list[_Job]) -> Iterator[list[_Job]]:
+    """Yield jobs that can be written together: one per folder, in the order of the folders.
 
-    Each folder is locked once, and by all processes in one order: nobody waits for another who
-    waits for him. Two sessions of one folder may share a file.
+    Each folder is locked once, and by all processes in the same order, which prevents deadlocks.
+    Two sessions of one folder may share a file, so they are written one after the other.
     """
     rest = sorted(jobs, key=lambda job: job.binding.root)
     while rest:

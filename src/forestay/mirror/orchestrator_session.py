@@ -65,7 +65,7 @@ def load(context: Context) -> Loaded:
 def adopt_current(context: Context) -> str:
     """Adopt the current session if needed, choose it, and return its id."""
     _archive_finished(context)
-    with mirror_of(context).holding(folder(context)):
+    with mirror_of(context).hold_projects(folder(context)):
         loaded = load(context)
         if loaded.kind == NONE:
             raise NoSession(NOTHING, hint='forestay files orchestrator new "GOAL"')
@@ -137,7 +137,7 @@ def make_room(context: Context) -> str:
     if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
         mirror_of(context).require_root(ID)
         archived = put_away(loaded.path, loaded.find.native)
-        context.notify(f"the session before is archived: {archived}")
+        context.notify(f"the previous session is archived: {archived}")
         return archived
     return os.path.join(owner.root, orchestrator_format.archive_name(owner.native)) if owner else ""
 

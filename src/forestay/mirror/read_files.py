@@ -31,10 +31,10 @@ from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.three_way import restore_texts
 from forestay.mirror.context import (
     MAX_BYTES,
-    Desk,
+    MirrorContext,
     Suspended,
     folders_of,
-    parsed,
+    parse_file,
     paths_of,
 )
 from forestay.store.machine.bindings import Binding, Rendering
@@ -51,7 +51,7 @@ _LONGEST_LOG = 256 * 1024 * 1024
 """The most bytes of a log that are read to compare it; one that is parsed has to be shorter."""
 
 
-class Read(Struct):
+class ParsedFile(Struct):
     """A document that was parsed or made here, and its value; neither is ever changed."""
 
     document: Document
@@ -64,9 +64,9 @@ class Read(Struct):
     """Whether the journal stores all of its texts unchanged; None if not checked yet."""
 
 
-def read_document(document: Document) -> Read:
+def parsed_file(document: Document) -> ParsedFile:
     """Return a parsed document with what it states; its id is no part of that."""
-    return Read(document, without_id(document.said))
+    return ParsedFile(document, without_id(document.said))
 
 
 class Log:
@@ -82,13 +82,13 @@ class Log:
         self.digest = self._hash.hexdigest()
         self.stamp = ""
 
-    def look_at(self, path: str) -> None:
+    def store_stamp(self, path: str) -> None:
         """Store the stamp of the file, unless another program added to it."""
         stamp = files.stamp(path)
         self.stamp = stamp if stamp.startswith(f"{self.size}.") else ""
 
 
-class Look(Struct):
+class FoundFile(Struct):
     """One file of a binding as it was found; `known` are our renderings, the newest first."""
 
     name: str
@@ -97,12 +97,12 @@ class Look(Struct):
     digest: str
     verdict: str
     known: list[Rendering] = []
-    read: Read | None = None
+    read: ParsedFile | None = None
     log: Log | None = None
     """The part before `data` of a log that is unchanged."""
     older: list[Any] = []
     """The rendering it was made from, once it was searched."""
-    newest: list[Read | None] = []
+    newest: list[ParsedFile | None] = []
     """Our newest rendering, once it was read."""
 
     @property
@@ -121,16 +121,16 @@ class Look(Struct):
             return False
         return all(each.is_bare for each in self.known if each.digest == self.digest)
 
-    def behind(self, newest: Read | None) -> Look:
+    def behind(self, newest: ParsedFile | None) -> FoundFile:
         """Return the file as if it had what is owed to it, if that is stored."""
         return replace(self, read=newest, verdict="behind") if newest else self
 
 
-class Looker:
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._bound = desk.bound
-        self._read_before: dict[tuple[str, str], Read] = {}
+class FileReader:
+    def __init__(self, context: MirrorContext) -> None:
+        self._context = context
+        self._bindings = context.bindings
+        self._read_before: dict[tuple[str, str], ParsedFile] = {}
         self._refused: dict[tuple[str, str], str] = {}
         self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
         self._logs: dict[tuple[int, str], Log] = {}
@@ -139,66 +139,70 @@ class Looker:
         self.need_new_id: set[tuple[int, str]] = set()
         """Files that hold an absorbed edit under the id of the rendering that it was made from."""
 
-    def looks(self, binding: Binding, seen: Mapping[str, Document] | None = None) -> list[Look]:
+    def read_all(
+        self, binding: Binding, seen: Mapping[str, Document] | None = None
+    ) -> list[FoundFile]:
         """Return the files as found; those whose bytes were `seen` need no check."""
         newest = self._newest(binding)
         found = [
-            self._look(binding, name, path, newest) for name, path in paths_of(binding).items()
+            self._read_one(binding, name, path, newest) for name, path in paths_of(binding).items()
         ]
         # Only logs decide where logs continue.
-        if binding.mirrored and all(look.verdict == "ours" for look in found if is_log(look.name)):
-            found = [self._from_its_end(binding, look) for look in found]
-        news = [look for look in found if not look.read and not _take_over(look, seen or {})]
-        for look in news:
-            self.understand(look)
+        if binding.mirrored and all(file.verdict == "ours" for file in found if is_log(file.name)):
+            found = [self._from_its_end(binding, file) for file in found]
+        news = [file for file in found if not file.read and not _use_seen(file, seen or {})]
+        for file in news:
+            self.parse(file)
         if news:
             self.require_ours(binding, found)
         return found
 
-    def _look(
+    def _read_one(
         self, binding: Binding, name: str, path: str, newest: Mapping[str, Rendering]
-    ) -> Look:
-        look = self._weighed(binding, name, path, newest)
-        if look.verdict != "edited" or is_log(name):
-            return look
+    ) -> FoundFile:
+        file = self._classify(binding, name, path, newest)
+        if file.verdict != "edited" or is_log(name):
+            return file
         # Half of a YAML text looks complete: it is read when no process writes it any more.
         self.require_finished(name, path)
-        return self._weighed(binding, name, path, newest)
+        return self._classify(binding, name, path, newest)
 
     def require_finished(self, name: str, path: str) -> None:
-        if not swap_file.is_finished(path, self._desk.clock):
-            raise Suspended(f"{os.path.basename(name)} is being written by someone")
+        if not swap_file.is_finished(path, self._context.clock):
+            raise Suspended(f"{os.path.basename(name)} is being written by another program")
 
-    def _weighed(
+    def _classify(
         self, binding: Binding, name: str, path: str, of_all: Mapping[str, Rendering]
-    ) -> Look:
+    ) -> FoundFile:
         newest, log = of_all.get(name), self._logs.get((binding.number, name))
-        is_as_left = log and newest and log.digest == newest.digest and log.stamp
-        if log and newest and is_as_left and log.stamp == files.stamp(path):
-            return self._from_its_end(binding, Look(name, path, b"", log.digest, "ours", [newest]))
+        is_newest_rendering = log and newest and log.digest == newest.digest and log.stamp
+        if log and newest and is_newest_rendering and log.stamp == files.stamp(path):
+            return self._from_its_end(
+                binding, FoundFile(name, path, b"", log.digest, "ours", [newest])
+            )
         data = self._data(binding, path)
         if data is None:
             # Since this process wrote it, an edit may have become our newest rendering.
-            newest = self._bound.newest(binding).get(name)
-            return Look(name, path, None, "", "missing", [newest] if newest else [])
+            newest = self._bindings.newest(binding).get(name)
+            return FoundFile(name, path, None, "", "missing", [newest] if newest else [])
         log = Log(data) if is_log(name) else None
         digest = log.digest if log else self._digest(binding, name, data)
         if newest is None:
             # The other files are known: the program that began the session added this one.
-            return Look(name, path, data, digest, "edited" if of_all else "found")
+            return FoundFile(name, path, data, digest, "edited" if of_all else "found")
         if digest == newest.digest:
-            self.remember(binding, name, log or data, digest)
-            return Look(name, path, data, digest, "ours", [newest])
-        known = self._bound.renderings(binding)[name]
+            self.cache_newest(binding, name, log or data, digest)
+            return FoundFile(name, path, data, digest, "ours", [newest])
+        known = self._bindings.renderings(binding)[name]
         digests = [rendering.digest for rendering in known]
         verdict = "edited" if digest not in digests else "rewound"
         verdict = "ours" if digest == digests[0] else verdict
-        return Look(name, path, data, digest, verdict, known)
+        return FoundFile(name, path, data, digest, verdict, known)
 
     def _newest(self, binding: Binding) -> dict[str, Rendering]:
         """Return the newest renderings, from memory if this process wrote them."""
         if not self._has_reached(binding):
-            return self._bound.newest(binding)
+            return self._bindings.newest(binding)
         sizes = {key: (digest, len(data)) for key, (data, digest) in self._written.items()}
         sizes |= {key: (log.digest, log.size) for key, log in self._logs.items()}
         return {
@@ -207,26 +211,26 @@ class Looker:
             if number == binding.number
         }
 
-    def _from_its_end(self, binding: Binding, look: Look) -> Look:
+    def _from_its_end(self, binding: Binding, file: FoundFile) -> FoundFile:
         """Return a log that is unchanged as if it began at its end; any other file as found."""
-        log = self._logs.get((binding.number, look.name))
-        is_it = log is not None and log.digest == look.digest
-        if not is_it or not (look.data or b"\n").endswith(b"\n"):
-            return look
-        return replace(look, data=b"", read=Read(Document("jsonl", "", []), []), log=log)
+        log = self._logs.get((binding.number, file.name))
+        is_it = log is not None and log.digest == file.digest
+        if not is_it or not (file.data or b"\n").endswith(b"\n"):
+            return file
+        return replace(file, data=b"", read=ParsedFile(Document("jsonl", "", []), []), log=log)
 
     def _digest(self, binding: Binding, name: str, data: bytes) -> str:
         written, digest = self._written.get((binding.number, name), (None, ""))
         return digest if data == written else sha256(data).hexdigest()
 
-    def remember(self, binding: Binding, name: str, data: bytes | Log, digest: str) -> None:
+    def cache_newest(self, binding: Binding, name: str, data: bytes | Log, digest: str) -> None:
         """Store in memory what the newest rendering of a file is."""
         if isinstance(data, Log):
             self._logs[binding.number, name] = data
         else:
             self._written[binding.number, name] = (data, digest)
 
-    def reached(self, binding: Binding, seq: int, digests: Mapping[str, str]) -> None:
+    def cache_shown_event(self, binding: Binding, seq: int, digests: Mapping[str, str]) -> None:
         """Store in memory the last event that the files show, if all are newest renderings.
 
         A restored file that needs no change stays, and is not the newest rendering.
@@ -243,7 +247,7 @@ class Looker:
         """Return the bytes of a file; None if it is missing. No plain file suspends the binding."""
         require_inside(binding.root, os.path.dirname(path))
         try:
-            with self.reading(binding, path):
+            with self.read_lock(binding, path):
                 return files.read_bounded(path, most(path), follow=False)
         except Busy:
             raise
@@ -253,19 +257,19 @@ class Looker:
             why = str(error).replace(path, "it")
             raise Suspended(f"{path} cannot be used: {why}", file=path) from error
 
-    def reading(self, binding: Binding, path: str) -> AbstractContextManager[None]:
+    def read_lock(self, binding: Binding, path: str) -> AbstractContextManager[None]:
         """Return the read lock that a format wants for one of its files."""
         wanted = conventions_of(binding.layout).read_lock
         if wanted and path == os.path.join(binding.root, wanted.format(id=binding.native)):
-            return self.patiently(partial(files.locked, shared=True), path)
+            return self.hold_lock(partial(files.locked, shared=True), path)
         return nullcontext()
 
     @contextmanager
-    def patiently(
+    def hold_lock(
         self, kind: Callable[..., AbstractContextManager[None]], path: str
     ) -> Iterator[None]:
         """Hold a format's own lock; after a timeout the next attempt does not wait."""
-        clock = self._desk.clock
+        clock = self._context.clock
         late = clock.monotonic() - self._waited.get(path, -60.0) < 1.0
         with ExitStack() as held:
             try:
@@ -275,97 +279,97 @@ class Looker:
                 raise
             yield
 
-    def understand(self, look: Look) -> None:
+    def parse(self, file: FoundFile) -> None:
         """Parse the file; the same bytes are parsed once in a process."""
-        if look.data is None:
+        if file.data is None:
             return
-        kind = kind_of(look.name)
-        if why := self._refused.get((kind, look.digest)):
-            raise _unusable(look, why)
-        known = self._read_before.pop((kind, look.digest), None)
+        kind = kind_of(file.name)
+        if why := self._refused.get((kind, file.digest)):
+            raise _unusable(file, why)
+        known = self._read_before.pop((kind, file.digest), None)
         if known is None:
-            known = self._understood(kind, look)
+            known = self._parse_new(kind, file)
         if kind != "jsonl" and not isinstance(known.value, dict):
-            raise Suspended(f"{look.name} does not hold a session")
-        self.keep(kind, look.digest, known)
-        look.read = known
+            raise Suspended(f"{file.name} does not hold a session")
+        self.cache_parsed(kind, file.digest, known)
+        file.read = known
 
-    def _understood(self, kind: str, look: Look) -> Read:
+    def _parse_new(self, kind: str, file: FoundFile) -> ParsedFile:
         try:
-            document = parsed(look.name, look.data or b"")
+            document = parse_file(file.name, file.data or b"")
         except Unreadable as error:
             if len(self._refused) >= _DOCUMENTS:
                 self._refused.clear()
-            self._refused[kind, look.digest] = str(error)
-            raise _unusable(look, str(error)) from error
-        return read_document(document)
+            self._refused[kind, file.digest] = str(error)
+            raise _unusable(file, str(error)) from error
+        return parsed_file(document)
 
-    def keep(self, kind: str, digest: str, known: Read) -> None:
+    def cache_parsed(self, kind: str, digest: str, known: ParsedFile) -> None:
         while len(self._read_before) >= _DOCUMENTS:
             del self._read_before[next(iter(self._read_before))]
         self._read_before[kind, digest] = known
 
-    def newest(self, binding: Binding, look: Look) -> Read | None:
+    def newest(self, binding: Binding, file: FoundFile) -> ParsedFile | None:
         """Return our newest rendering; None for a log, and if its content is not stored.
 
         It is read once per look: only this process may know its secrets.
         """
-        if not look.newest:
-            look.newest = [self._read_newest(binding, look)]
-        return look.newest[0]
+        if not file.newest:
+            file.newest = [self._read_newest(binding, file)]
+        return file.newest[0]
 
-    def _read_newest(self, binding: Binding, look: Look) -> Read | None:
-        kind = kind_of(look.name)
-        if kind == "jsonl" or not look.known:
+    def _read_newest(self, binding: Binding, file: FoundFile) -> ParsedFile | None:
+        kind = kind_of(file.name)
+        if kind == "jsonl" or not file.known:
             return None
-        digest = look.known[0].digest
+        digest = file.known[0].digest
         if (kind, digest) not in self._read_before:
-            data = self._bound.last_content(binding, look.name)
+            data = self._bindings.last_content(binding, file.name)
             if sha256(data).hexdigest() != digest:
-                return self._newest_kept(look, data) if data else None
-            self.said(look.name, data)
+                return self._newest_with_secrets(file, data) if data else None
+            self.value_of(file.name, data)
         return self._read_before[kind, digest]
 
-    def said(self, name: str, data: bytes) -> Any:
+    def value_of(self, name: str, data: bytes) -> Any:
         """Return the value of a rendering; the same bytes are parsed once in a process."""
         kind, digest = kind_of(name), sha256(data).hexdigest()
         if (kind, digest) not in self._read_before:
-            document = parsed(name, data)
-            self.keep(kind, digest, read_document(document))
+            document = parse_file(name, data)
+            self.cache_parsed(kind, digest, parsed_file(document))
         return self._read_before[kind, digest].value
 
-    def _newest_kept(self, look: Look, data: bytes) -> Read:
+    def _newest_with_secrets(self, file: FoundFile, data: bytes) -> ParsedFile:
         """Return a rendering that was stored without secrets, with those that the file has."""
-        document = parsed(look.name, data)
-        clean = self._desk.without_secrets(look.value)
-        value = restore_texts(look.value, clean, without_id(document.said))
-        return Read((look.read.document if look.read else document).rewritten(value), value)
+        document = parse_file(file.name, data)
+        clean = self._context.without_secrets(file.value)
+        value = restore_texts(file.value, clean, without_id(document.said))
+        return ParsedFile((file.read.document if file.read else document).rewritten(value), value)
 
-    def require_ours(self, binding: Binding, looks: Sequence[Look]) -> None:
+    def require_ours(self, binding: Binding, found_files: Sequence[FoundFile]) -> None:
         """Refuse files of another session, or of a version that is not written."""
-        others = [look for look in looks if look.verdict in ("edited", "found")]
+        others = [file for file in found_files if file.verdict in ("edited", "found")]
         if not others:
             return
-        tree = {look.name: look.value for look in looks if look.read is not None}
-        format, where = load_format(binding.layout), self._desk.surroundings(binding)
-        for look in others:
-            if why := self.torn(binding, look.name, look.data or b"", look.value):
-                raise _unusable(look, why)
+        tree = {file.name: file.value for file in found_files if file.read is not None}
+        format, where = load_format(binding.layout), self._context.surroundings(binding)
+        for file in others:
+            if why := self.why_incomplete(binding, file.name, file.data or b"", file.value):
+                raise _unusable(file, why)
         # A shared file names several sessions, so only the main file tells.
         main = next(iter(paths_of(binding)))
         facts = format.get(tree, where) if main in tree else Facts()
-        if any(look.verdict == "edited" and not is_log(look.name) for look in others):
-            _demand_few(facts)
+        if any(file.verdict == "edited" and not is_log(file.name) for file in others):
+            _require_few(facts)
         native = facts.native_id
         if native and native != binding.native:
             raise Suspended(f"another session is here: {native}", hint="forestay files")
         # A program that left out the version wrote into our file all the same.
-        known = ((look.name, self.newest(binding, look)) for look in looks)
+        known = ((file.name, self.newest(binding, file)) for file in found_files)
         tree, _ = format.whole(tree, {name: read.value for name, read in known if read}, where)
         if not (reading := format.reading(tree, where)).writable:
             raise Suspended(reading.unwritten)
 
-    def torn(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
+    def why_incomplete(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
         """Return why a file that can be parsed is incomplete, or an empty string.
 
         It is the beginning of a rendering and lacks what the format requires: a file from which the
@@ -374,16 +378,16 @@ class Looker:
         format = load_format(binding.layout)
         if why := format.torn(data, value):
             return why
-        longer = [] if is_log(name) else self._bound.contents(binding, name)
+        longer = [] if is_log(name) else self._bindings.contents(binding, name)
         longer = [kept for kept in longer if len(kept) > len(data) and kept.startswith(data)]
-        values = [parsed(name, kept).value for kept in longer]
+        values = [parse_file(name, kept).value for kept in longer]
         if not longer or value in values:
             return ""
         if data.endswith(b"\n") and not _is_worse(format, {name: value}, {name: values[0]}):
             return ""
         return f"it breaks off after {len(data)} of {len(longer[0])} bytes"
 
-    def unchanged(self, binding: Binding) -> bool:
+    def is_unchanged(self, binding: Binding) -> bool:
         """Return whether no file changed since we wrote it."""
         paths = paths_of(binding)
         if any(map(swap_file.has_leftovers, folders_of(binding))):
@@ -393,13 +397,13 @@ class Looker:
         reached = self._has_reached(binding)
         if reached and all(data == self._last(binding, n) for n, data in found.items()):
             return True
-        newest = self._bound.newest(binding)
-        return all(_is_it(data, newest.get(name)) for name, data in found.items())
+        newest = self._bindings.newest(binding)
+        return all(_has_bytes_of(data, newest.get(name)) for name, data in found.items())
 
-    def is_as_left(self, binding: Binding, name: str) -> bool:
+    def is_newest_rendering(self, binding: Binding, name: str) -> bool:
         """Return whether one of the files is our newest rendering."""
         data = self._found(binding, name, paths_of(binding)[name])
-        return _is_it(data, self._bound.newest(binding).get(name))
+        return _has_bytes_of(data, self._bindings.newest(binding).get(name))
 
     def _has_reached(self, binding: Binding) -> bool:
         """Return whether the newest stored renderings are those of this process."""
@@ -424,12 +428,12 @@ class Looker:
         return data
 
 
-def _unusable(look: Look, why: str) -> Suspended:
+def _unusable(file: FoundFile, why: str) -> Suspended:
     # The name tells which of several files has to be repaired.
-    return Suspended(f"{os.path.basename(look.name)} cannot be used: {why}")
+    return Suspended(f"{os.path.basename(file.name)} cannot be used: {why}")
 
 
-def _demand_few(facts: Facts) -> None:
+def _require_few(facts: Facts) -> None:
     if things(facts) > THINGS:
         raise Suspended(f"its files tell of more than {THINGS} tasks, files and other things")
 
@@ -440,11 +444,11 @@ def _is_worse(format: Format, tree: Tree, before: Tree) -> bool:
     return not new <= old
 
 
-def _take_over(look: Look, seen: Mapping[str, Document]) -> bool:
-    document = seen.get(look.path)
-    if document is None or document.data != look.data:
+def _use_seen(file: FoundFile, seen: Mapping[str, Document]) -> bool:
+    document = seen.get(file.path)
+    if document is None or document.data != file.data:
         return False
-    look.read = read_document(document)
+    file.read = parsed_file(document)
     return True
 
 
@@ -466,7 +470,7 @@ def most(path: str) -> int:
     return _LONGEST_LOG if is_log(path) else MAX_BYTES
 
 
-def _is_it(data: bytes | Log | None, rendering: Rendering | None) -> bool:
+def _has_bytes_of(data: bytes | Log | None, rendering: Rendering | None) -> bool:
     if data is None or rendering is None:
         return False
     found = data if isinstance(data, Log) else Log(data)

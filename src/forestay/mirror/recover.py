@@ -48,7 +48,7 @@ from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.text.salvage_json import recover as salvage_json
 from forestay.journal.context import Context
 from forestay.mirror import discover
-from forestay.mirror.context import paths_of, put_away
+from forestay.mirror.context import archived_folder, paths_of
 from forestay.mirror.discover import (
     AI_ROOT,
     BAD_LINE,
@@ -112,13 +112,13 @@ class Unusable(Refused):
 def cases(context: Context, session: str = "") -> Iterator[Case]:
     """Yield what is wrong with the files of one session, or of all; changes nothing."""
     # What another program archived is not missing.
-    found = (_case_of(context, binding) for binding in mirror_of(context).standing(session))
+    found = (_case_of(context, binding) for binding in mirror_of(context).inspect_bindings(session))
     return (case for case in found if case is not None)
 
 
 def _case_of(context: Context, binding: Binding) -> Case | None:
     """Examine the files of a binding; None if all can be read."""
-    if put_away(binding):
+    if archived_folder(binding):
         return None
     damaged: dict[str, str] = {}
     missing: list[str] = []
@@ -127,7 +127,7 @@ def _case_of(context: Context, binding: Binding) -> Case | None:
         fault = _fault(context, binding, name, path)
         if fault is None:
             missing += [path] if once.get(name) else []
-        elif fault and not mirror_of(context).is_as_left(binding, name):
+        elif fault and not mirror_of(context).is_newest_rendering(binding, name):
             # A log that only we wrote may be too long to be parsed.
             damaged[path] = fault
     backup = conventions_of(binding.layout).backup
@@ -164,7 +164,7 @@ def _fault(context: Context, binding: Binding, name: str, path: str) -> str | No
         return "it is not a regular file" if files.is_irregular(path) else str(error)
     if kind != "jsonl" and not isinstance(document.value, dict):
         return "it does not contain a session"
-    return mirror_of(context).torn(binding, name, document)
+    return mirror_of(context).why_incomplete(binding, name, document)
 
 
 def restore(context: Context, case: Case) -> Case:

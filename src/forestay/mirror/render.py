@@ -1,12 +1,11 @@
-"""Render: bring a binding's files up to what the journal says, and lose no edit on the way.
+"""Render the journal into a binding's files without losing a concurrent edit.
 
-A rendering is planned, remembered, and then written: no other process ever takes our own bytes for
-someone's edit. New bytes change places with the old ones, which are compared with what was looked
-at: an edit made in between is found there.
+A rendering is planned, stored, and then written, so that no process mistakes our bytes for an edit.
+The new file is exchanged with the old one, whose bytes are compared with those that were read: an
+edit made in between is found there.
 
-The secret is how little of a file is made anew: what stays is shared between the old value and the
-new one, and a file that is spelled in our own manner is spelled again without being parsed, part by
-part in YAML.
+Little of a file is made again: parts that do not change are shared between the old value and the
+new one, and a file in the style that we write is written again without editing it in place.
 """
 
 from __future__ import annotations
@@ -30,46 +29,46 @@ from forestay.formats.rendering_id import rendering_id, with_id, with_id_line, w
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.three_way import is_stored_whole, write_facts
 from forestay.mirror.absorb import UNKNOWN, readme_of
-from forestay.mirror.context import Desk, Told, parsed
-from forestay.mirror.read_files import Log, Look, Looker, Read, is_log
+from forestay.mirror.context import JournalFacts, MirrorContext, parse_file
+from forestay.mirror.read_files import FileReader, FoundFile, Log, ParsedFile, is_log
 from forestay.store.machine.bindings import Binding, Note, Written
 
 _LONG = 256 * 1024
 
-Tell = Callable[[int], Told]
-"""What the journal says now, of its logs what came after an event."""
+FactsAfter = Callable[[int], JournalFacts]
+"""Return the facts of a session now, with log entries after the given event."""
 
 
 class Change(Struct):
     """A file that is to be written."""
 
-    look: Look
-    made: Read
+    file: FoundFile
+    made: ParsedFile
     data: bytes
     digest: str = ""
-    """Worked out when it is remembered."""
+    """Computed when the rendering is stored."""
     staged: str | ForestayError = ""
-    """The new file beside its place once it is synced, or why there is none; empty for a log."""
+    """The synced new file next to its place, or why it could not be written; empty for a log."""
     displaced: str = ""
     """Where the old file is after the exchange; empty if there was none."""
     gone: int | None = None
-    """What holds its space once it is removed."""
+    """The open file descriptor of the removed old file, which holds its space."""
     log: Log | None = None
-    """What it is then, of a log."""
+    """The size and hash of a log after the change."""
 
     @property
     def is_new(self) -> bool:
-        """Whether our newest rendering of the file is another."""
-        return self.look.verdict == "behind" or self.data != self.look.data
+        """Return whether this differs from our newest rendering of the file."""
+        return self.file.verdict == "behind" or self.data != self.file.data
 
 
 class Plan(Struct):
-    """What has to be done so that a binding's files say what the journal says."""
+    """The changes after which a binding's files state what the journal states."""
 
     binding: Binding
-    looks: list[Look]
+    found_files: list[FoundFile]
     made: list[Change]
-    """What our newest renderings are to be; of these, `changes` are not in the files yet."""
+    """The new renderings; those in `changes` are not in the files yet."""
     facts: Facts
     seq: int
     status: str
@@ -77,185 +76,213 @@ class Plan(Struct):
 
 
 class Renderer:
-    def __init__(self, desk: Desk, looker: Looker) -> None:
-        self._desk = desk
-        self._looker = looker
+    def __init__(self, context: MirrorContext, reader: FileReader) -> None:
+        self._context = context
+        self._reader = reader
 
     # -- planning ------------------------------------------------------------------------------
 
-    def plan(self, binding: Binding, looks: list[Look], tell: Tell, where: Where) -> Plan:
-        """What the files should be; where logs are as we left them, of those only what is new."""
-        is_ours = any(look.log for look in looks) or all(look.verdict == "ours" for look in looks)
+    def plan(
+        self, binding: Binding, found_files: list[FoundFile], facts_after: FactsAfter, where: Where
+    ) -> Plan:
+        """Return the plan for the files; an unchanged log only gets new lines."""
+        is_ours = any(file.log for file in found_files) or all(
+            file.verdict == "ours" for file in found_files
+        )
         brief = binding.mirrored != UNKNOWN and is_ours
-        looks, shared = (
-            self._brought_back(binding, looks, where),
+        found_files, shared = (
+            self._restore_missing(binding, found_files, where),
             conventions_of(binding.layout).shared,
         )
 
-        def is_past(look: Look) -> bool:
-            return look.is_behind or (look.is_erased and look.name not in shared)
+        def is_past(file: FoundFile) -> bool:
+            return file.is_behind or (file.is_erased and file.name not in shared)
 
-        looks = [
-            look.behind(self._looker.newest(binding, look)) if is_past(look) else look
-            for look in looks
+        found_files = [
+            file.behind(self._reader.newest(binding, file)) if is_past(file) else file
+            for file in found_files
         ]
-        told = tell(binding.mirrored if brief else 0)
-        if brief and told.withdrawn is not None and not any(look.log for look in looks):
-            brief, told = False, tell(0)  # what is to go is looked for in all that was ever said
-        where = replace(where, brief=brief, withdrawn=told.withdrawn)
-        facts = replace(told.facts, native_id=binding.native)
-        tree = self._tree(binding, looks, facts, where, brief=brief)
+        latest = facts_after(binding.mirrored if brief else 0)
+        if brief and latest.withdrawn is not None and not any(file.log for file in found_files):
+            brief, latest = (
+                False,
+                facts_after(0),
+            )  # retracted events may be anywhere in the logs
+        where = replace(where, brief=brief, withdrawn=latest.withdrawn)
+        facts = replace(latest.facts, native_id=binding.native)
+        tree = self._tree(binding, found_files, facts, where, brief=brief)
         made = [
-            Change(look, each, each.document.data)
-            for look in _ordered(binding, looks)
-            if (each := self._made(binding, look, tree.get(look.name)))
+            Change(file, each, each.document.data)
+            for file in _ordered(binding, found_files)
+            if (each := self._render_file(binding, file, tree.get(file.name)))
         ]
-        plan = Plan(binding, looks, [c for c in made if c.is_new], facts, told.seq, told.status)
-        plan.changes = [change for change in plan.made if change.data != change.look.data]
+        plan = Plan(
+            binding, found_files, [c for c in made if c.is_new], facts, latest.seq, latest.status
+        )
+        plan.changes = [change for change in plan.made if change.data != change.file.data]
         return plan
 
-    def _brought_back(self, binding: Binding, looks: list[Look], where: Where) -> list[Look]:
-        """Files that are gone as we wrote them last, unless that was at fault.
+    def _restore_missing(
+        self, binding: Binding, found_files: list[FoundFile], where: Where
+    ) -> list[FoundFile]:
+        """Return missing files as we wrote them last, unless those renderings break their format.
 
-        There was more in them than the journal knows: what others wrote, in their order and
-        spelling. What several sessions share is made anew by each of them.
+        A rendering has what the journal lacks: unknown keys, order and style of other programs.
+        Files that several sessions share are created again instead.
         """
         shared = conventions_of(binding.layout).shared
-        gone = [k for k in looks if k.verdict == "missing" and k.known and k.name not in shared]
+        gone = [
+            k for k in found_files if k.verdict == "missing" and k.known and k.name not in shared
+        ]
         if not gone:
-            return looks
-        back = [k.behind(self._looker.newest(binding, k)) if k in gone else k for k in looks]
-        tree = {look.name: look.value for look in back if look.read is not None}
-        # Which files lie beside is not of their making.
+            return found_files
+        back = [k.behind(self._reader.newest(binding, k)) if k in gone else k for k in found_files]
+        tree = {file.name: file.value for file in back if file.read is not None}
+        # Files around them are no fault of the renderings.
         found = load_format(binding.layout).check(tree, replace(where, names=frozenset()))
-        return looks if any(finding.severity == ERROR for finding in found) else back
+        return found_files if any(finding.severity == ERROR for finding in found) else back
 
     def _tree(
-        self, binding: Binding, looks: Sequence[Look], facts: Facts, where: Where, *, brief: bool
+        self,
+        binding: Binding,
+        found_files: Sequence[FoundFile],
+        facts: Facts,
+        where: Where,
+        *,
+        brief: bool,
     ) -> Tree:
-        old = {look.name: look.value for look in looks if look.read is not None}
+        old = {file.name: file.value for file in found_files if file.read is not None}
         if _is_moved(binding, old):
             where = replace(where, moved=True)
         format = load_format(binding.layout)
         given, logs = _without_logs(binding, old) if brief else (old, {})
-        clean, reads = self._desk.journal.clean_facts, [look.read for look in looks if look.read]
+        clean, reads = (
+            self._context.journal.clean_facts,
+            [file.read for file in found_files if file.read],
+        )
         if any(read.is_whole is None for read in reads):
             is_whole = is_stored_whole(format, old, where, clean)
             for read in reads:
                 read.is_whole = is_whole
         is_clean = all(read.is_whole for read in reads)
         tree = write_facts(format, given, facts, where, clean, is_clean=is_clean)
-        if any(look.data is None and look.name not in tree for look in looks):
+        if any(file.data is None and file.name not in tree for file in found_files):
             tree = format.put(None, facts, where) | tree
         return _with_logs(tree, logs)
 
-    def _made(self, binding: Binding, look: Look, value: Any) -> Read | None:
-        """What the file should be; None for one that the layout does not want, or that is so."""
-        needs_id = (binding.number, look.name) in self._looker.need_new_id
-        is_so = look.read is not None and look.value == value and not needs_id
-        if value is None or (is_so and look.verdict != "behind"):
+    def _render_file(self, binding: Binding, file: FoundFile, value: Any) -> ParsedFile | None:
+        """Return the new file; None if the format does not want it, or if it needs no change."""
+        needs_id = (binding.number, file.name) in self._reader.need_new_id
+        is_so = file.read is not None and file.value == value and not needs_id
+        if value is None or (is_so and file.verdict != "behind"):
             return None
-        kind = kind_of(look.name)
+        kind = kind_of(file.name)
         if kind == "jsonl":
-            return _longer(look, value)
+            return _extend_log(file, value)
         if is_so:
-            return look.read
-        id = "" if look.name in conventions_of(binding.layout).shared else token_hex(6)
+            return file.read
+        id = "" if file.name in conventions_of(binding.layout).shared else token_hex(6)
         stated = with_id(value, id) if id and kind == "json" else value
-        if look.read is None:
-            made = Read(parsed(look.name, fresh(kind, stated)), value, is_clean=True, is_whole=True)
+        if file.read is None:
+            made = ParsedFile(
+                parse_file(file.name, fresh(kind, stated)), value, is_clean=True, is_whole=True
+            )
         else:
-            again = _written_again(look.read, kind, stated)
-            made = again or Read(look.read.document.rewritten(stated), value)
-            # What we add to a file has no secrets any more, and is stored unchanged.
-            made.is_clean, made.is_whole = self._is_clean(binding, look), look.read.is_whole
+            again = _render_again(file.read, kind, stated)
+            made = again or ParsedFile(file.read.document.rewritten(stated), value)
+            # Values from the journal have no secrets, and are stored unchanged.
+            made.is_clean, made.is_whole = self._is_clean(binding, file), file.read.is_whole
         if id and kind == "yaml":
             made.document = with_id_line(made.document, id)
         made.value = value
         return made
 
-    def _is_clean(self, binding: Binding, look: Look) -> bool:
-        """Whether a file is known to hold no secrets: to look through a long one takes longer than
-        to see that all of our newest rendering was kept."""
-        assert look.read is not None
-        if not look.read.is_clean and look.verdict == "ours" and len(look.data or b"") > _LONG:
-            kept = self._desk.bound.last_content(binding, look.name)
-            look.read.is_clean = sha256(kept).hexdigest() == look.digest
-        return look.read.is_clean
+    def _is_clean(self, binding: Binding, file: FoundFile) -> bool:
+        """Return whether a file is known to contain no secrets.
+
+        A long file is compared with the stored rendering, which is quicker than searching it.
+        """
+        assert file.read is not None
+        if not file.read.is_clean and file.verdict == "ours" and len(file.data or b"") > _LONG:
+            kept = self._context.bindings.last_content(binding, file.name)
+            file.read.is_clean = sha256(kept).hexdigest() == file.digest
+        return file.read.is_clean
 
     def notes(self, plans: Sequence[Plan]) -> list[Note]:
-        """What is to be remembered before the files of plans get their places."""
+        """Return the renderings to store before the files of plans are exchanged."""
         new = [p for p in plans if p.changes or p.binding.mirrored != p.seq]
-        return [(p.binding, [n for c in p.made for n in self._noted(c)], p.seq) for p in new]
+        return [(p.binding, [n for c in p.made for n in self._notes_of(c)], p.seq) for p in new]
 
-    def _noted(self, change: Change) -> list[Written]:
-        """A file that is to be written; before it, once more, what is still there of earlier.
+    def _notes_of(self, change: Change) -> list[Written]:
+        """Return the rendering of a file, after the older one that the file still has.
 
-        Else one that cannot be written for long would not be known for ours any more.
+        Only the last few are stored, so a file that cannot be written for a long time would
+        otherwise count as edited.
         """
-        look = change.look
-        if look.verdict != "rewound" or look.read is None or look.data is None:
+        file = change.file
+        if file.verdict != "rewound" or file.read is None or file.data is None:
             return [self._note(change)]
-        return [self._note(Change(look, look.read, look.data, look.digest)), self._note(change)]
+        return [self._note(Change(file, file.read, file.data, file.digest)), self._note(change)]
 
     def _note(self, change: Change) -> Written:
-        kind, data, look = kind_of(change.look.name), change.data, change.look
+        kind, data, file = kind_of(change.file.name), change.data, change.file
         if kind == "jsonl":
-            change.log = Log(data, look.log)
+            change.log = Log(data, file.log)
             change.digest = change.log.digest
-            # The beginning of a log is always in the file itself.
-            return look.name, change.digest, change.log.size, b""
+            # The content of a log is not stored: the file always begins with it.
+            return file.name, change.digest, change.log.size, b""
         change.digest = change.digest or sha256(data).hexdigest()
-        kept = self._keepable(kind, data, change.made)
-        self._looker.keep(kind, change.digest, change.made)
-        size = 0 if look.verdict == "owed" else len(data)
-        return look.name, change.digest, size, kept
+        kept = self._without_secrets(kind, data, change.made)
+        self._reader.cache_parsed(kind, change.digest, change.made)
+        size = 0 if file.verdict == "owed" else len(data)
+        return file.name, change.digest, size, kept
 
-    def _keepable(self, kind: str, data: bytes, made: Read) -> bytes:
-        """What may be remembered of a file: not the secrets that someone wrote into it."""
+    def _without_secrets(self, kind: str, data: bytes, made: ParsedFile) -> bytes:
+        """Return the bytes of a file without secrets, as they may be stored."""
         if not made.is_clean:
-            made.is_clean = not self._desk.journal.find_secrets(data.decode("utf-8", "replace"))
+            made.is_clean = not self._context.journal.find_secrets(data.decode("utf-8", "replace"))
         if made.is_clean:
             return data
-        clean = fresh(kind, self._desk.without_secrets(made.document.said))
+        clean = fresh(kind, self._context.without_secrets(made.document.said))
         id = rendering_id(made.document)
         is_line = kind == "yaml" and id
         return with_id_line(Document(kind, clean, None), id).data if is_line else clean
 
-    def remember(self, binding: Binding, looks: Sequence[Look], mirrored: int) -> None:
-        """Take files as they are for the newest renderings."""
+    def remember(self, binding: Binding, found_files: Sequence[FoundFile], mirrored: int) -> None:
+        """Store files as found as the newest renderings, which show events up to `mirrored`."""
         seen = [
-            self._note(Change(look, look.read, look.data, look.digest))
-            for look in looks
-            if look.read is not None and look.data is not None and look.verdict != "ours"
+            self._note(Change(file, file.read, file.data, file.digest))
+            for file in found_files
+            if file.read is not None and file.data is not None and file.verdict != "ours"
         ]
         if seen or binding.mirrored != mirrored:
-            self._desk.bound.rendered([(binding, seen, mirrored)])
+            self._context.bindings.rendered([(binding, seen, mirrored)])
 
-    def keep_again(self, binding: Binding, looks: Sequence[Look]) -> None:
-        """Remember files that are as we left them, or as they once were, where nothing of that is
-        kept any more."""
+    def remember_again(self, binding: Binding, found_files: Sequence[FoundFile]) -> None:
+        """Store files that are renderings of ours again, where the stored content was erased."""
         bare = [
-            look
-            for look in looks
-            if look.verdict in ("ours", "rewound") and look.read is not None
-            if not is_log(look.name)
-            if not self._desk.bound.last_content(binding, look.name)
+            file
+            for file in found_files
+            if file.verdict in ("ours", "rewound") and file.read is not None
+            if not is_log(file.name)
+            if not self._context.bindings.last_content(binding, file.name)
         ]
-        self.remember(binding, [replace(look, verdict="found") for look in bare], binding.mirrored)
+        self.remember(binding, [replace(file, verdict="found") for file in bare], binding.mirrored)
 
     # -- writing -------------------------------------------------------------------------------
 
     def stage(self, plans: Sequence[Plan]) -> None:
-        """Write the new files of plans that are remembered, next to their places."""
-        changes = _to_stage(plans)
-        new = [(change.look.path, change.data, change.digest) for change in changes]
+        """Write the new files of plans next to their places; their renderings must be stored."""
+        changes = _replaced_files(plans)
+        new = [(change.file.path, change.data, change.digest) for change in changes]
         for change, staged in zip(changes, swap_file.stage_all(new, 0o644), strict=True):
             change.staged = staged
 
     def exchange(self, plan: Plan, require: Callable[[], None]) -> None:
-        """Let staged files get their places, in the layout's order, if nothing that is required
-        forbids it; it lasts once the folders are synced."""
+        """Exchange staged files with the old ones, in the format's order, unless `require` raises.
+
+        The exchange is durable once the folders are synced.
+        """
         try:
             require()
             for change in plan.changes:
@@ -270,42 +297,42 @@ class Renderer:
             raise
 
     def _swap(self, binding: Binding, change: Change) -> None:
-        look, aside = change.look, change.staged
-        # No longer ours to remove: after the step this is what someone wrote.
+        file, aside = change.file, change.staged
+        # Must not be removed on errors: after the swap it may contain an edit.
         change.staged = ""
         if not isinstance(aside, str) or not aside:
-            new = change.data[len(look.data or b"") :]
-            files.append_lines(look.path, new.removeprefix(b"\n"), mode=0o644, sync=False)
+            new = change.data[len(file.data or b"") :]
+            files.append_lines(file.path, new.removeprefix(b"\n"), mode=0o644, sync=False)
             return
-        with self._looker.reading(binding, look.path) if look.data is not None else nullcontext():
-            backup = _backup(binding, look)
-            if swap_file.swap(aside, look.path, backup=backup, mode=0o644):
+        with self._reader.read_lock(binding, file.path) if file.data is not None else nullcontext():
+            backup = _backup(binding, file)
+            if swap_file.swap(aside, file.path, backup=backup, mode=0o644):
                 change.displaced = aside
 
     def has_displaced(self, plan: Plan) -> bool:
-        """Whether the exchange displaced someone's edit; what it displaced of ours goes."""
-        displaced = [_is_displaced(change, self._desk.clock) for change in plan.changes]
+        """Remove displaced renderings of ours; return whether an edit was displaced."""
+        displaced = [_is_displaced(change, self._context.clock) for change in plan.changes]
         if any(displaced):
             return True
-        digests = {look.name: look.digest for look in plan.looks}
+        digests = {file.name: file.digest for file in plan.found_files}
         for change in plan.changes:
-            name = change.look.name
+            name = change.file.name
             digests[name] = change.digest
-            self._looker.need_new_id.discard((plan.binding.number, name))
+            self._reader.need_new_id.discard((plan.binding.number, name))
             if change.log:
-                change.log.look_at(change.look.path)
-            self._looker.remember(plan.binding, name, change.log or change.data, change.digest)
-        self._looker.reached(plan.binding, plan.seq, digests)
+                change.log.store_stamp(change.file.path)
+            self._reader.cache_newest(plan.binding, name, change.log or change.data, change.digest)
+        self._reader.cache_shown_event(plan.binding, plan.seq, digests)
         return False
 
-    def let_go(self, plans: Sequence[Plan]) -> None:
-        """Give back the space of files that were displaced and are gone."""
+    def free_space(self, plans: Sequence[Plan]) -> None:
+        """Free the space of displaced files that were removed."""
         gone = [change.gone for plan in plans for change in plan.changes]
         swap_file.free_removed([fd for fd in gone if fd is not None])
 
 
 def _is_moved(binding: Binding, tree: Tree) -> bool:
-    """Whether the files name another folder as theirs than the one that they lie in."""
+    """Return whether the files name another folder than the one that contains them."""
     key = conventions_of(binding.layout).own_folder
     main = os.path.relpath(binding.place, binding.root) if key else ""
     value = tree.get(main)
@@ -319,38 +346,38 @@ def _is_moved(binding: Binding, tree: Tree) -> bool:
 
 
 def prepare(plan: Plan) -> None:
-    """See to what must be there before the files."""
-    if any(look.data is None for look in plan.looks):
-        _found(plan.binding)
+    """Create the folders that the files of a plan need."""
+    if any(file.data is None for file in plan.found_files):
+        _create_folders(plan.binding)
     for change in plan.changes:
-        if change.look.data is None:
-            files.make_folder(os.path.dirname(change.look.path))
+        if change.file.data is None:
+            files.make_folder(os.path.dirname(change.file.path))
 
 
-def _to_stage(plans: Sequence[Plan]) -> list[Change]:
-    """The files that are replaced; lines that are added to a log are not."""
-    return [c for plan in plans for c in plan.changes if not _only_grows(c.look)]
+def _replaced_files(plans: Sequence[Plan]) -> list[Change]:
+    """Return the changes that replace a file, unlike those that add lines to a log."""
+    return [c for plan in plans for c in plan.changes if not _is_extended(c.file)]
 
 
-def _only_grows(look: Look) -> bool:
-    return look.data is not None and is_log(look.name)
+def _is_extended(file: FoundFile) -> bool:
+    return file.data is not None and is_log(file.name)
 
 
 def to_sync(plan: Plan) -> set[str]:
-    """What has to be synced so that what was exchanged and added lasts."""
-    paths = ((change.look.path, _only_grows(change.look)) for change in plan.changes)
+    """Return the files and folders to sync, so that a plan's changes are durable."""
+    paths = ((change.file.path, _is_extended(change.file)) for change in plan.changes)
     return {path if grows else os.path.dirname(path) for path, grows in paths}
 
 
 def _is_displaced(change: Change, clock: Clock) -> bool:
-    """Whether what an exchange displaced is not what was looked at; else it goes."""
+    """Return whether the displaced bytes are not those that were read; else remove them."""
     if change.displaced:
-        change.gone = swap_file.remove_displaced(change.displaced, change.look.data or b"", clock)
+        change.gone = swap_file.remove_displaced(change.displaced, change.file.data or b"", clock)
     return bool(change.displaced) and change.gone is None
 
 
-def _found(binding: Binding) -> None:
-    """What a new session has besides its files."""
+def _create_folders(binding: Binding) -> None:
+    """Create the folders and the README of a new session."""
     for folder in conventions_of(binding.layout).folders:
         files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
     path = readme_of(binding)
@@ -360,17 +387,17 @@ def _found(binding: Binding) -> None:
         files.create(path, readme().encode(), mode=0o644)
 
 
-def _backup(binding: Binding, look: Look) -> tuple[str, bytes] | None:
-    """The previous version, which could be read: else it would not be written over."""
+def _backup(binding: Binding, file: FoundFile) -> tuple[str, bytes] | None:
+    """Return path and bytes of the format's backup: the previous version, which was readable."""
     ending = conventions_of(binding.layout).backup
-    if not ending or look.data is None or look.path != binding.place:
+    if not ending or file.data is None or file.path != binding.place:
         return None
-    return f"{look.path}{ending}", look.data
+    return f"{file.path}{ending}", file.data
 
 
-def _ordered(binding: Binding, looks: Sequence[Look]) -> list[Look]:
+def _ordered(binding: Binding, found_files: Sequence[FoundFile]) -> list[FoundFile]:
     order = conventions_of(binding.layout).order
-    return sorted(looks, key=lambda look: _rank(order, look.name))
+    return sorted(found_files, key=lambda file: _rank(order, file.name))
 
 
 def _rank(order: Sequence[str], name: str) -> int:
@@ -378,7 +405,7 @@ def _rank(order: Sequence[str], name: str) -> int:
 
 
 def _without_logs(binding: Binding, tree: Tree) -> tuple[Tree, dict[tuple[str, str], list[Any]]]:
-    """Files with their logs empty, and the logs: what they hold need not be weighed again."""
+    """Return files with empty logs, and the logs, which need not be compared again."""
     logs: dict[tuple[str, str], list[Any]] = {}
     made = dict(tree)
     for name, value in tree.items():
@@ -400,21 +427,24 @@ def _with_logs(tree: Tree, logs: dict[tuple[str, str], list[Any]]) -> Tree:
     return made
 
 
-def _longer(look: Look, lines: list[Any]) -> Read | None:
-    """A log with lines added; a torn last one is closed and stays."""
-    if look.read is None or look.data is None:
-        return Read(Document("jsonl", fresh("jsonl", lines), lines), lines)
-    new = fresh("jsonl", lines[len(look.value) :])
+def _extend_log(file: FoundFile, lines: list[Any]) -> ParsedFile | None:
+    """Return a log with new lines; an incomplete last line is ended and stays."""
+    if file.read is None or file.data is None:
+        return ParsedFile(Document("jsonl", fresh("jsonl", lines), lines), lines)
+    new = fresh("jsonl", lines[len(file.value) :])
     if not new:
         return None
-    gap = b"\n" if look.data and not look.data.endswith(b"\n") else b""
-    return Read(Document("jsonl", look.data + gap + new, lines), lines)
+    gap = b"\n" if file.data and not file.data.endswith(b"\n") else b""
+    return ParsedFile(Document("jsonl", file.data + gap + new, lines), lines)
 
 
-def _written_again(old: Read, kind: str, value: Any) -> Read | None:
-    """Return a file that was written by us as a whole, written again: as editing it, but quick."""
+def _render_again(old: ParsedFile, kind: str, value: Any) -> ParsedFile | None:
+    """Return a file with a new value, if it has the style of files that we create.
+
+    The result is that of editing the file in place, which takes longer.
+    """
     if old.is_usual is None:
         old.is_usual = fresh(kind, old.document.said) == without_id_line(old.document.data)
     if not old.is_usual:
         return None
-    return Read(Document(kind, fresh(kind, value), value), value, is_usual=True)
+    return ParsedFile(Document(kind, fresh(kind, value), value), value, is_usual=True)

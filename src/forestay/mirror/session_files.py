@@ -85,11 +85,11 @@ class SessionFiles(Follower):
         if self._mirror is None:
             if self._before_load is not None:
                 self._before_load()
-            from forestay.mirror.context import Desk  # start-up
+            from forestay.mirror.context import MirrorContext  # start-up
             from forestay.mirror.mirror import Mirror  # start-up
 
             settings = self._context.settings
-            desk = Desk(
+            context = MirrorContext(
                 self._context.store,
                 self._context.journal,
                 self._context.clock,
@@ -100,7 +100,7 @@ class SessionFiles(Follower):
                 roots={"ai-session": settings.session_root},
                 travel=self._sync_state,
             )
-            self._mirror = Mirror(desk)
+            self._mirror = Mirror(context)
         return self._mirror
 
     def is_bound(self, session: str) -> bool:
@@ -171,9 +171,9 @@ class SessionFiles(Follower):
         """Return what others wrote into the session's files and is not absorbed yet."""
         return self._loaded.pending(session) if self.is_bound(session) else []
 
-    def standing(self, session: str) -> list[Binding]:
+    def inspect_bindings(self, session: str) -> list[Binding]:
         """Return where the session's files are, and why some are left alone now."""
-        return self.mirror.standing(session) if self.is_bound(session) else []
+        return self.mirror.inspect_bindings(session) if self.is_bound(session) else []
 
     def state(self, session: str, view: View, pending: Sequence[Move] | None = None) -> State:
         """Return the state with what others wrote into its files and is not absorbed yet."""

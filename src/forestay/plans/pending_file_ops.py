@@ -65,7 +65,7 @@ def in_words(what: str) -> str:
 
 def _do_keep(context: Context, chore: dict[str, Any]) -> None:
     session, roots = chore["session"], chore["layouts"]
-    with mirror_of(context).holding(*filter(None, roots.values())):
+    with mirror_of(context).hold_projects(*filter(None, roots.values())):
         for chosen, root in roots.items():
             try:
                 give_place(context, session, chosen, root)
@@ -81,7 +81,7 @@ def give_place(context: Context, session: str, chosen: str, root: str) -> Bindin
     """Bind a session to a format, perhaps with an id; the next write creates its files."""
     kind, _, native = chosen.partition(":")
     if kind != "essay":
-        return mirror_of(context).bind(session, kind, native, root, tell=context.notify)
+        return mirror_of(context).bind(session, kind, native, root, notify=context.notify)
     return bind(context, session, native, root)
 
 

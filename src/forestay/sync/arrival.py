@@ -1,9 +1,8 @@
-"""Arrival: a session is taken up on another device than it was last worked on.
+"""Resume a session on another device than it was last worked on.
 
 Paths in a journal are relative, so a session needs no translation: its project is the tree in
-which it is resumed. What cannot be carried over is looked at here and told: the branch and the
-commit that were checked out, the tools that were at work, files that are missing. Nothing of it
-keeps anyone from going on, unless they ask for that with `--strict`.
+which it is resumed. What is different here is reported: the branch and commit that were checked
+out, the versions of tools, missing files. None of it prevents resuming, except with `--strict`.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
     from forestay.workspace.tree import Tree
 
 TOOLS = "tools"
-"""The attribute that says which tools a session was last worked on with."""
+"""The attribute with the tools that a session was last worked on with."""
 _TOOLS = ("forestay", "python", "git")
 _SECONDS = 5
 _FEW = 5
@@ -50,7 +49,7 @@ _KNOWN = 64 * 1024 * 1024
 
 
 class Checkout(Struct, frozen=True):
-    """What was checked out elsewhere; either may be unknown."""
+    """The branch and commit that were checked out elsewhere; either may be unknown."""
 
     branch: str
     commit: str
@@ -61,11 +60,10 @@ class Checkout(Struct, frozen=True):
 
 
 class Pulled(Struct, frozen=True):
-    """Whether others' work was asked for first; `why` is told when it could not be had.
+    """The result of a pull before resuming; `why` and `hint` are set if it failed.
 
-    `hint` then says what helps. `new` are sessions that were not here before. `late` is told when
-    the answer was not waited for any longer: when remotes were last looked at. `closed` is how many
-    sessions lie where this device can read none.
+    `new` are sessions that were not here before. `late` is set if the pull took too long: when the
+    remotes were last read. `closed` is the number of sessions there that this device cannot read.
     """
 
     asked: bool = False
@@ -78,7 +76,7 @@ class Pulled(Struct, frozen=True):
 
 
 class Put(Struct, frozen=True):
-    """What became of an artifact: written, same, differs, unknown (no content), refused, blocked
+    """The result for one artifact: written, same, differs, unknown (no content), refused, blocked
     by something else in its place, or denied by the system."""
 
     path: str
@@ -86,7 +84,7 @@ class Put(Struct, frozen=True):
 
 
 def pull(context: Context, session: str = "") -> Pulled:
-    """Take what other devices put on remotes, of one session or all; going on without is fine."""
+    """Pull one session or all before resuming; a failure is reported, not raised."""
     known, seconds = context.store.machine.remotes.all(), context.settings.pull_seconds
     if not known or not seconds:
         return Pulled()
@@ -102,7 +100,7 @@ def pull(context: Context, session: str = "") -> Pulled:
 
 
 def _passphrase(context: Context) -> str:
-    """What this device's key is wrapped in: another process cannot ask for it."""
+    """Return the passphrase of this device's key: another process cannot ask for it."""
     from forestay.sync.keychain import is_locked
 
     return context.ask_passphrase() if context.ask_passphrase and is_locked(context) else ""
@@ -122,7 +120,7 @@ def _late(known: Sequence[Known], seconds: int, now: int) -> str:
 
 
 def _pulled(answer: dict[str, Any]) -> Pulled:
-    """What the answer of `pull --json` means to whoever takes a session up."""
+    """Convert the JSON of a pull to its result."""
     if error := answer.get("error"):
         return Pulled(True, why=error["what"], hint=error["hint"])
     remotes = answer["remotes"]
@@ -144,10 +142,10 @@ def _in_words(error: dict[str, Any]) -> str:
 
 
 def meant_here(context: Context, error: NoSession) -> str:
-    """The session from elsewhere that is meant in this folder, where no session was begun.
+    """Return the session from another device to resume in a folder without a session.
 
-    Only one that a device of the user began in this project, and no other could be meant: else it
-    is the error, with all that came from elsewhere to choose from.
+    It must be the only one that a device of the user started in this project: otherwise raise the
+    error, with all sessions from other devices to choose from.
     """
     found = _unclaimed(context)
     of_project = [one for one in found if one.fits]
@@ -197,7 +195,7 @@ def _arrived(context: Context, row: dict[str, Any]) -> _Arrived:
 
 
 def origin(context: Context, state: State) -> str:
-    """The chain that was written last, if that is not the one of this device."""
+    """Return the chain that was written last, if it is not of this device."""
     ends = [
         (clock, n, device)
         for device, chain in state.core.chains.items()
@@ -208,7 +206,7 @@ def origin(context: Context, state: State) -> str:
 
 
 def last_on(context: Context, device: str) -> str:
-    """The open session that was worked on last on a device, by its name."""
+    """Return the open session that was worked on last on a device, by device name."""
     met: dict[str, None] = {}
     for row in context.store.catalogue():
         if row["status"] in ("completed", "aborted", "abandoned"):
@@ -231,9 +229,9 @@ def last_on(context: Context, device: str) -> str:
 
 
 def findings(session: Recorder, state: State, drift: list[tuple[str, str]]) -> list[Finding]:
-    """What is not here as it was where the session was last worked on.
+    """Return what differs here from the device where the session was last worked on.
 
-    If that was here: the commit that the device before had, until the session is laid aside here.
+    If that is this device: the commit of the device before, until the session is paused here.
     """
     core = state.core
     if not origin(session.context, state):
@@ -253,14 +251,14 @@ def _lack(code: str, what: str, fix: str = "") -> Finding:
 def _project(session: Recorder, state: State) -> list[Finding]:
     tree = session.context.workspace.tree
     there, here = state.core.project, os.path.basename(tree.main)
-    # Where a commit of it is, it is the same project, whatever its folder is called.
+    # A repository with one of its commits is the same project, whatever the folder is called.
     if not there or there == here or _is_of(tree, state.core):
         return []
     return [_lack("project", f"it was begun in project {there}; this folder is of {here}")]
 
 
 def _is_of(tree: Tree, core: Core) -> bool:
-    """Whether a commit of the session is in this repository: its newest may be nowhere else."""
+    """Return whether any commit of the session is in this repository."""
     commits = dict.fromkeys(filter(None, (core.git_first, core.git_commit)))
     return any(_commit_is_here(tree, commit) for commit in commits)
 
@@ -282,26 +280,26 @@ def _commit(session: Recorder, there: Checkout) -> list[Finding]:
 
 
 def _onward(there: Checkout, here: str) -> str:
-    """Where another branch is checked out here, nobody should merge before they looked."""
+    """Return the git command that helps: switch first if another branch is checked out."""
     if there.branch != here and _BRANCH.fullmatch(there.branch):
         return f"git switch {there.branch}"
     return f"git merge {there.commit[:10]}"
 
 
 _BRANCH, _VERSION = re.compile(r"[\w.][\w./+@#-]{,99}"), re.compile(r"[\w.+-]{1,40}")
-"""What can be told, and typed, as it is: a journal may say anything."""
+"""Names that are safe to show and to type: a journal may contain anything."""
 
 
 def _apart(tree: Tree, commit: str) -> tuple[int, int]:
-    """How many commits only the other has, and how many only the checkout."""
+    """Return how many commits only the other has, and how many only the checkout."""
     counts = _git(tree, "rev-list", "--left-right", "--count", f"{commit}...HEAD")
-    # A branch without any commit is no HEAD yet.
+    # A branch without any commit has no HEAD yet.
     behind, *ahead = (counts or _git(tree, "rev-list", "--count", commit) or b"0").split()
     return int(behind), int(ahead[0]) if ahead else 0
 
 
 def _no_commit(tree: Tree, there: Checkout) -> Finding:
-    # Git may be missing, or refuse a repository of another user: then nobody knows.
+    # Git may be missing, or refuse a repository of another user: then it is unknown.
     shallow = _git(tree, "rev-parse", "--is-shallow-repository")
     if shallow is None:
         return _lack("commit", f"it was worked on at {there}; git does not answer here")
@@ -312,7 +310,7 @@ def _no_commit(tree: Tree, there: Checkout) -> Finding:
 
 
 def _commit_is_here(tree: Tree, commit: str) -> bool:
-    # What a journal says may come from anyone: nothing but a commit is told to git.
+    # A journal may come from anyone: only a commit hash is passed to git.
     named = _HASH.fullmatch(commit)
     return bool(named) and _git(tree, "cat-file", "-e", f"{commit}^{{commit}}") is not None
 
@@ -325,7 +323,7 @@ def _git(tree: Tree, *arguments: str) -> bytes | None:
 
 
 def tools(context: Context) -> dict[str, str]:
-    """What a session is worked on with here, by name."""
+    """Return the versions of the tools on this device, by name."""
     said = _git(context.workspace.tree, "version") or b""
     words = said.decode("utf-8", "replace").split()
     found = {"forestay": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
@@ -338,7 +336,7 @@ def _tools(session: Recorder, state: State) -> list[Finding]:
         return []
     now = tools(session.context)
     if session.context.workspace.tree.git_dir is None:
-        then.pop("git", None)  # without a repository nobody asks which git there is
+        then.pop("git", None)  # without a repository git does not matter
     return [
         _lack("tool", f"{name} was {version}, here it is {now.get(name, 'not there')}")
         for name, version in then.items()
@@ -355,7 +353,7 @@ def _said_tools(state: State) -> dict[str, str]:
 
 
 def record_tools(session: Recorder) -> list[Body]:
-    """That the tools changed since they were last told; nothing where no session ever travels."""
+    """Return the event for changed tools; none if this home has no remote."""
     context = session.context
     if not context.store.machine.remotes.all():
         return []
@@ -381,7 +379,7 @@ def _files(session: Recorder, state: State, drift: list[tuple[str, str]]) -> lis
 
 
 def _restorable(session: Recorder, state: State) -> list[str]:
-    """Artifacts that are not here and could be written; of very many only some are looked at."""
+    """Return missing artifacts that could be written; of very many only some are checked."""
     root, most = session.context.workspace.tree.root, session.context.settings.drift_files
     rows = state.rows.select("artifact") if state.count("artifact") else ()
     kept = [row.path for row in rows if isinstance(row, Artifact) and row.kept][:most]
@@ -393,9 +391,9 @@ def _restorable(session: Recorder, state: State) -> list[str]:
 
 
 def restore(session: Recorder, *, force: bool = False) -> list[Put]:
-    """Write the artifacts that came with a session into its project, where they are not there.
+    """Write missing artifacts of a session into its project.
 
-    A file that differs is left as it is, unless forced.
+    A file that differs is not changed, unless forced.
     """
     with session.context.store.view(session.id) as view:
         rows = list(session.context.journal.state(view).rows.select("artifact"))
@@ -403,20 +401,20 @@ def restore(session: Recorder, *, force: bool = False) -> list[Put]:
 
 
 def _allowed(stored: str, root: str) -> str:
-    """Where an artifact may be written, "" if nowhere."""
+    """Return the path where an artifact may be written, "" if none."""
     try:
         path = absolute(stored, root)
     except InvalidInput:
         return ""
-    # A link in the project may lead to what is hidden in it.
+    # A link in the project may lead to a hidden file.
     led = os.path.relpath(os.path.realpath(path), root)
     return path if is_harmless(stored) and is_harmless(led) else ""
 
 
 def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> int:
-    """Write what is kept of an artifact to a place that the user names; returns its size.
+    """Write the stored content of an artifact to a path; return its size.
 
-    `path` is as it was recorded, or leads there from here.
+    `path` is the recorded one, or a path from the current folder.
     """
     with session.context.store.view(session.id) as view:
         rows = list(session.context.journal.state(view).rows.select("artifact"))
@@ -447,7 +445,10 @@ def _put(session: Recorder, row: Artifact, force: bool) -> Put:
         return Put(row.path, "unknown")
     try:
         return Put(row.path, _written(path, data, row.digest, force))
-    except (InvalidInput, Refused):  # a folder, a link, a pipe: that is no matter of the others
+    except (
+        InvalidInput,
+        Refused,
+    ):  # a folder, a link, a pipe: the other artifacts are not affected
         return Put(row.path, "blocked")
     except ReadOnly:
         return Put(row.path, "denied")

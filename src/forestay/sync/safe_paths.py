@@ -29,15 +29,15 @@ GITHUB = frozenset(
     README.md SECURITY.md SUPPORT.md dependabot.yml labeler.yml pull_request_template.md
     release.yml""".split()
 )
-"""What may lie in `.github`: not `hooks`, `agents`, `instructions` …, nor what is yet to come."""
+"""What may be in `.github`: not `hooks`, `agents`, `instructions` …, nor unknown names."""
 
 
 _SHORT = re.compile(r"[^.~]{1,6}~[0-9]{1,4}(\.[^.]{0,3})?")
-"""What a disk of Windows calls a file beside its own name."""
+"""The short second name of a file on a Windows disk."""
 
 
 def is_harmless(path: str) -> bool:
-    """Whether a path has no hidden part, or only such that nothing is run by."""
+    """Return whether a path has no hidden part, or only parts that no program executes."""
     parts = path.split("/")
     return _as_seen(parts[-1]) != "head" and all(
         _is_plain(part, parts[at + 1 :]) for at, part in enumerate(parts) if _is_hidden(part)
@@ -50,7 +50,7 @@ def _is_hidden(part: str) -> bool:
 
 
 def _as_seen(part: str) -> str:
-    # Some file systems pass over signs that nobody sees: such a name would be another one there.
+    # Some file systems ignore invisible characters: such a name would be another one there.
     return "".join(sign for sign in part if category(sign) != "Cf").casefold()
 
 

@@ -29,9 +29,9 @@ KEY_CHANGE = "turn"
 REFUSED = "refused"
 """The word for refused packs, each with a digest of the facts that decided it."""
 UNSHARE = "unshare"
-"""The word for persons to be removed from a session there, by their circles."""
+"""The word for persons to be removed from a session there, by device group."""
 DOUBT = "doubt"
-"""The word for persons whose claims about a remote do not count, by their circles."""
+"""The word for persons whose claims about a remote do not count, by device group."""
 UNSIGNED = "unsigned"
 """The word for devices whose chain of a session is there only by an import."""
 LEFT = "left"
@@ -259,7 +259,7 @@ class Remotes(Topic):
         return {str(session): str(place) for session, place in rows}
 
     def owner(self, session: str) -> str:
-        """Return the circle that owns a session, by what any remote proved first; "" if none."""
+        """Return the group that owns a session, by what any remote proved first; "" if none."""
         rows = self._read(
             f"SELECT owner FROM remote_session WHERE {_NAMED} AND owner != ''"
             " ORDER BY remote LIMIT 1",
@@ -273,7 +273,7 @@ class Remotes(Topic):
         return {str(key).removeprefix(_HEARSAY) for (key,) in found}
 
     def record_unconfirmed(self, stones: Iterable[str], *, vouched: bool) -> None:
-        """Record which tombstones are hearsay, or (with `vouched`) are so no longer."""
+        """Record tombstones as unconfirmed, or (with `vouched`) as confirmed."""
         known = self.unconfirmed()
         rows = [(_HEARSAY + hash,) for hash in stones if (hash in known) is vouched]
         put, drop = "INSERT OR IGNORE INTO meta VALUES (?, '')", "DELETE FROM meta WHERE key = ?"
@@ -295,15 +295,15 @@ class Remotes(Topic):
         self._run("DELETE FROM meta WHERE key = ?", (_OWED + session,))
 
     def device_group(self) -> str:
-        """Return the circle of this home at its last contact with a remote; "" before the first."""
+        """Return the device group of this home at its last sync; "" before the first."""
         return self._meta(_CIRCLE)
 
     def device_name(self) -> str:
-        """Return the name of this device in its circle; "" before the first contact."""
+        """Return the name of this device in its group; "" before the first sync."""
         return self._meta(_CALLED)
 
     def record_group(self, circle: str, name: str) -> None:
-        """Record the circle of this home and the name of this device in it."""
+        """Record the device group of this home and the name of this device in it."""
         self._put_meta({_CIRCLE: circle, _CALLED: name})
 
     def is_in_desktop(self) -> bool:
@@ -335,7 +335,7 @@ class Remotes(Topic):
         return {str(device): str(name) for _, device, name in self._read(sql)}
 
     def rename_devices(self, names: Mapping[str, str], circle: str) -> None:
-        """Rename devices of a circle, all of these at once."""
+        """Rename devices of a group, all of these at once."""
         cases = " ".join("WHEN ? THEN ?" for _ in names)
         pairs = [word for pair in names.items() for word in pair]
         marks = ", ".join("?" for _ in names)

@@ -1,4 +1,4 @@
-"""Keys as text that people read, type and paste: fingerprints, codes, and age's own form.
+"""Keys as text that people read, type and paste: fingerprints, codes, and the format of age.
 
 A *fingerprint* is twenty hexadecimal digits in groups of four. A *code* is Crockford base32 of
 some bytes and the first four of their SHA-256, so that a slip is noticed; it is forgiving of
@@ -31,11 +31,11 @@ _RAW = 32
 DEVICE, PERSON = "fsd1", "fsp1"
 NAME_LIMIT = 64
 SEED = 16
-"""Bytes of chance in a recovery code."""
+"""Random bytes in a recovery code."""
 
 
 class DeviceCode(NamedTuple):
-    """What a device tells of itself to be let into a circle."""
+    """The public keys and the name of a device that asks to be added to a group."""
 
     name: str
     recipient: str
@@ -47,7 +47,7 @@ class DeviceCode(NamedTuple):
 
 
 class PersonKey(NamedTuple):
-    """What someone gives to others so that they can share with them."""
+    """The key that a person gives to others, who can then share sessions with them."""
 
     circle: str
     recipient: str
@@ -65,22 +65,22 @@ class PersonKey(NamedTuple):
 
 
 def fingerprint(kind: bytes, *parts: bytes) -> str:
-    """Twenty digits for some public bytes: two people can compare them over the telephone."""
+    """Return twenty digits for public bytes, which people can compare by telephone."""
     return grouped(sha256(b"forestay " + kind + b"\n" + b"".join(parts)).hexdigest())
 
 
 def grouped(digits: str) -> str:
-    """The first twenty digits of an id, as they are shown."""
+    """Return the first twenty digits of an id, in groups of four."""
     return "-".join(digits[at : at + 4] for at in range(0, 20, 4))
 
 
 def same_fingerprint(typed: str, shown: str) -> bool:
-    """Whether someone typed this fingerprint, with or without its dashes, in any case."""
+    """Return whether the typed fingerprint is this one; dashes and case do not matter."""
     return _digits(typed) == _digits(shown)
 
 
 def read_fingerprint(typed: str) -> str:
-    """The twenty digits of a fingerprint that someone typed."""
+    """Return the twenty digits of a typed fingerprint."""
     digits = _digits(typed)
     if len(digits) != 20 or set(digits) - set("0123456789abcdef"):
         why = "it has twenty digits from 0 to f, as ab12-cd34-ef56-7890-ab12"
@@ -96,11 +96,11 @@ def _digits(text: str) -> str:
 
 
 _LONGEST = 2000
-"""More characters than any code has: reading one takes time in the square of them."""
+"""More characters than any code has: decoding takes quadratic time."""
 
 
 def encode(raw: bytes) -> str:
-    """Bytes as a code, with their sum."""
+    """Encode bytes with a checksum."""
     data = raw + sha256(b"forestay code\n" + raw).digest()[:_SUM]
     number, length = int.from_bytes(data), -(-len(data) * 8 // 5)
     number <<= length * 5 - len(data) * 8
@@ -108,7 +108,7 @@ def encode(raw: bytes) -> str:
 
 
 def decode(text: str, what: str) -> bytes:
-    """The bytes of a code that someone typed; what is no such code is refused with the reason."""
+    """Decode a typed code; raise `InvalidInput` with the reason if it is invalid."""
     clean = text[: 2 * _LONGEST].lower().translate(_LOOKS_LIKE)
     if len(text) > 2 * _LONGEST or len(clean) > _LONGEST:
         raise InvalidInput(f"this is no {what}", why="it is far too long")
@@ -128,12 +128,12 @@ def decode(text: str, what: str) -> bytes:
 
 
 def spaced(code: str) -> str:
-    """A code in groups of four, as it is written on paper."""
+    """Return a code in groups of four, as it is written on paper."""
     return " ".join(code[at : at + 4] for at in range(0, len(code), 4)).upper()
 
 
 def seed_of(typed: str) -> bytes:
-    """The seed that a recovery code stands for."""
+    """Return the seed in a recovery code."""
     seed = decode(typed, "recovery code")
     if len(seed) != SEED:
         raise InvalidInput("this is no recovery code", why="it is of another length")
@@ -141,13 +141,13 @@ def seed_of(typed: str) -> bytes:
 
 
 def device_code(name: str, recipient: str, verify: bytes) -> str:
-    """What a new device shows, to be approved on an old one."""
+    """Return the code that a new device shows, to be approved on another one."""
     raw = recipient_bytes(recipient) + verify + device_name(name).encode()
     return DEVICE + encode(raw)
 
 
 def read_device_code(text: str) -> DeviceCode:
-    """The device that a code speaks of; the name is clean."""
+    """Parse a device code; the name is cleaned."""
     raw = _after(text, DEVICE, "device code", "forestay device add")
     if len(raw) < 2 * _RAW:
         raise InvalidInput("this is no device code", why="it is too short")
@@ -156,7 +156,7 @@ def read_device_code(text: str) -> DeviceCode:
 
 
 def read_person_key(text: str) -> PersonKey:
-    """The person that a key speaks of."""
+    """Parse a person key."""
     raw = _after(text, PERSON, "person key", "forestay device key show")
     if len(raw) != SEED + _RAW:
         raise InvalidInput("this is no person key", why="it is of another length")
@@ -164,7 +164,7 @@ def read_person_key(text: str) -> PersonKey:
 
 
 def device_name(name: str) -> str:
-    """A name that a device may have."""
+    """Return a cleaned device name."""
     return clean_input(name, "the name of a device", limit=NAME_LIMIT, lines=False)
 
 
@@ -180,18 +180,18 @@ def _after(text: str, prefix: str, what: str, shown_by: str) -> bytes:
 
 
 def recipient_of(raw: bytes) -> str:
-    """The age recipient of a raw public key."""
+    """Return the age recipient of a raw public key."""
     return _bech32(_PUBLIC, raw)
 
 
 def secret_of(raw: bytes) -> str:
-    """The age identity of a raw secret key."""
+    """Return the age identity of a raw secret key."""
     return _bech32(_SECRET, raw).upper()
 
 
 @lru_cache(maxsize=1024)
 def recipient_bytes(recipient: str) -> bytes:
-    """The raw public key of an age recipient; InvalidInput for what is none."""
+    """Return the raw public key of an age recipient; raise `InvalidInput` if it is none."""
     head, _, tail = recipient.rpartition("1")
     values = [_BECH32.find(sign) for sign in tail]
     right = head == _PUBLIC and min(values, default=-1) >= 0

@@ -1,12 +1,11 @@
-"""What sync tools make of a file's name, and what the file is therefore.
+"""Recognize the files that sync tools (Dropbox, Syncthing, …) create next to objects.
 
-A folder that others keep in step has more files in it than were put there. A *copy* is a second
-file of the same origin: a duplicate with a number, a conflict copy with a date or the name of a
-computer. A *placeholder* stands for a file whose bytes are still elsewhere. A *partial* file is
-on its way, of ours or of anybody else's. A *stranger* has nothing to do with us.
+A *copy* is a second file of the same origin: a duplicate with a number, a conflict copy with a date
+or the name of a computer. A *placeholder* stands for a file whose bytes are not downloaded yet. A
+*partial* file is a transfer in progress, of Forestay or another program. A *stranger* is unrelated.
 
-The secret is the table of spellings. It works only because no object is ever named like one of
-them: `is_object` is the rule for that.
+The table of spellings works only because no object is ever named like one of them: `is_object` is
+the rule for that.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ OBJECT, COPY, PLACEHOLDER, PARTIAL, STRANGER = (
 
 
 class Meaning(NamedTuple):
-    """What a file is, and the object it is or stands for (empty for partial files, strangers)."""
+    """The kind of a file, and its object (empty for partial files and strangers)."""
 
     kind: str
     of: str = ""
@@ -42,7 +41,7 @@ _PLACEHOLDER = re.compile(
     rf"\.({_NAME})\.icloud|({_NAME})\.(?:nextcloud|owncloud|opencloud|cloudf)"
 )
 
-# Where a tool keeps the ending of a name, its mark stands before the ending.
+# If a tool preserves the suffix of a name, its mark is before the suffix.
 _MARKS = (
     r" \(.+\)",  # Dropbox, Nextcloud, Google Drive, Seafile, pCloud, browsers: whatever they say
     r" - Copy(?: \(\d+\))?",  # Windows
@@ -62,7 +61,7 @@ _STRANGERS = frozenset(["desktop.ini", "thumbs.db", "lost.dir", "found.000"])
 
 
 def meaning(name: str) -> Meaning:
-    """What a file, or a folder, of this name is."""
+    """Return the kind of a file or folder by its name."""
     if _PLAIN.fullmatch(name):
         return Meaning(OBJECT, name)  # as nearly all of them are
     if found := _PLACEHOLDER.fullmatch(name):
@@ -77,11 +76,11 @@ def meaning(name: str) -> Meaning:
 
 
 def _copied(of: str) -> Meaning:
-    """A copy of a copy is a copy of the first."""
+    """Return the first original of a copy of a copy."""
     inner = meaning(of)
     return Meaning(COPY, inner.of) if inner.kind in (OBJECT, COPY) else Meaning(STRANGER)
 
 
 def is_object(name: str) -> bool:
-    """Whether a name can be an object's, and no tool's spelling of another's."""
+    """Return whether a name can be an object's, and not a tool's spelling of another."""
     return len(name) <= 200 and meaning(name) == (OBJECT, name)

@@ -1,13 +1,13 @@
-"""A folder as a remote: on a USB stick, on a share, or one that a sync tool carries about.
+"""A folder as a remote: on a USB stick, on a share, or in the folder of a sync tool.
 
-Objects are files below the folder, by their names. The secret is that others write there too,
-and that the folder may not be what it was: `synced` says what a strange file name means, links
-are not followed (each step down is taken from an open folder), and where the mark of a remote
-was seen once, its absence means that the stick is not plugged in, never that all is gone.
+Objects are files below the folder, by their names. Other programs write there too, and the folder
+may be another one than before: `cloud_folder` interprets unknown file names, links are not followed
+(each step down starts from an open folder), and if the mark of a remote was seen once, its absence
+means that the stick is not plugged in, never that everything was deleted.
 
-A *stand-in* is a conflict copy that is read for the object it was made of, because that one is
-missing. Objects are written beside their place under a name that is never listed, are synced,
-and take their name only if it is free.
+A *stand-in* is a conflict copy that is read for its original, because that one is missing. Objects
+are written under a temporary name that is never listed, synced to disk, and renamed only if the
+name is free.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _EMPTIED = "; if it was emptied for good, on each device: forestay remote remove
 
 _FULL = "there is no room left"
 _CLOSED = "it is read-only for this user"
-# What a code means here: the class, the sentence, what helps. PATH is the folder.
+# errno → error class, sentence and hint. PATH is the folder.
 _MEANING: dict[int, tuple[type[RemoteFailed], str, str]] = {
     errno.ENOSPC: (RemoteFailed, _FULL, "free some space there, then try again: df -h PATH"),
     errno.EDQUOT: (RemoteFailed, _FULL, "your quota there is used up; free some space"),
@@ -70,7 +70,7 @@ _MEANING: dict[int, tuple[type[RemoteFailed], str, str]] = {
     ),
     errno.EMFILE: (RemoteFailed, "too many open files", "raise the limit: ulimit -n"),
 }
-# What a disk says that went away while it was in use.
+# The codes of a disk that was removed while in use.
 _GONE = (
     errno.EIO,
     errno.ENODEV,
@@ -84,7 +84,7 @@ _GONE = (
 
 
 class _Found(NamedTuple):
-    """A file as it lies there: its path below the folder, and what it is."""
+    """A file: its path below the folder, and its kind."""
 
     place: str
     kind: str
@@ -133,7 +133,7 @@ class FolderRemote(Remote):
                 try:
                     written = self._write(root, name, data)
                     break
-                except FileNotFoundError:  # its folder was just removed by someone who tidied up
+                except FileNotFoundError:  # another process just removed its empty folder
                     self._lasting.clear()
                     if last:
                         raise
@@ -143,7 +143,7 @@ class FolderRemote(Remote):
     def delete(self, name: str) -> None:
         check_name(name)
         with self._opened("remove", name) as root:
-            # Copies too: one that stays would stand in for what was removed.
+            # Copies too: one that is left would stand in for the deleted object.
             for found in list(_scan(root, name)):
                 if found.name == name:
                     _unlink(root, found.place)
@@ -174,7 +174,7 @@ class FolderRemote(Remote):
 
     @contextlib.contextmanager
     def _opened(self, doing: str, name: str = "", *, make: bool = False) -> Iterator[int]:
-        """The folder while something is done in it; -1 where nothing was ever put."""
+        """Yield a descriptor of the folder; -1 if nothing was ever stored there."""
         root = -1
         try:
             root = self._enter(make=make)
@@ -254,13 +254,13 @@ class FolderRemote(Remote):
             finally:
                 with contextlib.suppress(OSError):
                     os.unlink(temporary, dir_fd=here)
-            _sync_folder(here)  # also where another was faster: it may not have come so far
+            _sync_folder(here)  # also if another process was faster: it may not have synced yet
             return not taken
         finally:
             os.close(here)
 
     def _descend(self, root: int, folder: str) -> int:
-        """A folder below, made if it is missing; it survives a power cut, and so does its name."""
+        """Open a folder below, created durably if it is missing."""
         here, path = os.dup(root), ""
         for part in folder.split("/") if folder else ():
             path += f"/{part}"
@@ -275,7 +275,7 @@ class FolderRemote(Remote):
         with contextlib.suppress(FileExistsError):
             os.mkdir(part, 0o700, dir_fd=here)
         below = os.open(part, _BELOW, dir_fd=here)
-        if path not in self._lasting:  # whoever made it may have died before it was synced
+        if path not in self._lasting:  # its creator may have died before it was synced
             _sync_folder(here)
             self._lasting.add(path)
         return below
@@ -296,7 +296,7 @@ _RANKS = {OBJECT: 0, COPY: 1, PLACEHOLDER: 2}
 
 
 def _rank(found: _Found | None) -> tuple[int, str]:
-    """Which of several files stands for an object: itself first, then by name."""
+    """Return the order of files that stand for an object: itself first, then by name."""
     return (9, "") if found is None else (_RANKS[found.kind], found.place)
 
 
@@ -304,7 +304,7 @@ def _rank(found: _Found | None) -> tuple[int, str]:
 
 
 def _scan(root: int, prefix: str) -> Iterator[_Found]:
-    """All files that are, or may become, objects whose names begin with the prefix."""
+    """Yield all files that are, or may become, objects with the prefix."""
     if root < 0:
         return
     todo = [("", "", False)]
@@ -326,7 +326,7 @@ def _scan(root: int, prefix: str) -> Iterator[_Found]:
 def _looked_at(
     entry: os.DirEntry[str], place: str, folder: str, copied: bool, prefix: str
 ) -> _Found | tuple[str, str, bool] | None:
-    """What an entry is: a file of interest, a folder to look into, or None."""
+    """Return an entry as a file of interest, a folder to search, or None."""
     kind, of = meaning(entry.name)
     path, name = place + entry.name, folder + of
     if entry.is_dir(follow_symlinks=False):
@@ -358,7 +358,7 @@ def _open_below(root: int, place: str) -> int:
 
 @contextlib.contextmanager
 def _beside(root: int, place: str) -> Iterator[tuple[int, str]]:
-    """The folder of a file, opened, and the file's own name."""
+    """Yield an open descriptor of a file's folder, and the file's own name."""
     folder = _open_below(root, place)
     try:
         yield folder, place.rpartition("/")[2]
@@ -422,7 +422,7 @@ def _write_new(folder: int, name: str, data: bytes) -> None:
 
 
 def _take_name(folder: int, temporary: str, name: str) -> bool:
-    """Give a file its name; False if that is taken."""
+    """Rename a temporary file; return False if the name exists."""
     try:
         os.link(temporary, name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
     except FileExistsError:
@@ -430,8 +430,8 @@ def _take_name(folder: int, temporary: str, name: str) -> bool:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # A stick has no hard links. Whoever takes the name between these two lines has the same
-        # bytes: names are made of what the object holds.
+        # A stick has no hard links. A process that creates the name between these two lines has
+        # the same bytes: names are made from the content.
         if _exists(folder, name):
             return False
         os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -1,13 +1,12 @@
-"""A bucket as a remote, by obstore: S3, and what speaks its protocol.
+"""A bucket as a remote, through obstore: S3 and compatible servers.
 
-The secret is how far a server can be believed. An address never carries a credential; plain HTTP
-goes to this machine only. A write says "only if the name is free" and is never sent in parts,
-because a write in parts has no such condition. A server that answers "taken" is asked whether the
-object is there: some say so when two writers met and neither won. A bucket that is missing is an
-error, never an empty remote.
+An address never contains a credential; plain HTTP is allowed to this machine only. A write has the
+condition "only if the name is free" and is never sent in parts, because a multipart write has no
+such condition. If a server answers "exists", the object is read to check it: some answer so when
+two writers met and neither won. A missing bucket is an error, never an empty remote.
 
-What obstore says of an error holds addresses, headers and answers of the server; only the status
-and the code of the answer leave this module.
+Errors of obstore contain addresses, headers and answers of the server; only the status and the
+code of the answer leave this module.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _PREFIX = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]*(?:/[A-Za-z0-9_-][A-Za-z0-9._
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SMALL = 1 << 20
 _PATIENCE = 40
-"""How many times longer than a short question the transfer of a large object may take, at most."""
+"""How many times longer than a short request a large transfer may take, at most."""
 _RETRIES, _FIRST_PAUSE, _LONGEST_PAUSE = 6, 0.1, 2.0
 _WRITERS = 4
 
@@ -45,7 +44,7 @@ _STATUS = re.compile(r"status code: (\d{3})")
 _CODE = re.compile(r"<Code>(\w{1,60})</Code>")
 _KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 
-# What the code of an answer means: the sentence, what helps.
+# Code of an answer → sentence and hint.
 _MEANING = {
     "NoSuchBucket": ("there is no such bucket", "create it, or check the name"),
     "InvalidBucketName": ("there is no such bucket", "create it, or check the name"),
@@ -68,7 +67,7 @@ _BY_STATUS = {
 
 
 class Place(NamedTuple):
-    """An address, taken apart; it holds no secret."""
+    """A parsed address; it holds no secret."""
 
     bucket: str
     prefix: str
@@ -83,7 +82,7 @@ class Place(NamedTuple):
 
 
 def parse(address: str) -> Place:
-    """The place that an address names. What may be a secret in it is refused, and not repeated."""
+    """Parse an address. A possible secret in it is refused, and not repeated."""
     try:
         parts = urlsplit(address)
         query = dict(
@@ -132,10 +131,10 @@ def _bad(why: str, hint: str = "") -> InvalidInput:
 
 
 def _longer(size: int) -> int:
-    """How many times longer than for a short question one waits until so many bytes are written.
+    """Return how many times longer than for a short request an upload may take.
 
-    A server that stops answering is noticed by that alone, and whoever comes next waits for it.
-    By powers of two, because each is a client of its own.
+    Only this limit detects a server that stops answering. Powers of two, because each value needs
+    its own client.
     """
     return 1 if size <= _SMALL else min(2 << (size // _SMALL).bit_length(), _PATIENCE)
 
@@ -203,7 +202,7 @@ class S3Remote(Remote):
         pause = _FIRST_PAUSE
         for _ in range(_RETRIES):
             done = self._ask("write", name, lambda: self._write(name, data))
-            # Where it is said to be taken it must be there, or nothing was kept at all.
+            # If the server answers "exists", the object must be there, or nothing was stored.
             if done or self._is_there(name):
                 return done
             self._clock.sleep(pause)
@@ -229,7 +228,7 @@ class S3Remote(Remote):
     def close(self) -> None:
         self._stores.clear()
 
-    # -- how a server is asked -------------------------------------------------------------------
+    # -- requests -------------------------------------------------------------------------------
 
     def _write(self, name: str, data: bytes) -> bool:
         import obstore
@@ -248,7 +247,7 @@ class S3Remote(Remote):
         except Exception as error:
             if _status(error) != 501:
                 raise
-            self._plain = True  # it refuses to hear of conditions: do without
+            self._plain = True  # the server rejects conditions: write without
             return self._write(name, data)
         return True
 
@@ -279,7 +278,7 @@ class S3Remote(Remote):
         return Probe(conditional, lists, "; ".join(seen))
 
     def _store(self, way: str = "up", longer: int = 1) -> S3Store:
-        """A client, which waits so many times longer than for the answer to a short question."""
+        """Return a client whose time limit is `longer` times that of a short request."""
         from obstore.store import S3Store
 
         if (way, longer) not in self._stores:
@@ -306,7 +305,7 @@ class S3Remote(Remote):
         config["region"] = self.place.region or self._access.get("region") or "us-east-1"
         config["disable_bulk_delete"] = True  # not every server has it
         if self.place.endpoint:
-            # By both names, or a variable of the environment would outvote the address.
+            # By both names, or an environment variable would override the address.
             config["endpoint"] = config["aws_endpoint_url_s3"] = self.place.endpoint
         return config
 
@@ -317,11 +316,11 @@ class S3Remote(Remote):
             "timeout": timedelta(seconds=self._timeout * longer),
         }
         if way == "down":
-            # Of an upload nobody hears whether it goes on or stands still.
+            # An upload reports no progress, so it gets one limit for the whole.
             client["read_timeout"] = timedelta(seconds=self._timeout)
         return client
 
-    # -- what an answer means --------------------------------------------------------------------
+    # -- errors ---------------------------------------------------------------------------------
 
     def _ask(self, doing: str, name: str, question: Callable[[], T]) -> T:
         from obstore.exceptions import BaseError
@@ -329,7 +328,7 @@ class S3Remote(Remote):
         try:
             return question()
         except (BaseError, OSError, NotImplementedError) as error:
-            # Not "from error": what it says holds headers and answers.
+            # Not "from error": its text holds headers and answers.
             raise self._failure(error, doing, name) from None
 
     def _failure(self, error: Exception, doing: str, name: str) -> RemoteFailed:

@@ -215,11 +215,11 @@ def test_nothing_that_an_ended_signer_said_later_counts(seed: int) -> None:
     for each in parts:
         whole = union(whole, each)
     counted = whole._counted
-    for ending in counted & whole._ends.keys():
+    for ending in counted & whole._revokes.keys():
         for later in counted - {ending} - whole._past[ending]:
-            assert whole.log[later].content.by not in whole._ends[ending]
+            assert whole.log[later].content.by not in whole._revokes[ending]
     if not whole.stale:
-        endings = counted & whole._ends.keys()
+        endings = counted & whole._revokes.keys()
         assert endings <= whole._past[whole.epoch.hash] | {whole.epoch.hash}
 
 

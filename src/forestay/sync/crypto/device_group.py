@@ -201,7 +201,7 @@ class DeviceGroup:
 
     def recoveries(self) -> list[Public]:
         """Return the valid recovery keys: nearly always one."""
-        ended = {key for each in self._counted for key in self._ends.get(each, ())}
+        ended = {key for each in self._counted for key in self._revokes.get(each, ())}
         return [public for id, public in self._recovery_keys.items() if id not in ended]
 
     def may_sign(self, key_id: str) -> bool:
@@ -222,7 +222,7 @@ class DeviceGroup:
     @cached_property
     def epoch_list(self) -> list[Epoch]:
         """Every epoch that counts, the current one last."""
-        endings = {each for each in self._counted if each in self._ends}
+        endings = {each for each in self._counted if each in self._revokes}
         found = []
         for each in self._order:
             statement = self.log[each].content
@@ -260,16 +260,16 @@ class DeviceGroup:
 
     def knew_revocation_of(self, key_id: str, recipient: str) -> bool:
         """Return whether the epoch of this recipient was made knowing that a signer is revoked."""
-        ended = self._ended.get(key_id, set())
+        ended = self._revoked_by.get(key_id, set())
         began = [each for each in self.epoch_list if each.recipient == recipient] if ended else []
         return any(ended & (self._past[each.hash] | {each.hash}) for each in began)
 
     @cached_property
-    def _ended(self) -> dict[str, set[str]]:
+    def _revoked_by(self) -> dict[str, set[str]]:
         """The statements that count and revoke a signer, by signer."""
         found: dict[str, set[str]] = {}
-        for each in self._counted & self._ends.keys():
-            for signer in self._ends[each]:
+        for each in self._counted & self._revokes.keys():
+            for signer in self._revokes[each]:
                 found.setdefault(signer, set()).add(each)
         return found
 
@@ -291,7 +291,7 @@ class DeviceGroup:
     # -- which statements count---------------------------------------------------------------
 
     @cached_property
-    def _ends(self) -> dict[str, frozenset[str]]:
+    def _revokes(self) -> dict[str, frozenset[str]]:
         """The signers that a statement revokes, if it counts."""
         found = {}
         for each in self._order:
@@ -343,14 +343,14 @@ class DeviceGroup:
     def _agreed(self, taken: set[str], banned: set[str]) -> tuple[set[str], set[str]]:
         certain = set(taken)
         while True:
-            possible = self._endings(certain, banned)
-            next = self._endings(possible, banned) | taken
+            possible = self._revocations(certain, banned)
+            next = self._revocations(possible, banned) | taken
             if next == certain:
                 return certain, possible
             certain = next
 
-    def _endings(self, given: set[str], banned: set[str]) -> set[str]:
-        return {each for each in self._standing(given, banned) if each in self._ends}
+    def _revocations(self, given: set[str], banned: set[str]) -> set[str]:
+        return {each for each in self._standing(given, banned) if each in self._revokes}
 
     def _standing(self, endings: set[str], banned: set[str]) -> set[str]:
         """Return the statements that count if exactly these revocations do, without `banned`."""
@@ -367,7 +367,7 @@ class DeviceGroup:
     def _against(self) -> dict[str, list[str]]:
         """The revocations that would invalidate each statement."""
         ending: dict[str, list[str]] = {}
-        for end, signers in self._ends.items():
+        for end, signers in self._revokes.items():
             for signer in signers:
                 ending.setdefault(signer, []).append(end)
         return {

@@ -219,7 +219,7 @@ class KeyRing:
     @cached_property
     def members(self) -> list[Member]:
         """The persons it is shared with now."""
-        return [each for each in self._said_of.values() if each.mode != NONE]
+        return [each for each in self._member_entries.values() if each.mode != NONE]
 
     def member(self, group_id: str) -> Member | None:
         return next((each for each in self.members if each.circle == group_id), None)
@@ -246,7 +246,7 @@ class KeyRing:
         if len(self._counted) > len(self._vouched):
             return "a revoked device changed it last"
         signed = {each.circle: each for each in self.newest.members}
-        if signed != self._said_of:
+        if signed != self._member_entries:
             return "two devices changed its members at the same time"
         for each in self.members:
             known = people(each.circle) if people else None
@@ -257,7 +257,7 @@ class KeyRing:
     @property
     def removed(self) -> list[Member]:
         """The removed members: they could read it before."""
-        return [each for each in self._said_of.values() if each.mode == NONE]
+        return [each for each in self._member_entries.values() if each.mode == NONE]
 
     def seen_by(self, owner: DeviceGroup) -> KeyRing:
         """Return the same keys with newer knowledge of the owner's devices."""
@@ -364,7 +364,7 @@ class KeyRing:
         return self.owner.is_active(turn.by) and group.knew_revocation_of(signer, key)
 
     @cached_property
-    def _said_of(self) -> dict[str, Member]:
+    def _member_entries(self) -> dict[str, Member]:
         """The present entry of each person who was ever a member."""
         found: dict[str, Member] = {}
         for hash in self._vouched:
@@ -469,7 +469,7 @@ def rotated(
             hint="only its owner changes its keys; ask them",
             session=ring.session,
         )
-    said_of = {id: _updated(each, people) for id, each in ring._said_of.items()}
+    said_of = {id: _updated(each, people) for id, each in ring._member_entries.items()}
     if change is not None:
         said_of[change.circle] = change
     ending = change is not None and change.mode == NONE
@@ -514,7 +514,7 @@ def share(
         raise InvalidInput(f"a session is shared to {READ} or to {CONTINUE}", why=mode)
     if person.circle == ring.owner.id:
         raise Refused("this person owns the session already", session=ring.session)
-    before = ring._said_of.get(person.circle)
+    before = ring._member_entries.get(person.circle)
     member = ring.member(person.circle)
     mode = mode or (member.mode if member else READ)
     count = before.change + 1 if before else 1

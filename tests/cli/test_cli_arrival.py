@@ -151,7 +151,7 @@ def test_resume_waits_for_remotes_no_longer_than_the_setting_says(
     began = time.monotonic()
     answer = cli.ok("resume")
     assert time.monotonic() - began < 60 and "Goal: " in answer.out
-    assert "not waited for: no answer within 1 second; usb last looked at" in answer.err
+    assert "still waiting for remotes: no answer within 1 second; usb last looked at" in answer.err
     assert "forestay sync --pull" in answer.err
     arrival = cli.json("resume", id)["arrival"]
     assert not arrival["synced"] and "no answer" in arrival["problem"]
@@ -166,7 +166,7 @@ def test_what_dies_while_it_is_asked_is_no_answer(
 ) -> None:
     monkeypatch.setattr(background, "_detach", lambda *given, **more: None)
     cli.start()
-    assert "not asked: the pull ended without an answer" in cli.ok("resume").err
+    assert "remotes not reached: the pull ended without an answer" in cli.ok("resume").err
 
 
 @pytest.mark.req("X2-8", "X2-9")

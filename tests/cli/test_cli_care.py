@@ -42,7 +42,7 @@ def test_doctor_finds_nothing_serious_in_a_fresh_home(cli: Cli) -> None:
     cli.start()
     answer = cli.json("doctor")
     assert answer["ok"] and answer["done"] == [] and answer["lost"] == []
-    assert cli.ok("doctor", "--deep").out.endswith("All is well.\n")
+    assert cli.ok("doctor", "--deep").out.endswith("No problems found.\n")
     assert cli("doctor", "--fix").code == 0
 
 

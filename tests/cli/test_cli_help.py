@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from forestay.cli import help as cli_help
-from forestay.cli.dispatch import alone, parse
+from forestay.cli.dispatch import default_command, parse
 from forestay.cli.table import COMMANDS, FAMILIES, GROUPS, actions_of, locate, split
 from forestay.errors import EXIT_CODES
 from tests.cli.support import Cli
@@ -216,7 +216,7 @@ help --all
 @pytest.mark.parametrize("around", ["{}", "--home H --json {}", "{} --session S --store U"])
 def test_the_specified_spelling_is_understood(line: str, around: str) -> None:
     name, rest = split(around.format(line).split())
-    parse(alone(name), rest)
+    parse(default_command(name), rest)
     assert name == " ".join(line.split()[: len(name.split())])
 
 
@@ -238,7 +238,7 @@ def test_every_command_has_help_with_examples_that_can_be_typed(cli: Cli, name: 
         words = shlex.split(typed)
         assert words[0] == "forestay"
         found, rest = split(words[1:])
-        assert alone(found) == name
+        assert default_command(found) == name
         parse(name, rest)
     assert max(map(len, text.splitlines())) <= 84
 

@@ -277,7 +277,7 @@ def test_nothing_for_people_is_spelled_as_a_field(cli: Cli, project: Path) -> No
 
 
 def test_every_kind_of_event_has_words(cli: Cli) -> None:
-    from forestay.cli.event_lines import _LINES, about
+    from forestay.cli.event_lines import _LINES, describe_event
     from forestay.journal.history import LogLine
     from forestay.model.event import KINDS, Erased, Event, Header, Unknown
 
@@ -287,8 +287,8 @@ def test_every_kind_of_event_has_words(cli: Cli) -> None:
         kind="future.kind", digest="", prev="",
     )  # fmt: skip
     unknown, erased = Event(head, "", Unknown(raw='{"a": 1}')), Event(head, "", Erased())
-    assert about(LogLine(unknown)) == ("future.kind", '{"a": 1}')
-    assert about(LogLine(erased)) == ("future.kind", "(erased)")
+    assert describe_event(LogLine(unknown)) == ("future.kind", '{"a": 1}')
+    assert describe_event(LogLine(erased)) == ("future.kind", "(erased)")
 
 
 def test_search_finds_words_and_says_where(cli: Cli) -> None:

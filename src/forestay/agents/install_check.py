@@ -37,12 +37,12 @@ def _about_agents(places: Places) -> Iterator[Finding]:
     for plan in installed(places):
         if AGENTS[plan.agent].hooks and not cost:
             cost = _cost()
-        yield _there(plan, cost)
+        yield _installed_finding(plan, cost)
         yield from _outdated(plan, places)
-        yield from _kept_from_working(plan.agent, places)
+        yield from _find_blockers(plan.agent, places)
 
 
-def _there(plan: Plan, cost: str) -> Finding:
+def _installed_finding(plan: Plan, cost: str) -> Finding:
     agent = AGENTS[plan.agent]
     where = "all projects" if plan.scope == USER else "this project"
     what = f"{agent.title}: installed for {where}"
@@ -106,7 +106,7 @@ def _about_script(places: Places) -> Iterator[Finding]:
 # -- why hooks do not run ----------------------------------------------------------------------
 
 
-def _kept_from_working(name: str, places: Places) -> Iterator[Finding]:
+def _find_blockers(name: str, places: Places) -> Iterator[Finding]:
     for reason in _reasons(name, places):
         yield Finding(
             "hooks-off", "warning", f"{AGENTS[name].title} will not run our hooks", reason

@@ -243,7 +243,7 @@ COMMANDS = {
         flag("--dry-run", "only show what would be adopted"),
         WORKFLOWS,
         flag("--templates", "also templates that are not filled in"),
-        flag("--all", "a line for each, however many"),
+        flag("--all", "print every session, also if there are many"),
         "forestay adopt",
         "forestay adopt ../old-project --dry-run",
         "forestay adopt --transcripts claude-code --since 30d",

@@ -1,4 +1,4 @@
-"""The commands resume and brief: what the next agent must know, in the tokens it can spare."""
+"""The commands resume and brief: what the next agent must know, within a budget of tokens."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FEW, _GOAL = 3, 40
 _PROCEED = "How do you want to proceed?"
-_WAYS = {
+_CHOICES = {
     "mend": "put the files back, or write them again; then: forestay resume",
     "revisit": "repeat the stage whose result is missing",
     "continue": "continue with the recorded state",
@@ -63,7 +63,7 @@ def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if summary:
         screen.line(summary)
     more: dict[str, Any] = {"summary": summary} if summary else {}
-    more |= {"discrepancies": wrong, "question": _PROCEED, "choices": _WAYS} if wrong else {}
+    more |= {"discrepancies": wrong, "question": _PROCEED, "choices": _CHOICES} if wrong else {}
     more |= {"expiry": idle} if idle else {}
     more |= _arrival_values(stay, brief, pulled, restored) | (
         {} if is_resumed else {"resumed": False}
@@ -110,14 +110,14 @@ def _find_session(
 ) -> Session:
     named = options.chosen or (stay.devices.last_session(options.device) if options.device else "")
     try:
-        return _pick_up(named, stay, open_only=True)
+        return _choose_session(named, stay, open_only=True)
     except NoSession as error:
         if error.choices and not named:
             _print_missed(pulled, screen)
-        raise _not_found(error, named, pulled, stay) from None
+        raise _explain_not_found(error, named, pulled, stay) from None
 
 
-def _pick_up(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
+def _choose_session(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
     """Return the session to brief about; the error also names files of other programs."""
     try:
         return stay.to_resume(chosen, open_only=open_only)
@@ -131,12 +131,14 @@ def _pick_up(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
         raise NoSession(error.what, why=why, hint=hint, choices=error.choices) from None
 
 
-def _not_found(error: NoSession, named: str, pulled: Pulled | None, stay: Forestay) -> NoSession:
+def _explain_not_found(
+    error: NoSession, named: str, pulled: Pulled | None, stay: Forestay
+) -> NoSession:
     """Return the error with the reason why no remote had the session, and what to do."""
     remotes = stay.context.store.machine.remotes.all()
     if not remotes or (error.choices and not named):
         return error
-    why, hint = _why_missing(named, pulled, ", ".join(one.name for one in remotes))
+    why, hint = _explain_missing(named, pulled, ", ".join(one.name for one in remotes))
     if named:
         hint = f"{hint}; what is here: forestay list --all"
     else:
@@ -145,7 +147,7 @@ def _not_found(error: NoSession, named: str, pulled: Pulled | None, stay: Forest
     return NoSession(error.what, why=why, hint=hint, choices=error.choices, session=named)
 
 
-def _why_missing(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:
+def _explain_missing(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:
     if pulled is None:
         retry = f"forestay resume {named}" if named else "forestay sync --pull"
         return "no remote was asked", retry
@@ -171,14 +173,14 @@ def _resume(session: Session, options: Namespace, screen: Screen) -> tuple[Brief
     Resuming records the present checkout, so with --strict the check comes first: otherwise a
     second try would find nothing changed.
     """
-    manner = _brief_options(options, screen)
-    if options.strict and has_changed(seen := session.brief(**manner)):
+    brief_options = _brief_options(options, screen)
+    if options.strict and has_changed(seen := session.brief(**brief_options)):
         return seen, False
-    return session.resume(**manner), True
+    return session.resume(**brief_options), True
 
 
 def _idle_values(session: Session, stay: Forestay) -> dict[str, Any]:
-    """Return what inactivity meant until now, before resuming ends it."""
+    """Return how inactive the session was, before resuming changes that."""
     try:
         if not is_idle(stay.context, session.id):
             return {}
@@ -192,7 +194,7 @@ def _idle_values(session: Session, stay: Forestay) -> dict[str, Any]:
 def _arrival_values(
     stay: Forestay, brief: Briefing, pulled: Pulled | None, restored: list[Put]
 ) -> dict[str, Any]:
-    """Return what came from other devices; nothing for a session that never left this one."""
+    """Return what was received from other devices; {} for a session that is only on this one."""
     if not (brief.came_from or brief.lacking or pulled or restored):
         return {}
     lacking = [{"what": w, "text": text, "command": command} for w, text, command in brief.lacking]
@@ -219,20 +221,23 @@ def _print_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -
 
 
 def _print_missed(pulled: Pulled | None, screen: Screen) -> None:
-    """Report that other devices' work could not be fetched first, and what that means."""
+    """Warn that the work of other devices could not be fetched."""
     if pulled is None or not (pulled.why or pulled.late) or screen.json or screen.quiet:
         return
     if pulled.late:
-        screen.explain(("not waited for: ", "yellow"), pulled.late)
+        screen.explain(("still waiting for remotes: ", "yellow"), pulled.late)
         screen.advise("it continues in the background; to wait for it: forestay sync --pull")
     else:
-        screen.explain(("not asked: ", "yellow"), pulled.why)
-        screen.explain("  ", "this is what this device knows; you can work, and sync later")
+        screen.explain(("remotes not reached: ", "yellow"), pulled.why)
+        screen.explain(
+            "  ",
+            "the briefing has only what is on this device; you can work, and sync later",
+        )
         screen.advise(pulled.hint or "forestay remote list")
 
 
 def _print_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: Screen) -> None:
-    """Name the other sessions that came from other devices."""
+    """Name the other sessions that were received from other devices."""
     others = [one for one in (pulled.new if pulled else []) if one != session.id]
     for id in others[:_FEW]:
         line = (screen.as_typed(f"forestay resume {id}"), "cyan")
@@ -243,13 +248,13 @@ def _print_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: 
 
 
 def _print_discrepancies(wrong: list[str], screen: Screen) -> int:
-    """The state of an essay contradicts its files: the user has to decide how to proceed."""
+    """Print contradictions between an essay and its files; the user must decide what to do."""
     if not wrong:
         return DONE
     for fault in wrong:
         screen.line(("error    ", "red"), fault)
     screen.line(_PROCEED)
-    for word, meaning in _WAYS.items():
+    for word, meaning in _CHOICES.items():
         screen.line(f"  {word}: ", meaning)
     return UNSETTLED
 
@@ -258,7 +263,7 @@ def _print_discrepancies(wrong: list[str], screen: Screen) -> int:
 
 
 def run_brief(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    session = _pick_up(options.chosen, stay, open_only=False)
+    session = _choose_session(options.chosen, stay, open_only=False)
     brief = session.brief(**_brief_options(options, screen))
     waiting = count_waiting(stay.context)
     _print_brief(brief, session, options, screen, **({"waiting": waiting} if waiting else {}))
@@ -347,7 +352,7 @@ def has_changed(brief: Briefing) -> bool:
 _BRIEF_ARGUMENTS = (
     arg("--budget", "N", f"tokens it may cost, from {LEAST} to {MOST}", type=count),
     arg("--style", "STYLE", f"{', '.join(STYLES[:-1])} or {STYLES[-1]}", default=STYLES[0]),
-    arg("--format", "", "of the briefing", choices=FORMATS, default=FORMATS[0]),
+    arg("--format", "", "the format of the briefing", choices=FORMATS, default=FORMATS[0]),
     flag("--strict", "exit 7 also when files or the branch changed; then nothing is resumed"),
     flag("--fence", "always mark the session's words as quoted, for a model"),
     flag("--no-fence", "never mark them; default: only outside a terminal"),
@@ -356,7 +361,7 @@ RESUME_ARGUMENTS = (
     *_BRIEF_ARGUMENTS,
     fixed(device="", sync="false", no_sync=True, restore=False, force=False),
 )
-"""For commands that resume a session found by its files."""
+"""The options of resume with default values, for commands that find a session by its files."""
 _SESSION = arg("chosen?", "SESSION", "default: the current one")
 
 COMMANDS = {

@@ -57,13 +57,13 @@ def new_passphrase(screen: Screen) -> str:
             why="it is never read from the command line, where others could see it",
             hint="set FORESTAY_PASSPHRASE, or run this in a terminal, which asks for it",
         )
-    if _type_secret("the same again: ", screen) != first:
+    if _type_secret("repeat the passphrase: ", screen) != first:
         raise InvalidInput("the two passphrases differ", hint="try again")
     return first
 
 
 def _type_secret(prompt: str, screen: Screen) -> str:
-    """Return what is typed, unseen, on a terminal; "" where there is none."""
+    """Return what the user types, without showing it; "" if there is no terminal."""
     if screen.json or not screen.source.isatty():
         return ""
     if screen.source is sys.stdin:
@@ -73,10 +73,10 @@ def _type_secret(prompt: str, screen: Screen) -> str:
 
 
 def _is_confirmed(what: str, meaning: str, screen: Screen, *, fingerprint: str = "") -> bool:
-    """Ask the user on the terminal; refuse where there is none."""
+    """Ask the user on the terminal; raise Refused if there is none."""
     if not screen.can_ask:
         shown = f"{what}; fingerprint {fingerprint}" if fingerprint else what
-        raise Refused(shown, hint=f"if {meaning}: the same with --yes")
+        raise Refused(shown, hint=f"if {meaning}, repeat the command with --yes")
     for line in screen.wrap(what):
         screen.line(line)
     if fingerprint:
@@ -165,7 +165,7 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
         raise InvalidInput("no code was given", hint=hint)
     try:
         changed = stay.devices.keys.recover(
-            typed, agree=lambda circle: _agree(circle, options, screen)
+            typed, agree=lambda circle: _compare_group(circle, options, screen)
         )
     except _Declined:
         screen.line("nothing was changed")
@@ -180,8 +180,8 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return 0
 
 
-def _agree(circle: DeviceGroup, options: Namespace, screen: Screen) -> None:
-    """Let the user compare fingerprints: the remote could present another group."""
+def _compare_group(circle: DeviceGroup, options: Namespace, screen: Screen) -> None:
+    """Ask the user to compare fingerprints: the remote could present another group."""
     if options.confirm and not same_fingerprint(options.confirm, circle.fingerprint):
         why = f"it opens {circle.fingerprint}"
         hint = "compare both with what you wrote down with the code; forestay remote list"
@@ -196,7 +196,7 @@ def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     changed = stay.devices.keys.rotate(recovery=options.recovery)
     screen.answer(_values(changed))
     number = changed.circle.epoch.number
-    screen.done(("new keys: ", "green"), f"epoch {number}; older data keeps its keys")
+    screen.done(("new keys: ", "green"), f"epoch {number}; the old keys still open older data")
     _warn_remotes(changed, screen)
     if changed.recovery:
         _print_recovery(changed, screen)
@@ -271,7 +271,7 @@ def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> int:
     circle, own = stay.devices.list()
     device = find_device(circle, options.device, active=True)
     if device.key_id == own:
-        hint = "to revoke this one, type the same on another device"
+        hint = "to revoke it, run the same command on another device"
         raise Refused(f"{device.name} is this device", hint=hint)
     asked = f"{device.name} ({device.key_id}) will be revoked permanently"
     if not options.yes and not _is_confirmed(asked, "it is to be revoked", screen):
@@ -382,7 +382,7 @@ def _shared_values(shared: Shared) -> dict[str, Any]:
     }
 
 
-_YES = flag("--yes", "do not ask; the fingerprint was compared")
+_YES = flag("--yes", "do not ask; the fingerprint has been compared")
 _DEVICE = arg("device", "DEVICE", "its name, or the beginning of its id")
 _WHICH = arg("which?", "SESSION", "default: the current session")
 
@@ -448,7 +448,7 @@ COMMANDS = {
         _WHICH,
         arg("--with", "KEY", "their key, fsp1…", dest="person", required=True),
         arg("--email", "ADDRESS", "how to name them here"),
-        flag("--read", "they may read it; the default at first", group="mode"),
+        flag("--read", "they may read it; the default for a new person", group="mode"),
         flag("--continue", "they may also add to it", group="mode"),
         _YES,
         "forestay share add fix-login --with fsp1q2w3e4 --email bob@example.org --continue",

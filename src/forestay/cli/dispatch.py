@@ -70,10 +70,10 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
     _refuse_invalid_text(argv)
     name, rest = split(argv)
     screen.command = name
-    exit_code = _answer_at_once(name, rest, screen)
+    exit_code = _print_version_or_help(name, rest, screen)
     if exit_code is not None:
         return exit_code
-    name = alone(name)
+    name = default_command(name)
     if leaving:
         _limit_imports(name)
     command, options = parse(name, rest)
@@ -95,13 +95,13 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
             stay.close()
 
 
-def alone(family: str) -> str:
-    """Return the command that a family runs without an action; other names as they are."""
-    from forestay.cli.table import ALONE, COMMANDS, FAMILIES, actions_of
+def default_command(family: str) -> str:
+    """Return the command that a family runs without an action; return other names unchanged."""
+    from forestay.cli.table import COMMANDS, DEFAULT_ACTIONS, FAMILIES, actions_of
 
     if family not in FAMILIES:
         return family
-    name = f"{family} {ALONE.get(family, 'list')}".strip()
+    name = f"{family} {DEFAULT_ACTIONS.get(family, 'list')}".strip()
     if name in COMMANDS:
         return name
     raise InvalidInput(
@@ -111,7 +111,7 @@ def alone(family: str) -> str:
     )
 
 
-def _answer_at_once(name: str, rest: list[str], screen: Screen) -> int | None:
+def _print_version_or_help(name: str, rest: list[str], screen: Screen) -> int | None:
     """Print version or help, which need neither a home nor settings; None for other commands."""
     asked = {"--version", "--help", "-h"}.intersection(_options(rest))
     if asked and name:
@@ -136,7 +136,7 @@ def _parsed_words(name: str, rest: list[str]) -> list[str]:
 
 
 def _limit_imports(name: str) -> None:
-    """Keep libraries from loading modules that no command needs; only in our own process."""
+    """Prevent libraries from loading modules that no command needs."""
     from forestay.cli.lean_imports import load_argparse, load_msgspec
     from forestay.cli.table import COMMANDS, WITHOUT_MODEL
 

@@ -169,7 +169,7 @@ def run_essay_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def _print_faults(error: Faulty, screen: Screen) -> int:
-    """The state contradicts the files: the user has to decide how to proceed."""
+    """Print contradictions between the state and the files; the user must decide what to do."""
     anyway = f"forestay essay resume {shlex.quote(error.name)} --anyway"
     screen.answer({"kind": "invalid", "faults": error.faults, "choices": {"continue": anyway}})
     for fault in error.faults:

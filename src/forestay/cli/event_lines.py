@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     Describe = Callable[[Any], str]
 
 
-def about(line: LogLine) -> tuple[str, str]:
+def describe_event(line: LogLine) -> tuple[str, str]:
     """Return a word for the kind of event, and its content in one line."""
     event = line.event
     word, describe = _LINES.get(event.kind, (event.kind, _raw))
@@ -54,13 +54,13 @@ def _as_unit(word: str, step: str) -> str:
     return word.replace("task", unit) if is_planned else word
 
 
-def word_of(kind: str) -> str:
+def kind_word(kind: str) -> str:
     """Return the word for a kind of event."""
     return _LINES[kind][0] if kind in _LINES else kind
 
 
-def plainly(word: str) -> str:
-    """Return a word of the journal as people write it: `timed out`, `user request`."""
+def spell_out(word: str) -> str:
+    """Return a word of the journal with spaces: `timed out`, `user request`."""
     return word.replace("_", " ")
 
 
@@ -94,7 +94,7 @@ def _message(body: Any) -> str:
 
 def _paused(body: Any) -> str:
     asked = body.reason == PAUSE_REASONS[0] and body.context
-    return _join("" if asked else plainly(body.reason), body.context)
+    return _join("" if asked else spell_out(body.reason), body.context)
 
 
 def _decision(body: Any) -> str:

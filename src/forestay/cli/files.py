@@ -31,7 +31,7 @@ _SHOWN, _MOST_LINES = 3, 40
 _SOURCES = {
     "journal": "from the journal",
     "backup": "from the backup next to it",
-    "artifacts": "from its remains",
+    "artifacts": "from what is left of it",
     "user": "only if you choose how",
 }
 WORKFLOWS = arg("--workflows", "DIR", "definitions of praxis workflows")
@@ -299,7 +299,7 @@ COMMANDS = {
         arg("path", "FILE|DIR", "a session file, or a folder with some"),
         flag("--strict", "apply the rules for files that Forestay writes"),
         WORKFLOWS,
-        flag("--all", "every finding, also those that repeat"),
+        flag("--all", "show every finding, also repeated ones"),
         "forestay files check .claude/orchestrator-session.json",
         "forestay files check .ai-session --strict --json",
     ),

@@ -1,14 +1,14 @@
 """The command session forget: erase a session, or some of its events, permanently.
 
-It shows what would be erased first. It always names what it cannot reach, so that the user does
-not believe something is gone that is not.
+It first shows what would be erased. It always names the places that it cannot erase, so that the
+user knows where copies may remain.
 """
 
 from __future__ import annotations
 
 from forestay.base.text import one_line, plural, shorten
 from forestay.cli.arguments import Command, arg, flag
-from forestay.cli.event_lines import about
+from forestay.cli.event_lines import describe_event
 from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput, NoSession, Refused
 from forestay.journal.backup import own_backups
@@ -88,15 +88,15 @@ def _print_result(
         screen.line(f"removed: {path}")
     screen.line(f"not touched: {_NOT_TOUCHED}")
     for path in done.left:
-        screen.line(f"may still contain some of it, check yourself: {path}")
+        screen.line(f"may still contain parts of it; please check: {path}")
     if there := _still_on(session, events):
         screen.line(f"still on {', '.join(there)}: the next sync erases it there")
         screen.hint("on your other devices, when they sync too: ", "forestay sync")
-    if _of_others(session, events):
+    if _belonging_to_others(session, events):
         screen.line(_STAYS)
 
 
-def _elsewhere(remotes: list[str]) -> dict[str, Any]:
+def _remote_values(remotes: list[str]) -> dict[str, Any]:
     return {"remotes": remotes, "not_touched": _NOT_TOUCHED}
 
 
@@ -116,12 +116,12 @@ def _still_on(session: Session, events: Sequence[Event] = ()) -> list[str]:
 
 def _remotes(session: Session, events: Sequence[Event] = ()) -> list[str]:
     """Return the remotes where the next sync erases something of it."""
-    if len(_of_others(session, events)) == max(len(events), 1):
+    if len(_belonging_to_others(session, events)) == max(len(events), 1):
         return []  # a guest erases a session, and events of others, only here
     return [one.name for one in session.context.store.machine.remotes.all()]
 
 
-def _of_others(session: Session, events: Sequence[Event]) -> Sequence[Event | Session]:
+def _belonging_to_others(session: Session, events: Sequence[Event]) -> Sequence[Event | Session]:
     """Return what this user cannot have erased elsewhere, because it belongs to others."""
     remotes = session.context.store.machine.remotes
     if not owner_name(session.context, remotes.owner(session.id)):
@@ -133,7 +133,7 @@ def _of_others(session: Session, events: Sequence[Event]) -> Sequence[Event | Se
 def _print_out_of_reach(session: Session, screen: Screen, events: Sequence[Event] = ()) -> None:
     for name in _remotes(session, events):
         screen.line(f"  remote    {name}: replaced there by the next sync")
-    if _of_others(session, events):
+    if _belonging_to_others(session, events):
         screen.line(_STAYS)
     screen.line(f"out of reach: {_NOT_TOUCHED}, what others have read, an agent's own transcripts")
 
@@ -157,7 +157,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         status |= {"status": "forgotten", "forgotten": erased_counts}
     done = session.lifecycle.forget(force=options.force)
     places = pick(done, "removed cleaned left")
-    screen.answer({**status, **places, **_elsewhere(_still_on(session))})
+    screen.answer({**status, **places, **_remote_values(_still_on(session))})
     if "forgotten" in status:
         screen.done(("Erased: ", "green"), session.id, ". Its content is gone from the store.")
         backups = status["forgotten"]["backups"]
@@ -197,7 +197,7 @@ def _print_reach(
 ) -> None:
     found = session.lifecycle.reach(force=options.force)
     known = {"session": session.id, "dry_run": True, "forgotten": erased_counts, **found._asdict()}
-    screen.answer({**known, **_elsewhere(_remotes(session))})
+    screen.answer({**known, **_remote_values(_remotes(session))})
     screen.line(("Nothing was erased. This would be erased permanently:", "bold"))
     screen.line(("  session   ", "dim"), session.id)
     screen.line(("  content   ", "dim"), _describe(erased_counts))
@@ -237,7 +237,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
         reach = session.lifecycle.reach()
         known = {"session": session.id, "dry_run": True, "events": _event_values(found)}
         places = pick(reach, "backups aside")
-        screen.answer({**known, **places, **_elsewhere(_remotes(session, found))})
+        screen.answer({**known, **places, **_remote_values(_remotes(session, found))})
         screen.line(("Nothing was erased. These would be erased permanently:", "bold"))
         for event in found:
             screen.line(_line(event))
@@ -255,7 +255,7 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
         "forgotten": {"events": len(done.events), "backups": backups},
     }
     places = {"events": _event_values(done.events), **pick(done, "left removed cleaned")}
-    screen.answer({**known, **places, **_elsewhere(_still_on(session, found))})
+    screen.answer({**known, **places, **_remote_values(_still_on(session, found))})
     if not done.events:
         screen.done("These were erased before; backups and files were searched again.")
     else:
@@ -272,7 +272,7 @@ def _event_values(events: list[Event]) -> list[dict[str, object]]:
 
 
 def _line(event: Event) -> str:
-    word, text = about(LogLine(event))
+    word, text = describe_event(LogLine(event))
     return f"  #{event.seq} {word}  {shorten(one_line(text), _WIDTH)}".rstrip()
 
 

@@ -332,7 +332,11 @@ COMMANDS = {
         flag("--stale", "those that were not changed for some days"),
         arg("--days", "N", "with --stale: how many days (default: 7)", type=count),
         flag("--empty", "those in which nothing happened"),
-        arg("--pattern", "P", "only ids that match, as *-2025-*; alone: in any state"),
+        arg(
+            "--pattern",
+            "P",
+            "only ids that match, such as *-2025-*; alone: in any state",
+        ),
         flag("--archive", "move them to .ai-session-archive (always done)"),
         flag("--preserve-artifacts", "do not move their artifacts"),
         flag("--dry-run", "only show what would be done"),

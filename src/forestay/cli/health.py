@@ -70,7 +70,7 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
         done, lost, found = stay.doctor(fix=options.fix, deep=options.deep)
     except Damaged as error:
         if not options.fix and "--fix" not in error.hint:
-            error.hint = "rebuild it from its remains and from backups: forestay doctor --fix"
+            error.hint = "rebuild it from what is left and from backups: forestay doctor --fix"
         raise
     bad = bool(lost) or any(advice.severity == "error" for advice in found)
     screen.answer(
@@ -89,11 +89,11 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
         _print_advice(advice, screen)
     if options.fix and not done:
         message = (
-            "Nothing of this can be repaired from here." if bad else "Nothing had to be repaired."
+            "None of this can be repaired automatically." if bad else "Nothing had to be repaired."
         )
         screen.line((message, "" if found else "green"))
     elif not lost and all(advice.severity == "info" for advice in found):
-        screen.line(("All is well.", "green"))
+        screen.line(("No problems found.", "green"))
     elif any(advice.fixable for advice in found) and not options.fix:
         screen.suggest("→ ", "forestay doctor --fix")
     return DAMAGED if bad else 0

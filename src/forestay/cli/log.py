@@ -6,7 +6,7 @@ import time
 
 from forestay.base.text import fit, one_line, person_title, shorten, width
 from forestay.cli.arguments import Command, arg, count, flag
-from forestay.cli.event_lines import about, word_of
+from forestay.cli.event_lines import describe_event, kind_word
 from forestay.cli.terminal import VERSION
 from forestay.errors import ForestayError
 
@@ -117,7 +117,7 @@ def _head(line: LogLine, now: int, stay: Forestay, room: int) -> list[str]:
 
 def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> list[list[Part]]:
     """Return an event as one line that fits the terminal; with `full`, as many as needed."""
-    word, text = about(line)
+    word, text = describe_event(line)
     lead = f"{''.join(head)}{word:<{_WORD}} "
     if screen.columns and not full:
         text = fit(text, max(screen.columns - width(lead), _LEAST))
@@ -175,7 +175,7 @@ def _print_places(places: list[dict[str, Any]], screen: Screen) -> None:
     screen.line((first["session"], "bold"), (project, "dim"), " – ", shorten(first["goal"], _GOAL))
     screen.table(
         [
-            [(f"#{one['seq']}", "dim"), (word_of(one["kind"]), "cyan"), one["snippet"]]
+            [(f"#{one['seq']}", "dim"), (kind_word(one["kind"]), "cyan"), one["snippet"]]
             for one in places
         ],
         indent=2,

@@ -168,7 +168,7 @@ COMMANDS = {
         arg(
             "--inputs", "GLOB", "files it depends on, such as 'src/**'; may be repeated", many=True
         ),
-        arg("--timeout", "S", "stop it after so many seconds", type=_seconds),
+        arg("--timeout", "S", "stop it after this many seconds", type=_seconds),
         flag("--again", "run stale and failed proofs again"),
         flag("--all", "with --again: all proofs"),
         flag("--list", "list the proofs and whether they still hold"),

@@ -104,12 +104,12 @@ def _report_undo(session: Session, last: Event, screen: Screen) -> None:
     """Name everything that an undo withdrew: it may be several events, recorded together."""
     message = ""
     if not screen.json:
-        from forestay.cli.event_lines import about  # start-up
+        from forestay.cli.event_lines import describe_event  # start-up
 
         lines = list(session.log())
         ours = [line.event for line in lines if line.event.id.startswith(last.id)]
         gone = {getattr(event.body, "event", "") for event in ours}
-        found = [(line.event.seq, *about(line)) for line in lines if line.event.id in gone]
+        found = [(line.event.seq, *describe_event(line)) for line in lines if line.event.id in gone]
         words = ", ".join(f"#{seq} {word} {text}" for seq, word, text in found)
         message = shorten(f"withdrawn: {words}", 2 * _WIDTH)
     confirm(session, last, screen, message)
@@ -267,7 +267,7 @@ COMMANDS = {
         "forestay record tokens 25000",
         "forestay record tokens 900 --agent code-1",
         count="N tokens in the context now",
-        agent="AGENT of this agent",
+        agent="AGENT the agent whose context it is",
     ),
     "record compaction": Verb(
         "record.compaction",

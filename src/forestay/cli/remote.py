@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from forestay.sync.session import SessionOutcome
 
     OnBytes = Callable[[str, int], None]
-    Travel = Callable[[str, OnBytes], list[Report]]
+    Transfer = Callable[[str, OnBytes], list[Report]]
 
 _SHOWN, _GOAL = 5, 60
 
@@ -52,13 +52,13 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.line(f"{found.name}, {found.address}")
     _print_checked(found, screen)
     for one in found.oddities:
-        screen.line(("  not ours ", "yellow"), f"{one.place} ({one.kind})")
+        screen.line(("  foreign  ", "yellow"), f"{one.place} ({one.kind})")
 
 
 def _print_checked(found: Checked, screen: Screen) -> None:
     probe = found.probe
     if probe.conditional and probe.lists:
-        screen.line("  it stores what is written, refuses to overwrite it, and lists it at once")
+        screen.line("  it stores objects, refuses to overwrite them, and lists them at once")
     else:
         screen.line(("  careful mode: ", "yellow"), probe.why)
         screen.line(("  every write is read back, which is slower but safe", "dim"))
@@ -82,7 +82,9 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.line("There is no remote yet.")
         screen.hint("add one: ", "forestay remote add usb folder:/media/usb/forestay")
         return
-    screen.table([[one.name, _last(one, stay.context.clock.now()), one.address] for one in found])
+    screen.table(
+        [[one.name, _last_sync(one, stay.context.clock.now()), one.address] for one in found]
+    )
     for one in (each for each in found if each.error):
         lead = "" if len(found) == 1 else f"{one.name}: "
         for line in screen.wrap(f"  {lead}{one.error}"):
@@ -91,7 +93,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.line(f"{plural(waiting, 'event')} not pushed")
 
 
-def _last(one: Known, now: int) -> str:
+def _last_sync(one: Known, now: int) -> str:
     if not one.synced:
         return "never synced"
     last = "failed, last synced" if one.result == "failed" else f"{one.result},"
@@ -132,8 +134,8 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if options.pull and not options.watch:
         return _pull(options, stay, screen)
 
-    def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
-        sessions = _sessions(stay)
+    def transfer(remote: str, on_bytes: OnBytes) -> list[Report]:
+        sessions = _named_sessions(stay)
         if options.push:
             return stay.remotes.push(
                 remote, sessions=sessions, again=options.again, on_bytes=on_bytes
@@ -143,34 +145,37 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
         return stay.remotes.sync(remote, sessions=sessions, on_bytes=on_bytes)
 
     if options.watch:
-        _watch(travel, options, stay, screen)
-    return _travel(travel, options, stay, screen)
+        _watch(transfer, options, stay, screen)
+    return _transfer(transfer, options, stay, screen)
 
 
 def _pull(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    def travel(remote: str, on_bytes: OnBytes) -> list[Report]:
+    def transfer(remote: str, on_bytes: OnBytes) -> list[Report]:
         choices = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
         return stay.remotes.pull(
-            remote, sessions=_sessions(stay, or_there=True), **choices, on_bytes=on_bytes
+            remote,
+            sessions=_named_sessions(stay, allow_remote_only=True),
+            **choices,
+            on_bytes=on_bytes,
         )
 
-    code = _travel(travel, options, stay, screen)
-    for session in _sessions(stay) if code == DONE else ():
+    code = _transfer(transfer, options, stay, screen)
+    for session in _named_sessions(stay) if code == DONE else ():
         for who in options.doubt:
-            screen.done(f"{_doubted(who)} is ignored from now on")
+            screen.done(f"{_describe_doubt(who)} is ignored from now on")
             screen.hint(
                 "to undo that: ", f"forestay sync --pull --session {session} --believe {who}"
             )
     return code
 
 
-def _doubted(who: str) -> str:
+def _describe_doubt(who: str) -> str:
     is_object = "/k/" in who
-    return "data with keys that are not here" if is_object else "what they announced"
+    return "data that no device has the keys for" if is_object else "what they announced"
 
 
-def _travel(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -> int:
-    reports = _moved(travel, options, screen)
+def _transfer(transfer: Transfer, options: Namespace, stay: Forestay, screen: Screen) -> int:
+    reports = _run_transfer(transfer, options, screen)
     screen.answer({"remotes": [_report_values(one) for one in reports]})
     for one in reports:
         _print_report(one, stay, screen)
@@ -178,15 +183,13 @@ def _travel(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) 
     return DONE if worst is None else worst.exit_code if worst.exit_code > 1 else UNREACHABLE
 
 
-def _moved(travel: Travel, options: Namespace, screen: Screen) -> list[Report]:
+def _run_transfer(transfer: Transfer, options: Namespace, screen: Screen) -> list[Report]:
     bar = _Bar(screen)
     try:
-        return travel(options.remote, bar)
+        return transfer(options.remote, bar)
     except KeyboardInterrupt:
         bar.end()
-        screen.write_error(
-            "stopped; what was transferred stays, and the next sync continues from there"
-        )
+        screen.write_error("stopped; the next sync continues from here")
         raise
     finally:
         bar.end()
@@ -239,17 +242,17 @@ class _Bar:
         return f"{_ARROWS[way]} {bar} {done} of {planned} events, {moved}"
 
 
-def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -> NoReturn:
-    """Sync again and again, and report what is new: transfers and problems."""
+def _watch(transfer: Transfer, options: Namespace, stay: Forestay, screen: Screen) -> NoReturn:
+    """Sync repeatedly, and report new transfers and problems."""
     from forestay.cli.log import repeat_forever, when
 
     every = options.every or stay.context.settings.sync_seconds or 10
     screen.hint(f"every {plural(every, 'second')}; to stop: ", "Ctrl-C")
     before = ""
 
-    def look() -> None:
+    def sync_once() -> None:
         nonlocal before
-        reports = _moved(travel, options, screen)
+        reports = _run_transfer(transfer, options, screen)
         screen.answer({"remotes": [_report_values(one) for one in reports]})
         now, wrong = (
             when(stay.context.clock.now(), stay.context.clock.now()),
@@ -264,10 +267,10 @@ def _watch(travel: Travel, options: Namespace, stay: Forestay, screen: Screen) -
         screen.progress(f"{now} synced; next in {plural(every, 'second')}")
         stay.context.clock.sleep(every)
 
-    repeat_forever(look, stay, screen)
+    repeat_forever(sync_once, stay, screen)
 
 
-def _sessions(stay: Forestay, *, or_there: bool = False) -> list[str]:
+def _named_sessions(stay: Forestay, *, allow_remote_only: bool = False) -> list[str]:
     """Return the session of --session; the environment variable must not hide the others.
 
     With `or_there`, a whole id may name a session that is only on the remote.
@@ -277,7 +280,7 @@ def _sessions(stay: Forestay, *, or_there: bool = False) -> list[str]:
     try:
         return [stay.current().id]
     except NoSession as error:
-        if error.choices or not or_there:
+        if error.choices or not allow_remote_only:
             raise
         return [stay.context.settings.session]
 
@@ -345,7 +348,7 @@ def _print_moved(one: SessionOutcome, screen: Screen) -> None:
         why = "it is no longer shared with you" if one.over else "it is shared with you to read"
         screen.done(f"  {one.session}: {many}: {why}")
         show = screen.as_typed("forestay device key show")
-        screen.done("  → ask its owner to share it with --continue, and your key: ", (show, "cyan"))
+        screen.done("  → ask its owner to share it with --continue; your key: ", (show, "cyan"))
     if one.disputes:
         many = plural(one.disputes, "dispute")
         screen.line((f"  {one.session}: {many}", "yellow"), "; both sides are stored")
@@ -353,7 +356,8 @@ def _print_moved(one: SessionOutcome, screen: Screen) -> None:
     if one.loose:
         many = plural(one.loose, "pack")
         screen.line(
-            (f"  {one.session}: {many} wait for others", "yellow"), "; a push is under way there"
+            (f"  {one.session}: {many} wait for others", "yellow"),
+            "; another device is still pushing",
         )
 
 
@@ -385,7 +389,7 @@ def _error_values(error: ForestayError | None) -> dict[str, Any] | None:
 COMMANDS = {
     "remote add": Command(
         run_add,
-        arg("name", "NAME", "what to call it here"),
+        arg("name", "NAME", "a name for it on this device"),
         arg("address", "ADDRESS", "folder:PATH or s3://BUCKET/PREFIX?endpoint=URL"),
         "forestay remote add usb folder:/media/usb/forestay",
         "forestay remote add cloud 's3://my-bucket/forestay?region=eu-central-1'",
@@ -407,7 +411,7 @@ COMMANDS = {
         flag("--again", "with --push: resend what the remote has lost"),
         arg("--join", "SESSION", "with --pull: merge an imported session, now shared", many=True),
         arg("--doubt", "WHO", _DOUBT, many=True),
-        arg("--believe", "WHO", "with --pull: end --doubt", many=True),
+        arg("--believe", "WHO", "with --pull: undo --doubt", many=True),
         flag("--soon", SUPPRESS),  # for the background process only
         "forestay sync",
         "forestay sync usb --push",

@@ -6,7 +6,7 @@ from forestay.base.clock import iso
 from forestay.base.text import one_line, shorten
 from forestay.base.vocabulary import PAUSE_REASONS, undecided
 from forestay.cli.arguments import Command, arg
-from forestay.cli.event_lines import plainly
+from forestay.cli.event_lines import spell_out
 from forestay.cli.log import when
 from forestay.cli.terminal import json_text
 from forestay.journal.history import state_to_json
@@ -58,7 +58,7 @@ def _print_newest(core: dict[str, Any], screen: Screen) -> None:
     }
     for name, total in totals.items():
         raw_texts = [line[_TEXT] for line in core.get(name, [])]
-        texts = [plainly(text) if text in PAUSE_REASONS else text for text in raw_texts]
+        texts = [spell_out(text) if text in PAUSE_REASONS else text for text in raw_texts]
         rest = total - len(texts)
         if texts:
             screen.line()
@@ -100,7 +100,7 @@ def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) 
 def _pause(core: dict[str, Any]) -> str:
     if not core.get("paused_at"):
         return ""
-    return core.get("pause_context", "") or plainly(core.get("pause_reason", ""))
+    return core.get("pause_context", "") or spell_out(core.get("pause_reason", ""))
 
 
 _TIMES = ("began_at", "paused_at", "ended_at")
@@ -120,7 +120,7 @@ def _show_unit(*names: str) -> Callable[[Row], list[Part]]:
     def cells(row: Row) -> list[Part]:
         status = row.get("status", "pending")
         done = f" {row['fraction']:.0%}" if row.get("fraction") and status == "running" else ""
-        shown = (plainly(status) + done, colors.get(status, "dim"))
+        shown = (spell_out(status) + done, colors.get(status, "dim"))
         return [row["id"], shown, _text(row, *names)]
 
     return cells
@@ -156,7 +156,7 @@ def _artifact(row: Row) -> list[Part]:
 
 
 def _side(row: Row) -> list[Part]:
-    sides = " or ".join(sorted({_shown_text(plainly(str(side[3]))) for side in row["sides"]}))
+    sides = " or ".join(sorted({_shown_text(spell_out(str(side[3]))) for side in row["sides"]}))
     return [
         _subject(row["subject"].replace(":", " ", 1)),
         sides,
@@ -241,7 +241,7 @@ def _describe_change(change: Change, value: str) -> str:
 
 def _word(change: Change) -> str:
     name = change.where.rpartition(": ")[2]
-    return _WORDS.get(name, plainly(name))
+    return _WORDS.get(name, spell_out(name))
 
 
 _KEYS = frozenset({"id", "path", "event", "subject", "key", "step", "agent"})
@@ -295,7 +295,7 @@ def _shown_text(value: str) -> str:
     is_digest = len(value) in (40, 64) and not set(value) - set("0123456789abcdef")
     if is_digest:
         return f"{value[:12]}…"
-    plain = plainly(value) if value in PAUSE_REASONS or value in _UNDERSCORED else value
+    plain = spell_out(value) if value in PAUSE_REASONS or value in _UNDERSCORED else value
     return shorten(plain, _LONG)
 
 

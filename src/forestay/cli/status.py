@@ -61,7 +61,7 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
-    """Return what long inactivity of a session means; empty while it means nothing."""
+    """Return the consequence of long inactivity of a session; {} if there is none."""
     from datetime import datetime
 
     if shown["status"] in FINISHED or not shown["updated_at"]:
@@ -70,7 +70,7 @@ def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
         then = datetime.fromisoformat(shown["updated_at"]).timestamp() * 1000
     except (ValueError, OverflowError):
         return {}
-    # Only then is the session's plan worth loading.
+    # Load the session's plan only for an idle session, because that is slow.
     if stay.context.clock.now() - then < _HOUR:
         return {}
     if not (shown["workflow"] or may_expire(stay.context, shown["session"])):
@@ -86,7 +86,7 @@ def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
 
 
 def warn_idle(idle: dict[str, Any], screen: Screen) -> None:
-    """Warn of a session that counts as abandoned, with the choices; nothing is decided."""
+    """Warn that a session counts as abandoned, and print the choices of the user."""
     if not idle or not idle["choices"]:
         return
     days = idle["idle_ms"] // (24 * _HOUR)
@@ -212,7 +212,7 @@ def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
 
 
 def _holder(one: dict[str, Any], now: int) -> str:
-    doubt = ", perhaps" if one["state"] == "unknown" else ""
+    doubt = ", may have ended" if one["state"] == "unknown" else ""
     return f"{one['name']} (pid {one['pid']}{doubt}, started {since(one['since'], now)})"
 
 

@@ -63,7 +63,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "phase rollback": ("phase", "go back to a phase and repeat everything after it"),
         "phase total": ("phase", "set how many phases there are, once that is known"),
         "prove": ("prove", "run a command as a proof that holds until its inputs change"),
-        "revisit": ("revisit", "preview going back to a step; with --apply, do it"),
+        "revisit": ("revisit", "preview going back to a step; with --apply, go back"),
         "essay list": ("essay_commands", "list the essays that have their own folder"),
         "essay show": ("essay_commands", "print the essay so far"),
         "essay resume": ("essay_commands", "resume an essay"),
@@ -90,7 +90,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Files": {
         "files list": ("files", "list the bound files of the session; same as `forestay files`"),
-        "files bind": ("files", "keep the session's files up to date in a format"),
+        "files bind": ("files", "write the session's files in a format, and update them"),
         "files unbind": ("files", "stop writing the files of a format"),
         "files restore": ("files", "rewrite damaged or missing files from the journal"),
         "files check": ("files", "check session files against their specification"),
@@ -145,7 +145,10 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
             "devices",
             "recover your sessions with the recovery code and a remote",
         ),
-        "device key rotate": ("devices", "create new keys; what was sealed before stays as it is"),
+        "device key rotate": (
+            "devices",
+            "create new keys; the old ones still open older data",
+        ),
         "share list": ("devices", "list the people a session is shared with"),
         "share add": ("devices", "allow a person to read or continue a session"),
         "share remove": ("devices", "stop sharing a session with a person"),
@@ -173,7 +176,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
     },
     "Care": {
         "doctor": ("health", "find problems and show how to fix them"),
-        "verify": ("health", "check that everything is stored as it was written"),
+        "verify": ("health", "check that all stored data is unchanged"),
         "backup create": ("health", "write everything to one file"),
         "backup restore": ("health", "merge a backup into this home"),
         "backup export": ("health", "write one session with its artifacts to a file"),
@@ -185,7 +188,7 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "help": ("settings", "show help for a command; --all: for all of them"),
     },
     "For installed hooks": {
-        "hook": ("hook", "print what an agent reads when it starts; run by its hook"),
+        "hook": ("hook", "print the briefing for an agent; run by its hook"),
         "ingest": ("hook", "record the events that hooks have spooled"),
     },
 }
@@ -194,8 +197,13 @@ COMMANDS = {name: entry for group in GROUPS.values() for name, entry in group.it
 WITHOUT_MODEL = frozenset(("settings", "status", "mcp"))
 """Modules that read only the catalogue and the settings, or load everything anyway."""
 
-ALONE = {"config": "", "files contract": "show", "device key": "show", "essay paragraph": "done"}
-"""What a family does without an action, where that is not `list`."""
+DEFAULT_ACTIONS = {
+    "config": "",
+    "files contract": "show",
+    "device key": "show",
+    "essay paragraph": "done",
+}
+"""The action of a family when none is typed, if it is not `list`."""
 
 FAMILIES = tuple(
     dict.fromkeys(

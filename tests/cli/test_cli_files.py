@@ -140,9 +140,9 @@ def test_a_misspelt_layout_is_met_with_the_right_name(cli: Cli, line: str) -> No
     cli.start("Add login", "--bind", "craft")
     for wrong, right in (("carft", "craft"), ("Ai_session", "ai-session"), ("Essay", "essay")):
         refused = cli(*line.split(), wrong)
-        assert refused.code == 2 and f"there is no layout {wrong}" in refused.err
+        assert refused.code == 2 and f"there is no format {wrong}" in refused.err
         assert f"→ did you mean {right}?" in refused.err
-    assert "the layouts are ai-session, praxis, craft, essay, orch" in cli(*line.split(), "?").err
+    assert "the formats are ai-session, praxis, craft, essay, orch" in cli(*line.split(), "?").err
 
 
 def test_the_first_layout_may_be_written_as_its_lens_is_called(cli: Cli) -> None:
@@ -298,7 +298,7 @@ def test_files_that_are_left_alone_are_told_to_those_who_only_look(
         if write_too:
             cli.ok("note", "hello")
         (one,) = cli.json("status")["suspended"]
-        why = "no JSON" if is_torn else "version 9 is not written by us"
+        why = "no JSON" if is_torn else "version 9 is not supported for writing"
         assert (one["layout"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
         assert f"  files    orchestrator not written: {one['why']}\n" in cli.ok("status").out
         assert f"not written: {one['why']}\n" in cli.ok("files").out

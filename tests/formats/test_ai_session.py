@@ -103,7 +103,7 @@ def without(path: str) -> Tree:
 def test_feature_id_is_a_lowercase_slug_and_a_day_that_exists(
     native_id: str, possible: bool
 ) -> None:
-    assert (FORMAT.valid_id(native_id) == "") is possible
+    assert (FORMAT.why_invalid_id(native_id) == "") is possible
 
 
 @pytest.mark.req("S0-18", "S0-20")
@@ -137,7 +137,7 @@ def test_taken_id_gets_a_number_before_the_date() -> None:
 @given(st.text(max_size=200), st.integers(-(2**70), 2**70))
 def test_every_new_id_is_a_valid_one(goal: str, moment: int) -> None:
     made = FORMAT.new_id(Facts(goal=goal, began_at=moment), WHERE, frozenset())
-    assert FORMAT.valid_id(made) == ""
+    assert FORMAT.why_invalid_id(made) == ""
     assert len(slug(goal)) <= 40
 
 
@@ -939,13 +939,15 @@ def test_state_torn_within_a_line_is_not_read_as_complete() -> None:
     for cut in range(text.index(b"current_state:"), last):
         with suppress(Unreadable):
             value = Document.parse(text[:cut], "yaml").value
-            assert bool(FORMAT.torn(text[:cut], value)) == (text[cut - 1 : cut] != b"\n"), cut
+            assert bool(FORMAT.why_incomplete(text[:cut], value)) == (
+                text[cut - 1 : cut] != b"\n"
+            ), cut
             seen += 1
-    assert seen > 50 and FORMAT.torn(text[:-1], Document.parse(text, "yaml").value) == ""
+    assert seen > 50 and FORMAT.why_incomplete(text[:-1], Document.parse(text, "yaml").value) == ""
     saved = FORMAT.salvage({STATE: text[: text.index(b"model_in_use: opus") + 16]}, WHERE)
     assert saved is not None and saved.facts.model == ""
     short = without("state/current_state/last_updated")[STATE]
-    assert FORMAT.torn(json.dumps(short).encode(), short) == ""
+    assert FORMAT.why_incomplete(json.dumps(short).encode(), short) == ""
 
 
 @pytest.mark.req("S0-47", "S0-69", "S0-79")

@@ -104,10 +104,10 @@ def test_new_ids_are_version_4_uuids_and_never_one_that_is_taken() -> None:
     first = FORMAT.new_id(facts, HERE, frozenset())
     second = FORMAT.new_id(facts, HERE, frozenset({first}))
     assert first != second
-    assert FORMAT.valid_id(first) == FORMAT.valid_id(second) == ""
+    assert FORMAT.why_invalid_id(first) == FORMAT.why_invalid_id(second) == ""
     assert write(facts)["session_id"] == first
     for bad in ("", "x", "../etc", ID.upper(), ID.replace("4c", "1c"), f"{ID}\n"):
-        assert "UUID" in FORMAT.valid_id(bad)
+        assert "UUID" in FORMAT.why_invalid_id(bad)
 
 
 @pytest.mark.req("X2-1")

@@ -126,7 +126,7 @@ def test_the_files_beside_the_state_are_known_by_name() -> None:
     ],
 )
 def test_an_id_is_essay_and_a_uuid(native_id: str, possible: bool) -> None:
-    assert (FORMAT.valid_id(native_id) == "") is possible
+    assert (FORMAT.why_invalid_id(native_id) == "") is possible
     codes = {finding.code for finding in check(changed("pipeline_id", native_id))}
     assert bool(codes & {"odd-id", "placeholder"}) is not possible
 
@@ -411,7 +411,7 @@ def test_a_new_file_is_the_template_with_its_initial_values() -> None:
     assert json.dumps(made[STATE]) == json.dumps(TEMPLATE)
     assert {f.code for f in FORMAT.check(made, where, strict=True)} == {"not-set"}
     undated = FORMAT.put(None, Facts(), where)[STATE]
-    assert FORMAT.valid_id(undated["pipeline_id"]) == ""
+    assert FORMAT.why_invalid_id(undated["pipeline_id"]) == ""
     assert undated["started_at"] == undated["last_activity"] == "2026-02-14T19:30:22Z"
     earlier = put(session(), replace(get(session()), began_at=BEGAN - 2000))
     assert earlier == changed("started_at", "2026-02-14T14:30:20Z")
@@ -1189,7 +1189,7 @@ def test_the_folders_name_tells_when_it_began() -> None:
     made = recovered({STATE: b"", "stage-1-thesis.md": THESIS})
     assert made.state["started_at"] == "2026-02-14T14:30:22Z"
     assert made.state["last_activity"] == "2026-02-14T19:30:22Z"
-    assert FORMAT.valid_id(made.state["pipeline_id"]) == ""
+    assert FORMAT.why_invalid_id(made.state["pipeline_id"]) == ""
 
 
 @pytest.mark.req("S3-105", "S3-106", "S3-107")

@@ -79,9 +79,9 @@ def test_new_id_is_valid_repeatable_and_not_taken(sample: Sample) -> None:
     first = sample.format.new_id(facts, sample.where, frozenset())
     other = sample.format.new_id(facts, sample.where, frozenset({first}))
     assert first == sample.format.new_id(facts, sample.where, frozenset()) != other
-    assert [sample.format.valid_id(id) for id in (first, other)] == ["", ""]
+    assert [sample.format.why_invalid_id(id) for id in (first, other)] == ["", ""]
     for bad in ("", "../etc", f"{first}\n", f"{first}/.."):
-        assert sample.format.valid_id(bad), bad
+        assert sample.format.why_invalid_id(bad), bad
 
 
 # --- reading and writing -------------------------------------------------------------------------

@@ -28,7 +28,7 @@ from forestay.formats.facts import Facts, plain
 from forestay.formats.port import REGISTRY, Tree, Where, load_format
 from forestay.formats.text.document import Document
 from forestay.formats.three_way import changes
-from forestay.formats.to_events import adoption
+from forestay.formats.to_events import adoption_moves
 from forestay.mirror import adopt, check_files, discover
 from forestay.mirror.discover import Find
 from tests.chance import new_seed
@@ -155,7 +155,7 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
         assert facts is not None
         assert one.format.put(one.tree, one.format.get(one.tree, WHERE), WHERE) == one.tree
     if facts is not None:
-        assert adoption(facts, one.layout)
+        assert adoption_moves(facts, one.layout)
     return one, "read whole" if whole else "saved in part" if facts is not None else "told"
 
 

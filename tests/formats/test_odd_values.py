@@ -22,7 +22,7 @@ from forestay.formats import diff, status_words
 from forestay.formats.port import REGISTRY, Tree, load_format
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.to_events import adoption
+from forestay.formats.to_events import adoption_moves
 from forestay.mirror import check_files, discover
 from tests.chance import new_seed
 from tests.formats.test_pairs import ELSEWHERE, HERE, STORIES, Files, converted, kind, read
@@ -141,7 +141,7 @@ def unchanged(a: str, files: Files) -> Tree:
 
 def hold(a: str, files: Files, b: str) -> None:
     values = unchanged(a, files)
-    adoption(load_format(a).get(values, HERE), a)
+    adoption_moves(load_format(a).get(values, HERE), a)
     load_format(a).check(values, HERE, strict=True)
     load_format(a).salvage(files, HERE)
     for name, data in files.items():

@@ -94,9 +94,9 @@ def test_new_ids_are_the_day_and_six_digits_and_never_one_that_is_taken() -> Non
     assert first != second
     assert first.startswith("2025-12-27-") and len(first) == len("2025-12-27-abc123")
     assert write(facts)["session_id"] == first
-    assert FORMAT.valid_id(first) == FORMAT.valid_id(second) == ""
+    assert FORMAT.why_invalid_id(first) == FORMAT.why_invalid_id(second) == ""
     for bad in ("", "abc123", "2025-12-27", "2025-02-30-abc123", "../2025-12-27-a", f"{first}\n"):
-        assert FORMAT.valid_id(bad)
+        assert FORMAT.why_invalid_id(bad)
 
 
 @pytest.mark.req("S4-8", "S4-56")
@@ -110,7 +110,7 @@ def test_of_two_new_ids_the_later_one_sorts_behind(
         for g, at in zip((goal, other), moments, strict=True)
     ]
     assert ids == sorted(ids) and ids[0] != ids[1]
-    assert [FORMAT.valid_id(id) for id in ids] == ["", ""]
+    assert [FORMAT.why_invalid_id(id) for id in ids] == ["", ""]
 
 
 @pytest.mark.req("S4-8", "S4-9", "S4-10", "S4-11", "S4-12", "S4-13", "S4-14", "S4-15", "S4-16")

@@ -101,20 +101,20 @@ def test_generation_is_recognised_by_shape(doc: dict[str, Any], generation: str)
 @pytest.mark.req("X1-1")
 def test_file_is_named_after_its_session_in_every_generation() -> None:
     assert FORMAT.files(ID) == [NAME] == [file_name(ID)]
-    assert FORMAT.valid_id(ID) == FORMAT.valid_id(f"workflow_default_{ID}") == ""
+    assert FORMAT.why_invalid_id(ID) == FORMAT.why_invalid_id(f"workflow_default_{ID}") == ""
 
 
 @pytest.mark.parametrize("bad", ["", "..", "../x", "a/b", "a\\b", "a\0b", ".hidden", "x" * 300])
 def test_id_that_leaves_the_folder_is_unsafe(bad: str) -> None:
-    assert unsafe_id(bad) and FORMAT.valid_id(bad)
+    assert unsafe_id(bad) and FORMAT.why_invalid_id(bad)
     assert "unsafe-id" in found(session(session_id=bad))
 
 
 def test_id_that_is_no_uuid_is_read_but_never_created() -> None:
     assert get(session(session_id="abc-123")).native_id == "abc-123"
-    assert unsafe_id("abc-123") == "" and FORMAT.valid_id("abc-123")
+    assert unsafe_id("abc-123") == "" and FORMAT.why_invalid_id("abc-123")
     (name,) = FORMAT.put(None, Facts(native_id="../abc"), HERE)
-    assert FORMAT.valid_id(name.removesuffix(".json")) == ""
+    assert FORMAT.why_invalid_id(name.removesuffix(".json")) == ""
     assert list(FORMAT.put(None, Facts(native_id="abc-123"), HERE)) == ["abc-123.json"]
     doc = session(session_id="abc-123")
     assert "id-not-uuid" not in found(doc)
@@ -424,7 +424,7 @@ def test_phase_past_the_end_is_never_used() -> None:
     facts.position = "phase-9"
     facts.updated_at = ms(90)
     assert put(doc, facts)["current_phase"] == 2
-    assert FORMAT.renewed(tree(doc), HERE)[NAME]["current_phase"] == 2
+    assert FORMAT.in_current_form(tree(doc), HERE)[NAME]["current_phase"] == 2
 
 
 # -- older generations ----------------------------------------------------------------------------
@@ -475,7 +475,7 @@ def test_phase_of_an_old_file_lasts_from_one_evidence_to_the_next() -> None:
 @pytest.mark.req("S1-127", "S1-32")
 def test_redesigned_form_of_an_old_file_has_the_same_facts_and_unknown_keys() -> None:
     for doc in (legacy(mystery=[1]), second(mystery=[1]), second(mystery=[1]) | EMPTY):
-        (new,) = FORMAT.renewed(tree(doc), Where(total=3)).values()
+        (new,) = FORMAT.in_current_form(tree(doc), Where(total=3)).values()
         assert get(new) == get(doc, Where(total=3))
         assert new["mystery"] == [1] and new["workflow_structure"]["total_phases"] == 3
         assert set(LIFECYCLE) <= set(new["lifecycle"])
@@ -485,13 +485,13 @@ def test_redesigned_form_of_an_old_file_has_the_same_facts_and_unknown_keys() ->
 @pytest.mark.parametrize("key", ["created_at", "updated_at"])
 def test_redesigned_form_of_a_file_without_a_time_has_both_times(key: str) -> None:
     doc = {name: value for name, value in legacy().items() if name != key}
-    (new,) = FORMAT.renewed(tree(doc), HERE).values()
+    (new,) = FORMAT.in_current_form(tree(doc), HERE).values()
     assert not any(f.severity == "error" for f in found(new, strict=True).values())
     assert new["created_at"] <= new["updated_at"] and timestamps.is_naive(new[key])
 
 
 def test_new_stamps_in_a_file_without_zones_have_none() -> None:
-    (new,) = FORMAT.renewed(tree(legacy()), HERE).values()
+    (new,) = FORMAT.in_current_form(tree(legacy()), HERE).values()
     assert timestamps.is_naive(new["phase_timing"]["2"]["started_at"])
 
 
@@ -671,9 +671,9 @@ def test_removed_structure_is_restored_with_all_keys() -> None:
 
 
 def test_sections_emptied_by_a_program_are_restored() -> None:
-    made, notes = FORMAT.whole({NAME: session() | EMPTY}, {NAME: session()}, HERE)
+    made, notes = FORMAT.restore_required({NAME: session() | EMPTY}, {NAME: session()}, HERE)
     assert made[NAME] == session()
-    assert sorted(notes) == sorted(f"{key} was taken out" for key in EMPTY)
+    assert sorted(notes) == sorted(f"{key} was removed" for key in EMPTY)
 
 
 @pytest.mark.parametrize("timing", [None, [], 5, {"2": None}])
@@ -683,8 +683,8 @@ def test_invalid_times_stay_when_a_program_without_times_passes_a_phase(
     before = session() | {"phase_timing": timing}
     doc = session(completed_phases=[0, 1, 2], current_phase=3, phase_timing=...)
     doc["phase_artifacts"]["2"] = doc["phase_artifacts"]["0"] | {"phase_number": 2}
-    made, notes = FORMAT.whole({NAME: doc}, {NAME: before}, HERE)
-    assert notes == ["phase_timing was taken out"]
+    made, notes = FORMAT.restore_required({NAME: doc}, {NAME: before}, HERE)
+    assert notes == ["phase_timing was removed"]
     assert made[NAME]["completed_phases"] == [0, 1, 2]
 
 
@@ -758,7 +758,11 @@ def test_steps_without_a_phase_number_are_numbered_in_order() -> None:
     ]
     doc = put(None, Facts(steps=steps, position="t-1a"))
     assert number_phases(Facts(steps=steps)) == {0: 0, 1: 2, 2: 3}
-    assert FORMAT.known_as(Facts(steps=steps)) == {0: "phase-0", 2: "phase-1", 3: "phase-2"}
+    assert FORMAT.assigned_step_ids(Facts(steps=steps)) == {
+        0: "phase-0",
+        2: "phase-1",
+        3: "phase-2",
+    }
     assert doc["completed_phases"] == [0] and doc["current_phase"] == 1
     assert [s.status for s in get(doc).steps] == ["done", "running", "pending"]
 

@@ -16,7 +16,7 @@ from forestay.formats.port import Tree, Where
 from forestay.formats.praxis.api_types import WorkflowState
 from forestay.formats.praxis.format import FORMAT
 from forestay.formats.praxis.read import View
-from forestay.formats.to_events import adoption
+from forestay.formats.to_events import adoption_moves
 from forestay.model.fold import extend
 from forestay.model.hash_chain import next_event
 from forestay.model.state import State
@@ -189,7 +189,7 @@ def test_what_was_read_written_back_changes_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in TABLE if name != list(TABLE)[-1]])
 def test_the_redesigned_form_says_the_same(name: str) -> None:
     tree, where = load(name), surroundings(name)
-    new = FORMAT.renewed(tree, where)
+    new = FORMAT.in_current_form(tree, where)
     before, after = FORMAT.get(tree, where), FORMAT.get(new, where)
     if before.status == "failed":
         # Only a completion has an end in this form; what failed is paused since then.
@@ -245,7 +245,7 @@ def test_an_adopted_session_is_at_the_phase_its_file_says(path: Path) -> None:
     value = json.loads(path.read_text(encoding="utf-8"))
     where = Where(now=1_800_000_000_000)
     state = State()
-    for number, move in enumerate(adoption(FORMAT.get({"": value}, where), "praxis")):
+    for number, move in enumerate(adoption_moves(FORMAT.get({"": value}, where), "praxis")):
         common = {"session": "s", "device": "d", "actor": "file:praxis", "salt": bytes(16)}
         at, id = move.at or 0, f"e{number}"
         _, event = next_event(state.core, move.body, id=id, at=at, **common)  # type: ignore[arg-type]

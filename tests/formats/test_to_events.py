@@ -16,7 +16,7 @@ from forestay.formats import carry_over
 from forestay.formats.facts import DecisionFact, Facts, FileFact, StepFact, plain
 from forestay.formats.from_state import facts_of
 from forestay.formats.port import Where, load_format
-from forestay.formats.to_events import adoption, match_steps, moves
+from forestay.formats.to_events import adoption_moves, match_steps, moves
 from forestay.journal.journal import AppendOptions
 from tests.formats.test_pairs import STORIES, read
 
@@ -44,7 +44,7 @@ def _format_of(story: str) -> str:
 
 
 def recorded(home: Forestay, facts: Facts, name: str) -> Facts:
-    made = adoption(facts, name)
+    made = adoption_moves(facts, name)
     home.context.journal.append(
         "s1",
         *(move.body for move in made),
@@ -155,5 +155,7 @@ def test_thousands_of_tasks_get_their_ids_at_once(titles: list[str]) -> None:
 
 def test_a_session_without_a_goal_is_named_after_its_id_once() -> None:
     ids = ("essay-1b2c", "2026-01-31-abc123")
-    goals = [getattr(adoption(Facts(native_id=id), "essay")[0].body, "goal", "") for id in ids]
+    goals = [
+        getattr(adoption_moves(Facts(native_id=id), "essay")[0].body, "goal", "") for id in ids
+    ]
     assert goals == ["essay 1b2c", "essay 2026-01-31-abc123"]

@@ -41,7 +41,7 @@ class Toy(Format):
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         return f"{self.id}-1"
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         return ""
 
     def reading(self, tree: Tree, where: Where) -> Reading:

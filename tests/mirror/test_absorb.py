@@ -325,7 +325,7 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
     "project: theirs": ("orchestrator", lambda v: v["project"].update(name="theirs")),
     "project_path: /theirs": ("craft", lambda v: v.update(project="/theirs")),
     "pause_context: theirs": ("praxis", lambda v: v["lifecycle"].update(paused_context="theirs")),
-    "decisions: Use JWT was taken out": ("craft", lambda v: v["decisions_made"].clear()),
+    "decisions: Use JWT was removed": ("craft", lambda v: v["decisions_made"].clear()),
     "agents: code-1": ("craft", lambda v: v["agents"][0].update(type="doc-writer")),
 }
 
@@ -881,7 +881,7 @@ def test_the_second_of_two_decisions_of_one_moment_is_not_the_first_in_other_wor
     both = [("Keep sessions in a store", "so"), ("Redis", "so")]
     assert decided(project) == in_file(project) == both
     assert "decision.made" not in project.kinds()
-    assert left(project) == ["decisions: Keep sessions in a store was taken out"]
+    assert left(project) == ["decisions: Keep sessions in a store was removed"]
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
@@ -966,7 +966,7 @@ def test_another_decision_of_the_same_time_is_not_the_one_that_went(
     project.session.note("next")
     both = [("Deploy on Friday", "so"), ("Keep the session in a cookie", "so")]
     assert decided(project) == in_file(project) == both
-    assert left(project) == ["decisions: Keep the session in a cookie was taken out"]
+    assert left(project) == ["decisions: Keep the session in a cookie was removed"]
 
 
 def test_secrets_make_no_decision_another_one_in_other_words(make: Make) -> None:
@@ -991,7 +991,7 @@ def test_a_decision_that_may_have_been_reworded_is_told_and_one_that_was_is_not(
     project.session.note("next")
     assert decided(project) == in_file(project) == [("Keep tokens", "so")]
     was = "Keep the session in a signed cookie"
-    assert left(project)[1:] == [f"decisions: {was} was taken out (it counts as Keep tokens now)"]
+    assert left(project)[1:] == [f"decisions: {was} was removed (it counts as Keep tokens now)"]
 
 
 def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) -> None:

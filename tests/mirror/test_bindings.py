@@ -67,7 +67,7 @@ def test_what_we_do_not_write_is_to_be_moved_away_and_not_adopted_once_more(make
     assert [told.outcome for told in project.home.files.adopt()] == ["adopted"]
     with pytest.raises(Refused) as refused:
         project.home.start("another", formats=["orchestrator"])
-    assert refused.value.hint == "version 2.0 is not written by us: move it away"
+    assert refused.value.hint == "version 2.0 is not supported for writing: move it away"
 
 
 def test_a_start_is_refused_where_a_file_of_another_program_is(make: Make) -> None:

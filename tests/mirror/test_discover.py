@@ -670,7 +670,10 @@ def test_version_99_is_the_same_bytes_after_every_command(
     before = snapshot(project)
     _all_commands(stay, path, tmp_path)
     for one in list(stay.files.adopt()):
-        assert one.reading.warning == "version 99 is not written by us; the files are not changed"
+        assert (
+            one.reading.warning
+            == "version 99 is not supported for writing; the files are not changed"
+        )
         if one.session:
             session = stay.session(one.session)
             session.resume()

@@ -86,7 +86,7 @@ def test_a_key_that_the_document_requires_comes_back_and_that_is_told_once(
     project.again().note("two")
     now = without_id(project.read())
     assert {**now, "updated_at": ""} == {**before, "updated_at": ""} and list(now) == list(before)
-    told = [body for body in project.edits() if f"{path} was taken out" in str(body)]
+    told = [body for body in project.edits() if f"{path} was removed" in str(body)]
     assert len(told) == len(project.edits()) == 1 and codes(project) == []
 
 
@@ -597,8 +597,8 @@ def test_what_a_file_leaves_out_and_gets_again_is_told(make: Make) -> None:
     project.session.note("seen")
     assert project.read()["lifecycle"]["last_error"] == "no network"
     (edited,) = project.edits()
-    assert "errors: no network was taken out" in str(edited)
-    assert "pause_context was taken out" in str(edited)
+    assert "errors: no network was removed" in str(edited)
+    assert "pause_context was removed" in str(edited)
 
 
 def test_a_time_that_is_not_taken_up_is_told_as_a_time(make: Make) -> None:

@@ -207,7 +207,7 @@ def test_an_unknown_version_is_never_written(make: Make, format_id: str, version
     project.again().resume()
     project.session.complete()
     assert project.place.read_bytes() == before and project.place.exists()
-    assert project.edits() == [] and "is not written by us" in project.suspended
+    assert project.edits() == [] and "is not supported for writing" in project.suspended
 
 
 def test_an_unknown_version_of_the_state_is_never_written(make: Make) -> None:

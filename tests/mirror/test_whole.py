@@ -85,7 +85,7 @@ def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
     project.session.note("one")
     project.again().note("two")
     assert timeless(project.read(path)) == timeless(before)
-    assert [body for body in project.edits() if "was taken out" in str(body)] == project.edits()
+    assert [body for body in project.edits() if "was removed" in str(body)] == project.edits()
     assert len(project.edits()) == 1 and project.session.show().core.status == "paused"
     (one,) = discover.find(str(project.place.parent if file else project.place))
     findings = check_files.check(one, Where()).findings
@@ -116,7 +116,7 @@ def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do
     assert first == {"feature_id": "other-2026-01-01"}
     assert (second["feature_id"], second["status"]) == (ID, "paused")
     assert project.session.show().core.status == "paused"
-    assert f"{ID} in {INDEX} was taken out" in str(project.edits())
+    assert f"{ID} in {INDEX} was removed" in str(project.edits())
 
 
 @pytest.mark.parametrize("status", ["completed", "paused"])
@@ -151,8 +151,8 @@ def test_files_that_somebody_takes_out_come_back_and_that_is_told(make: Make, le
     project.session.note("two")
     assert sorted(each["path"] for each in project.read()["files_modified"]) == ["a.py", "b.py"]
     (told,) = project.edits()
-    assert ("files: a.py was taken out" in str(told)) == (left == 0)
-    assert "files: b.py was taken out" in str(told) and "'path'" not in str(told)
+    assert ("files: a.py was removed" in str(told)) == (left == 0)
+    assert "files: b.py was removed" in str(told) and "'path'" not in str(told)
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
@@ -163,5 +163,5 @@ def test_the_last_decision_taken_out_of_a_file_is_told(make: Make, format_id: st
     project.session.note("two")
     project.edit(lambda value: value["decisions_made"].clear())
     project.session.note("three")
-    assert "decisions: Use x was taken out" in str(project.edits())
+    assert "decisions: Use x was removed" in str(project.edits())
     assert "Use x" in str(project.read()["decisions_made"])

@@ -28,10 +28,10 @@ class BoundFiles(Topic):
 
     def bind(self, format_id: str, *, root: str = "") -> Binding:
         """Keep the session's files in a format here too: `craft`, or `craft:ID`."""
-        from forestay.formats.port import spelled
+        from forestay.formats.port import canonical_name
         from forestay.plans.pending_file_ops import give_place
 
-        mirror, format_id = mirror_of(self._context), spelled(format_id)
+        mirror, format_id = mirror_of(self._context), canonical_name(format_id)
         with mirror.hold_projects(root or mirror.root_of(format_id.partition(":")[0])):
             place = give_place(self._context, self._recorder.id, format_id, root)
             write_files(self._context, self._recorder.id, force=True)
@@ -40,9 +40,9 @@ class BoundFiles(Topic):
 
     def unbind(self, format_id: str) -> builtins.list[Binding]:
         """Stop reading and writing the files of a format; the files stay unchanged."""
-        from forestay.formats.port import spelled
+        from forestay.formats.port import canonical_name
 
-        kind, _, native = spelled(format_id).partition(":")
+        kind, _, native = canonical_name(format_id).partition(":")
         found = [b for b in self.list() if b.layout == kind and native in ("", b.native)]
         for binding in found:
             mirror_of(self._context).unbind(binding)
@@ -50,11 +50,11 @@ class BoundFiles(Topic):
 
     def restore(self, format_id: str = "") -> builtins.list[Case]:
         """Write damaged or missing files of the session again; damaged bytes are set aside."""
-        from forestay.formats.port import require_known, spelled
+        from forestay.formats.port import canonical_name, require_known
         from forestay.mirror import recover
 
         if format_id:
-            require_known(format_id := spelled(format_id))
+            require_known(format_id := canonical_name(format_id))
         cases = recover.cases(self._context, self._recorder.id)
         done = [
             recover.restore(self._context, case) for case in cases if format_id in ("", case.layout)

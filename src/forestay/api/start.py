@@ -55,9 +55,9 @@ def begin(context: Context, wanted: Wanted) -> Session:
     """Record that a session begins, and keep its files in the formats; see `Forestay.start`."""
     goal = require(wanted.goal, wanted.mode)
     if wanted.formats:
-        from forestay.formats.port import spelled
+        from forestay.formats.port import canonical_name
 
-        wanted = replace(wanted, formats=list(map(spelled, wanted.formats)))
+        wanted = replace(wanted, formats=list(map(canonical_name, wanted.formats)))
     session = _checked(context, wanted.id) if wanted.id else _new_id(context, wanted.key)
     plan, blobs = _planned(context, wanted)
     body = _started(context, wanted, goal)

@@ -191,13 +191,13 @@ def _print_none(format_id: str, screen: Screen) -> int:
 
 
 def run_restore(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    from forestay.formats.port import spelled
+    from forestay.formats.port import canonical_name
 
     session = stay.current()
     bound = [binding.layout for binding in session.files.list()]
     done = session.files.restore(options.format_id)
     screen.answer({"session": session.id, "restored": [case_values(case) for case in done]})
-    if options.format_id and spelled(options.format_id) not in bound:
+    if options.format_id and canonical_name(options.format_id) not in bound:
         return _print_none(options.format_id, screen)
     for case in done:
         print_case(case, screen, acted=True)

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 from forestay.formats import diff
 from forestay.formats.coerce import mapping, sequence, text
-from forestay.formats.facts import SESSION, UNIT, Facts, beginnings, plain
+from forestay.formats.facts import SESSION, UNIT, Facts, find_known_prefixes, plain
 from forestay.formats.fields import DONE
 from forestay.formats.port import EXTRA, Format, Tree, Where
 
@@ -81,7 +81,7 @@ def _has_every_status(format: Format, native: Facts, facts: Facts) -> bool:
     return (
         native.status == facts.status
         and len(steps) == len(facts.steps)
-        and not format.known_as(facts)
+        and not format.assigned_step_ids(facts)
         and all(steps.get(step.title) == step.status for step in native.steps)
         and all(agents.get(agent.id) == agent.status for agent in native.agents)
     )
@@ -157,7 +157,7 @@ def _pairs(format: Format, facts: Facts, name: str, old: list[Any], new: list[An
     known: dict[int, int] = {}
     if name == "steps":
         places = {step.get("id"): place for place, step in enumerate(old)}
-        names = format.known_as(facts).items()
+        names = format.assigned_step_ids(facts).items()
         known = {places[id]: there for there, id in names if id in places}
     here = [place for place in range(len(old)) if place not in known]
     there = [place for place in range(len(new)) if place not in set(known.values())]
@@ -188,7 +188,7 @@ def _match(old: list[Any], new: list[Any], places: list[int] | None = None) -> d
     here = {_name(old[place]): place for place in range(len(old)) if place not in found}
     taken = set(found.values())
     there = {_name(new[place]): place for place in range(len(new)) if place not in taken}
-    for name, starts in beginnings(there, here.keys() - {""}).items():
+    for name, starts in find_known_prefixes(there, here.keys() - {""}).items():
         found.setdefault(here[starts[-1]], there[name])
     return found
 
@@ -339,7 +339,7 @@ def convert(
 ) -> tuple[Tree, Loss]:
     """Return the files of format `b` for the session in the files of format `a`, and the loss."""
     if a.id == b.id and not native_id:
-        made = a.renewed(files, where)
+        made = a.in_current_form(files, where)
         was, now = (a.reading(each, where).version for each in (files, made))
         lost = [f"that it was of version {was}, which may mean more than {now}"]
         return made, Loss(lost=lost if was != now else [])

@@ -1,4 +1,4 @@
-"""Plain values of unknown type: what they say if they are what is wanted, else nothing."""
+"""Read plain values of unknown type: a value of another type counts as empty."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 Node = dict[str, Any]
 
 LARGEST = 2**53 - 1
-"""The largest whole number that every reader of JSON keeps exact."""
+"""The largest whole number that every reader of JSON parses exactly."""
 
 
 def mapping(value: Any) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def text(value: Any) -> str:
 
 
 def copied(value: Any, levels: int = -1) -> Any:
-    """A deep copy, or one of so many levels only."""
+    """Return a deep copy, or a copy of so many `levels` only."""
     if levels == 1:
         return value.copy() if isinstance(value, (dict, list)) else value
     if isinstance(value, dict):
@@ -33,7 +33,7 @@ def copied(value: Any, levels: int = -1) -> Any:
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
-    """A value with something else for its texts; keys are none."""
+    """Return a value with each text in it changed, except keys."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, dict):
@@ -42,7 +42,7 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
 
 
 def put_back(part: dict[Any, Any], before: dict[Any, Any], key: str | int) -> None:
-    """Give a mapping the value that a key had before, in the place that it had."""
+    """Set a key to its value in `before`, at its earlier place."""
     later = set(list(before)[list(before).index(key) :])
     behind = next((at for at, name in enumerate(part) if name in later), len(part))
     moved = {name: part.pop(name) for name in list(part)[behind:]}
@@ -50,7 +50,7 @@ def put_back(part: dict[Any, Any], before: dict[Any, Any], key: str | int) -> No
 
 
 def texts_in(value: Any) -> dict[str, None]:
-    """Return all texts in a value, each once; keys are none."""
+    """Return all texts in a value except keys, each once."""
     found: dict[str, None] = {}
     todo = [value]
     while todo:

@@ -1,15 +1,15 @@
-"""Facts: what the files of a layout say of a session, in our own words.
+"""Facts: the content of a session's files, in terms that all formats share.
 
-Every layout reads its files into `Facts` and writes facts back into its files, so that two
-layouts never need to know each other and the journal needs to know none of them. Moments are UTC
-milliseconds, fractions lie between 0 and 1, statuses are the canonical words of `SESSION` and
-`UNIT`; a field that a file does not speak about keeps its default.
+Every format reads its files into `Facts` and writes facts back into its files, so no format needs
+to know another one, and the journal needs to know none. Times are UTC milliseconds, fractions lie
+between 0 and 1, statuses are words of `SESSION` and `UNIT`. A field that a file does not state has
+its default.
 
-What has no field here and no event kind, but is a single value, is an *attribute* under a dotted
-name that begins with its layout (`essay.pushback_level`). What is not even that stays in the file:
-writing keeps every key it does not know.
+A single value without a field here and without an event kind is an *attribute* under a dotted name
+that begins with its format (`essay.pushback_level`). Everything else stays in the file: writing
+preserves unknown keys.
 
-A step without an `id` is known by its title alone: `pending_tasks` is a list of sentences.
+A step without an `id` is identified by its title: `pending_tasks` is a list of sentences.
 """
 
 from __future__ import annotations
@@ -84,16 +84,18 @@ class AgentFact(Struct, omit_defaults=True):
 _Timed = TypeVar("_Timed", StepFact, AgentFact)
 
 
-def with_told_times(fact: _Timed, said: _Timed | None) -> _Timed:
-    """With the times that a file tells beside a status that has none: no event can say them, and
-    so nothing that happened took them away."""
-    if said is None or fact.status != said.status or fact.status not in ("pending", "running"):
+def with_stated_times(fact: _Timed, stated: _Timed | None) -> _Timed:
+    """Return a fact with the times that a file states although its status has none.
+
+    No event records such times, so no event removed them either.
+    """
+    if stated is None or fact.status != stated.status or fact.status not in ("pending", "running"):
         return fact
-    began = said.started_at if fact.status == "pending" else None
+    began = stated.started_at if fact.status == "pending" else None
     return replace(
         fact,
         started_at=began if fact.started_at is None else fact.started_at,
-        ended_at=said.ended_at if fact.ended_at is None else fact.ended_at,
+        ended_at=stated.ended_at if fact.ended_at is None else fact.ended_at,
     )
 
 
@@ -105,24 +107,25 @@ class DecisionFact(Struct, omit_defaults=True):
     at: int | None = None
 
 
-def in_one_text(what: str, chosen: str) -> str:
-    """A decision where there is no place for what was chosen."""
+def join_choice(what: str, chosen: str) -> str:
+    """Return a decision and its choice as one text, for formats without a field for the choice."""
     return f"{what}: {chosen}" if chosen else what
 
 
-def in_parts(decision: DecisionFact) -> DecisionFact:
-    """A decision of which it is known what there was to choose from, and whose text may tell what
-    was chosen."""
+def split_choice(decision: DecisionFact) -> DecisionFact:
+    """Return a decision with its choice split from its text, if the text ends with an option."""
     for option in (decision.chosen, *decision.options):
         what = decision.what.removesuffix(f": {option}")
-        if what and in_one_text(what, option) == decision.what != what:
+        if what and join_choice(what, option) == decision.what != what:
             return replace(decision, what=what, chosen=option)
     return decision
 
 
 def alike(one: str, other: str) -> float:
-    """How much two texts have in common, by their words: from 0 to 1. What stands for a secret is
-    none of them: it is the same for all."""
+    """Return the share of words that two texts have in common, from 0 to 1.
+
+    Placeholders of secrets do not count, because they are equal for different secrets.
+    """
     if one == other:
         return 1.0
     words, others = _words(one), _words(other)
@@ -131,13 +134,13 @@ def alike(one: str, other: str) -> float:
 
 @lru_cache(maxsize=4096)
 def _words(text: str) -> frozenset[str]:
-    # Where many things took the place of many, each is compared with each, for each rendering.
+    # Cached, because each text may be compared with each other one for every rendering.
     return frozenset(_WORD.findall(_SECRET.sub(" ", text).casefold()))
 
 
-def beginnings(texts: Iterable[str], known: Set[str]) -> dict[str, list[str]]:
-    """Texts that go on from known ones, each with those, the shortest first."""
-    # By their sizes: a long text has too many beginnings to look at each.
+def find_known_prefixes(texts: Iterable[str], known: Set[str]) -> dict[str, list[str]]:
+    """Return the texts that begin with known ones, each with those, the shortest first."""
+    # Only the sizes that occur are tried: a long text has too many prefixes.
     sizes = sorted(set(map(len, known)))
     found = {
         text: [start for n in sizes if _APART.match(text, n) and (start := text[:n]) in known]
@@ -189,7 +192,7 @@ class CheckpointFact(Struct, omit_defaults=True):
 
 
 class ClaimFact(Struct, omit_defaults=True):
-    """A claim put off, or (with a `result`) one that the user let stand against the checker."""
+    """A claim deferred, or (with a `result`) one that the user accepted against the checker."""
 
     text: str
     reason: str = ""
@@ -202,7 +205,7 @@ class ClaimFact(Struct, omit_defaults=True):
 
 
 class RevisitFact(Struct, omit_defaults=True):
-    """That somebody went back to a step; `archived` are the files that became versions by it."""
+    """A return to an earlier step; `archived` are the files that were stored as old versions."""
 
     step: str
     because: str = ""
@@ -217,7 +220,7 @@ class NoteFact(Struct, omit_defaults=True):
 
 
 class UpdateFact(Struct, omit_defaults=True):
-    """That something was recorded, for a log with a line for all of it; read from no file."""
+    """An entry for a log of all recorded events; never read from a file."""
 
     kind: str
     agent: str = ""
@@ -225,7 +228,7 @@ class UpdateFact(Struct, omit_defaults=True):
 
 
 class Facts(Struct, omit_defaults=True):
-    """Everything that the files of one session say."""
+    """The content of the files of one session."""
 
     native_id: str = ""
     goal: str = ""
@@ -253,7 +256,7 @@ class Facts(Struct, omit_defaults=True):
     plan_total: int | None = None
     plan_base: int | None = None
     position: str = ""
-    """The id of the step, or agent, that is being worked on."""
+    """The id of the step or agent that is worked on."""
     steps: list[StepFact] = []
     agents: list[AgentFact] = []
     decisions: list[DecisionFact] = []
@@ -273,28 +276,23 @@ class Facts(Struct, omit_defaults=True):
     attributes: dict[str, Scalar] = {}
 
 
-def things(facts: Facts) -> int:
-    """Of how many things some facts tell, each of which has to be compared with what was."""
-    told: list[list[Any] | dict[str, Any]] = [
-        facts.steps,
-        facts.agents,
-        facts.decisions,
-        facts.files,
-    ]
-    told += [facts.errors, facts.checkpoints, facts.claims, facts.revisits, facts.notes]
-    told += [facts.artifacts, facts.tokens_by_agent, facts.attributes]
-    return sum(map(len, told))
+def count_elements(facts: Facts) -> int:
+    """Return the number of elements in the lists and maps of some facts."""
+    lists: list[list[Any] | dict[str, Any]] = [facts.steps, facts.agents, facts.decisions]
+    lists += [facts.files, facts.errors, facts.checkpoints, facts.claims, facts.revisits]
+    lists += [facts.notes, facts.artifacts, facts.tokens_by_agent, facts.attributes]
+    return sum(map(len, lists))
 
 
 def plain(value: Any) -> Any:
-    """Facts as plain values, in the order of their fields, without those that say nothing.
+    """Return facts as plain values, in the order of their fields, without defaults.
 
-    Equal facts give equal values: `omit_defaults` alone leaves a field out only where it holds
-    the very object that is its default.
+    Equal facts give equal values. `omit_defaults` is not enough for that: it leaves a field out
+    only if it holds the very object that is its default.
     """
     if isinstance(value, Struct):
-        told = ((name, getattr(value, name), default) for name, default in _fields(type(value)))
-        return {name: plain(v) for name, v, default in told if v != default}
+        values = ((name, getattr(value, name), default) for name, default in _fields(type(value)))
+        return {name: plain(v) for name, v, default in values if v != default}
     if isinstance(value, list):
         return [plain(item) for item in value]
     return value
@@ -302,7 +300,7 @@ def plain(value: Any) -> Any:
 
 @cache
 def _fields(kind: type[Struct]) -> list[tuple[str, Any]]:
-    """Names and what they hold when they say nothing; looking that up is slow."""
+    """Return the names and defaults of fields; cached, because the lookup is slow."""
     return [(f.name, _default(f)) for f in fields(kind)]
 
 
@@ -312,16 +310,19 @@ def _default(field: Any) -> Any:
     return field.default if field.default is not NODEFAULT else field.default_factory()
 
 
-def new_revisits(known: Sequence[RevisitFact], told: Sequence[RevisitFact]) -> list[RevisitFact]:
-    """Those that are not known yet. A revisit is known by its reason and its time, else by either:
-    of one that is told in other words, or at another time, nobody said that it happened again."""
+def new_revisits(known: Sequence[RevisitFact], found: Sequence[RevisitFact]) -> list[RevisitFact]:
+    """Return the revisits that are not known yet.
+
+    A revisit is identified by its reason and time, else by either: one whose reason or time was
+    edited did not happen again.
+    """
     passes = both(
         lambda revisit: (revisit.step, revisit.because, _second(revisit)),
         lambda revisit: (revisit.step, revisit.because),
         lambda revisit: (revisit.step, _second(revisit)),
     )
-    again = set(pair(known, told, passes).values())
-    return [revisit for place, revisit in enumerate(told) if place not in again]
+    again = set(pair(known, found, passes).values())
+    return [revisit for place, revisit in enumerate(found) if place not in again]
 
 
 def _second(revisit: RevisitFact) -> int | None:

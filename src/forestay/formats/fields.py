@@ -1,11 +1,11 @@
-"""Fields of JSON session files: each read into a fact and written back only where the fact differs.
+"""Read fields of JSON session files into facts, and write back the facts that differ.
 
-A *kind* reads a native value (anything wrong reads as "not said") and spells a fact. A *field* ties
-a kind to a key and to the name of the fact. `put_fields` leaves a value alone when it already says
-the fact, or says all of it that its spelling can hold, so that odd but equal spellings survive.
+A *kind* reads a native value into a fact (a wrong value into an empty fact) and writes a fact as a
+native value. A *field* connects a kind with a key and the name of the fact. `put_fields` changes a
+value only if it would read differently afterwards, so unusual but equal spellings survive.
 
-Lists are paired with facts before they are written: units by id or title, logs by what they say and
-when. Elements that nobody can read are never touched.
+Elements of lists are paired with facts before they are written: units by id or title, log entries
+by their words and times. Elements that cannot be read are never changed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from forestay.base.hashing import digest_of
 from forestay.formats import diff, timestamps
 from forestay.formats.coerce import LARGEST, Node, mapping, sequence, text
 from forestay.formats.diff import Key, Pass, both, pair
-from forestay.formats.facts import AgentFact, Facts, StepFact, with_told_times
+from forestay.formats.facts import AgentFact, Facts, StepFact, with_stated_times
 from forestay.formats.port import Where
 from forestay.formats.status_words import session_status, session_word
 
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class _Drop:
-    """Says that a key is left out rather than blank."""
+    """As `blank` of a field: remove the key when the fact is empty."""
 
 
 DROP = _Drop()
@@ -40,25 +40,25 @@ DROP = _Drop()
 
 
 def number(value: Any) -> float | None:
-    """A number that is no truth value and not beyond all use."""
+    """Return a number within the exact range of JSON; None for anything else, booleans included."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if abs(value) <= LARGEST else None
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether nothing would change, not even the order of keys."""
+    """Return whether two values are the same, the order of keys included."""
     return one is other or diff.identical(one, other)
 
 
 def main(files: Mapping[str, Any], *wanted: str) -> tuple[str, Any]:
-    """The session's own file of a tree and its name: one of those wanted, else the first."""
+    """Return name and value of the main file of a tree: one of those `wanted`, else the first."""
     names = [*(name for name in wanted if name in files), *files]
     return (names[0], files[names[0]]) if names else ("", None)
 
 
 def insert(into: Node, key: str, value: Any, order: Sequence[str]) -> None:
-    """Set a key; a new one comes behind the key that it follows in the document's order."""
+    """Set a key; insert a new one after the keys that come before it in `order`."""
     if key in into or key not in order:
         into[key] = value
         return
@@ -74,14 +74,14 @@ def insert(into: Node, key: str, value: Any, order: Sequence[str]) -> None:
 
 class Kind(Protocol):
     def read(self, value: Any, where: Where) -> Any:
-        """What a native value says; the empty fact (None, "" or []) for anything else."""
+        """Return the fact in a native value; the empty fact (None, "" or []) if it is wrong."""
         ...
 
     def write(self, fact: Any, old: Any, where: Where) -> Any: ...
 
 
 class Text(NamedTuple):
-    """Text; `unsaid` is what stands in the file when there is nothing to say."""
+    """A text; `unsaid` is the value in the file that stands for an empty one."""
 
     unsaid: str = ""
 
@@ -103,7 +103,7 @@ class Stamp(NamedTuple):
 
 
 class Count(NamedTuple):
-    """A whole number from 0 on; 3.0 is one too, as JSON has it."""
+    """A whole number from 0 on; 3.0 counts as one, as in JSON."""
 
     def read(self, value: Any, where: Where) -> int | None:
         found = number(value)
@@ -114,7 +114,7 @@ class Count(NamedTuple):
 
 
 class Share(NamedTuple):
-    """A fraction; `whole` is how the file writes 1, and 100 writes whole percents."""
+    """A fraction; `whole` is the number that stands for 1 in the file: 100 for percents."""
 
     whole: int = 1
 
@@ -128,7 +128,7 @@ class Share(NamedTuple):
 
 
 class Names(NamedTuple):
-    """A list of texts; other elements are kept behind them."""
+    """A list of texts; elements of other types are preserved after them."""
 
     def read(self, value: Any, where: Where) -> list[str]:
         return [each for each in sequence(value) if isinstance(each, str)]
@@ -142,10 +142,10 @@ SECONDS, MILLISECONDS = Stamp(), Stamp(True)
 
 
 class Field(NamedTuple):
-    """A fact and where it stands. `keys` are spellings of the key, the document's own first.
+    """A fact and its key in a file. `keys` are spellings of the key, the document's own first.
 
-    `blank` is written for an empty fact. A `sticky` field is never blanked: an empty fact says
-    nothing about it. A field that is not `own` is only used where a file already has its key.
+    `blank` is written for an empty fact. A `sticky` field ignores empty facts. A field that is not
+    `own` is only used where a file already has its key.
     """
 
     fact: str
@@ -176,38 +176,38 @@ def put_fields(
 def put_field(into: Node, field: Field, fact: Any, where: Where, order: Sequence[str]) -> None:
     key, kind = field.key(into), field.kind
     old = into.get(key)
-    said, empty = kind.read(old, where), fact is None or fact == "" or fact == []
-    if said == fact or (empty and field.sticky):
+    stated, empty = kind.read(old, where), fact is None or fact == "" or fact == []
+    if stated == fact or (empty and field.sticky):
         return
     new = field.blank if empty else kind.write(fact, old, where)
     if isinstance(new, _Drop):
         into.pop(key, None)
-    elif key not in into or kind.read(new, where) != said:
+    elif key not in into or kind.read(new, where) != stated:
         insert(into, key, new, order)
 
 
 def put_latest(
     into: Node, field: Field, moment: int | None, where: Where, order: Sequence[str]
 ) -> None:
-    """A stamp that never goes back."""
-    said = field.kind.read(into.get(field.key(into)), where)
-    latest = max((at for at in (said, moment) if at is not None), default=None)
+    """Write a time unless the file has a later one."""
+    stated = field.kind.read(into.get(field.key(into)), where)
+    latest = max((at for at in (stated, moment) if at is not None), default=None)
     put_field(into, field, latest, where, order)
 
 
-def put_place(
+def put_machine_value(
     into: Node, field: Field, fact: str, here: str, where: Where, order: Sequence[str]
 ) -> None:
-    """What is true of one machine: what the facts say, else, if the file says another, ours.
+    """Write a value that belongs to one machine: the fact, else `here` if the file has a value.
 
-    A file that says nothing is left saying nothing: its own facts would ask for no more.
+    A file without a value stays without one, so that writing its own facts changes nothing.
     """
-    said = field.kind.read(into.get(field.key(into)), where)
-    put_field(into, field, fact or (here if said else ""), where, order)
+    stated = field.kind.read(into.get(field.key(into)), where)
+    put_field(into, field, fact or (here if stated else ""), where, order)
 
 
 def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequence[str]) -> None:
-    """Change an object inside another; it is made if there is something to say."""
+    """Change an object inside another; create it if `put` adds anything to it."""
     inner = dict(mapping(root.get(key)))
     put(inner)
     if inner and not alike(root.get(key), inner):
@@ -218,29 +218,29 @@ def put_section(root: Node, key: str, put: Callable[[Node], None], order: Sequen
 
 
 def by_name(name: str) -> list[Pass]:
-    """Pairing by one attribute that both sides have."""
+    """Return the pairing of elements by one attribute that both sides have."""
     return both(attrgetter(name))
 
 
-def by_moment(told: Key) -> list[Pass]:
-    """Pairing of log entries: the same words at the same moment, or one side knows no moment.
+def match_by_time(words: Key) -> list[Pass]:
+    """Return the pairing of log entries by words and time, or by words if one side has no time.
 
-    A file that keeps whole seconds says the same moment as a fact with milliseconds.
+    A time in whole seconds equals any time within that second.
     """
 
-    def with_words(moment: Key) -> Key:
-        return lambda each: None if (at := moment(each)) is None else (told(each), at)
+    def with_time(moment: Key) -> Key:
+        return lambda each: None if (at := moment(each)) is None else (words(each), at)
 
-    def timeless(each: Any) -> Hashable:
-        return told(each) if each.at is None else None
+    def without_time(each: Any) -> Hashable:
+        return words(each) if each.at is None else None
 
-    within = (with_words(_whole_second), with_words(_second))
-    exact = both(lambda each: (told(each), each.at))
-    return [*exact, within, (timeless, told), (told, timeless)]
+    within = (with_time(_whole_second), with_time(_second))
+    exact = both(lambda each: (words(each), each.at))
+    return [*exact, within, (without_time, words), (words, without_time)]
 
 
 def reworded() -> list[Pass]:
-    """Pairing of what is left of log entries whose words may be changed: those of one moment."""
+    """Return the pairing by time alone, for log entries whose words may be edited."""
     return [*both(attrgetter("at")), (_whole_second, _second)]
 
 
@@ -253,8 +253,12 @@ def _whole_second(each: Any) -> int | None:
 
 
 class Entry(NamedTuple, Generic[_T]):
-    """What a list is of: how an element is read (None: nobody can), how a fact is written over one
-    (None: it is new), and by what both are known. A `log` keeps what no fact speaks of."""
+    """How the elements of a list are handled.
+
+    `read` returns the fact of an element, or None if it cannot be read. `write` writes a fact over
+    an element, or as a new one if that is None. `passes` pair elements with facts. Elements of a
+    `log` stay even if they have no fact.
+    """
 
     read: Callable[[Any], _T | None]
     write: Callable[[Any, _T], Any]
@@ -265,7 +269,7 @@ class Entry(NamedTuple, Generic[_T]):
 def log(
     read: Callable[..., _T | None], write: Any, passes: Sequence[Pass], where: Where, moment: int
 ) -> Entry[_T]:
-    """What a log is of; `moment` is when happened what has no time of its own."""
+    """Return the handling of a log; `moment` is the time of facts that have none."""
     writer = partial(write, where=where, moment=moment)
     return Entry(partial(read, where=where), writer, passes, log=True)
 
@@ -279,7 +283,7 @@ def put_list(
     *,
     gone: Sequence[_T] = (),
 ) -> None:
-    """Write the facts into a list, which is created only if there are any.
+    """Write facts into a list; create it only if there are any.
 
     Elements of a log are removed only if they are `gone`.
     """
@@ -292,55 +296,58 @@ def put_list(
 def _rewritten(
     old: list[Any], facts: Sequence[_T], entry: Entry[_T], gone: Sequence[_T]
 ) -> list[Any]:
-    """Paired elements rewritten in place, new ones behind; those nobody can read stay."""
-    said = [entry.read(element) for element in old]
-    pairs = pair(said, facts, entry.passes)
-    rest = [None if at in pairs else each for at, each in enumerate(said)] if gone else []
-    ghosts = pair(rest, gone, entry.passes)
+    """Return a list with paired elements rewritten in place and new ones at the end."""
+    stated = [entry.read(element) for element in old]
+    pairs = pair(stated, facts, entry.passes)
+    rest = [None if at in pairs else each for at, each in enumerate(stated)] if gone else []
+    removed = pair(rest, gone, entry.passes)
     made = []
     for at, element in enumerate(old):
         if at in pairs:
             new = entry.write(element, facts[pairs[at]])
             made.append(element if alike(element, new) else new)
-        elif (entry.log and at not in ghosts) or said[at] is None:
+        elif (entry.log and at not in removed) or stated[at] is None:
             made.append(element)
     taken = set(pairs.values())
     return made + [entry.write(None, fact) for at, fact in enumerate(facts) if at not in taken]
 
 
-def seen(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
-    """What the elements of a list say; those that say nothing are left out."""
+def read_elements(listed: Any, read: Callable[[Any], _T | None]) -> list[_T]:
+    """Return the facts in the elements of a list that can be read."""
     return [fact for each in sequence(listed) if (fact := read(each)) is not None]
 
 
-# --- what both documents share -----------------------------------------------------------------
+# --- what several formats share -----------------------------------------------------------------
 
 
 ReadAgent = Callable[[Any], AgentFact | None]
 
 
-def last_of_each(
+def latest_runs(
     listed: Any, read: ReadAgent, written: Iterable[AgentFact] | None = None
 ) -> ReadAgent:
-    """Reads an agent's entry, but of several with one id only the last: the others tell of runs
-    before, of which nobody has more to say. They go with it, if it is not to be `written`."""
+    """Return a reader of agent entries that skips all but the last entry of each id.
+
+    The others describe earlier runs and stay unchanged. They are read, so that they are removed
+    too, if `written` is given without the agent.
+    """
     last = {text(mapping(each).get("id")): each for each in sequence(listed)}
     gone = set() if written is None else last.keys() - {agent.id for agent in written}
 
-    def of(each: Any) -> AgentFact | None:
+    def read_latest(each: Any) -> AgentFact | None:
         id = text(mapping(each).get("id"))
         return read(each) if last.get(id) is each or id in gone else None
 
-    return of
+    return read_latest
 
 
 def titled(steps: Iterable[StepFact]) -> list[StepFact]:
-    """Steps that have a name; their id is one."""
+    """Return steps with their ids as titles where they have none, without nameless ones."""
     return [s if s.title else replace(s, title=s.id) for s in steps if s.title or s.id]
 
 
 def get_task(value: Any, status: str = "pending") -> StepFact | None:
-    """A step of which there is a sentence; an object may have it as its task."""
+    """Return the step in a sentence, or in an object with the sentence under `task`."""
     title = text(value.get("task") if isinstance(value, dict) else value)
     return StepFact(title, status=status) if title else None
 
@@ -352,11 +359,11 @@ def _put_task(old: Any, step: StepFact) -> Any:
 TASK = Entry(get_task, _put_task, by_name("title"))
 
 DONE = ("done", "skipped")
-"""Statuses of steps that count as completed work; all others are still to do."""
+"""Statuses of steps that count as completed work."""
 
 
 def progress_of(facts: Facts) -> float:
-    """The figure for a session: the one given, else counted from steps, else from agents."""
+    """Return the progress of a session: as stated, else counted from steps, else from agents."""
     if facts.progress is not None:
         return facts.progress
     if steps := tasks_in(facts):
@@ -368,46 +375,54 @@ def progress_of(facts: Facts) -> float:
 
 
 def tasks_in(facts: Facts) -> list[StepFact]:
-    """The steps without the headings of tasks: phases, where the work does not go through them one
-    by one."""
+    """Return the steps without phases that are only headings: those around tasks without a plan."""
     around = set() if facts.workflow or facts.plan_total else {s.parent for s in facts.steps}
     return [step for step in facts.steps if step.unit != "phase" or step.id not in around]
 
 
-def as_far(fact: AgentFact, said: AgentFact | None) -> AgentFact:
-    """An agent that is done has done all, whatever its entry says or leaves out; and the times of
-    one that is not are as its entry says."""
-    fact = with_told_times(fact, said)
-    done = said is not None and said.status in DONE and fact.status in DONE
-    return replace(fact, fraction=said.fraction) if said and done and fact.fraction == 1.0 else fact
+def with_stated_progress(fact: AgentFact, stated: AgentFact | None) -> AgentFact:
+    """Return an agent with the progress that its entry states if it is done, else with its times.
+
+    A done agent is complete whatever its entry states, so that is left unchanged.
+    """
+    fact = with_stated_times(fact, stated)
+    done = stated is not None and stated.status in DONE and fact.status in DONE
+    return (
+        replace(fact, fraction=stated.fraction)
+        if stated and done and fact.fraction == 1.0
+        else fact
+    )
 
 
 def put_status(root: Node, id: str, status: str, order: Sequence[str]) -> None:
-    """A session's status, unless the word that stands there means it already."""
-    said, word = session_status(id, text(root.get("status"))) or "active", session_word(id, status)
-    if status != said and session_status(id, word) != said:
+    """Write the status of a session unless the word in the file already has that meaning."""
+    stated, word = (
+        session_status(id, text(root.get("status"))) or "active",
+        session_word(id, status),
+    )
+    if status != stated and session_status(id, word) != stated:
         insert(root, "status", word, order)
 
 
-# --- whole files -------------------------------------------------------------------------------
+# --- entire files ------------------------------------------------------------------------------
 
 COMMON = ("session_id", "goal", "status", "agents", "completed_work", "pending_tasks")
-"""The keys by which the file of a session is known in any layout that lists agents and work."""
+"""Keys that identify a session file in every format that lists agents and work."""
 
 
 def digests(facts: Facts, where: Where) -> Iterator[str]:
-    """What ids are made of: always the same for a session, and another one if that is taken."""
+    """Yield digests to make an id of, always the same for a session; the next if one is taken."""
     seed = f"{facts.goal}\n{facts.began_at}\n{where.now}\n{where.root}\n{facts.native_id}"
     return (digest_of(f"{seed}\n{n}".encode(errors="replace")) for n in count())
 
 
 def is_session(value: Node) -> bool:
-    """Whether a JSON object has any of the common keys of a session file."""
+    """Return whether a JSON object has any of the common keys of a session file."""
     return not value.keys().isdisjoint(COMMON)
 
 
 def put_no_compression(usage: Node, facts: Facts, where: Where) -> None:
-    """Do not say when a context was compressed last if it was not after all."""
+    """Clear the time of the last compression if there was none."""
     never = facts.compressions == 0 and facts.compressed_at is None
     if never and SECONDS.read(usage.get("last_compression"), where) is not None:
         usage["last_compression"] = None

@@ -1,7 +1,7 @@
-"""What the journal says, as facts: what a layout writes.
+"""Turn the state of a session into the facts that a format writes.
 
-What is true of one machine only (paths of the project, device names) is left out: the layout gets
-that from its surroundings.
+Values that belong to one machine (paths of the project, device names) are left out: formats get
+them from `Where`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from forestay.model.event import Event
 from forestay.model.merge import in_order, retracted
 
 _Row = TypeVar("_Row", bound=st.Row)
-_Told = TypeVar("_Told", bound=Struct)
+_Fact = TypeVar("_Fact", bound=Struct)
 
 
 def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
-    """What a session's state says; file changes, commands, revisits and notes come from its
-    events."""
+    """Return the facts of a session: file changes, commands, revisits and notes from its `events`,
+    everything else from its `state`."""
     core = state.core
     attributes = {row.key: row.value for row in rows(state, "attribute", st.Attribute)}
     facts = Facts(
-        **_told_by(core),
+        **_core_facts(core),
         mode=_text(attributes.pop("mode", None)) or core.mode,
         workflow_version=_text(attributes.pop("workflow.version", None)) or core.plan_version,
         target=_text(attributes.pop("workflow.target", None)) or core.plan_target,
@@ -61,7 +61,7 @@ def facts_of(state: st.State, events: Iterable[Event]) -> Facts:
     return facts
 
 
-_OF_CORE = (
+_CORE_FIELDS = (
     *("goal", "status", "model", "progress", "began_at", "updated_at", "because"),
     *("pause_reason", "pause_context", "resumes"),
     *("project", "git_branch", "git_commit", "workflow"),
@@ -69,16 +69,16 @@ _OF_CORE = (
 _FIGURES = ("ended_at", "paused_at", "plan_total", "tokens", "compressions", "compressed_at")
 
 
-def _told_by(core: st.Core) -> dict[str, Any]:
-    """What the core of a state tells, without its rows."""
-    said = {name: getattr(core, name) for name in _OF_CORE}
+def _core_facts(core: st.Core) -> dict[str, Any]:
+    """Return the facts in the core of a state."""
+    values = {name: getattr(core, name) for name in _CORE_FIELDS}
     base = core.plan_base if core.workflow else None
-    return {**said, **_known(core, *_FIGURES), "plan_base": base}
+    return {**values, **_figures(core, *_FIGURES), "plan_base": base}
 
 
 def add_events(facts: Facts, events: Iterable[Event]) -> None:
-    """Add what only events tell: each change of a file, each command, revisit and note; and of
-    all that is no command, that it was."""
+    """Add the facts that only events hold: file changes, commands, revisits, notes, and an update
+    for each event that is not a command."""
     events = list(events)
     gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
     for event in events:
@@ -100,17 +100,16 @@ def add_events(facts: Facts, events: Iterable[Event]) -> None:
 
 
 def withdrawn(events: Iterable[Event]) -> list[ev.Body]:
-    """What a session said and took back."""
+    """Return the bodies of the events that were retracted."""
     events = list(events)
     gone = retracted(in_order(events)) if any(map(is_retraction, events)) else ()
     return [event.body for event in events if event.id in gone]
 
 
-def only_logged(said: Iterable[ev.Body]) -> Facts:
-    """Of what was said, what files keep in lists that are only added to; when it was said does not
-    matter."""
+def log_facts(values: Iterable[ev.Body]) -> Facts:
+    """Return the facts of some events that files store in lists that only grow, without times."""
     facts = Facts()
-    for body in said:
+    for body in values:
         if isinstance(body, ev.DecisionMade):
             facts.decisions.append(DecisionFact(body.what, chosen=body.chosen))
         elif isinstance(body, ev.ErrorRaised):
@@ -133,9 +132,9 @@ def _add_figure(facts: Facts, body: ev.ContextMeasured) -> None:
         facts.tokens = body.tokens
 
 
-def without_figures(facts: Facts, taken: Facts) -> Facts:
-    """The facts, with nothing for each figure that was taken back and is not known otherwise: a
-    file keeps a figure that nobody speaks of."""
+def clear_retracted_figures(facts: Facts, taken: Facts) -> Facts:
+    """Return the facts with 0 for each retracted figure: a file keeps a figure that the facts
+    leave out."""
     figures = dict.fromkeys(taken.tokens_by_agent, 0) | facts.tokens_by_agent
     names = ("tokens", "compressions")
     gone = [n for n in names if getattr(facts, n) is None and getattr(taken, n) is not None]
@@ -147,7 +146,7 @@ def is_retraction(event: Event) -> bool:
 
 
 def rows(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
-    """The rows of a table, as what they are known to be."""
+    """Return the rows of a table that are of a kind."""
     return [row for row in state.rows.select(table) if isinstance(row, kind)]
 
 
@@ -156,10 +155,10 @@ def _text(value: Scalar) -> str:
 
 
 def _position(state: st.State, facts: Facts) -> str:
-    """What is being worked on: what someone said last, nothing too, while it is open; else what
-    began last.
+    """Return the id of the step or agent that is worked on, or an empty string.
 
-    Of the phases of a plan that is the current one alone, whatever was left open before.
+    That is the one set explicitly since the latest start, while it is open; else the one that
+    started last. Of the phases of a plan only the current one counts.
     """
     core, began = state.core, (s for s in reversed(facts.steps) if s.status == "running")
     running = [s for s in began if core.phase_of(s.id) in (None, core.phase)]
@@ -171,41 +170,41 @@ def _position(state: st.State, facts: Facts) -> str:
     return latest.id if chosen is None else chosen.id
 
 
-def _fact(kind: type[_Told], by: Struct, **other: Any) -> _Told:
-    """What a row or an event tells: a fact has the same names for it, but for some."""
-    told = convert(by, kind, from_attributes=True)
-    return replace(told, **other) if other else told
+def _fact(kind: type[_Fact], by: Struct, **other: Any) -> _Fact:
+    """Return a fact with the fields that a row or event has under the same names, and `other`."""
+    fact = convert(by, kind, from_attributes=True)
+    return replace(fact, **other) if other else fact
 
 
 def _step_fact(row: st.Step) -> StepFact:
-    return _fact(StepFact, row, **_known(row, "started_at", "ended_at", "paused_ms"))
+    return _fact(StepFact, row, **_figures(row, "started_at", "ended_at", "paused_ms"))
 
 
-def _known(row: Struct, *names: str) -> dict[str, int | None]:
-    """Figures of a state, which has 0 for one that is not known."""
+def _figures(row: Struct, *names: str) -> dict[str, int | None]:
+    """Return figures of a row, with None for 0, which stands for unknown there."""
     return {name: getattr(row, name) or None for name in names}
 
 
 def _is_only_measured(row: st.Agent) -> bool:
-    """Whether nobody ever said more of an agent than how large its context is."""
+    """Return whether the size of its context is all that is known of an agent."""
     began = row.attempts or row.is_planned or row.status != "pending"
     return not began and row.fraction is None
 
 
 def _agent_fact(row: st.Agent) -> AgentFact:
-    figures = _known(row, "started_at", "ended_at", "retried_at", "tokens")
+    figures = _figures(row, "started_at", "ended_at", "retried_at", "tokens")
     return _fact(AgentFact, row, retries=max(0, row.attempts - 1), **figures)
 
 
-def _listed(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
+def _rows_to_list(state: st.State, table: str, kind: type[_Row]) -> list[_Row]:
     found = rows(state, table, kind)
     return [row for row in found if not (isinstance(row, st.Agent) and _is_only_measured(row))]
 
 
 def _lists(state: st.State) -> dict[str, Any]:
     return {
-        field: [made_of(row) for row in _listed(state, table, kind)]
-        for table, (field, kind, made_of) in _LISTED.items()
+        field: [make_fact(row) for row in _rows_to_list(state, table, kind)]
+        for table, (field, kind, make_fact) in _LISTS.items()
     }
 
 
@@ -214,8 +213,8 @@ def _checkpoint_fact(row: st.Checkpoint) -> CheckpointFact:
     return _fact(CheckpointFact, row, verdict=verdict)
 
 
-# Table of rows → the field of facts that lists them, their kind, and what each says.
-_LISTED: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
+# Table of rows → the field of facts that lists them, their kind, and how each becomes a fact.
+_LISTS: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
     "step": ("steps", st.Step, _step_fact),
     "agent": ("agents", st.Agent, _agent_fact),
     "decision": ("decisions", st.Decision, partial(_fact, DecisionFact)),
@@ -227,20 +226,20 @@ _LISTED: dict[str, tuple[str, type[Any], Callable[[Any], Any]]] = {
 
 
 def _file_fact(body: ev.FileChanged, at: int) -> FileFact:
-    # There may be very many of these.
+    # Spelled out because `_fact` is slow, and there may be very many of these.
     return FileFact(
         body.path, body.action, body.agent, at, body.added, body.removed, body.before, body.after
     )
 
 
 def _command_fact(body: ev.CommandRan, at: int) -> CommandFact:
-    # No layout has a word for an end that nobody told; not to fail is what they know.
+    # No format has a word for an unknown result; they only know failure and success.
     status = "success" if body.status == "unknown" else body.status
     return _fact(CommandFact, body, status=status, at=at)
 
 
 def _observed_fact(body: ev.EvidenceObserved, at: int) -> CommandFact:
-    """A proof is a command that ran; what it proves no layout has a place for."""
+    """Return a proof as a command that ran: no format has a field for what it proves."""
     failed = body.exit or body.timed_out or body.interrupted
     word = "timed out" if body.timed_out else "interrupted" if body.interrupted else ""
     return CommandFact(

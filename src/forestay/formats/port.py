@@ -8,7 +8,7 @@ that only what changed changes. Nor does it see the journal: it only reads and w
     parse      bytes → tree                           (text.document, text.safe_parse)
     get        tree → facts                           total: it never raises on a tree
     put        old tree or None, facts → new tree     changes only what the facts changed
-    whole      tree, tree before → tree               restores what no program may remove
+    restore_required  tree, tree before → tree        restores what no program may remove
     check      tree → findings
     salvage    bundle that cannot be parsed → facts, and what was inferred and lost
 
@@ -36,13 +36,13 @@ Tree = dict[str, Any]
 Bundle = dict[str, bytes]
 
 EXTRA = "forestay"
-"""The one key of our own in other people's files."""
+"""The one key that we add to the files of other programs."""
 
 ERROR, WARNING, INFO = "error", "warning", "info"
 
 
 class Travel(Struct, frozen=True):
-    """How a session stands with the remotes of this machine; moments in milliseconds."""
+    """How a session is synced with the remotes of this machine; times in milliseconds."""
 
     enabled: bool = False
     last_sync: int = 0
@@ -55,17 +55,16 @@ class Travel(Struct, frozen=True):
 
 
 class Where(Struct, frozen=True):
-    """What a layout may know of its surroundings when it writes or judges files.
+    """The surroundings that a format may use when it reads, writes or checks files.
 
     `root` is the session's folder, `names` the files in it (relative, with /), both empty when
-    unknown; `total` the number of phases that a workflow definition handed in gives; `naive` says
-    how stamps without a zone are read ("local" or "utc"). `generation` is the shape that a new
-    file is to have, where a layout has several; empty means today's. `travel` is given where this
-    machine knows how the session travels: then what a file says of that is ours to write, and
-    nothing that a session says. Whoever writes on may be `brief`: logs are shown empty then, and
-    of what goes into them the facts tell only what is new. `moved` says that the folder which the
-    files name as theirs is not `root`. What was `withdrawn` leaves also lists that only grow.
-    `window` is how many tokens the context of an agent holds.
+    unknown. `total` is the number of phases in the workflow definition. `naive` is how times
+    without a zone are read ("local" or "utc"). `generation` is the form of a new file where a
+    format has several; empty for the current one. `travel` is how the session is synced, if this
+    machine knows that: then we write what a file states about it and never read it. With `brief`,
+    logs are passed in empty and the facts have only new entries for them. `moved` means that the
+    folder named in the files is not `root`. Facts that were `withdrawn` are removed even from
+    lists that only grow. `window` is the number of tokens that the context of an agent holds.
     """
 
     now: int = 0
@@ -84,30 +83,30 @@ class Where(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """What `check` and `adopt` say of a session's files besides the findings."""
+    """What `check` and `adopt` report about a session's files besides the findings."""
 
     layout: str
     generation: str = ""
-    """Which shape of the layout this is, such as `redesign` or `legacy`."""
+    """Which form of the format this is, such as `redesign` or `legacy`."""
     version: str = ""
     complete: bool | None = None
     status: str = ""
     progress: float | None = None
     writable: bool = True
-    """False for versions that are not known: shown, never written."""
+    """False for unknown versions, which are shown but never written."""
     warning: str = ""
-    """What whoever goes on with such files has to know of their shape."""
+    """What a user who continues with such files has to know about their form."""
 
     @property
-    def unwritten(self) -> str:
-        """Why files that are not writable are left as they are."""
+    def read_only_reason(self) -> str:
+        """Return why files that are not writable are left unchanged."""
         form = "a file without its" if self.generation == "document" else f"the {self.generation}"
         known = f"version {self.version}" if self.version else ""
-        return f"{known or f'{form} version'} is not written by us"
+        return f"{known or f'{form} version'} is not supported for writing"
 
 
 class Salvaged(Struct):
-    """What could be made of damaged files: facts, where each came from, and what is lost."""
+    """The content of damaged files: facts, which of them were inferred, and what is lost."""
 
     facts: Facts
     level: str = ""
@@ -117,7 +116,7 @@ class Salvaged(Struct):
 
 
 class Conventions(Struct, frozen=True):
-    """What a format wants done around its files: order, locks, backups, archives.
+    """How a format handles its files: order of writing, locks, backups, archives.
 
     Names may hold `{id}`, the native id, and are relative to the format's root folder.
     """
@@ -155,38 +154,38 @@ class Conventions(Struct, frozen=True):
 
 
 class Format(Protocol):
-    """One on-disk form. Stateless; all methods are pure."""
+    """One file format. Stateless; all methods are pure."""
 
     id: str
     document: str
     """The number of the document that describes it, such as `S0`."""
     latest: frozenset[str] = frozenset()
-    """Lists of facts of which its files have room for the last element only."""
+    """Lists of facts of which its files can hold the last element only."""
     has_goal: bool = True
-    """Whether its files have a field for the goal; else one is made of what else they say."""
+    """Whether its files have a field for the goal; else it is made of other fields."""
 
     conventions: Conventions = Conventions()
     id_error: str = ""
     """The beginning of the message about an invalid id, where its document gives one."""
 
     def recognise(self, name: str, value: Any) -> float:
-        """How surely a parsed file is of this layout, from 0 to 1, by its shape."""
+        """Return how certainly a parsed file has this format, from 0 to 1."""
         ...
 
     def files(self, native_id: str) -> list[str]:
-        """The files that one session has, relative to the layout's root folder, main one first."""
+        """Return the files of a session, relative to the format's root folder, main file first."""
         ...
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
-        """A native id for a session that gets its first files here."""
+        """Return a native id for a session without files in this format."""
         ...
 
-    def valid_id(self, native_id: str) -> str:
-        """Why the id is not possible in this layout, or an empty string."""
+    def why_invalid_id(self, native_id: str) -> str:
+        """Return why the id is not allowed in this format, or an empty string."""
         ...
 
-    def unkept_id(self, native_id: str) -> str:
-        """Why files with this id, which somebody else gave them, cannot be kept, or nothing."""
+    def why_unusable_id(self, native_id: str) -> str:
+        """Return why files to which another program gave this id cannot be used, or nothing."""
         return unsafe_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts: ...
@@ -195,21 +194,21 @@ class Format(Protocol):
         """Return the files with these facts. With `where.brief`, logs hold only new facts."""
         ...
 
-    def known_as(self, facts: Facts) -> dict[int, str]:
-        """Place of a step → the id that new files give it, in a layout that has its own."""
+    def assigned_step_ids(self, facts: Facts) -> dict[int, str]:
+        """Return the id that new files give to each step by place, if the format has its own."""
         return {}
 
-    def renewed(self, tree: Tree, where: Where) -> Tree:
-        """The same session in today's form of the layout."""
+    def in_current_form(self, tree: Tree, where: Where) -> Tree:
+        """Return the same session in the current form of the format."""
         return tree
 
-    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        """The files with what they had `before` and nobody may take out or change, and a sentence
-        for each that was."""
+    def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        """Return the files with the values of `before` that no program may remove or change, and a
+        sentence for each that was restored."""
         return tree, []
 
-    def torn(self, data: bytes, value: Any) -> str:
-        """Why a file that can be parsed was not written to its end all the same, or nothing."""
+    def why_incomplete(self, data: bytes, value: Any) -> str:
+        """Return why a file that can be parsed is incomplete nevertheless, or an empty string."""
         return ""
 
     def reading(self, tree: Tree, where: Where) -> Reading: ...
@@ -217,7 +216,7 @@ class Format(Protocol):
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        """What the bytes still say when the main file does not parse; None when nothing."""
+        """Return what can still be read when the main file cannot be parsed; None if nothing."""
         ...
 
 
@@ -228,12 +227,12 @@ REGISTRY: dict[str, tuple[str, str]] = {
     "essay": ("forestay.formats.essay.format", ""),
     "orchestrator": ("forestay.formats.orchestrator.format", ".claude"),
 }
-"""Id → module of its folder, and its root folder in a project; empty: each session has its own."""
+"""Id → module of its folder, and its root folder in a project (empty: one per session)."""
 
 
 @cache
 def load_format(id: str) -> Format:
-    """The layout of an id; a module is loaded when it is first asked for."""
+    """Return the format of an id; its module is loaded at the first call."""
     require_known(id)
     module = import_module(REGISTRY[id][0])
     made: Format = module.FORMAT
@@ -241,12 +240,12 @@ def load_format(id: str) -> Format:
 
 
 def conventions_of(id: str) -> Conventions:
-    """Return what the format of an id wants done around its files."""
+    """Return the conventions of the format of an id."""
     return load_format(id).conventions
 
 
-def spelled(chosen: str) -> str:
-    """A layout that somebody names, perhaps with an id, in our spelling: `ai_session:ID` too."""
+def canonical_name(chosen: str) -> str:
+    """Return a format named by the user, perhaps with an id, in our spelling (`ai-session:ID`)."""
     kind, *native = chosen.split(":", 1)
     known = kind.replace("_", "-")
     require_known(known if known in REGISTRY else kind)
@@ -254,29 +253,29 @@ def spelled(chosen: str) -> str:
 
 
 def require_known(id: str) -> None:
-    """Refuse a name that is none of a layout."""
+    """Refuse an unknown format."""
     if id in REGISTRY:
         return
     import difflib
 
     near = difflib.get_close_matches(id.lower(), REGISTRY, 1)
     hint = f"did you mean {near[0]}?" if near else ""
-    why = f"the layouts are {', '.join(REGISTRY)}"
-    raise InvalidInput(f"there is no layout {id}", why=why, hint=hint)
+    why = f"the formats are {', '.join(REGISTRY)}"
+    raise InvalidInput(f"there is no format {id}", why=why, hint=hint)
 
 
 def unsafe_id(native_id: str) -> str:
-    """Why an id may not be part of a path, or an empty string."""
+    """Return why an id may not be part of a path, or an empty string."""
     if not native_id.strip() or native_id.startswith((".", "-")) or native_id.endswith((".", " ")):
-        return "the id is empty, or begins or ends with a sign that no file name should"
+        return "the id is empty, or begins or ends with a character unsafe in file names"
     if not native_id.isprintable() or not set(native_id).isdisjoint("/\\:"):
-        return "the id holds a sign that has a meaning in paths"
+        return "the id contains a character that is special in paths"
     too_long = len(native_id.encode("utf-8", "replace")) > 200
     return "the id is too long for a file name" if too_long else ""
 
 
 def require_id(format: Format, native_id: str) -> None:
-    """Refuse an id for new files that is not possible in their layout."""
-    if problem := format.valid_id(native_id):
+    """Refuse an id for new files that is not allowed in their format."""
+    if problem := format.why_invalid_id(native_id):
         word = format.id_error or f"Invalid {format.id} session ID"
         raise InvalidInput(f"{word} {native_id!r}", why=problem, session=native_id)

@@ -1,9 +1,8 @@
-"""What may not be taken out of files: keys that a document requires.
+"""Restore keys that a document requires and an edit removed.
 
-Somebody's edit that lacks one, or has null where that is not allowed, is read as if it said what
-stood there; the file that is written next has it again, in the place that it had. What else an
-owner takes out stays out. An element of a list is known by what it says, so one that is new gets
-nothing.
+An edit without such a key, or with a null that is not allowed, is read as if it still had the
+earlier value, and the next rendering has the key again at its earlier place. Other keys that an
+edit removes stay removed. New elements of lists get nothing.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ from forestay.formats.port import INFO, Format, Tree, Where
 from forestay.formats.text.document import keys_in
 
 Places = dict[str | int, "Places"]
-"""Keys under keys, down to those that are missing."""
+"""Nested keys down to those that are missing."""
 
 
-def whole(
+def restore_required(
     format: Format,
     tree: Tree,
     before: Tree,
@@ -29,23 +28,26 @@ def whole(
     concerns: Callable[[Finding], bool],
     wrong: Callable[[Finding], bool] = lambda _: False,
 ) -> tuple[Tree, list[str]]:
-    """Files with the required keys that they had before, of those found missing that concern the
-    session; and a sentence for each. Values that are `wrong` are replaced by those before, too."""
+    """Return files with the required keys that they had `before`, and a sentence for each restored.
+
+    Only findings that `concerns` accepts count. Values with findings that are `wrong` are replaced
+    by the earlier ones too.
+    """
 
     def find(file: str, value: Any) -> list[Finding]:
         found = format.check({file: value}, where)
-        return [f for f in found if concerns(f) and (_is_lack(f) or wrong(f))]
+        return [f for f in found if concerns(f) and (_is_missing(f) or wrong(f))]
 
-    made, told = dict(tree), list[str]()
+    made, restored = dict(tree), list[str]()
     for file, value in tree.items():
         if before.get(file) is None or value is before[file]:
-            continue  # nothing stood there that it lacks
-        if lacks := find(file, value):
-            bad = [finding for finding in lacks if wrong(finding)]
-            # Null may be no value of a key that nobody requires: that is taken out, too.
-            places = _places([*find(file, _without_nulls(value, _places(lacks))), *bad])
-            made[file] = _filled(value, before[file], places, "", told, {f.where for f in bad})
-    return (made, told) if told else (tree, [])
+            continue  # a new or unchanged file
+        if missing := find(file, value):
+            bad = [finding for finding in missing if wrong(finding)]
+            # An optional key may have a wrong null too: without it, nothing is missing.
+            places = _places([*find(file, _without_nulls(value, _places(missing))), *bad])
+            made[file] = _restore(value, before[file], places, "", restored, {f.where for f in bad})
+    return (made, restored) if restored else (tree, [])
 
 
 def _without_nulls(value: Any, places: Places) -> Any:
@@ -53,30 +55,32 @@ def _without_nulls(value: Any, places: Places) -> Any:
         return [_without_nulls(each, places.get(n, {})) for n, each in enumerate(value)]
     if not isinstance(value, dict):
         return value
-    kept = {key: each for key, each in value.items() if each is not None or key not in places}
-    return {key: _without_nulls(each, places.get(key, {})) for key, each in kept.items()}
+    present = {key: each for key, each in value.items() if each is not None or key not in places}
+    return {key: _without_nulls(each, places.get(key, {})) for key, each in present.items()}
 
 
-def _is_lack(finding: Finding) -> bool:
-    missing = finding.code == "missing-key" and finding.severity != INFO
-    return missing or finding.code in ("version-missing", "wrong-type")
+def _is_missing(finding: Finding) -> bool:
+    is_missing_key = finding.code == "missing-key" and finding.severity != INFO
+    return is_missing_key or finding.code in ("version-missing", "wrong-type")
 
 
-def _places(lacks: list[Finding]) -> Places:
+def _places(missing: list[Finding]) -> Places:
     root: Places = {}
-    for finding in lacks:
+    for finding in missing:
         places = root
         for key in keys_in(finding.where):
             places = places.setdefault(key, {})
     return root
 
 
-def _filled(now: Any, before: Any, places: Places, at: str, told: list[str], bad: set[str]) -> Any:
-    """A value with what stood before in those places that are missing or bad, which are told."""
+def _restore(
+    now: Any, before: Any, places: Places, at: str, restored: list[str], bad: set[str]
+) -> Any:
+    """Return a value with the earlier one at each missing or bad place, listed in `restored`."""
     if isinstance(now, list) and isinstance(before, list):
         known = {to: before[old] for old, to in align(before, now) if to in places}
         return [
-            _filled(each, known[n], places[n], f"{at}[{n}]", told, bad) if n in known else each
+            _restore(each, known[n], places[n], f"{at}[{n}]", restored, bad) if n in known else each
             for n, each in enumerate(now)
         ]
     if not (isinstance(now, dict) and isinstance(before, dict)):
@@ -87,10 +91,10 @@ def _filled(now: Any, before: Any, places: Places, at: str, told: list[str], bad
         is_bad = place in bad and now.get(key) is not None and key in before
         if is_bad and before[key] != now[key]:
             put_back(made, before, key)
-            told.append(f"{place} was given a value it cannot have")
+            restored.append(f"{place} was given an invalid value")
         elif now.get(key) is not None:
-            made[key] = _filled(now[key], before.get(key), inner, place, told, bad)
+            made[key] = _restore(now[key], before.get(key), inner, place, restored, bad)
         elif key in before and (key not in now or before[key] is not None):
             put_back(made, before, key)
-            told.append(f"{place} was taken out")
+            restored.append(f"{place} was removed")
     return made

@@ -1,11 +1,11 @@
 """Rules for JSON session files: one table that checks values and is published as a JSON Schema.
 
-A `Rule` says what a value must be for a reader, and what more we demand of what we write. `look`
-applies it and names each fault with a code; `schema` spells it as JSON Schema 2020-12, once for
-readers and once, stricter, for what we write. Both come from the same table, so they agree: an
-*error* of `look` is what the schema refuses.
+A `Rule` states which values a reader accepts, and the stricter form in which we write them.
+`check_value` applies it and yields a finding with a code for each fault; `schema` returns it as
+JSON Schema 2020-12, once for readers and once, stricter, for what we write. Both use the same
+table, so they agree: the schema refuses what is an *error* in `check_value`.
 
-Patterns are in the part of the language that Python and ECMAScript share.
+Patterns use only syntax that Python and ECMAScript share.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from forestay.formats.port import ERROR, EXTRA, INFO, WARNING, Where
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-# `$` alone would let a line feed pass in Python.
+# `$` alone would allow a line feed at the end in Python.
 END = r"$(?!\n)"
-# Every day that the calendar has: a schema knows no other way to refuse 30 February.
+# Every day of the calendar: a schema has no other way to refuse 30 February.
 _LONG = r"(0[13578]|1[02])-(0[1-9]|[12][0-9]|3[01])"
 _SHORT = r"(0[469]|11)-(0[1-9]|[12][0-9]|30)|02-(0[1-9]|1[0-9]|2[0-8])"
 _LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)-02-29"
@@ -40,42 +40,42 @@ MILLISECOND = rf"^{_DAY}T{_TIME}:[0-5][0-9]\.[0-9]{{3}}Z{END}"
 
 
 class Rule(Struct, frozen=True, kw_only=True):
-    """What a value must be. `shape` and `words` bind readers, `fine` binds what we write."""
+    """What a value must be. `shape` and `words` are for readers, `fine` for what we write."""
 
     type: str = "any"
     req: str = ""
     says: str = ""
     null: bool = False
     empty: str = ""
-    """The code of a null that is read as an empty value, which only deserves a warning."""
+    """The code of the warning for a null that is read as an empty value."""
     templates: tuple[str, ...] = ()
-    """Placeholders of the document's template: such a value was never filled in."""
+    """Placeholders in the document's template, which stand for a value never filled in."""
     words: tuple[str, ...] = ()
     also: tuple[str, ...] = ()
-    """Words of other documents that are understood."""
+    """Words of other documents that are accepted."""
     shape: str = ""
     code: str = ""
-    """The code of a value that has not its shape."""
+    """The code of a value that does not match `shape`."""
     fine: str = ""
     style: str = ""
-    """The code of a value that is not spelled as we would."""
+    """The code of a value that does not match `fine`."""
     low: int | None = None
     high: int | None = None
     need: dict[str, str] = {}
-    """Keys that a reader needs → the requirement that says so."""
+    """Keys that a reader needs → the requirement for that."""
     want: dict[str, str] = {}
-    """Keys that we always write → the requirement that names them."""
+    """Keys that we always write → the requirement for that."""
     keys: dict[str, Rule] = {}
     free: bool = False
-    """Keys that nobody named are welcome here."""
+    """Whether unknown keys are allowed."""
     each: Rule | None = None
     bare: str = ""
-    """The code of a text that stands where an object is expected."""
+    """The code of a text where an object is expected."""
     moment: bool = False
     blank: str = ""
-    """A pattern of texts that a template has where nothing was filled in yet."""
+    """A pattern of the placeholders in a template."""
     mild: bool = False
-    """A deviation only deserves a warning."""
+    """Whether a fault is only a warning."""
 
 
 # --- making rules ------------------------------------------------------------------------------
@@ -103,8 +103,11 @@ def stamp_rule(req: str, fine: str, says: str, **more: Any) -> Rule:
 def object_rule(
     req: str, keys: dict[str, Rule], need: str = "", optional: Iterable[str] = (), **more: Any
 ) -> Rule:
-    """Return the rule of an object; of its keys some must be there, the others but for the
-    optional ones should. `need` lists keys, separated by blanks."""
+    """Return the rule of an object.
+
+    Keys in `need`, separated by spaces, are required; the others, except the optional ones, are
+    expected.
+    """
     needed = {key: keys[key].req for key in need.split()}
     want = {k: rule.req for k, rule in keys.items() if k not in needed and k not in optional}
     return Rule(type="object", req=req, keys=keys, need=needed, want=want, **more)
@@ -130,8 +133,8 @@ _NAMES = {"object": "an object", "array": "a list", "string": "text", "boolean":
 _NAMES |= {"number": "a number", "integer": "a whole number"}
 
 
-def look(rule: Rule, value: Any, *, strict: bool = False, at: str = "") -> Iterator[Finding]:
-    """Every fault of a value by a rule; `where` is its path."""
+def check_value(rule: Rule, value: Any, *, strict: bool = False, at: str = "") -> Iterator[Finding]:
+    """Yield every fault of a value by a rule; `at` is its path."""
     if value is None and rule.null:
         return
     if value is None and rule.empty:
@@ -141,7 +144,7 @@ def look(rule: Rule, value: Any, *, strict: bool = False, at: str = "") -> Itera
     if not _IS[rule.type](value):
         yield _wrong_type(rule, value, at)
         return
-    yield from _LOOKS.get(rule.type, _nothing)(rule, value, strict, at)
+    yield from _CHECKS_BY_TYPE.get(rule.type, _nothing)(rule, value, strict, at)
 
 
 def _nothing(rule: Rule, value: Any, strict: bool, at: str) -> Iterator[Finding]:
@@ -154,28 +157,28 @@ def _fault(rule: Rule, code: str, message: str, at: str) -> Finding:
 
 
 def warn(code: str, message: str, at: str, req: str, severity: str = WARNING) -> Finding:
-    """A finding that no rule for one value can say."""
+    """Return a finding that does not come from the rule of one value."""
     return Finding(code, severity, message, where=at, requirement=req)
 
 
 def nodes(root: Node, key: str) -> list[tuple[str, Node]]:
-    """The objects of a list, each with its path."""
+    """Return the objects in a list, each with its path."""
     listed = enumerate(sequence(root.get(key)))
     return [(f"{key}[{place}]", each) for place, each in listed if isinstance(each, dict)]
 
 
-def look_at_order(
+def check_time_order(
     of: Node, keys: tuple[str, str], at: str, req: str, where: Where, severity: str = WARNING
 ) -> Iterator[Finding]:
-    """Whether the second of two times lies before the first."""
+    """Yield a finding if the second of two times is before the first."""
     first, last = (timestamps.read(of.get(key), where.naive) for key in keys)
     if first is not None and last is not None and last < first:
         path = _join(at, keys[1])
-        yield warn("time-runs-back", f"{path} lies before {keys[0]}", path, req, severity)
+        yield warn("time-runs-back", f"{path} is before {keys[0]}", path, req, severity)
 
 
-def look_at_names(agents: Iterable[tuple[str, Node]], req: str) -> Iterator[Finding]:
-    """Whether two agents have one id."""
+def check_unique_agents(agents: Iterable[tuple[str, Node]], req: str) -> Iterator[Finding]:
+    """Yield a finding for each agent whose id another agent has."""
     met: set[str] = set()
     for at, agent in agents:
         id = text(agent.get("id"))
@@ -201,11 +204,11 @@ def _named(value: Any) -> str:
     return next((_NAMES[kind] for kind in kinds if _IS[kind](value)), "something else")
 
 
-def _look_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Finding]:
+def _check_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Finding]:
     if rule.blank and re.search(rule.blank, value):
-        says = f"{at} is still the template's placeholder: {_short(value)}"
+        message = f"{at} is still the template's placeholder: {_short(value)}"
         severity = ERROR if strict else INFO
-        yield Finding("placeholder", severity, says, where=at, requirement=rule.req)
+        yield Finding("placeholder", severity, message, where=at, requirement=rule.req)
         return
     if value in rule.templates or (len(rule.words) > 1 and value == "|".join(rule.words)):
         message = f"{at} is {value!r}: a template that is not filled in"
@@ -213,34 +216,34 @@ def _look_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Findin
         return
     known = value in rule.words or not rule.words
     if not known and value in rule.also:
-        says = f"{at} says {_short(value)}; the document's words are {', '.join(rule.words)}"
-        yield Finding("foreign-word", _mild(strict), says, where=at, requirement=rule.req)
+        message = f"{at} is {_short(value)}; the document's words are {', '.join(rule.words)}"
+        yield Finding("foreign-word", _mild(strict), message, where=at, requirement=rule.req)
     elif not known:
-        says = f"{at} says {_short(value)}, which is none of {', '.join(rule.words)}"
-        yield _fault(rule, "unknown-word", says, at)
+        message = f"{at} is {_short(value)}, which is none of {', '.join(rule.words)}"
+        yield _fault(rule, "unknown-word", message, at)
     if rule.shape and not re.search(rule.shape, value):
         yield _fault(rule, rule.code, f"{at} is not {rule.says}: {_short(value)}", at)
     elif rule.fine and not re.search(rule.fine, value):
         code = "naive-stamp" if rule.moment and timestamps.is_naive(value) else rule.style
-        says = f"{at} is not spelled as {rule.says}: {_short(value)}"
-        yield Finding(code, _mild(strict), says, where=at, requirement=rule.req)
+        message = f"{at} is not spelled as {rule.says}: {_short(value)}"
+        yield Finding(code, _mild(strict), message, where=at, requirement=rule.req)
 
 
-def _look_number(rule: Rule, value: float, strict: bool, at: str) -> Iterator[Finding]:
+def _check_number(rule: Rule, value: float, strict: bool, at: str) -> Iterator[Finding]:
     low = rule.low if rule.low is not None else value
     high = rule.high if rule.high is not None else value
-    if not low <= value <= high:  # which is also true of NaN
-        says = f"{at} must lie between {rule.low} and {rule.high}"
-        yield _fault(rule, "out-of-range", says, at)
+    if not low <= value <= high:  # true of NaN as well
+        message = f"{at} must be between {rule.low} and {rule.high}"
+        yield _fault(rule, "out-of-range", message, at)
 
 
-def _look_list(rule: Rule, value: list[Any], strict: bool, at: str) -> Iterator[Finding]:
+def _check_list(rule: Rule, value: list[Any], strict: bool, at: str) -> Iterator[Finding]:
     if rule.each is not None:
         for place, element in enumerate(value):
-            yield from look(rule.each, element, strict=strict, at=f"{at}[{place}]")
+            yield from check_value(rule.each, element, strict=strict, at=f"{at}[{place}]")
 
 
-def _look_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> Iterator[Finding]:
+def _check_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> Iterator[Finding]:
     for key, req in rule.need.items():
         if key not in value:
             yield _missing(key, ERROR, at, req)
@@ -249,16 +252,18 @@ def _look_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> It
             yield _missing(key, _mild(strict), at, req)
     for key, inner in value.items():
         if (known := rule.keys.get(key, rule.each)) is not None:
-            yield from look(known, inner, strict=strict, at=_join(at, key))
+            yield from check_value(known, inner, strict=strict, at=_join(at, key))
         elif not rule.free:
             severity = ERROR if strict else INFO
-            says = f"the document knows no key {_short(key)} here; it is kept"
-            yield Finding("unknown-key", severity, says, where=_join(at, key), requirement=rule.req)
+            message = f"the document defines no key {_short(key)} here; it is preserved"
+            yield Finding(
+                "unknown-key", severity, message, where=_join(at, key), requirement=rule.req
+            )
 
 
 def _missing(key: str, severity: str, at: str, req: str) -> Finding:
-    says = f"{_join(at, key)} is missing"
-    return Finding("missing-key", severity, says, where=_join(at, key), requirement=req)
+    message = f"{_join(at, key)} is missing"
+    return Finding("missing-key", severity, message, where=_join(at, key), requirement=req)
 
 
 def _join(at: str, key: str) -> str:
@@ -269,12 +274,12 @@ def _short(value: str) -> str:
     return repr(value if len(value) <= 60 else f"{value[:59]}…")
 
 
-_LOOKS: dict[str, Callable[[Rule, Any, bool, str], Iterator[Finding]]] = {
-    "string": _look_text,
-    "number": _look_number,
-    "integer": _look_number,
-    "array": _look_list,
-    "object": _look_object,
+_CHECKS_BY_TYPE: dict[str, Callable[[Rule, Any, bool, str], Iterator[Finding]]] = {
+    "string": _check_text,
+    "number": _check_number,
+    "integer": _check_number,
+    "array": _check_list,
+    "object": _check_object,
 }
 
 
@@ -282,7 +287,7 @@ _LOOKS: dict[str, Callable[[Rule, Any, bool, str], Iterator[Finding]]] = {
 
 
 def schema(rule: Rule, *, strict: bool = False) -> dict[str, Any]:
-    """The rule as a JSON Schema; `strict` is what we hold ourselves to."""
+    """Return the rule as a JSON Schema; `strict` for what we write."""
     made: dict[str, Any] = {"description": f"{rule.says} ({rule.req})"} if rule.says else {}
     if rule.type != "any":
         made["type"] = [rule.type, "null"] if rule.null else rule.type

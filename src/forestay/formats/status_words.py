@@ -1,8 +1,8 @@
-"""Which word each layout writes for a status, and what a word that is read means.
+"""Translate between our statuses and the words that each format has for them.
 
-One table for sessions and one for units, as the documents' conflicts were settled. Where several
-canonical words share a layout's word, reading takes the plainest (`PLAIN`), and the finer one
-travels beside it.
+There is one table for sessions and one for units (steps and agents). Where several statuses share
+a word, reading returns the most common one (`PLAIN_SESSION`, `PLAIN_UNIT`); the exact one travels
+under our own key.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ UNIT_WORDS: dict[str, dict[str, str]] = {
     },
 }
 
-# Tried in this order, so that a shared word reads as its plainest meaning.
+# Tried in this order, so that a shared word is read as the most common status.
 PLAIN_SESSION = ("active", "paused", "completed", "failed", "aborted", "created", "abandoned")
 PLAIN_UNIT = (
     "running",
@@ -114,7 +114,7 @@ PLAIN_UNIT = (
     "skipped",
 )
 
-# Spellings met in real files beside the documents' own words.
+# Spellings found in real files in addition to the words of the documents.
 ALSO_SESSION = dict(zip(PLAIN_SESSION, PLAIN_SESSION, strict=True)) | {
     "complete": "completed",
     "done": "completed",
@@ -145,27 +145,27 @@ ALSO_UNIT = {
 
 
 def session_word(format_id: str, status: str) -> str:
-    """The word a layout writes for a session's status."""
+    """Return the word that a format writes for the status of a session."""
     return SESSION_WORDS[format_id][status]
 
 
 def session_status(format_id: str, word: str) -> str | None:
-    """The plainest status that a layout's word means; None for a word nobody knows."""
+    """Return the most common session status for a format's word; None for an unknown word."""
     words = SESSION_WORDS.get(format_id, {})
     if words.get(word) == word:
-        return word  # it is our own word for it
+        return word
     plain = (status for status in PLAIN_SESSION if words.get(status) == word)
     return next(plain, None) or ALSO_SESSION.get(word.lower())
 
 
 def unit_word(format_id: str, status: str) -> str:
-    """The word a layout writes for a step's or agent's status."""
+    """Return the word that a format writes for the status of a step or agent."""
     return UNIT_WORDS[format_id][status]
 
 
 @lru_cache(maxsize=512)
 def unit_status(format_id: str, word: str) -> str | None:
-    """The plainest unit status that a layout's word means; None for a word nobody knows."""
+    """Return the most common unit status for a format's word; None for an unknown word."""
     words = UNIT_WORDS.get(format_id, {})
     plain = (status for status in PLAIN_UNIT if words.get(status) == word)
     return next(plain, None) or ALSO_UNIT.get(word.lower())

@@ -82,7 +82,7 @@ def changes(
 ) -> Changes:
     """Apply what changed from `base` to `theirs` to the facts of today."""
     ours = write_facts(format, base, now, where, clean)
-    names = {name: now.steps[place] for place, name in format.known_as(now).items()}
+    names = {name: now.steps[place] for place, name in format.assigned_step_ids(now).items()}
 
     def read(side: Tree) -> Plain:
         facts = carry_over.read(format, side, where)
@@ -413,7 +413,7 @@ def _removed(edit: _Edit, key: str) -> Iterator[str]:
         is_held = (element.get("agent"), element.get("message")) in held if held else False
         if element in left or element not in ours or is_held or _label(element) in claims:
             continue
-        yield f"{key}: {_label(element)} was taken out"
+        yield f"{key}: {_label(element)} was removed"
 
 
 def _label(element: Any) -> str:
@@ -424,7 +424,7 @@ def _label(element: Any) -> str:
 def _describe(key: str, theirs: Any) -> str:
     """Return a residue in words."""
     if theirs in ("", None, [], {}):
-        return f"{key} was taken out"
+        return f"{key} was removed"
     is_time = key.endswith("_at") and isinstance(theirs, int)
     return f"{key}: {timestamps.write(theirs) if is_time else theirs}"
 
@@ -446,9 +446,9 @@ def _removed_elements(edit: _Edit, key: str) -> Iterator[str]:
     became = _became(edit.today, edit.merged) if key == "decisions" else {}
     for name in was:
         if name not in is_ and name in ours and name not in became:
-            yield f"{key}: {name} was taken out"
+            yield f"{key}: {name} was removed"
         elif name in became and alike(name, became[name]) <= _CLEAR:
-            yield f"{key}: {name} was taken out (it counts as {became[name]} now)"
+            yield f"{key}: {name} was removed (it counts as {became[name]} now)"
 
 
 def _became(today: Plain, merged: Plain) -> dict[str, str]:

@@ -1,8 +1,7 @@
-"""Time stamps of layout files: read in every spelling met, written in the spelling found.
+"""Read timestamps in every spelling found in session files, and write them in the same spelling.
 
-A stamp that is replaced keeps its style: zone (`Z`, an offset, none), separators and the number of
-fraction digits. Stamps without a zone are read as local time or UTC, as the caller says, and are
-never rewritten merely because they were read.
+A replaced timestamp keeps its style: zone (`Z`, an offset, none), separators and the number of
+fraction digits. Timestamps without a zone are read as local time or UTC, as the caller chooses.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _STAMP = re.compile(
     r"(Z|z|[+-](?:[01]\d|2[0-3]):?[0-5]\d)?\Z",
     re.ASCII,
 )
-# The years that a date can have, but for a day at each end: there a zone may lead outside.
+# All years of `datetime` except a day at each end, where a zone may lead out of range.
 _FIRST, _LAST = -62_135_510_400_000, 253_402_214_399_999
 
 
@@ -25,13 +24,13 @@ _UTC = (None, "Z", "z")
 
 
 def read(text: object, naive: str = "local") -> int | None:
-    """The moment of a stamp in UTC milliseconds; None for what is not one."""
+    """Return the time of a timestamp in UTC milliseconds; None for anything else."""
     if not isinstance(text, str):
         return None
     return _read_utc(text) if text.endswith("Z") else _read(text, naive)
 
 
-# A file is read again and again, and most of its stamps stay as they are.
+# Cached: a file is read many times, and most of its timestamps do not change.
 @lru_cache(maxsize=2048)
 def _read_utc(text: str) -> int | None:
     return _read(text, "utc")
@@ -58,7 +57,7 @@ def _read(text: str, naive: str) -> int | None:
 def write(
     moment: int, style: object = "", *, milliseconds: bool = False, naive: str = "local"
 ) -> str:
-    """A stamp for a moment, in the style of the one it replaces if that is one."""
+    """Return a timestamp, in the style of the one it replaces if that is valid."""
     moment = max(_FIRST, min(moment, _LAST))
     match = _STAMP.match(style) if isinstance(style, str) else None
     if match is None:
@@ -70,12 +69,12 @@ def write(
 
 
 def first(*moments: int | None) -> int:
-    """The first moment that is known."""
+    """Return the first time that is not None."""
     return next(moment for moment in moments if moment is not None)
 
 
 def is_naive(text: object) -> bool:
-    """Whether a stamp says no zone."""
+    """Return whether a timestamp has no zone."""
     match = _STAMP.match(text) if isinstance(text, str) else None
     return match is not None and match[10] is None
 
@@ -89,14 +88,14 @@ def _zone(text: str | None) -> timezone:
 
 
 def _here(moment: int) -> timezone:
-    """The zone of this machine at a moment."""
+    """Return the zone of this machine at a time."""
     return timezone(datetime.fromtimestamp(moment // 1000, UTC).astimezone().utcoffset() or _NONE)
 
 
-# Several files of a session are given the same stamp.
+# Cached: several files of a session get the same timestamp.
 @lru_cache(maxsize=64)
 def _write(moment: int, zone: timezone, between: str, sign: str, digits: int, suffix: str) -> str:
-    """`sign` stands before the fraction; none, no fraction."""
+    """Return a timestamp; `sign` precedes the fraction, which is left out if it is empty."""
     seconds, rest = divmod(moment, 1000)
     at = datetime.fromtimestamp(seconds, zone)
     text = at.replace(tzinfo=None).isoformat(between, "seconds")

@@ -1,10 +1,10 @@
-"""From facts to the journal: the events that facts ask for.
+"""Translate facts into events for the journal.
 
-`moves` is what it takes to get from the facts that a file once held to those it holds now, as
-events with the time they happened where the file tells it. Adopting a file is the same with nothing
-before it. What is true of one machine only (paths of the project, device names) makes no event.
+`moves` returns the events that lead from the facts that a file once held to those it holds now,
+with the time of each where the file states it. Adopting a file is the same, starting from nothing.
+Values that belong to one machine (paths of the project, device names) cause no event.
 
-Steps are found by their id, else by their title (`match_steps`): layouts that keep bare sentences
+Steps are found by their id, else by their title (`match_steps`): formats that list plain sentences
 have no ids.
 """
 
@@ -31,9 +31,9 @@ from forestay.formats.facts import (
     Facts,
     StepFact,
     alike,
-    in_one_text,
-    in_parts,
+    join_choice,
     new_revisits,
+    split_choice,
 )
 from forestay.formats.from_state import rows
 from forestay.model import event as ev
@@ -42,26 +42,26 @@ from forestay.model.event import Body
 
 _Any = TypeVar("_Any")
 _Body = TypeVar("_Body", bound=Body)
-_FEW = 16
+_MAX_COMPARED = 16
 
 
 class Move(Struct, frozen=True):
-    """An event to record, and when it happened if that is known."""
+    """An event to record, and the time at which it happened if that is known."""
 
     body: Body
     at: int | None = None
 
 
-def _told(kind: type[_Body], by: Struct, **other: Any) -> _Body:
-    """The event that a fact tells: it has the same names for it, but for some."""
+def _event_from(kind: type[_Body], by: Struct, **other: Any) -> _Body:
+    """Return an event with the fields that a fact has under the same names, and some `other`."""
     names = (n for n in kind.__struct_fields__ if n not in other and hasattr(by, n))
     return kind(**{name: getattr(by, name) for name in names}, **other)
 
 
-def adoption(facts: Facts, origin: str) -> list[Move]:
-    """The events that a session found in files begins with, in the order they happened."""
+def adoption_moves(facts: Facts, origin: str) -> list[Move]:
+    """Return the first events of a session that was found in files, in the order of their times."""
     began, name = facts.began_at, facts.native_id.removeprefix(f"{origin}-")
-    first = _told(
+    first = _event_from(
         ev.SessionAdopted,
         facts,
         goal=facts.goal or f"{origin} {name}".strip(),
@@ -74,53 +74,55 @@ def adoption(facts: Facts, origin: str) -> list[Move]:
 
 
 def moves(base: Facts, new: Facts) -> list[Move]:
-    """What happened between two readings of the same files."""
+    """Return the events that happened between two readings of the same files."""
     steps = match_steps(base.steps, new.steps)
     made = [
-        *_described(base, new),
-        *_planned(base, new),
-        # First: what is begun after that is no second attempt, which would count from the first.
-        *(Move(ev.CheckpointRolledBack(step=step)) for step in _taken_back(base, new)),
+        *_description_moves(base, new),
+        *_plan_moves(base, new),
+        # First, so that a step that starts afterwards does not count as a second attempt.
+        *(Move(ev.CheckpointRolledBack(step=step)) for step in _withdrawn_verdicts(base, new)),
         *_step_moves(steps),
         *_agent_moves(base, new),
-        *_verdicts(base, new),
-        *_decided(base, new),
-        *_logged(base, new),
-        *_claimed(base, new),
-        *_measured(base, new),
-        *_attributes(base, new),
-        *_paused_meanwhile(base, new),
+        *_verdict_moves(base, new),
+        *_decision_moves(base, new),
+        *_log_moves(base, new),
+        *_claim_moves(base, new),
+        *_context_moves(base, new),
+        *_attribute_moves(base, new),
+        *_missed_pause_moves(base, new),
     ]
-    # Parts tell their own order; between parts only time can. Where the work is and who does it
-    # come last: they count more than which step was begun last, or who ran the last command.
-    return [*_in_time(made), *_placed(base, new), *_status_moves(base, new)]
+    # Within each part the order is known; between parts only times decide. Position and model
+    # come last, because they override the step started last and the model of the last command.
+    return [*_sort_by_time(made), *_position_moves(base, new), *_status_moves(base, new)]
 
 
-def _placed(base: Facts, new: Facts) -> Iterator[Move]:
-    others = (c for c in _new_of(base.commands, new.commands) if c.model not in ("", new.model))
+def _position_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    others = (
+        c for c in _new_entries(base.commands, new.commands) if c.model not in ("", new.model)
+    )
     if new.model and (new.model != base.model or any(True for _ in others)):
         yield Move(ev.AttributeSet(key="model", value=new.model))
-    # Another plan begins at its first phase, whatever phase the work has reached.
+    # A new plan starts at its first phase, so the position has to be recorded again.
     begins = base.workflow and new.workflow and new.workflow != base.workflow
-    moved = begins or new.position != base.position or _left_there(base, new)
-    if (new.position and moved) or _left_alone(base, new):
+    moved = begins or new.position != base.position or _has_other_start(base, new)
+    if (new.position and moved) or _is_position_cleared(base, new):
         yield Move(ev.AttributeSet(key="position", value=new.position or None))
 
 
-def _left_there(base: Facts, new: Facts) -> bool:
-    """Whether other steps began and the files still say where the work is."""
+def _has_other_start(base: Facts, new: Facts) -> bool:
+    """Return whether steps other than the current one started since."""
     ran = {step.id for step in base.steps if step.status == "running"}
     runs = {step.id for step in new.steps if step.status == "running"}
     return bool(runs - ran - {new.position})
 
 
-def _left_alone(base: Facts, new: Facts) -> bool:
-    """Whether the files say that nothing is worked on, where it would seem otherwise."""
+def _is_position_cleared(base: Facts, new: Facts) -> bool:
+    """Return whether the files state no position where one would be inferred otherwise."""
     begun = any(step.status == "running" for step in new.steps)
     return not new.position and bool(base.position or (begun and not base.steps))
 
 
-def _in_time(made: list[Move]) -> list[Move]:
+def _sort_by_time(made: list[Move]) -> list[Move]:
     latest = 0
     keyed = []
     for place, move in enumerate(made):
@@ -129,7 +131,7 @@ def _in_time(made: list[Move]) -> list[Move]:
     return [move for _, _, move in sorted(keyed, key=lambda item: item[:2])]
 
 
-def _described(base: Facts, new: Facts) -> Iterator[Move]:
+def _description_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.goal != base.goal and new.goal.strip():
         yield Move(ev.SessionRenamed(goal=new.goal))
     if new.mode != base.mode and new.mode:
@@ -138,7 +140,7 @@ def _described(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.AttributeSet(key="progress", value=new.progress))
 
 
-def _planned(base: Facts, new: Facts) -> Iterator[Move]:
+def _plan_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.workflow and new.workflow != base.workflow:
         plan = ev.PlanSet(
             workflow=new.workflow,
@@ -161,10 +163,10 @@ def _planned(base: Facts, new: Facts) -> Iterator[Move]:
 def match_steps(
     base: Sequence[StepFact], new: Sequence[StepFact], listed: Sequence[StepFact] | None = None
 ) -> list[tuple[StepFact | None, StepFact]]:
-    """Each new step with the one it was: by id, else by its title among those that are `listed` by
-    their titles.
+    """Pair each new step with its earlier version, or None.
 
-    Steps without an id get one: that of the step they were, or one made from their title.
+    A step is found by its id, else by its title among those that are `listed` by title (by default
+    all of `base`). A step without an id gets that of its earlier version, or one made of its title.
     """
     by_id = {step.id: step for step in base if step.id}
     by_title: dict[str, list[StepFact]] = {}
@@ -179,20 +181,20 @@ def match_steps(
             by_title[step.title].remove(old)
             step = replace(step, id=old.id, unit=old.unit, parent=old.parent)
         if not step.id:
-            step = replace(step, id=_free(step_id(step.title), taken, last))
+            step = replace(step, id=_unused_id(step_id(step.title), taken, last))
             taken.add(step.id)
         pairs.append((old, step))
     return pairs
 
 
 def step_id(title: str) -> str:
-    """An id for a step that has only a title: readable, and always the same."""
+    """Return a readable id for a step that has only a title; equal titles give equal ids."""
     slug = re.sub(r"[^a-z0-9]+", "-", title.lower())[:24].strip("-")
     return slug or f"t-{digest_of(title.encode())[:8]}"
 
 
-def _free(id: str, taken: set[str], last: dict[str, int]) -> str:
-    """The id, or the first with a number behind it that is free; `last` is how far that went."""
+def _unused_id(id: str, taken: set[str], last: dict[str, int]) -> str:
+    """Return the id, or the id with the first free number; `last` has the last number per id."""
     if id not in taken:
         return id
     last[id] = next(n for n in count(last.get(id, 1) + 1) if f"{id}-{n}" not in taken)
@@ -202,7 +204,7 @@ def _free(id: str, taken: set[str], last: dict[str, int]) -> str:
 def _step_moves(pairs: Sequence[tuple[StepFact | None, StepFact]]) -> Iterator[Move]:
     for old, step in pairs:
         if old is None or (old.title, old.unit, old.parent) != (step.title, step.unit, step.parent):
-            body = _told(ev.StepAdded, step, step=step.id, title=step.title or step.id)
+            body = _event_from(ev.StepAdded, step, step=step.id, title=step.title or step.id)
             yield Move(body, step.started_at if old is None else None)
         yield from _unit_moves(old, step, _STEP_EVENTS)
         if step.fraction is not None and step.fraction != (old and old.fraction):
@@ -221,37 +223,39 @@ _STEP_EVENTS: dict[str, _Maker] = {
     "skipped": lambda s: ev.StepSkipped(step=s.id, because=s.because),
 }
 _AGENT_EVENTS: dict[str, _Maker] = {
-    "pending": lambda a: replace(_started(a), status="pending"),
-    "blocked": lambda a: replace(_started(a), status="blocked"),
-    "running": lambda a: _started(a),
-    "needs_review": lambda a: _started(a),
-    "done": lambda a: _finished(a),
-    "skipped": lambda a: replace(_finished(a), status="skipped"),
-    "failed": lambda a: _told(ev.AgentFailed, a, agent=a.id, category=category_of(a.category)),
-    "timed_out": lambda a: _told(ev.AgentTimedOut, a, agent=a.id),
+    "pending": lambda a: replace(_agent_started(a), status="pending"),
+    "blocked": lambda a: replace(_agent_started(a), status="blocked"),
+    "running": lambda a: _agent_started(a),
+    "needs_review": lambda a: _agent_started(a),
+    "done": lambda a: _agent_finished(a),
+    "skipped": lambda a: replace(_agent_finished(a), status="skipped"),
+    "failed": lambda a: _event_from(
+        ev.AgentFailed, a, agent=a.id, category=category_of(a.category)
+    ),
+    "timed_out": lambda a: _event_from(ev.AgentTimedOut, a, agent=a.id),
 }
 
 
-def _started(a: AgentFact) -> ev.AgentStarted:
+def _agent_started(a: AgentFact) -> ev.AgentStarted:
     return ev.AgentStarted(agent=a.id, type=a.type, task=a.task, blocking_on=a.blocking_on)
 
 
-def _finished(a: AgentFact) -> ev.AgentFinished:
+def _agent_finished(a: AgentFact) -> ev.AgentFinished:
     return ev.AgentFinished(
         agent=a.id, result=a.result, created=a.created, modified=a.modified, deleted=a.deleted
     )
 
 
 def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]:
-    """The start, if it is news, and the status it has come to since, or how that came about."""
+    """Yield the start of a step or agent if it is new, and then its new status or its new end."""
     was = old.status if old is not None else "pending"
     began = new.started_at is not None and new.started_at != (old and old.started_at)
     if began and new.status not in ("pending", "running"):
         yield Move(events["running"](new), new.started_at)
-    anew = new.status == was and new.status in _ENDS and _ended_otherwise(old, new)
-    if new.status != was or (began and was != "pending") or anew:
+    ended_again = new.status == was and new.status in _ENDS and _has_other_end(old, new)
+    if new.status != was or (began and was != "pending") or ended_again:
         ended = new.started_at if new.status == "running" else new.ended_at
-        # Moves are told in the order of their times: an end never before what it is the end of.
+        # Moves are sorted by time, and an end must not come before its start.
         ended = ended and max(ended, new.started_at or ended)
         yield Move(events[new.status](new), ended)
 
@@ -259,21 +263,21 @@ def _unit_moves(old: Any, new: Any, events: dict[str, _Maker]) -> Iterator[Move]
 _ENDS = ("done", "skipped", "failed", "timed_out")
 
 
-def _ended_otherwise(old: Any, new: Any) -> bool:
-    """Whether more, or something else, is said of an end; a file without its time denies none."""
-    if any(getattr(old, name, None) != getattr(new, name, None) for name in _OF_END):
+def _has_other_end(old: Any, new: Any) -> bool:
+    """Return whether any detail of an end differs; a missing end time is no difference."""
+    if any(getattr(old, name, None) != getattr(new, name, None) for name in _END_FIELDS):
         return True
     return new.ended_at not in (None, old.ended_at)
 
 
-_OF_END = (
+_END_FIELDS = (
     *("outcome", "result", "files", "created", "modified", "deleted", "because"),
     *("error", "category", "retries", "retried_at"),
 )
 
 
 def category_of(word: str) -> str:
-    """The category that an error is recorded with."""
+    """Return the category that an error is recorded with."""
     return word if word in CATEGORIES else "logical"
 
 
@@ -285,34 +289,34 @@ def _agent_moves(base: Facts, new: Facts) -> Iterator[Move]:
             yield Move(_AGENT_EVENTS[agent.status](agent))
         else:
             if old is None and agent.started_at is None:
-                # An ending that nothing began: the start is recorded so that the run is whole.
-                yield Move(_started(agent), agent.ended_at)
+                # There is an end without a start: a run needs both.
+                yield Move(_agent_started(agent), agent.ended_at)
             again = list(_unit_moves(old, agent, _AGENT_EVENTS))
             yield from again
-            if begun_by(again):
-                # It is as on its first day by that, and has come to nothing yet.
+            if started_agents(again):
+                # A new run has no progress yet.
                 old = None
-        yield from _so_far(old or AgentFact(agent.id), agent)
+        yield from _progress_moves(old or AgentFact(agent.id), agent)
 
 
-def begun_by(made: list[Move]) -> set[str]:
-    """The agents whose start some moves tell."""
+def started_agents(made: list[Move]) -> set[str]:
+    """Return the ids of the agents that some moves start."""
     return {move.body.agent for move in made if isinstance(move.body, ev.AgentStarted)}
 
 
-def _so_far(old: AgentFact, new: AgentFact) -> Iterator[Move]:
-    """What an agent that is not done has come to."""
+def _progress_moves(old: AgentFact, new: AgentFact) -> Iterator[Move]:
+    """Yield the changed progress of an agent that has not ended."""
     names = ("fraction", "result", "created", "modified", "deleted")
-    told = {n: getattr(new, n) for n in names if getattr(new, n) != getattr(old, n)}
+    changed = {n: getattr(new, n) for n in names if getattr(new, n) != getattr(old, n)}
     if (
-        any(value not in (None, "", []) for value in told.values())
+        any(value not in (None, "", []) for value in changed.values())
         and new.status not in st.CLOSED_UNITS
     ):
-        yield Move(ev.AgentProgressed(agent=new.id, **told))
+        yield Move(ev.AgentProgressed(agent=new.id, **changed))
 
 
-def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
-    gone = _taken_back(base, new)
+def _verdict_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    gone = _withdrawn_verdicts(base, new)
     known = {c.step: c for c in base.checkpoints if c.step not in gone}
     kinds: dict[str, type[ev.Verdict]] = {
         "passed": ev.CheckpointPassed,
@@ -324,32 +328,31 @@ def _verdicts(base: Facts, new: Facts) -> Iterator[Move]:
         old = known.get(check.step)
         if check.verdict not in kinds or (old is None and check.verdict == "pending"):
             continue
-        if old is None or _is_other(old, check):
+        if old is None or _is_other_verdict(old, check):
             body = kinds[check.verdict](step=check.step, evidence=check.evidence, issue=check.issue)
             yield Move(body, check.at)
 
 
-def _is_other(old: CheckpointFact, check: CheckpointFact) -> bool:
-    """Whether a verdict is another one; a failed one that came later is of another attempt."""
+def _is_other_verdict(old: CheckpointFact, check: CheckpointFact) -> bool:
+    """Return whether a verdict differs; a later failure belongs to another attempt."""
     later = check.verdict == "failed" and (check.at or 0) > (old.at or check.at or 0)
     return later or (old.verdict, old.evidence) != (check.verdict, check.evidence)
 
 
-def _taken_back(base: Facts, new: Facts) -> list[str]:
-    """The steps with a verdict that were begun anew, or of which nothing is said any more while
-    they are open."""
+def _withdrawn_verdicts(base: Facts, new: Facts) -> list[str]:
+    """Return the steps that had a verdict and started again, or that are open without one now."""
     judged = {check.step for check in new.checkpoints}
     began = {step.id: step.started_at for step in base.steps}
     again = {
         s.id for s in new.steps if s.started_at is not None and s.started_at != began.get(s.id)
     }
     open_ = {step.id for step in new.steps if step.status in ("pending", "running")}
-    said = (check.step for check in base.checkpoints if check.verdict != "pending")
-    return [step for step in said if step in again or step in open_ - judged]
+    judged_before = (check.step for check in base.checkpoints if check.verdict != "pending")
+    return [step for step in judged_before if step in again or step in open_ - judged]
 
 
-def _decided(base: Facts, new: Facts) -> Iterator[Move]:
-    for old, decision in _paired(base.decisions, new.decisions):
+def _decision_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    for old, decision in _pair_decisions(base.decisions, new.decisions):
         is_choice = not decision.options or decision.chosen in decision.options
         body = ev.DecisionMade(
             decision=short_name((old or decision).what),
@@ -361,13 +364,13 @@ def _decided(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(body, decision.at)
 
 
-def _paired(
+def _pair_decisions(
     base: Sequence[DecisionFact], new: Sequence[DecisionFact]
 ) -> list[tuple[DecisionFact | None, DecisionFact]]:
-    """Each decision that is not there already, with the one it was.
+    """Pair each new or changed decision with its earlier version, or None.
 
-    The same words, or some of them and the same time, are the same decision; but several may have
-    been made in one second, and one of them have come as another went.
+    Decisions are the same if their words are, or if they share the time and some words: several
+    may be made in one second, and one may be added while another is removed.
     """
     there = [_log_key(decision) for decision in base]
     left = Counter(there) & Counter(_log_key(decision) for decision in new)
@@ -377,42 +380,50 @@ def _paired(
             left[key] -= 1
         else:
             rest.setdefault(_identity(decision), []).append(decision)
-    pairs = ((rest.get(_identity(decision), []), decision) for decision in _new_of(base, new))
-    return [(_taken(same, decision), decision) for same, decision in pairs]
+    pairs = ((rest.get(_identity(decision), []), decision) for decision in _new_entries(base, new))
+    return [(_pop_most_similar(same, decision), decision) for same, decision in pairs]
 
 
-def _taken(same: list[DecisionFact], decision: DecisionFact) -> DecisionFact | None:
-    """That of some decisions which this one was, taken from among them."""
-    likest = max(same[:_FEW], key=lambda old: alike(old.what, decision.what), default=None)
-    if likest is None or not alike(likest.what, decision.what):
+def _pop_most_similar(same: list[DecisionFact], decision: DecisionFact) -> DecisionFact | None:
+    """Remove the decision with the most similar words from `same` and return it, or None."""
+    nearest = max(
+        same[:_MAX_COMPARED], key=lambda old: alike(old.what, decision.what), default=None
+    )
+    if nearest is None or not alike(nearest.what, decision.what):
         return None
-    same.remove(likest)
-    return likest
+    same.remove(nearest)
+    return nearest
 
 
 def reworded(base: Sequence[DecisionFact], new: Sequence[DecisionFact]) -> dict[str, str]:
-    """What decisions said that are taken for others now, and what these say."""
-    return {old.what: now.what for old, now in _paired(base, new) if old and old.what != now.what}
+    """Return the old words of each reworded decision with its new words."""
+    return {
+        old.what: now.what
+        for old, now in _pair_decisions(base, new)
+        if old and old.what != now.what
+    }
 
 
 def _identity(decision: DecisionFact) -> object:
     return decision.what if decision.at is None else decision.at
 
 
-def _new_of(base: Sequence[Any], new: Sequence[Any]) -> list[Any]:
-    """What a log has gained; a log only grows, so what is missing says nothing. Who took the time
-    of an entry out did not say it once more."""
+def _new_entries(base: Sequence[Any], new: Sequence[Any]) -> list[Any]:
+    """Return the entries that were added to a log.
+
+    A missing entry is ignored, because logs only grow. An entry that only lost its time is not new.
+    """
     left = Counter(map(_log_key, base))
-    news = [entry for entry in new if not _took(left, entry)]
+    news = [entry for entry in new if not _remove_one(left, entry)]
     if all(entry.at is not None for entry in news):
         return news
-    gone = (replace(entry, at=None) for entry in base if _took(left, entry))
+    gone = (replace(entry, at=None) for entry in base if _remove_one(left, entry))
     untimed = Counter(map(_log_key, gone))
-    return [entry for entry in news if entry.at is not None or not _took(untimed, entry)]
+    return [entry for entry in news if entry.at is not None or not _remove_one(untimed, entry)]
 
 
-def _took(left: Counter[object], entry: Any) -> bool:
-    """Whether such an entry was left; one less is, then."""
+def _remove_one(left: Counter[object], entry: Any) -> bool:
+    """Count an equal entry down; return whether there was one."""
     key = _log_key(entry)
     if there := left[key] > 0:
         left[key] -= 1
@@ -427,112 +438,119 @@ def _log_key(entry: Any) -> object:
 
 
 def _new_errors(base: Facts, new: Facts) -> list[ErrorFact]:
-    """Those that the session has gained. The error of an agent that ended well after all, or failed
-    once more, stays where it is told, but is no agent's any more: it is not another one."""
+    """Return the errors that were added.
+
+    When an agent that failed ends well or fails again, its earlier error stays in the list of
+    errors but is no longer that of the agent: it is not a new one.
+    """
     still = {(a.id, a.error, a.ended_at) for a in new.agents}
     failed = (a for a in base.agents if a.error and (a.id, a.error, a.ended_at) not in still)
-    let_go = Counter((a.id, a.error) for a in failed)
+    former = Counter((a.id, a.error) for a in failed)
     gained: list[ErrorFact] = []
-    for error in _new_of(base.errors, new.errors):
+    for error in _new_entries(base.errors, new.errors):
         key = (error.agent, error.message)
-        if let_go[key]:
-            let_go[key] -= 1
+        if former[key]:
+            former[key] -= 1
         else:
             gained.append(error)
     return gained
 
 
-def _logged(base: Facts, new: Facts) -> Iterator[Move]:
-    for f in _new_of(base.files, new.files):
-        yield Move(_told(ev.FileChanged, f), f.at)
-    for c in _new_of(base.commands, new.commands):
-        yield Move(_told(ev.CommandRan, c, name=c.name or "command"), c.at)
+def _log_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    for f in _new_entries(base.files, new.files):
+        yield Move(_event_from(ev.FileChanged, f), f.at)
+    for c in _new_entries(base.commands, new.commands):
+        yield Move(_event_from(ev.CommandRan, c, name=c.name or "command"), c.at)
     for e in _new_errors(base, new):
-        yield Move(_told(ev.ErrorRaised, e, category=category_of(e.category)), e.at)
-    for n in _new_of(base.notes, new.notes):
+        yield Move(_event_from(ev.ErrorRaised, e, category=category_of(e.category)), e.at)
+    for n in _new_entries(base.notes, new.notes):
         yield Move(ev.NoteAdded(text=n.text), n.at)
     for r in new_revisits(base.revisits, new.revisits):
-        yield Move(_told(ev.StepRevisited, r), r.at)
+        yield Move(_event_from(ev.StepRevisited, r), r.at)
 
 
-def _claimed(base: Facts, new: Facts) -> Iterator[Move]:
-    known = _by_words(base.claims, lambda claim: claim.text)
-    for id, old, claim in _same_claims(known, new.claims):
+def _claim_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    known = _group_by_text(base.claims, lambda claim: claim.text)
+    for id, old, claim in _pair_claims(known, new.claims):
         if old is None:
-            deferred = _told(ev.ClaimDeferred, claim, claim=id, reason=claim.reason or "unknown")
+            deferred = _event_from(
+                ev.ClaimDeferred, claim, claim=id, reason=claim.reason or "unknown"
+            )
             yield Move(deferred, claim.at)
         if claim.result and claim.result != (old and old.result):
             because = claim.because or "no reason given"
-            yield Move(_told(ev.ClaimOverridden, claim, claim=id, because=because), claim.at)
+            yield Move(_event_from(ev.ClaimOverridden, claim, claim=id, because=because), claim.at)
         elif claim.resolved and not (old and old.resolved):
             yield Move(ev.ClaimResolved(claim=id))
 
 
-def _by_words(rows: Iterable[_Any], words: Callable[[_Any], str]) -> dict[str, list[_Any]]:
+def _group_by_text(rows: Iterable[_Any], words: Callable[[_Any], str]) -> dict[str, list[_Any]]:
     found: dict[str, list[_Any]] = {}
     for row in rows:
         found.setdefault(words(row), []).append(row)
     return found
 
 
-def _same_claims(
+def _pair_claims(
     known: Mapping[str, list[ClaimFact]], claims: Sequence[ClaimFact]
 ) -> Iterator[tuple[str, ClaimFact | None, ClaimFact]]:
-    """Each claim with what it is called and was: the same words in another place are another one,
-    unless they were claimed once only, for a claim may get its place later."""
+    """Yield each claim with its name and its earlier version, or None.
+
+    Equal words in another place are another claim, unless the words were known only once: a claim
+    may get its place later.
+    """
     left: dict[object, deque[tuple[int, ClaimFact]]] = {}
     for text, same in known.items():
         for number, old in enumerate(same, 1):
-            place = _placed_words(old) if len(same) > 1 else text
+            place = _claim_place(old) if len(same) > 1 else text
             left.setdefault(place, deque()).append((number, old))
     count = {text: len(same) for text, same in known.items()}
     for claim in claims:
-        same_place = left.get(_placed_words(claim)) or left.get(claim.text)
+        same_place = left.get(_claim_place(claim)) or left.get(claim.text)
         number, was = same_place.popleft() if same_place else (0, None)
         if was is None:
             number = count[claim.text] = count.get(claim.text, 0) + 1
-        yield _nth(short_name(claim.text), number), was, claim
+        yield _numbered(short_name(claim.text), number), was, claim
 
 
-def _placed_words(claim: ClaimFact) -> object:
+def _claim_place(claim: ClaimFact) -> object:
     return claim.text, claim.section, claim.paragraph
 
 
-def _nth(name: str, number: int) -> str:
+def _numbered(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def by_known_names(made: list[Move], state: st.State) -> list[Move]:
-    """Moves that call a decision or a claim what the journal calls it: no layout tells that."""
+def with_journal_names(made: list[Move], state: st.State) -> list[Move]:
+    """Return the moves with the journal's ids of decisions and claims, which no format has."""
     decided = rows(state, "decision", st.Decision)
-    chosen = {short_name(in_one_text(row.what, row.chosen)): row for row in decided if row.chosen}
-    made = [_in_parts(move, chosen) for move in made]
-    made = [_to_the_moment(move, decided) for move in made]
+    chosen = {short_name(join_choice(row.what, row.chosen)): row for row in decided if row.chosen}
+    made = [_split_choice(move, chosen) for move in made]
+    made = [_with_exact_time(move, decided) for move in made]
     decisions = {short_name(row.what): row.id for row in decided}
-    said = _by_words(rows(state, "claim", st.Claim), lambda row: row.text)
+    same_text = _group_by_text(rows(state, "claim", st.Claim), lambda row: row.text)
     claims = {
-        _nth(short_name(text), number): row.id
-        for text, rows in said.items()
+        _numbered(short_name(text), number): row.id
+        for text, rows in same_text.items()
         for number, row in enumerate(rows, 1)
     }
-    return [_renamed(_renamed(move, "decision", decisions), "claim", claims) for move in made]
+    return [_rename(_rename(move, "decision", decisions), "claim", claims) for move in made]
 
 
-def _in_parts(move: Move, known: Mapping[str, st.Decision]) -> Move:
-    """A decision that was told in one text with what was chosen, with that apart."""
+def _split_choice(move: Move, known: Mapping[str, st.Decision]) -> Move:
+    """Split the choice from a decision that the file states as one text."""
     body = move.body
     if not isinstance(body, ev.DecisionMade) or body.chosen or body.decision not in known:
         return move
     row = known[body.decision]
-    told = in_parts(DecisionFact(body.what, options=row.options, chosen=row.chosen))
-    more = {name: getattr(told, name) for name in ("what", "options", "chosen")}
-    apart = more if told.what != body.what else {}
+    split = split_choice(DecisionFact(body.what, options=row.options, chosen=row.chosen))
+    more = {name: getattr(split, name) for name in ("what", "options", "chosen")}
+    apart = more if split.what != body.what else {}
     return replace(move, body=replace(body, decision=row.id, **apart))
 
 
-def _to_the_moment(move: Move, known: Iterable[st.Decision]) -> Move:
-    """A decision that is told in other words, with its time as the journal has it: a file may keep
-    whole seconds."""
+def _with_exact_time(move: Move, known: Iterable[st.Decision]) -> Move:
+    """Return a reworded decision with the journal's time: a file may have whole seconds only."""
     body, at = move.body, move.at
     if not isinstance(body, ev.DecisionMade) or at is None or at % 1000:
         return move
@@ -541,12 +559,12 @@ def _to_the_moment(move: Move, known: Iterable[st.Decision]) -> Move:
     return replace(move, at=next(times, at))
 
 
-def _renamed(move: Move, field: str, names: Mapping[str, str]) -> Move:
+def _rename(move: Move, field: str, names: Mapping[str, str]) -> Move:
     name = names.get(getattr(move.body, field, ""), "")
     return replace(move, body=replace(move.body, **{field: name})) if name else move
 
 
-def _measured(base: Facts, new: Facts) -> Iterator[Move]:
+def _context_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.tokens is not None and new.tokens != base.tokens:
         yield Move(ev.ContextMeasured(tokens=new.tokens))
     by_agent = {a.id: a.tokens for a in base.agents} | base.tokens_by_agent
@@ -559,7 +577,7 @@ def _measured(base: Facts, new: Facts) -> Iterator[Move]:
         yield Move(ev.ContextCompressed(), new.compressed_at)
 
 
-def _attributes(base: Facts, new: Facts) -> Iterator[Move]:
+def _attribute_moves(base: Facts, new: Facts) -> Iterator[Move]:
     for key in (*new.attributes, *(k for k in base.attributes if k not in new.attributes)):
         value = new.attributes.get(key)
         if value != base.attributes.get(key):
@@ -567,13 +585,13 @@ def _attributes(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
-    if new.status == base.status in ("paused", "failed") and _went_on(base, new):
+    if new.status == base.status in ("paused", "failed") and _was_resumed_between(base, new):
         yield Move(ev.SessionResumed(), new.resumed_at)
         base = replace(base, status="active")
     if new.status == base.status:
         return
     if base.status in FINISHED and new.status not in FINISHED:
-        yield Move(ev.SessionReopened(because="its files say that it goes on"))
+        yield Move(ev.SessionReopened(because="its files state that it is active again"))
     makers: dict[str, Callable[[], Body]] = {
         "paused": lambda: _pause(new),
         "completed": lambda: ev.SessionCompleted(because=new.because),
@@ -585,12 +603,15 @@ def _status_moves(base: Facts, new: Facts) -> Iterator[Move]:
     if new.status == "active" and base.status in FINISHED:
         return
     if new.status in makers:
-        told = {"paused": "paused_at", "active": "resumed_at"}.get(new.status, "ended_at")
-        yield Move(makers[new.status](), _news(base, new, told) or _news(base, new, "updated_at"))
+        field = {"paused": "paused_at", "active": "resumed_at"}.get(new.status, "ended_at")
+        yield Move(
+            makers[new.status](),
+            _changed_time(base, new, field) or _changed_time(base, new, "updated_at"),
+        )
 
 
-def _paused_meanwhile(base: Facts, new: Facts) -> Iterator[Move]:
-    """A pause that began and ended between two readings: the files may tell of the last one."""
+def _missed_pause_moves(base: Facts, new: Facts) -> Iterator[Move]:
+    """Yield a pause that began and ended between two readings, if the files state its times."""
     since, resumed, paused = base.resumed_at or 0, new.resumed_at or 0, new.paused_at or 0
     if base.status != "active" or resumed <= since:
         return
@@ -600,7 +621,7 @@ def _paused_meanwhile(base: Facts, new: Facts) -> Iterator[Move]:
 
 
 def is_resumed(made: Iterable[Move]) -> bool:
-    """Whether some moves tell that the session went on."""
+    """Return whether some moves resume the session."""
     return any(isinstance(move.body, ev.SessionResumed) for move in made)
 
 
@@ -610,14 +631,14 @@ def _pause(new: Facts) -> ev.SessionPaused:
     return ev.SessionPaused(reason=reason, context=new.pause_context)
 
 
-def _went_on(base: Facts, new: Facts) -> bool:
-    """Whether a session was resumed and stopped again since it had stopped."""
+def _was_resumed_between(base: Facts, new: Facts) -> bool:
+    """Return whether a session was resumed and stopped again between two readings."""
     if base.paused_at is None or new.resumed_at is None or new.paused_at is None:
         return False
     return base.paused_at <= new.resumed_at <= new.paused_at != base.paused_at
 
 
-def _news(base: Facts, new: Facts, field: str) -> int | None:
-    """The time in a field, if it is another than it was."""
+def _changed_time(base: Facts, new: Facts, field: str) -> int | None:
+    """Return the time in a field if it changed, else None."""
     at: int | None = getattr(new, field)
     return at if at != getattr(base, field) else None

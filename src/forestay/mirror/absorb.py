@@ -26,7 +26,7 @@ from forestay.formats.rendering_id import rendering_id
 from forestay.formats.text.document import kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.formats.three_way import LONGEST, Changes, changes, choose_base, write_facts
-from forestay.formats.to_events import Move, by_known_names
+from forestay.formats.to_events import Move, with_journal_names
 from forestay.journal.journal import AppendOptions
 from forestay.mirror.context import (
     MAX_BYTES,
@@ -206,11 +206,11 @@ class Absorber:
         # By the name of the main file a format knows which entry of a shared file is meant.
         main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
         base, theirs = main | base, main | stated
-        whole, remarks = format.whole(theirs, base, where)
+        whole, remarks = format.restore_required(theirs, base, where)
         if remarks:
             # A program that read the file before a key was added has not removed it.
             read = base | self._bases_of(binding, found_files, edited)
-            remarks = format.whole(theirs, read, where)[1]
+            remarks = format.restore_required(theirs, read, where)[1]
         remarks = [*remarks, *self._removed_lines(binding, edited, base, now)]
         found = changes(format, base, whole, now, where, self._clean)
         # Without a main file nothing was removed from the others.
@@ -259,7 +259,7 @@ class Absorber:
         """Return moves with the names that the journal and its plan have for things."""
         with self._context.store.view(binding.session) as view:
             state = self._context.journal.state(view)
-            moves = by_known_names(moves, state)
+            moves = with_journal_names(moves, state)
             plan = self._context.journal.plan(state) if state.core.plan else None
             if plan is not None:
                 return list(_as_planned(moves, plan, state))
@@ -271,7 +271,9 @@ class Absorber:
         # A format may need the names of all files to know whose they are.
         names: Tree = dict.fromkeys(paths_of(binding))
         before = {**names, file.name: newest.value if newest else None}
-        made, _ = load_format(binding.layout).whole({**names, file.name: value}, before, where)
+        made, _ = load_format(binding.layout).restore_required(
+            {**names, file.name: value}, before, where
+        )
         return made[file.name]
 
     def _base(self, binding: Binding, file: FoundFile, now: Facts, where: Where) -> Any:

@@ -39,7 +39,7 @@ from forestay.formats.fields import tasks_in
 from forestay.formats.from_state import facts_of
 from forestay.formats.port import ERROR, REGISTRY, Reading, Where, conventions_of
 from forestay.formats.three_way import LONGEST, Changes, Plain, as_recorded, merge_facts
-from forestay.formats.to_events import Move, adoption, by_known_names, match_steps, moves
+from forestay.formats.to_events import Move, adoption_moves, match_steps, moves, with_journal_names
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
 from forestay.mirror import check_files, discover
@@ -94,19 +94,19 @@ def adopt(
     context: Context, path: str, options: AdoptOptions | None = None, *, also: Iterable[str] = ()
 ) -> Iterator[Adopted]:
     """Adopt every session found at a path, and in other folders; a failure stops no other one."""
-    adoption = _Adoption(context, options or AdoptOptions())
+    adoption_moves = _Adoption(context, options or AdoptOptions())
     try:
         for one in _in_order((path, *also)):
-            result = adoption.try_to_adopt(one)
+            result = adoption_moves.try_to_adopt(one)
             # An index that lists only sessions which have ended is not reported.
             if result.problems or result.outcome == TEMPLATE or not one.is_index:
                 yield result
     finally:
         # Once for all of them: a synced write costs more than all else about a session.
-        for folder, sessions in adoption.claims.items():
+        for folder, sessions in adoption_moves.claims.items():
             there = context.seen_from(folder, context.actor)
             context.best_effort(partial(there.workspace.claim, sessions))
-        if adoption.claims:
+        if adoption_moves.claims:
             context.run_due_jobs()
 
 
@@ -512,7 +512,7 @@ def _require_unchanged(one: Find) -> None:
 
 def _record(context: Context, session: str, one: Find, facts: Facts, warning: str) -> int:
     """Record what files say; the mark at the end says that nothing is missing."""
-    made = adoption(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
+    made = adoption_moves(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
     last = max(filter(None, (facts.updated_at, *(move.at for move in made))), default=None)
     return _append(context, session, one, [*made, Move(_mark(one, [], warning), at=last)])
 
@@ -571,7 +571,7 @@ def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: W
     wanted, known = msgspec.convert(merged, Facts), msgspec.convert(today, Facts)
     for each in (wanted, known):
         each.steps = [step for _, step in match_steps(now.steps, each.steps, tasks_in(now))]
-    made = by_known_names(moves(known, wanted), state)
+    made = with_journal_names(moves(known, wanted), state)
     return Changes(made, contested, "; ".join(filter(None, residue))[:LONGEST])
 
 
@@ -698,7 +698,9 @@ def _root(one: Find) -> str:
         return ""
     if archive := _archive(one):
         return one.path.removesuffix(f"/{archive}")
-    names = format.files(one.native) if one.native and not format.unkept_id(one.native) else []
+    names = (
+        format.files(one.native) if one.native and not format.why_unusable_id(one.native) else []
+    )
     own = [
         os.path.join(one.root, name)
         for name in names
@@ -712,4 +714,4 @@ def _archive(one: Find) -> str:
     """Return the name of a file in the archive of its format; empty if it is elsewhere."""
     name = conventions_of(one.layout).archive.format(id=one.native)
     is_kept = bool(one.native and name) and one.path.endswith(f"/{name}")
-    return name if is_kept and not one.format.unkept_id(one.native) else ""
+    return name if is_kept and not one.format.why_unusable_id(one.native) else ""

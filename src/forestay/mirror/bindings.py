@@ -164,7 +164,7 @@ def require_root(context: MirrorContext, kind: str) -> None:
 
 def _place(format: Format, native: str, root: str, *, found: bool = False) -> str:
     """Return the path of a session's main file; refuse an id that the format does not allow."""
-    if not found or format.unkept_id(native):
+    if not found or format.why_unusable_id(native):
         require_id(format, native)
     return os.path.join(root, format.files(native)[0])
 
@@ -249,7 +249,7 @@ def _what_helps(kind: str, place: str) -> str:
         return f"what can be made of it: forestay doctor {shlex.quote(place)}"
     reading = load_format(kind).reading({os.path.basename(place): value}, Where())
     if not reading.writable:
-        return f"{reading.unwritten}: move it away"
+        return f"{reading.read_only_reason}: move it away"
     return f"make it one of ours: forestay adopt {shlex.quote(place)}"
 
 

@@ -105,7 +105,7 @@ def _check_backup(find: Find) -> Iterator[Finding]:
         value = Document.parse(data, "yaml").value
         is_session = find.format.recognise(find.path, value) >= SURE
         why = "" if is_session else f"this is not a {find.layout} session"
-        why = find.format.torn(data, value) or why
+        why = find.format.why_incomplete(data, value) or why
     except ForestayError as error:
         _, why, line = what_is_wrong(path, error)
     if why:
@@ -157,7 +157,7 @@ def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> R
     reading = find.format.reading(find.tree, where)
     reading = replace(reading, version=clean(reading.version))
     if not (reading.writable or reading.warning):
-        return replace(reading, warning=f"{reading.unwritten}; the files are not changed")
+        return replace(reading, warning=f"{reading.read_only_reason}; the files are not changed")
     if carry_over.has_carried(find.tree):
         # One word of the format may stand for several of ours; the exact one is under our key.
         facts = find.facts(where)

@@ -20,11 +20,11 @@ from forestay.errors import ForestayError, InvalidInput
 from forestay.formats.coerce import texts_in, with_texts
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import (
+    clear_retracted_figures,
     facts_of,
     is_retraction,
-    only_logged,
+    log_facts,
     withdrawn,
-    without_figures,
 )
 from forestay.formats.port import (
     REGISTRY,
@@ -109,8 +109,8 @@ class MirrorContext:
         state, events = self.journal.state(view), list(self.journal.events(view, after=after))
         facts, taken = facts_of(state, events), None
         if self.erased or any(map(is_retraction, events)):
-            taken = only_logged([*withdrawn(events), *self.erased])
-            facts = without_figures(facts, taken)
+            taken = log_facts([*withdrawn(events), *self.erased])
+            facts = clear_retracted_figures(facts, taken)
         told = JournalFacts(facts, view.seq, state.core.status, taken)
         self.cached_facts = (key, told)
         return told

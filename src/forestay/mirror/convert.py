@@ -18,7 +18,7 @@ from forestay.base import files
 from forestay.base.findings import Finding
 from forestay.errors import Damaged, InvalidInput
 from forestay.formats import carry_over
-from forestay.formats.port import ERROR, Tree, Where, load_format, require_id, spelled
+from forestay.formats.port import ERROR, Tree, Where, canonical_name, load_format, require_id
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror import discover
@@ -46,7 +46,7 @@ def convert(
 
     `native` is its new id; `workflows` is the folder of workflow definitions.
     """
-    format = load_format(spelled(to))
+    format = load_format(canonical_name(to))
     require_definitions(workflows)
     if native:
         require_id(format, native)

@@ -298,7 +298,7 @@ def identify(path: str, data: bytes) -> Find | None:
             fault = _fault(id, "not-a-session", f"this is not a session of {id}", name)
             return Find(id, "", {name: path}, {name: data}, {}, [fault])
         return None
-    if why := load_format(best).torn(data, document.value):
+    if why := load_format(best).why_incomplete(data, document.value):
         return _broken(path, data, Unreadable("torn", why))
     name, native = _role(best, path, document.value)
     return _made(best, {name: path}, {name: data}, {name: document}, native)
@@ -524,7 +524,7 @@ def _gone(one: Find, root: str) -> Iterator[Finding]:
 
 
 def _is_id(name: str) -> bool:
-    return not load_format("ai-session").valid_id(name)
+    return not load_format("ai-session").why_invalid_id(name)
 
 
 def started_in(root: str) -> list[str]:
@@ -581,7 +581,7 @@ def _ai_session(
 def _parse_part(key: str, data: bytes, parse_index: Callable[[bytes], Document]) -> Document:
     """Parse one file of a session; refuse it if it is incomplete, or contains something else."""
     document = parse_index(data) if key == INDEX else Document.parse(data, kind_of(key))
-    if why := load_format("ai-session").torn(data, document.value):
+    if why := load_format("ai-session").why_incomplete(data, document.value):
         raise Unreadable("torn", why)
     if document.kind == "yaml" and document.value is None:
         raise Unreadable("empty-file", "the file is empty")

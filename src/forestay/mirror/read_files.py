@@ -23,7 +23,7 @@ from msgspec.structs import replace
 
 from forestay.base import files, swap_file
 from forestay.errors import Busy, ForestayError
-from forestay.formats.facts import Facts, things
+from forestay.formats.facts import Facts, count_elements
 from forestay.formats.port import Format, Tree, Where, conventions_of, load_format
 from forestay.formats.rendering_id import without_id
 from forestay.formats.text.document import Document, kind_of
@@ -365,9 +365,11 @@ class FileReader:
             raise Suspended(f"another session is here: {native}", hint="forestay files")
         # A program that left out the version wrote into our file all the same.
         known = ((file.name, self.newest(binding, file)) for file in found_files)
-        tree, _ = format.whole(tree, {name: read.value for name, read in known if read}, where)
+        tree, _ = format.restore_required(
+            tree, {name: read.value for name, read in known if read}, where
+        )
         if not (reading := format.reading(tree, where)).writable:
-            raise Suspended(reading.unwritten)
+            raise Suspended(reading.read_only_reason)
 
     def why_incomplete(self, binding: Binding, name: str, data: bytes, value: Any) -> str:
         """Return why a file that can be parsed is incomplete, or an empty string.
@@ -376,7 +378,7 @@ class FileReader:
         last task was removed is complete.
         """
         format = load_format(binding.layout)
-        if why := format.torn(data, value):
+        if why := format.why_incomplete(data, value):
             return why
         longer = [] if is_log(name) else self._bindings.contents(binding, name)
         longer = [kept for kept in longer if len(kept) > len(data) and kept.startswith(data)]
@@ -434,7 +436,7 @@ def _unusable(file: FoundFile, why: str) -> Suspended:
 
 
 def _require_few(facts: Facts) -> None:
-    if things(facts) > THINGS:
+    if count_elements(facts) > THINGS:
         raise Suspended(f"its files tell of more than {THINGS} tasks, files and other things")
 
 

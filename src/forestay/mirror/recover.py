@@ -500,7 +500,7 @@ def _of_interrupted(context: Context, one: Find) -> Case | None:
 
 def _missing(one: Find) -> list[str]:
     """Return the files that a session in its own folder lacks, and that can be made again."""
-    if one.layout != "ai-session" or one.is_loose or one.format.valid_id(one.native):
+    if one.layout != "ai-session" or one.is_loose or one.format.why_invalid_id(one.native):
         return []
     names = one.format.files(one.native)
     is_begun = one.is_bare or any(name in one.bundle for name in names if name != INDEX)

@@ -202,7 +202,7 @@ def _state(path: str) -> dict[str, Any] | None:
         value = Document.parse(data, "yaml").value
     except ForestayError:
         return None
-    whole = isinstance(value, dict) and not format.FORMAT.torn(data, value)
+    whole = isinstance(value, dict) and not format.FORMAT.why_incomplete(data, value)
     return value if whole else None
 
 

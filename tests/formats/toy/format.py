@@ -10,7 +10,7 @@ from forestay.formats.coerce import Node, mapping, text
 from forestay.formats.facts import Facts
 from forestay.formats.fields import SECONDS, TEXT, Field
 from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
-from forestay.formats.schema import EXTRA_RULE, Rule, look
+from forestay.formats.schema import EXTRA_RULE, Rule, check_value
 from forestay.formats.status_words import ALSO_SESSION
 from forestay.formats.text.salvage_json import recover
 
@@ -37,8 +37,8 @@ def _get(root: Node, where: Where) -> Facts:
     return Facts(
         status=ALSO_SESSION.get(text(root.get("state")), "active"),
         steps=[
-            *form.seen(root.get("finished"), lambda each: form.get_task(each, "done")),
-            *form.seen(root.get("open"), form.get_task),
+            *form.read_elements(root.get("finished"), lambda each: form.get_task(each, "done")),
+            *form.read_elements(root.get("open"), form.get_task),
         ],
         **form.get_fields(root, (*_FIELDS, _UPDATED), where),
     )
@@ -57,7 +57,7 @@ class ToyFormat(Format):
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         return next(id for each in form.digests(facts, where) if (id := each[:8]) not in taken)
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         return unsafe_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts:
@@ -84,7 +84,7 @@ class ToyFormat(Format):
         return Reading(self.id, status=self.get(tree, where).status)
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
-        return list(look(RULES, form.main(tree)[1], strict=strict))
+        return list(check_value(RULES, form.main(tree)[1], strict=strict))
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         torn = recover(form.main(bundle)[1] or b"")

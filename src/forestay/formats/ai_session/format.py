@@ -28,7 +28,7 @@ from forestay.formats.ai_session.write import list_files, write_facts
 from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts
 from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
-from forestay.formats.required_keys import whole
+from forestay.formats.required_keys import restore_required
 from forestay.formats.status_words import session_status, unit_status
 
 
@@ -72,10 +72,10 @@ class AiSession(Format):
         began = where.now if facts.began_at is None else facts.began_at
         return read.new_id(facts.goal, began, taken)
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         return read.why_not_id(native_id)
 
-    unkept_id = valid_id
+    why_unusable_id = why_invalid_id
 
     def get(self, tree: Tree, where: Where) -> Facts:
         return read.read_facts(tree, where)
@@ -83,13 +83,13 @@ class AiSession(Format):
     def put(self, old: Tree | None, facts: Facts, where: Where) -> Tree:
         return write_facts(old, facts, where)
 
-    def renewed(self, tree: Tree, where: Where) -> Tree:
+    def in_current_form(self, tree: Tree, where: Where) -> Tree:
         """Return a session of any version in our version, to be written next to the original."""
         key, state = read.key_of(tree, STATE), read.part(tree, STATE)
         first = {} if "version" in state else {"version": read.VERSION}
         return {**tree, key: first | state | {"version": read.VERSION}} if state else tree
 
-    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+    def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         """Restore required keys, but change no line of the log and no entry of another session."""
         tree, notes = _restore_entry(_spread_status(tree, before), before)
         mine = {f"active_features[{at}]" for at, _ in _own_entries(tree, read.identity(before))}
@@ -99,10 +99,10 @@ class AiSession(Format):
             in_entry = file == INDEX and lack.where.rpartition(".")[0] in mine
             return file in (STATE, PLAN) or in_entry
 
-        made, more = whole(self, tree, before, where, is_of_session)
+        made, more = restore_required(self, tree, before, where, is_of_session)
         return made, notes + more
 
-    def torn(self, data: bytes, value: Any) -> str:
+    def why_incomplete(self, data: bytes, value: Any) -> str:
         return read.torn(data, mapping(value))
 
     def reading(self, tree: Tree, where: Where) -> Reading:
@@ -142,7 +142,7 @@ def _restore_entry(tree: Tree, before: Tree) -> tuple[Tree, list[str]]:
     rest = {name: value for name, value in was.items() if name != "feature_id"}
     others = [entry for entry in entries if entry != rest]
     index = {**tree[key], "active_features": [*others, was]}
-    return {**tree, key: index}, [f"{id} in {INDEX} was taken out"]
+    return {**tree, key: index}, [f"{id} in {INDEX} was removed"]
 
 
 def _spread_status(tree: Tree, before: Tree) -> Tree:

@@ -31,7 +31,7 @@ from forestay.formats.ai_session.read import (
 from forestay.formats.coerce import mapping, sequence, text
 from forestay.formats.diff import spelled
 from forestay.formats.port import ERROR, INFO, WARNING, Tree, Where
-from forestay.formats.schema import MOMENT, SECOND, Rule, look, look_at_order, nodes, warn
+from forestay.formats.schema import MOMENT, SECOND, Rule, check_time_order, check_value, nodes, warn
 from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, session_status, unit_status
 
 _SESSION_STATUSES = ("active", "paused", "completed")
@@ -180,7 +180,7 @@ def check_files(tree: Tree, where: Where, *, strict: bool = False) -> list[Findi
             if value is None and file != LOG:
                 findings = [warn("empty-file", "the file is empty", "", "S0-79", ERROR)]
             else:
-                findings = [*look(rule, value, strict=strict), *check(tree, where, strict)]
+                findings = [*check_value(rule, value, strict=strict), *check(tree, where, strict)]
             found += [finding._replace(file=key) for finding in findings]
     return found if strict else [each for each in found if each.code != "stamp-style"]
 
@@ -236,7 +236,7 @@ def _of_version(code: str, severity: str, message: str, req: str) -> Finding:
 
 
 def _check_order(node: Node, late: str, at: str, where: Where) -> Iterator[Finding]:
-    yield from look_at_order(node, ("started_at", late), at, "S0-75", where, ERROR)
+    yield from check_time_order(node, ("started_at", late), at, "S0-75", where, ERROR)
 
 
 def _check_id(node: Node, key: str, at: str = "") -> Iterator[Finding]:
@@ -328,7 +328,7 @@ def _check_log(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
 def _check_line(tree: Tree, number: int, line: Any, strict: bool) -> Iterator[Finding]:
     at, node = f"[{number}]", mapping(line)
     is_event = isinstance(node.get("event"), str) and "command" not in node
-    yield from look(_EVENT if is_event else _COMMAND, line, strict=strict, at=at)
+    yield from check_value(_EVENT if is_event else _COMMAND, line, strict=strict, at=at)
     if is_event:
         return
     if node.get("status") == "failure" and not text(node.get("error")):
@@ -401,7 +401,7 @@ def _check_entries(listed: bytes, naive: str, strict: bool) -> tuple[Finding, ..
     by_id: dict[str, list[int]] = defaultdict(list)
     for number, entry in enumerate(entries):
         at = f"active_features[{number}]"
-        found += look(_ENTRY, entry, strict=strict, at=at)
+        found += check_value(_ENTRY, entry, strict=strict, at=at)
         found += _check_id(mapping(entry), "feature_id", f"{at}.")
         found += _check_order(mapping(entry), "last_active", at, Where(naive=naive))
         by_id[text(mapping(entry).get("feature_id"))].append(number)

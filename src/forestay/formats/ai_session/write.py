@@ -36,7 +36,7 @@ from forestay.formats.ai_session.read import (
 )
 from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.diff import Key, Pass, both, pair
-from forestay.formats.facts import Facts, StepFact, with_told_times
+from forestay.formats.facts import Facts, StepFact, with_stated_times
 from forestay.formats.fields import SECONDS, Field, put_field, put_fields, put_latest
 from forestay.formats.port import Tree, Where
 from forestay.formats.status_words import SESSION_WORDS, UNIT_WORDS, session_status, unit_status
@@ -417,7 +417,7 @@ def _update_step(placed: Placed, step: StepFact, where: Where) -> None:
     if step.title != was.title:
         node["name" if step.unit == "phase" else "description"] = step.title
     if step.unit == "task":
-        put_fields(node, with_told_times(step, was), TASK_FIELDS, where, ())
+        put_fields(node, with_stated_times(step, was), TASK_FIELDS, where, ())
 
 
 # --- matching ----------------------------------------------------------------------------------

@@ -62,9 +62,9 @@ from forestay.formats.port import (
     Tree,
     Where,
 )
-from forestay.formats.required_keys import whole
+from forestay.formats.required_keys import restore_required
 from forestay.formats.salvage import salvage_json
-from forestay.formats.schema import look
+from forestay.formats.schema import check_value
 from forestay.formats.status_words import session_status, session_word, unit_status, unit_word
 
 REGISTRY_FILE = "index.json"
@@ -213,17 +213,19 @@ def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
 def _get(name: str, root: Node, where: Where) -> Facts:
     spent = by_agent(root)
     listed = root.get("agents")
-    agents = form.seen(listed, form.last_of_each(listed, partial(_get_agent, where=where)))
+    agents = form.read_elements(listed, form.latest_runs(listed, partial(_get_agent, where=where)))
     return Facts(
         native_id=text(root.get("session_id")) or name.removesuffix(".json"),
         status=session_status(ID, text(root.get("status"))) or "active",
         steps=[
-            *form.seen(root.get("completed_work"), partial(form.get_task, status="done")),
-            *form.seen(root.get("pending_tasks"), form.get_task),
+            *form.read_elements(root.get("completed_work"), partial(form.get_task, status="done")),
+            *form.read_elements(root.get("pending_tasks"), form.get_task),
         ],
         agents=[replace(agent, tokens=spent.get(agent.id)) for agent in agents],
-        decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
-        files=form.seen(root.get("files_modified"), partial(_get_file, where=where)),
+        decisions=form.read_elements(
+            root.get("decisions_made"), partial(_get_decision, where=where)
+        ),
+        files=form.read_elements(root.get("files_modified"), partial(_get_file, where=where)),
         tokens_by_agent=spent,
         attributes=_get_attributes(root, where),
         **form.get_fields(root, _SESSION, where),
@@ -273,7 +275,7 @@ def _put_root(root: Node, facts: Facts, where: Where) -> None:
     _put_session(root, facts, where)
     _put_steps(root, facts)
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
-    last = form.last_of_each(root.get("agents"), read, facts.agents)
+    last = form.latest_runs(root.get("agents"), read, facts.agents)
     entry = form.Entry(last, write, form.by_name("id"))
     form.put_list(root, "agents", ROOT, facts.agents, entry)
     _put_logs(root, facts, where)
@@ -293,8 +295,8 @@ def _put_root(root: Node, facts: Facts, where: Where) -> None:
 def _put_session(root: Node, facts: Facts, where: Where) -> None:
     form.put_field(root, _GOAL, facts.goal if facts.goal.strip() else "", where, ROOT)
     form.put_field(root, _CREATED, facts.began_at, where, ROOT)
-    form.put_place(root, _DEVICE, facts.device, where.device, where, ROOT)
-    form.put_place(root, _PROJECT, facts.project_path, where.project_path, where, ROOT)
+    form.put_machine_value(root, _DEVICE, facts.device, where.device, where, ROOT)
+    form.put_machine_value(root, _PROJECT, facts.project_path, where.project_path, where, ROOT)
     if facts.mode in MODES:
         form.put_field(root, _MODE, facts.mode, where, ROOT)
     form.put_status(root, ID, facts.status, ROOT)
@@ -314,11 +316,11 @@ def _put_steps(root: Node, facts: Facts) -> None:
 def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     withdrawn = where.withdrawn or Facts()
-    passes = [*form.by_moment(lambda each: each.what), *form.reworded()]
+    passes = [*form.match_by_time(lambda each: each.what), *form.reworded()]
     entry: form.Entry[Any] = form.log(_get_decision, _put_decision, passes, where, moment)
     gone: list[Any] = withdrawn.decisions
     form.put_list(root, "decisions_made", ROOT, facts.decisions, entry, gone=gone)
-    passes = form.by_moment(lambda each: (each.path, each.action))
+    passes = form.match_by_time(lambda each: (each.path, each.action))
     entry, gone = form.log(_get_file, _put_change, passes, where, moment), withdrawn.files
     files = [change for change in facts.files if change.path]
     form.put_list(root, "files_modified", ROOT, files, entry, gone=gone)
@@ -367,7 +369,7 @@ def _sha256(digest: str) -> str:
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else _fresh_agent(fact)
     before = times(made, where)
-    fact = form.as_far(fact, _get_agent(old, where))
+    fact = form.with_stated_progress(fact, _get_agent(old, where))
     form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
     if _agent_status(made) not in (fact.status, _written_status(fact)):
         form.insert(made, "status", unit_word(ID, fact.status), AGENT_ORDER)
@@ -444,7 +446,7 @@ def _put_attributes(section: Node, of: str, facts: Facts) -> None:
             continue
         new = _native(fact, rule.type)
         # Attributes may have any value; we write only those that the document allows.
-        if (new is not None or fact is None) and not any(look(rule, new, strict=True)):
+        if (new is not None or fact is None) and not any(check_value(rule, new, strict=True)):
             form.insert(section, key, new, tuple(rules))
 
 
@@ -529,7 +531,7 @@ class Craft(Format):
         made = map(_uuid, form.digests(facts, where))
         return next(id for id in made if id not in taken)
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         if re.search(UUID4, native_id):
             return ""
         return "a UUID of version 4 is needed: xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx"
@@ -549,8 +551,8 @@ class Craft(Format):
         _put_root(value, facts, where)
         return made
 
-    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        return whole(self, tree, before, where, lambda _: True)
+    def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return restore_required(self, tree, before, where, lambda _: True)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         root = mapping(self._main(tree)[1])
@@ -569,7 +571,7 @@ class Craft(Format):
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
         name, value = self._main(tree)
-        found = list(look(RULES, value, strict=strict))
+        found = list(check_value(RULES, value, strict=strict))
         if isinstance(value, dict):
             found += find_oddities(value, where)
         return [finding._replace(file=name) for finding in found]

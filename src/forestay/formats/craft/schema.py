@@ -1,7 +1,7 @@
 """The rules of the `craft` format: its words, its schema, and checks beyond a schema.
 
-`RULES` is checked by `look` and published as JSON Schema: `session-state-v1.json` is what a reader
-may expect, `session-state-v1.strict.json` what we write. `find_oddities` reports values that
+`RULES` is checked by `check_value` and published as JSON Schema: `session-state-v1.json` is what a
+reader may expect, `session-state-v1.strict.json` what we write. `find_oddities` reports values that
 contradict each other though each is allowed; those are never errors.
 """
 
@@ -23,10 +23,10 @@ from forestay.formats.schema import (
     EXTRA_RULE,
     MILLISECOND,
     Rule,
+    check_time_order,
+    check_unique_agents,
     count_rule,
     list_rule,
-    look_at_names,
-    look_at_order,
     nodes,
     object_rule,
     schema,
@@ -278,7 +278,7 @@ def duration(times: tuple[int | None, int | None]) -> int | None:
 
 def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
     """Yield what no schema can check; never an error, because readers cope with it."""
-    yield from look_at_order(root, ("created_at", "updated_at"), "", "S2-13", where)
+    yield from check_time_order(root, ("created_at", "updated_at"), "", "S2-13", where)
     for at, agent in nodes(root, "agents"):
         yield from _check_agent(agent, at, where)
     yield from _check_ids(root)
@@ -294,7 +294,7 @@ def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
 
 
 def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
-    yield from look_at_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
+    yield from check_time_order(agent, ("started_at", "completed_at"), at, "S2-25", where)
     lasted, said = duration(times(agent, where)), COUNT.read(agent.get("duration_seconds"), where)
     if lasted is not None and said is not None and abs(lasted - said) > 1:
         says = f"{at}.duration_seconds is {said}, but completed − started is {lasted}"
@@ -313,7 +313,7 @@ def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
 
 def _check_ids(root: Node) -> Iterator[Finding]:
     agents = nodes(root, "agents")
-    yield from look_at_names(agents, "S2-21")
+    yield from check_unique_agents(agents, "S2-21")
     known = {*(text(agent.get("id")) for _, agent in agents), "", NOBODY}
     for at, id in _named_agents(root):
         if id not in known:

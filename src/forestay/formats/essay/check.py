@@ -31,7 +31,7 @@ from forestay.formats.essay.fields import (
     value_at,
 )
 from forestay.formats.port import ERROR, INFO, Tree, Where
-from forestay.formats.schema import look, look_at_order, warn
+from forestay.formats.schema import check_time_order, check_value, warn
 
 
 def find_faults(tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
@@ -44,10 +44,10 @@ def find_faults(tree: Tree, where: Where, *, strict: bool = False) -> list[Findi
         ]
     found = [
         finding._replace(severity=INFO) if finding.code == "not-set" else finding
-        for finding in look(RULES, doc, strict=strict)
+        for finding in check_value(RULES, doc, strict=strict)
         if strict or finding.code != "stamp-style"
     ]
-    found += [finding for look in _CHECKS for finding in look(doc, where)]
+    found += [finding for check in _CHECKS for finding in check(doc, where)]
     return [finding._replace(file=name) for finding in found]
 
 
@@ -122,7 +122,7 @@ def _check_order(doc: dict[str, Any], where: Where) -> Iterator[Finding]:
     if read_session_status(doc.get("status")) == "completed" and unfinished:
         says = f"the session is completed, but stage {unfinished[0]} is not"
         yield warn("completed-too-early", says, "status", "S3-5")
-    yield from look_at_order(doc, ("started_at", "last_activity"), "", "S3-4", where)
+    yield from check_time_order(doc, ("started_at", "last_activity"), "", "S3-4", where)
 
 
 # -- completed units and files -------------------------------------------------------------------

@@ -76,11 +76,11 @@ from forestay.formats.facts import (
     Scalar,
     StepFact,
     new_revisits,
-    with_told_times,
+    with_stated_times,
 )
 from forestay.formats.fields import SECONDS
 from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
-from forestay.formats.required_keys import whole
+from forestay.formats.required_keys import restore_required
 from forestay.formats.status_words import unit_word
 
 _BEGAN = form.Field("began_at", ("started_at",), SECONDS, sticky=True)
@@ -294,7 +294,7 @@ class _StateEdit:
 
     def _put_unit(self, part: dict[str, Any], step: StepFact) -> None:
         had = self.had.get(step.id)
-        step = with_told_times(step, had)
+        step = with_stated_times(step, had)
         if had is None or not _has_status(had, step):
             part["status"] = unit_word(ID, step.status)
         if not step.id.startswith("stage-4/"):
@@ -467,7 +467,7 @@ def _restore_sections(doc: dict[str, Any], old: dict[str, Any], stage: int) -> l
         total = part.get("total_sections")
         if is_count(before) and is_count(total) and total < min(before, len(listed)):
             part["total_sections"] = before
-    return [f"stages.stage_{stage}.section_{index} was taken out" for index in sorted(lost)]
+    return [f"stages.stage_{stage}.section_{index} was removed" for index in sorted(lost)]
 
 
 # -- the format ----------------------------------------------------------------------------------
@@ -497,14 +497,14 @@ class Essay(Format):
         tries = (make_id(*seed, n) for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         is_ours = re.search(ID_PATTERN, native_id)
         return "" if is_ours else "an essay's id is `essay-` and a UUID"
 
-    def unkept_id(self, native_id: str) -> str:
+    def why_unusable_id(self, native_id: str) -> str:
         """Accept ids of other programs: no file is named after an id here."""
         is_plain = native_id.isprintable() and len(native_id) <= 200 and "/" not in native_id
-        return "" if native_id.strip() and is_plain else self.valid_id(native_id)
+        return "" if native_id.strip() and is_plain else self.why_invalid_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts:
         return get_facts(tree, where)
@@ -521,10 +521,12 @@ class Essay(Format):
                 _set_folder(doc, where.root)
         elif old is None or get_facts(tree, where) != facts:
             given = facts.native_id or self.new_id(facts, where, frozenset())
-            tree[name] = _fresh(facts, make_id(given) if self.valid_id(given) else given, where)
+            tree[name] = _fresh(
+                facts, make_id(given) if self.why_invalid_id(given) else given, where
+            )
         return tree
 
-    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+    def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         doc, old = copied(state_of(tree)), state_of(before)
         if not doc:
             return tree, []
@@ -533,10 +535,12 @@ class Essay(Format):
             doc["current_stage_name"] = STAGES[stage].name
         lost = [says for n in SECTIONED for says in _restore_sections(doc, old, n)]
         name, former = state_name(tree), {state_name(tree): old}
-        made, told = whole(self, {**tree, name: doc}, former, Where(), lambda _: True, _is_wrong)
+        made, told = restore_required(
+            self, {**tree, name: doc}, former, Where(), lambda _: True, _is_wrong
+        )
         return made, [*lost, *told]
 
-    def torn(self, data: bytes, value: Any) -> str:
+    def why_incomplete(self, data: bytes, value: Any) -> str:
         return salvage.find_truncation(data, value)
 
     def reading(self, tree: Tree, where: Where) -> Reading:

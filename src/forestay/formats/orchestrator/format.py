@@ -35,7 +35,7 @@ from forestay.formats.facts import (
     Facts,
     FileFact,
     StepFact,
-    in_one_text,
+    join_choice,
 )
 from forestay.formats.fields import COUNT, DROP, NAMES, PERCENT, SECONDS, TEXT, Field, Text
 from forestay.formats.orchestrator.schema import (
@@ -55,9 +55,9 @@ from forestay.formats.orchestrator.schema import (
     wrong_id,
 )
 from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
-from forestay.formats.required_keys import whole
+from forestay.formats.required_keys import restore_required
 from forestay.formats.salvage import salvage_json
-from forestay.formats.schema import look
+from forestay.formats.schema import check_value
 from forestay.formats.status_words import session_status, session_word, unit_status, unit_word
 
 CURRENT = "orchestrator-session.json"
@@ -193,8 +193,8 @@ def _get_file(value: Any) -> FileFact | None:
 
 def _get(root: Node, where: Where) -> Facts:
     listed = root.get("agents")
-    agents = form.seen(listed, form.last_of_each(listed, partial(_get_agent, where=where)))
-    errors = form.seen(root.get("errors"), partial(_get_error, where=where))
+    agents = form.read_elements(listed, form.latest_runs(listed, partial(_get_agent, where=where)))
+    errors = form.read_elements(root.get("errors"), partial(_get_error, where=where))
     project = form.get_fields(mapping(root.get("project")), _PROJECT, where)
     project["project_path"] = project["project_path"] or text(root.get("project_path"))
     usage = form.get_fields(mapping(root.get("context_usage")), _USAGE, where)
@@ -202,13 +202,15 @@ def _get(root: Node, where: Where) -> Facts:
         native_id=text(root.get("session_id")),
         status=session_status(ID, text(root.get("status"))) or "active",
         steps=[
-            *form.seen(root.get("completed_work"), partial(_get_done, where=where)),
-            *form.seen(root.get("pending_tasks"), form.get_task),
+            *form.read_elements(root.get("completed_work"), partial(_get_done, where=where)),
+            *form.read_elements(root.get("pending_tasks"), form.get_task),
         ],
         agents=_with_errors(agents, errors),
         errors=errors,
-        decisions=form.seen(root.get("decisions_made"), partial(_get_decision, where=where)),
-        files=form.seen(root.get("files_modified"), _get_file),
+        decisions=form.read_elements(
+            root.get("decisions_made"), partial(_get_decision, where=where)
+        ),
+        files=form.read_elements(root.get("files_modified"), _get_file),
         compressions=1 if usage["compressed_at"] is not None else None,
         tokens_by_agent={a.id: a.tokens for a in agents if a.tokens is not None},
         **form.get_fields(root, _SESSION, where),
@@ -270,11 +272,13 @@ def _put_root(root: Node, facts: Facts, where: Where) -> None:
 def _put_project(root: Node, facts: Facts, where: Where) -> None:
     here = where.project_path
     if "project_path" in root and not text(mapping(root.get("project")).get("path")):
-        form.put_place(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
+        form.put_machine_value(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
         facts = replace(facts, project_path="")
     elif isinstance(root.get("project"), dict):
         root["project"] = dict(root["project"])
-        form.put_place(root["project"], _PATH, facts.project_path, here, where, PROJECT_ORDER)
+        form.put_machine_value(
+            root["project"], _PATH, facts.project_path, here, where, PROJECT_ORDER
+        )
         facts = replace(facts, project_path="")
 
     def put(project: Node) -> None:
@@ -293,13 +297,13 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
         if a.status != "pending" or a.id in known
     ]
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
-    last = form.last_of_each(root.get("agents"), read, agents)
+    last = form.latest_runs(root.get("agents"), read, agents)
     form.put_list(root, "agents", ROOT, agents, form.Entry(last, write, form.by_name("id")))
 
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
-    fact = form.as_far(fact, _get_agent(old, where))
+    fact = form.with_stated_progress(fact, _get_agent(old, where))
     said, word = _agent_status(made), unit_word(ID, fact.status)
     turns = old is None or (fact.status != said and unit_status(ID, word) != said)
     if _is_whole(fact):
@@ -350,11 +354,11 @@ def _of_agent(error: ErrorFact) -> Hashable:
 def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     moment = facts.updated_at or facts.began_at or where.now
     withdrawn = where.withdrawn or Facts()
-    passes = [*form.by_moment(lambda each: each.what), *form.reworded()]
+    passes = [*form.match_by_time(lambda each: each.what), *form.reworded()]
     choice = form.log(_get_decision, _put_decision, passes, where, moment)
     gone = _choices(withdrawn)
     form.put_list(root, "decisions_made", ROOT, _choices(facts), choice, gone=gone)
-    passes = [*form.by_moment(_MESSAGE), (_of_agent, _of_agent)]
+    passes = [*form.match_by_time(_MESSAGE), (_of_agent, _of_agent)]
     error = form.log(_get_error, _put_error, passes, where, moment)
     form.put_list(root, "errors", ROOT, _errors(facts), error, gone=withdrawn.errors)
     if isinstance(root.get("files_modified"), list):
@@ -364,7 +368,7 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
 
 
 def _choices(facts: Facts) -> list[DecisionFact]:
-    return [replace(d, what=in_one_text(d.what, d.chosen)) for d in facts.decisions if d.what]
+    return [replace(d, what=join_choice(d.what, d.chosen)) for d in facts.decisions if d.what]
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
@@ -499,7 +503,7 @@ class Orchestrator(Format):
         made = (f"{day}-{_suffix(second, each)}" for each in form.digests(facts, where))
         return next(id for id in made if id not in taken)
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         return wrong_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts:
@@ -515,8 +519,8 @@ class Orchestrator(Format):
         _put_root(value, facts, where)
         return made
 
-    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
-        return whole(self, tree, before, where, lambda _: True)
+    def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return restore_required(self, tree, before, where, lambda _: True)
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         root = mapping(form.main(tree, CURRENT)[1])
@@ -534,7 +538,7 @@ class Orchestrator(Format):
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
         name, value = form.main(tree, CURRENT)
-        found = [as_alias(finding) for finding in look(RULES, value, strict=strict)]
+        found = [as_alias(finding) for finding in check_value(RULES, value, strict=strict)]
         if isinstance(value, dict):
             found += find_oddities(value, where)
         return [finding._replace(file=name) for finding in found]

@@ -1,7 +1,7 @@
 """The rules of the `orchestrator` format: its words, its limits, and what it requires.
 
-`RULES` is checked by `look`. `find_oddities` reports values that contradict each other though each
-is allowed, and text that another program decoded wrongly; those are never errors.
+`RULES` is checked by `check_value`. `find_oddities` reports values that contradict each other
+though each is allowed, and text that another program decoded wrongly; those are never errors.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from forestay.formats.schema import (
     EXTRA_RULE,
     SECOND,
     Rule,
+    check_time_order,
+    check_unique_agents,
     count_rule,
     list_rule,
-    look_at_names,
-    look_at_order,
     nodes,
     object_rule,
     stamp_rule,
@@ -267,11 +267,11 @@ def as_alias(finding: Finding) -> Finding:
 def find_oddities(root: Node, where: Where) -> Iterator[Finding]:
     """Yield what no rule for a single value can check; never an error."""
     yield from _check_id(text(root.get("session_id")))
-    yield from look_at_order(root, ("created", "updated"), "", "S4-10", where)
+    yield from check_time_order(root, ("created", "updated"), "", "S4-10", where)
     agents = nodes(root, "agents")
     for at, agent in agents:
         yield from _check_agent(agent, at, where)
-    yield from look_at_names(agents, "S4-17")
+    yield from check_unique_agents(agents, "S4-17")
     yield from _check_usage(root, where)
     yield from _check_mode(root, where)
     for at, words in _texts(root):
@@ -287,7 +287,7 @@ def _check_id(id: str) -> Iterator[Finding]:
 
 
 def _check_agent(agent: Node, at: str, where: Where) -> Iterator[Finding]:
-    yield from look_at_order(agent, ("started", "completed"), at, "S4-22", where)
+    yield from check_time_order(agent, ("started", "completed"), at, "S4-22", where)
     status = unit_status(ID, text(agent.get("status")))
     ends = {"completed": "S4-22", "result_summary": "S4-23"}
     for key, req in ends.items():

@@ -4,8 +4,8 @@
     schema    deviations                            api_types   the classes that the document names
 
 Files of older generations are shown with a warning and not changed, never migrated in place. Their
-redesigned form (`renewed`) is written next to them on request. Only that form is ever written: a
-session that comes back from another format comes back in it.
+redesigned form (`in_current_form`) is written next to them on request. Only that form is ever
+written: a session that comes back from another format comes back in it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Praxis(Format):
         tries = (derive_uuid(f"{seed}\0{where.now}\0{n}") for n in range(len(taken) + 1))
         return next(made for made in tries if made not in taken)
 
-    def valid_id(self, native_id: str) -> str:
+    def why_invalid_id(self, native_id: str) -> str:
         """Return why an id is invalid in what we write; what we read need only be safe."""
         if UUID.match(native_id):
             return ""
@@ -92,10 +92,10 @@ class Praxis(Format):
             tree[view.name] = writing.write_document(upgraded, facts, where, status)
         return tree
 
-    def known_as(self, facts: Facts) -> dict[int, str]:
+    def assigned_step_ids(self, facts: Facts) -> dict[int, str]:
         return {place: phase_id(number) for number, place in writing.number_phases(facts).items()}
 
-    def renewed(self, tree: Tree, where: Where) -> Tree:
+    def in_current_form(self, tree: Tree, where: Where) -> Tree:
         """Return the redesigned form of a session, to be written next to the original."""
         view = View(tree, where)
         made: Tree = copied(tree)
@@ -103,7 +103,7 @@ class Praxis(Format):
             made[view.name] = writing.upgrade(view, where)
         return made
 
-    def whole(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
+    def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         return restore_required(tree, before, where)
 
     def reading(self, tree: Tree, where: Where) -> Reading:

@@ -38,7 +38,7 @@ from forestay.formats.praxis.read import (
     verdict_of,
 )
 from forestay.formats.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
-from forestay.formats.schema import END, MOMENT, Rule, look, look_at_order, warn
+from forestay.formats.schema import END, MOMENT, Rule, check_time_order, check_value, warn
 
 _VERDICTS = ("passed", "failed", "pending", "skipped")
 _SCHEMES = ("zero_based", "one_based")
@@ -213,7 +213,7 @@ def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         rule = _STRICT if strict else _REDESIGN
     elif strict:
         yield warn("not-redesigned", "we write the redesigned form only", "", "S1-32", ERROR)
-    yield from look(rule, doc, strict=strict)
+    yield from check_value(rule, doc, strict=strict)
 
 
 def _check_numbers(view: View, where: Where, strict: bool) -> Iterator[Finding]:
@@ -318,7 +318,7 @@ def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]
 
 
 def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
-    yield from look_at_order(view.doc, ("created_at", "updated_at"), "", "S1-61", where)
+    yield from check_time_order(view.doc, ("created_at", "updated_at"), "", "S1-61", where)
     for phase, entry in sorted(view.timing.items()):
         at = f"{view.timing_key}.{phase}"
         started, ended = view.stamp(entry, "started_at"), view.stamp(entry, "completed_at")
@@ -328,7 +328,7 @@ def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         if ended is not None and phase not in view.done:
             message = f"phase {phase} has an end time, but is not completed: read as in progress"
             yield warn("ended-not-completed", message, f"{at}.completed_at", "S1-75")
-        yield from look_at_order(entry, ("started_at", "completed_at"), at, "S1-37", where)
+        yield from check_time_order(entry, ("started_at", "completed_at"), at, "S1-37", where)
         written = entry.get("duration_seconds")
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
         if started is not None and ended is not None and started <= ended and is_number:
@@ -401,7 +401,7 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
         _end_passed_phases(doc, was, where)
     found = check_file({name: doc}, where, strict=True)
     restored += [f.where for f in found if f.code in _LACKS and _restore_key(doc, was.doc, f.where)]
-    notes = [f"{place} was taken out" for place in restored]
+    notes = [f"{place} was removed" for place in restored]
     if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
         structure = mapping(doc.get("workflow_structure"))
         for key, is_valid in _SNAPSHOT.items():

@@ -78,9 +78,9 @@ def __getattr__(name: str) -> object:
 
     module = import_module(f"forestay.{_HOME[name]}")
     if _HOME[name] != "errors":
-        from forestay.api.argument_check import guard_public_classes
+        from forestay.api.argument_check import check_public_classes
 
-        guard_public_classes()
+        check_public_classes()
     return getattr(module, name)
 
 

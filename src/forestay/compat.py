@@ -181,7 +181,7 @@ def create_new_session(
     goal: str, mode: str = "default", root: Root = None, *, clock: Clock | None = None
 ) -> State:
     """Return the state of a session that begins now, with all keys of the document. Not saved."""
-    goal, now = start.require(goal, mode), (clock or Clock()).now()
+    goal, now = start.clean_goal(goal, mode), (clock or Clock()).now()
     here = _absolute(root)
     where = Where(now=now, root=_folder(root), project_path=here)
     branch = terminal(head(find_tree(here))[0] or "")

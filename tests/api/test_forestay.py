@@ -99,7 +99,7 @@ def test_the_hands_of_one_agent_are_not_others_to_each_other(
     session = stay.start("one").id
     with subprocess.Popen(["sleep", "60"]) as server:
         stay.context.workspace.hold(session, "mcp", pid=server.pid)
-        with Forestay(stay.context.settings, cwd=str(folder), hand=True) as hand:
+        with Forestay(stay.context.settings, cwd=str(folder), is_helper=True) as hand:
             assert hand.session(session).agents.others() == []
         with at(home, folder) as stranger:
             assert [one.name for one in stranger.session(session).agents.others()] == [

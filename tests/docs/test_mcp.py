@@ -22,9 +22,9 @@ from forestay.mcp.tool_schemas import (
     TOOLS,
     VERBS,
     Tool,
-    verb,
+    read_verb,
 )
-from forestay.mcp.tools import Desk
+from forestay.mcp.tools import ToolRunner
 from tests.docs.test_formats import between
 
 PAGE = Path(__file__).parents[2] / "docs" / "mcp.md"
@@ -73,7 +73,7 @@ _LIMITS = (
 def _events() -> list[str]:
     rows = ["", "| event | needs | may have |", "|---|---|---|"]
     for name in VERBS:
-        known = verb(name)
+        known = read_verb(name)
         needs, takes = (", ".join(f"`{n}`" for n in names) for names in (known.needs, known.takes))
         rows.append(f"| `{name}` | {needs} | {takes} |")
     return rows
@@ -123,12 +123,12 @@ def test_every_example_of_a_tool_works(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "src" / "a.py").write_text("")
     with forestay.open() as stay:
         stay.start("Read before anything is there", workflow="feature")
-        desk = Desk(stay, [])
+        runner = ToolRunner(stay, [])
         for tool in TOOLS.values():
             for example in tool.examples:
                 if tool.name == "checkpoint":
                     stay.start("Phases", workflow="spec-execution", key="p")
-                told = desk.call(tool.name, example).values
+                told = runner.call(tool.name, example).values
                 assert told["ok"] or tool.name == "checkpoint", (tool.name, told)
 
 

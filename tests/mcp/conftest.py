@@ -1,4 +1,4 @@
-"""A home, a folder to work in, and the desk that serves them."""
+"""Fixtures: a home, a project folder, and the tools that serve them."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ import pytest
 
 import forestay
 from forestay.mcp.responses import Answer
-from forestay.mcp.tools import Desk
+from forestay.mcp.tools import ToolRunner
 
 Ask = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture
-def desk(home: Path, project: Path) -> Iterator[Desk]:
+def runner(home: Path, project: Path) -> Iterator[ToolRunner]:
     notices: list[str] = []
     with forestay.open(actor="mcp", on_notice=notices.append) as stay:
-        yield Desk(stay, notices)
+        yield ToolRunner(stay, notices)
 
 
 @pytest.fixture
-def call(desk: Desk) -> Callable[..., Answer]:
-    """`call("start", goal="x")`: what the tool answers, whatever that is."""
-    return lambda tool, **arguments: desk.call(tool, arguments)
+def call(runner: ToolRunner) -> Callable[..., Answer]:
+    """Return a function that calls a tool, `call("start", goal="x")`, and returns its answer."""
+    return lambda tool, **arguments: runner.call(tool, arguments)
 
 
 @pytest.fixture
-def ask(desk: Desk) -> Ask:
-    """The same, expected to go well."""
+def ask(runner: ToolRunner) -> Ask:
+    """Return a function that calls a tool, requires success, and returns the values."""
 
     def ask(tool: str, **arguments: Any) -> dict[str, Any]:
-        told = desk.call(tool, arguments)
+        told = runner.call(tool, arguments)
         assert told.values["ok"] and not told.is_error, told.values
         return told.values
 

@@ -1,4 +1,4 @@
-"""The way in over HTTP: past the door come only those who name us exactly and have the token."""
+"""The server over HTTP: only requests with the right host, origin and token are served."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
 class Served:
-    """A server in a process of its own, and where it is."""
+    """A server in another process, and its address."""
 
     def __init__(self, process: subprocess.Popen[bytes], said: dict[str, Any]) -> None:
         self.process = process
@@ -41,7 +41,7 @@ class Served:
         self.token = self.token_file.read_text().strip()
 
     def post(self, body: object = PING, **headers: str) -> httpx2.Response:
-        """A request as it should be, but for the headers given; an empty one is left out."""
+        """Send a valid request with some headers changed; an empty header is left out."""
         known = {"authorization": f"Bearer {self.token}", **ACCEPT, **headers}
         sent = {name: value for name, value in known.items() if value}
         return httpx2.post(self.url, json=body, headers=sent, timeout=20)
@@ -68,7 +68,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         )
 
 
-def test_told_to_end_it_ends_a_proof_at_once_and_still_answers(tmp_path: Path) -> None:
+def test_signal_to_end_ends_a_proof_at_once_and_the_call_is_answered(tmp_path: Path) -> None:
     env = {**os.environ, "FORESTAY_HOME": str(tmp_path / "home")}
     argv = [*command(), "--json", "mcp", "--http", "--port", "0"]
     pipe = subprocess.PIPE
@@ -77,13 +77,13 @@ def test_told_to_end_it_ends_a_proof_at_once_and_still_answers(tmp_path: Path) -
         served = Served(process, json.loads(process.stdout.readline()))
         _call(served, "start", goal="Prove")
         begun = tmp_path / "begun"
-        threading.Thread(target=_end_when_there, args=(process, begun)).start()
+        threading.Thread(target=_end_when_file_exists, args=(process, begun)).start()
         told = _call(served, "prove", command=["sh", "-c", "touch begun; sleep 30"])
         assert told["interrupted"]
         assert process.communicate(timeout=20) == (b"", b"")
 
 
-def _end_when_there(process: subprocess.Popen[bytes], file: Path) -> None:
+def _end_when_file_exists(process: subprocess.Popen[bytes], file: Path) -> None:
     for _ in range(400):
         if file.exists():
             break
@@ -99,7 +99,7 @@ def _call(served: Served, tool: str, timeout: float = 20, **arguments: Any) -> d
     return found
 
 
-def test_whoever_has_the_token_is_let_in(served: Served) -> None:
+def test_request_with_the_token_is_served(served: Served) -> None:
     assert served.post().json() == {"jsonrpc": "2.0", "id": 1, "result": {}}
     assert served.post(origin=f"http://{served.host}").status_code == 200
     port = served.host.rpartition(":")[2]
@@ -118,7 +118,7 @@ def test_whoever_has_the_token_is_let_in(served: Served) -> None:
         "[::1]:{port}",
     ],
 )
-def test_a_wrong_host_is_turned_away(served: Served, host: str) -> None:
+def test_wrong_host_is_refused(served: Served, host: str) -> None:
     port = served.host.rpartition(":")[2]
     refused = served.post(host=host.format(port=port))
     assert refused.status_code == 421 and refused.text == "wrong Host"
@@ -134,7 +134,7 @@ def test_a_wrong_host_is_turned_away(served: Served, host: str) -> None:
         "http://{host}/",
     ],
 )
-def test_a_page_of_someone_else_is_turned_away(served: Served, origin: str) -> None:
+def test_origin_of_another_page_is_refused(served: Served, origin: str) -> None:
     refused = served.post(origin=origin.format(host=served.host))
     assert refused.status_code == 403 and refused.text == "wrong Origin"
 
@@ -151,26 +151,28 @@ def test_a_page_of_someone_else_is_turned_away(served: Served, origin: str) -> N
         "{token}",
     ],
 )
-def test_a_wrong_token_is_turned_away(served: Served, token: str) -> None:
+def test_wrong_token_is_refused(served: Served, token: str) -> None:
     refused = served.post(authorization=token.format(token=served.token))
     assert refused.status_code == 401 and served.token not in refused.text
 
 
-def test_every_path_and_method_is_behind_the_door(served: Served) -> None:
+def test_every_path_and_method_requires_the_token(served: Served) -> None:
     for method in ("GET", "POST", "DELETE", "OPTIONS", "PUT"):
         for path in ("/", "/mcp", "/mcp/", "/docs", "/.well-known/oauth-protected-resource"):
             refused = httpx2.request(method, f"http://{served.host}{path}", timeout=20)
             assert refused.status_code == 401, (method, path)
 
 
-def test_ten_megabytes_are_turned_away(served: Served) -> None:
+def test_request_of_ten_megabytes_is_refused(served: Served) -> None:
     arguments = {"goal": "x" * 10_000_000}
     body = {**PING, "method": "tools/call", "params": {"name": "start", "arguments": arguments}}
     assert served.post(body).status_code == 413
 
 
 @pytest.mark.parametrize("mode, version", [("auto", "2026-07-28"), ("legacy", "2025-11-25")])
-def test_the_sdk_s_client_works_in_both_eras(served: Served, mode: str, version: str) -> None:
+def test_client_of_the_sdk_works_with_both_protocol_versions(
+    served: Served, mode: str, version: str
+) -> None:
     async def run() -> None:
         headers = {"Authorization": f"Bearer {served.token}"}
         async with httpx2.AsyncClient(headers=headers, timeout=20) as bearer:
@@ -185,7 +187,7 @@ def test_the_sdk_s_client_works_in_both_eras(served: Served, mode: str, version:
     anyio.run(run)
 
 
-def test_a_proof_whose_caller_went_away_ends_and_the_next_one_runs(served: Served) -> None:
+def test_proof_of_a_disconnected_client_ends_and_the_next_one_runs(served: Served) -> None:
     session = _call(served, "start", goal="Prove")["session"]
     with pytest.raises(httpx2.ReadTimeout):
         _call(served, "prove", 1, session=session, command=["sleep", "30"], **{"as": "left"})
@@ -197,23 +199,23 @@ def test_a_proof_whose_caller_went_away_ends_and_the_next_one_runs(served: Serve
 # -- the token -------------------------------------------------------------------------------------
 
 
-def test_the_token_is_for_its_owner_alone(served: Served) -> None:
+def test_only_the_owner_can_read_the_token(served: Served) -> None:
     assert stat.S_IMODE(served.token_file.stat().st_mode) == 0o600
     assert len(served.token) == 64
 
 
-def test_the_token_of_a_home_stays_until_another_is_wanted(tmp_path: Path) -> None:
+def test_token_of_a_home_stays_until_it_is_renewed(tmp_path: Path) -> None:
     home = str(tmp_path / "home")
-    first, path = http.token(home, Clock())
-    assert http.token(home, Clock()) == (first, path)
-    assert http.token(home, Clock(), anew=True)[0] != first
+    first, path = http.load_token(home, Clock())
+    assert http.load_token(home, Clock()) == (first, path)
+    assert http.load_token(home, Clock(), renew=True)[0] != first
     os.chmod(path, 0o644)
     with pytest.raises(InvalidInput, match="others can read"):
-        http.token(home, Clock())
-    assert len(http.token(home, Clock(), anew=True)[0]) == 64
+        http.load_token(home, Clock())
+    assert len(http.load_token(home, Clock(), renew=True)[0]) == 64
 
 
-def test_a_port_that_is_taken_is_told() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.create_server((http.ADDRESS, 0)) as taken:
         with pytest.raises(InvalidInput, match="cannot be used"):
             http.listen(taken.getsockname()[1])

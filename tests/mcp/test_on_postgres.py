@@ -1,4 +1,4 @@
-"""The tools of MCP do the same with sessions on a server."""
+"""The tools of MCP work the same with sessions on a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.mcp.test_tools import test_the_fourteen_actions_are_there
+from tests.mcp.test_tools import test_fourteen_actions_are_possible
 
-SAMPLE = [test_the_fourteen_actions_are_there]
+SAMPLE = [test_fourteen_actions_are_possible]
 
 
 @pytest.fixture

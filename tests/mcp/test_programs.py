@@ -1,4 +1,4 @@
-"""The server held against programs of others: the inspector, and the protocol's own suite.
+"""The server checked by programs of others: the inspector, and the protocol's own suite.
 
 What the suite cannot find here is listed, with the reason, in conformance.yml: a check that fails
 and is not listed fails the test, and so does one that is listed and passes.
@@ -19,9 +19,9 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from forestay.mcp import http
-from forestay.mcp.server import make
+from forestay.mcp.server import make_server
 from forestay.mcp.tool_schemas import TOOLS
-from forestay.mcp.tools import Desk
+from forestay.mcp.tools import ToolRunner
 from tests.mcp.conftest import Ask
 
 pytestmark = pytest.mark.mcp
@@ -33,7 +33,7 @@ FORESTAY = ROOT / ".venv" / "bin" / "forestay"
 
 
 def program(name: str, file: str) -> list[str]:
-    """The command of a program of npm; `make test-mcp` fetches them."""
+    """Return the command of an npm program; `make test-mcp` fetches them."""
     (node,) = PROGRAMS.glob("node/node_modules/node-*/bin/node")
     found = PROGRAMS / name / "node_modules" / ".bin" / file
     assert found.exists(), f"{name} is not installed: see {PROGRAMS / name}/setup.log"
@@ -63,14 +63,14 @@ def inspect(home: Path, project: Path) -> Any:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-def test_the_inspector_finds_nothing_wrong_with_the_tools(inspect: Any, era: str) -> None:
+def test_inspector_finds_no_problem_in_the_tools(inspect: Any, era: str) -> None:
     told, complaints = inspect(era, "tools/list", "--strict")
     assert [tool["name"] for tool in told["tools"]] == list(TOOLS)
     assert "Warning" not in complaints and "Error" not in complaints, complaints
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-def test_the_inspector_begins_a_session_and_reads_it(inspect: Any, era: str) -> None:
+def test_inspector_starts_a_session_and_reads_it(inspect: Any, era: str) -> None:
     arguments = ("--tool-name", "start", "--tool-arg", "goal=Add login")
     told, _ = inspect(era, "tools/call", *arguments)
     assert told["structuredContent"]["ok"]
@@ -84,7 +84,7 @@ def test_the_inspector_begins_a_session_and_reads_it(inspect: Any, era: str) -> 
 
 
 class _WithToken:
-    """The suite cannot send a token; all else it does goes through the door as it is."""
+    """Adds the token, which the suite cannot send; everything else is unchanged."""
 
     def __init__(self, inner: ASGIApp, token: str) -> None:
         self._inner = inner
@@ -97,11 +97,11 @@ class _WithToken:
 
 
 @pytest.fixture
-def url(desk: Desk, ask: Ask) -> Iterator[str]:
+def url(runner: ToolRunner, ask: Ask) -> Iterator[str]:
     ask("start", goal="Conform")
     listening = http.listen(0)
     port = listening.getsockname()[1]
-    inner = http.app(make(desk), port, "token")
+    inner = http.make_app(make_server(runner), port, "token")
     server = uvicorn.Server(uvicorn.Config(_WithToken(inner, "token"), log_level="warning"))
     thread = threading.Thread(target=lambda: server.run(sockets=[listening]))
     thread.start()
@@ -113,9 +113,7 @@ def url(desk: Desk, ask: Ask) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("revision", ["2026-07-28", "2025-11-25"])
-def test_the_suite_fails_only_where_it_asks_for_what_we_do_not_offer(
-    url: str, revision: str
-) -> None:
+def test_suite_fails_only_for_features_that_are_not_offered(url: str, revision: str) -> None:
     argv = [*program("conformance", "conformance"), "server", "--url", url]
     done = run([*argv, "--requirements", revision, "--expected-failures", str(BASELINE)])
     told = done.stdout + done.stderr
@@ -123,7 +121,7 @@ def test_the_suite_fails_only_where_it_asks_for_what_we_do_not_offer(
     assert "✓ dns-rebinding-protection" in told and "✓ tools-list" in told
 
 
-def test_programs_of_both_lists_are_of_one_version() -> None:
+def test_both_lists_name_the_same_versions_of_programs() -> None:
     lists = [ROOT / "tests" / where / "versions.txt" for where in ("mcp", "real_agents")]
     mine, theirs = (
         dict(line.split()[::2] for line in file.read_text().splitlines() if line[:1] not in "#")

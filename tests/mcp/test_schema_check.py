@@ -1,4 +1,4 @@
-"""Shapes: the few words of JSON Schema that are known here mean what they mean everywhere."""
+"""The schema check gives the same results as a full implementation of JSON Schema."""
 
 from __future__ import annotations
 
@@ -32,28 +32,30 @@ _VALUES = st.recursive(
 
 
 @given(data=st.data())
-def test_a_shape_is_wrong_exactly_when_the_schema_says_so(data: st.DataObject) -> None:
+def test_arguments_are_refused_exactly_when_the_schema_refuses_them(data: st.DataObject) -> None:
     tool = data.draw(st.sampled_from(list(TOOLS.values())))
     names = st.sampled_from([*tool.takes, "strange"])
     given: dict[str, Any] = data.draw(st.dictionaries(names, _VALUES, max_size=4))
     example = data.draw(st.sampled_from([{}, *tool.examples]))
     arguments = {**example, **given}
     fits = Draft202012Validator(tool.input_schema).is_valid(arguments)
-    told = schema_check.wrong(arguments, tool.input_schema)
-    assert bool(told) != fits, told
+    problem = schema_check.find_problem(arguments, tool.input_schema)
+    assert bool(problem) != fits, problem
 
 
 @pytest.mark.parametrize("name", TOOLS)
-def test_schemas_are_schemas_and_examples_fit_them(name: str) -> None:
+def test_schemas_are_valid_and_examples_fit_them(name: str) -> None:
     tool = TOOLS[name]
     for schema in (tool.input_schema, tool.output_schema):
         Draft202012Validator.check_schema(schema)
     for example in tool.examples:
-        assert schema_check.wrong(example, tool.input_schema) == ""
+        assert schema_check.find_problem(example, tool.input_schema) == ""
 
 
-def test_what_is_wrong_is_told_without_the_value() -> None:
-    told = schema_check.wrong({"goal": 7, "key": "secret"}, TOOLS["start"].input_schema)
-    assert told == "goal must be of type string"
-    told = schema_check.wrong({"events": [{"do": "note"}, 7]}, TOOLS["record"].input_schema)
-    assert told == "events[1] must be of type object"
+def test_problem_is_described_without_the_value() -> None:
+    problem = schema_check.find_problem({"goal": 7, "key": "secret"}, TOOLS["start"].input_schema)
+    assert problem == "goal must be of type string"
+    problem = schema_check.find_problem(
+        {"events": [{"do": "note"}, 7]}, TOOLS["record"].input_schema
+    )
+    assert problem == "events[1] must be of type object"

@@ -1,4 +1,4 @@
-"""The server by the SDK's own client, in this process: both eras, resources, prompts, at once."""
+"""The server with the SDK's client, in one process: both protocol versions, parallel calls."""
 
 from __future__ import annotations
 
@@ -13,34 +13,38 @@ from mcp import Client
 from mcp.shared.exceptions import MCPError
 
 from forestay.briefing.token_estimate import estimate
-from forestay.mcp.server import make
+from forestay.mcp.server import make_server
 from forestay.mcp.tool_schemas import CURRENT, PROMPTS, TEMPLATES, TOOLS
-from forestay.mcp.tools import Desk
+from forestay.mcp.tools import ToolRunner
 from tests.mcp.conftest import Ask
 
 Draft202012Validator: Any = import_module("jsonschema").Draft202012Validator
 ERAS = {"auto": "2026-07-28", "legacy": "2025-11-25"}
 MOST_TOKENS = 6500
-"""What the list of tools may cost whoever reads all of it, schemas of answers too."""
+"""Most tokens that the list of tools may cost, schemas of answers included."""
 
 
-def talk(desk: Desk, act: Callable[[Client], Awaitable[None]], mode: str = "auto") -> None:
-    """Let a client talk to a server of this desk."""
+def run_client(
+    runner: ToolRunner, act: Callable[[Client], Awaitable[None]], mode: str = "auto"
+) -> None:
+    """Run a client against a server of these tools."""
 
     async def run() -> None:
-        async with Client(make(desk), mode=mode) as client:
+        async with Client(make_server(runner), mode=mode) as client:
             await act(client)
 
     anyio.run(run)
 
 
-def said(content: Any) -> str:
-    """The text of a part of an answer, whatever kinds of parts there could be."""
+def text_of(content: Any) -> str:
+    """Return the text of a part of an answer."""
     return str(content.text)
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_a_session_is_begun_recorded_and_resumed_in_both_eras(desk: Desk, mode: str) -> None:
+def test_session_is_started_recorded_and_resumed_with_both_protocol_versions(
+    runner: ToolRunner, mode: str
+) -> None:
     async def act(client: Client) -> None:
         assert client.session.protocol_version == ERAS[mode]
         assert "never an instruction" in (client.instructions or "")
@@ -50,15 +54,15 @@ def test_a_session_is_begun_recorded_and_resumed_in_both_eras(desk: Desk, mode: 
         await client.call_tool("record", {"events": [event]})
         told = await client.call_tool("resume", {"budget": 300})
         assert "tokens expire" in told.structured_content["briefing"]
-        assert said(told.content[0]).startswith("<<<data ")
+        assert text_of(told.content[0]).startswith("<<<data ")
         left = await client.call_tool("finish", {"how": "pause"})
         assert left.structured_content["status"] == "paused"
 
-    talk(desk, act, mode)
+    run_client(runner, act, mode)
 
 
 @pytest.mark.parametrize("mode", ERAS)
-def test_every_tool_tells_all_that_a_client_asks_for(desk: Desk, mode: str) -> None:
+def test_every_tool_has_a_title_schemas_and_hints(runner: ToolRunner, mode: str) -> None:
     async def act(client: Client) -> None:
         tools = (await client.list_tools()).tools
         assert [tool.name for tool in tools] == list(TOOLS) and len(tools) <= 7
@@ -76,19 +80,19 @@ def test_every_tool_tells_all_that_a_client_asks_for(desk: Desk, mode: str) -> N
             assert ("key" in takes) != hints.read_only_hint
             assert "session" in takes or tool.name == "start"
 
-    talk(desk, act, mode)
+    run_client(runner, act, mode)
 
 
-def test_the_list_of_tools_costs_few_tokens(desk: Desk) -> None:
+def test_list_of_tools_costs_few_tokens(runner: ToolRunner) -> None:
     async def act(client: Client) -> None:
         listed = await client.list_tools()
         told = [each.model_dump(by_alias=True, exclude_none=True) for each in listed.tools]
         assert estimate(json.dumps(told, separators=(",", ":"))) <= MOST_TOKENS
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-def test_answers_fit_the_schema_of_their_tool(desk: Desk) -> None:
+def test_answers_fit_the_schema_of_their_tool(runner: ToolRunner) -> None:
     calls: list[tuple[str, dict[str, Any]]] = [
         ("resume", {}),
         ("start", {"goal": "x", "workflow": "feature"}),
@@ -111,13 +115,13 @@ def test_answers_fit_the_schema_of_their_tool(desk: Desk) -> None:
             Draft202012Validator(TOOLS[name].output_schema).validate(told.structured_content)
             assert told.is_error == ("error" in told.structured_content)
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-# -- at once ---------------------------------------------------------------------------------------
+# -- parallel calls --------------------------------------------------------------------------------
 
 
-def test_parallel_calls_with_one_key_are_one_event(desk: Desk, ask: Ask) -> None:
+def test_parallel_calls_with_one_key_are_one_event(runner: ToolRunner, ask: Ask) -> None:
     session = ask("start", goal="x")["session"]
     events = [{"do": "note", "text": "a"}, {"do": "note", "text": "b"}]
     seen: list[Any] = []
@@ -131,22 +135,22 @@ def test_parallel_calls_with_one_key_are_one_event(desk: Desk, ask: Ask) -> None
             for _ in range(10):
                 group.start_soon(once)
 
-    talk(desk, act)
+    run_client(runner, act)
     assert seen == [[2, 3]] * 10
-    assert desk.home.session(session).status().seq == 3
+    assert runner.home.session(session).status().seq == 3
 
 
-def test_parallel_starts_with_one_key_are_one_session(desk: Desk) -> None:
+def test_parallel_starts_with_one_key_are_one_session(runner: ToolRunner) -> None:
     async def act(client: Client) -> None:
         async with anyio.create_task_group() as group:
             for _ in range(10):
                 group.start_soon(client.call_tool, "start", {"goal": "x", "key": "k"})
 
-    talk(desk, act)
-    assert len(desk.home.list()) == 1
+    run_client(runner, act)
+    assert len(runner.home.list()) == 1
 
 
-def test_parallel_proofs_with_one_key_run_once(desk: Desk, ask: Ask) -> None:
+def test_parallel_proofs_with_one_key_run_once(runner: ToolRunner, ask: Ask) -> None:
     ask("start", goal="x")
     command = ["sh", "-c", "echo run >> ran; sleep 0.2"]
 
@@ -155,12 +159,12 @@ def test_parallel_proofs_with_one_key_run_once(desk: Desk, ask: Ask) -> None:
             for _ in range(3):
                 group.start_soon(client.call_tool, "prove", {"command": command, "key": "k"})
 
-    talk(desk, act)
+    run_client(runner, act)
     with open("ran", encoding="utf-8") as ran:
         assert ran.read() == "run\n"
 
 
-def test_a_long_proof_keeps_nobody_waiting(desk: Desk, ask: Ask) -> None:
+def test_long_proof_does_not_block_other_calls(runner: ToolRunner, ask: Ask) -> None:
     ask("start", goal="x")
 
     async def act(client: Client) -> None:
@@ -171,14 +175,14 @@ def test_a_long_proof_keeps_nobody_waiting(desk: Desk, ask: Ask) -> None:
                 await client.call_tool("find", {"what": "status"})
             group.cancel_scope.cancel()
 
-    talk(desk, act)
+    run_client(runner, act)
     assert ask("find", what="proofs")["found"][0]["interrupted"]
 
 
 # -- resources and prompts -------------------------------------------------------------------------
 
 
-def test_what_can_be_read_is_listed_and_read(desk: Desk, ask: Ask) -> None:
+def test_resources_are_listed_and_read(runner: ToolRunner, ask: Ask) -> None:
     session = ask("start", goal="Add login")["session"]
     ask("record", events=[{"do": "note", "text": str(n)} for n in range(60)])
 
@@ -198,12 +202,12 @@ def test_what_can_be_read_is_listed_and_read(desk: Desk, ask: Ask) -> None:
         rest = json.loads(await _text(client, f"forestay://session/{session}/journal/50"))
         assert rest["more"] == 0 and rest["found"][-1]["seq"] == 61
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
 async def _text(client: Client, uri: str) -> str:
     read = await client.read_resource(uri)
-    return said(read.contents[0])
+    return text_of(read.contents[0])
 
 
 @pytest.mark.parametrize(
@@ -220,7 +224,9 @@ async def _text(client: Client, uri: str) -> str:
         "",
     ],
 )
-def test_what_cannot_be_read_is_refused_with_the_reason(desk: Desk, ask: Ask, uri: str) -> None:
+def test_unknown_resource_is_refused_with_the_reason(
+    runner: ToolRunner, ask: Ask, uri: str
+) -> None:
     ask("start", goal="x", id="x")
 
     async def act(client: Client) -> None:
@@ -230,16 +236,16 @@ def test_what_cannot_be_read_is_refused_with_the_reason(desk: Desk, ask: Ask, ur
         assert "there is no" in caught.value.error.message
         assert caught.value.error.data["uri"] == uri
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-def test_a_bug_while_reading_is_an_answer_and_no_trace(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+def test_bug_while_reading_is_an_answer_without_a_traceback(
+    runner: ToolRunner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_: object) -> None:
         raise ValueError("unforeseen")
 
-    monkeypatch.setattr("forestay.mcp.resources.listed", broken)
+    monkeypatch.setattr("forestay.mcp.resources.list_resources", broken)
 
     async def act(client: Client) -> None:
         with pytest.raises(MCPError) as caught:
@@ -247,26 +253,26 @@ def test_a_bug_while_reading_is_an_answer_and_no_trace(
         assert caught.value.error.code == -32603
         assert "this is a bug: ValueError: unforeseen" in caught.value.error.message
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-def test_prompts_carry_the_briefing_and_change_nothing(desk: Desk, ask: Ask) -> None:
+def test_prompts_contain_the_briefing_and_change_nothing(runner: ToolRunner, ask: Ask) -> None:
     session = ask("start", goal="Add login")["session"]
 
     async def act(client: Client) -> None:
         assert [each.name for each in (await client.list_prompts()).prompts] == list(PROMPTS)
         for name in PROMPTS:
             told = await client.get_prompt(name, {"session": session})
-            text = said(told.messages[0].content)
+            text = text_of(told.messages[0].content)
             assert PROMPTS[name].asks in text and "Goal: Add login" in text
         with pytest.raises(MCPError):
             await client.get_prompt("nothing")
 
-    talk(desk, act)
-    assert desk.home.session(session).status().seq == 1
+    run_client(runner, act)
+    assert runner.home.session(session).status().seq == 1
 
 
-def test_a_prompt_without_a_session_lets_the_user_choose(desk: Desk, ask: Ask) -> None:
+def test_prompt_without_a_session_asks_the_user_to_choose(runner: ToolRunner, ask: Ask) -> None:
     ask("start", goal="one", id="one")
     ask("start", goal="two", id="two")
     ask("finish", how="complete")
@@ -279,17 +285,17 @@ def test_a_prompt_without_a_session_lets_the_user_choose(desk: Desk, ask: Ask) -
 
     async def act(client: Client) -> None:
         told = await client.get_prompt("continue")
-        assert "Goal: one" in said(told.messages[0].content)
+        assert "Goal: one" in text_of(told.messages[0].content)
         await client.call_tool("start", {"goal": "five", "id": "five"})
         await client.call_tool("start", {"goal": "six", "id": "six"})
         await client.call_tool("finish", {"how": "complete"})
         told = await client.get_prompt("continue")
-        assert "ask the user" in said(told.messages[0].content)
+        assert "Ask the user" in text_of(told.messages[0].content)
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-def test_ids_of_sessions_are_completed(desk: Desk, ask: Ask) -> None:
+def test_ids_of_sessions_are_completed(runner: ToolRunner, ask: Ask) -> None:
     ask("start", goal="x", id="login")
     ask("start", goal="x", id="logout")
     ask("start", goal="x", id="other")
@@ -302,19 +308,19 @@ def test_ids_of_sessions_are_completed(desk: Desk, ask: Ask) -> None:
         )
         assert sorted(told.completion.values) == ["login", "logout"]
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-def test_a_tool_that_is_not_there_is_an_error_of_the_protocol(desk: Desk) -> None:
+def test_unknown_tool_is_an_error_of_the_protocol(runner: ToolRunner) -> None:
     async def act(client: Client) -> None:
         with pytest.raises(MCPError) as caught:
             await client.call_tool("x" * 10_000, {})
         assert len(caught.value.error.message) < 200
 
-    talk(desk, act)
+    run_client(runner, act)
 
 
-def test_without_prove_there_is_no_tool_that_runs_commands(desk: Desk) -> None:
+def test_without_prove_there_is_no_tool_that_runs_commands(runner: ToolRunner) -> None:
     tools = {name: tool for name, tool in TOOLS.items() if name != "prove"}
 
     async def act(client: Client) -> None:
@@ -322,4 +328,4 @@ def test_without_prove_there_is_no_tool_that_runs_commands(desk: Desk) -> None:
         with pytest.raises(MCPError):
             await client.call_tool("prove", {"command": ["true"]})
 
-    talk(Desk(desk.home, [], tools=tools), act)
+    run_client(ToolRunner(runner.home, [], tools=tools), act)

@@ -1,4 +1,4 @@
-"""`forestay mcp` as agents run it: a process of its own, talked to over its standard streams."""
+"""`forestay mcp` as agents run it: another process, used over its standard streams."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Line:
         self.write(json.dumps(told).encode())
         return self.read()
 
-    def shake_hands(self, version: str) -> dict[str, Any]:
+    def handshake(self, version: str) -> dict[str, Any]:
         client = {"name": "test", "version": "1"}
         told = self.ask("initialize", protocolVersion=version, capabilities={}, clientInfo=client)
         self.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
@@ -59,7 +59,7 @@ class Line:
         return found
 
     def end(self) -> tuple[int, bytes]:
-        """Close its input, as a client does that is done; how it ended and what it complained."""
+        """Close its input, as a client does at the end; return its exit code and its stderr."""
         _, complaint = self.process.communicate(timeout=30)
         return self.process.returncode, complaint
 
@@ -78,8 +78,8 @@ def line(cli: Cli) -> Iterator[Line]:
         made.end()
 
 
-def test_an_older_client_works_records_and_lets_go(line: Line, cli: Cli) -> None:
-    hello = line.shake_hands("2025-06-18")
+def test_older_client_records_and_releases_the_session(line: Line, cli: Cli) -> None:
+    hello = line.handshake("2025-06-18")
     assert hello["protocolVersion"] == "2025-06-18"
     assert hello["serverInfo"]["name"] == "forestay" and hello["instructions"]
     session = line.call("start", goal="Add login")["session"]
@@ -99,7 +99,7 @@ def test_an_older_client_works_records_and_lets_go(line: Line, cli: Cli) -> None
     assert shown["holders"] == [] and "interrupted" not in shown["attention"]
 
 
-def test_a_stateless_client_needs_no_handshake_and_works_in_the_agent_s_project(
+def test_stateless_client_needs_no_handshake_and_uses_the_project_of_the_agent(
     cli: Cli, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
@@ -120,10 +120,10 @@ def test_a_stateless_client_needs_no_handshake_and_works_in_the_agent_s_project(
     assert cli.json("list")["sessions"] == []
 
 
-def test_a_server_that_is_told_to_end_ends_its_proof_and_lets_go(
+def test_signal_to_end_ends_the_proof_and_releases_the_session(
     line: Line, cli: Cli, project: Path
 ) -> None:
-    line.shake_hands("2025-11-25")
+    line.handshake("2025-11-25")
     line.call("start", goal="Add login")
     script = "echo $$ > pid; exec sleep 300"
     params = {"name": "prove", "arguments": {"command": ["sh", "-c", script]}}
@@ -140,15 +140,15 @@ def test_a_server_that_is_told_to_end_ends_its_proof_and_lets_go(
     assert cli.json("prove", "--list")["proofs"][0]["interrupted"]
 
 
-def test_a_server_that_is_killed_leaves_the_session_interrupted(line: Line, cli: Cli) -> None:
-    line.shake_hands("2025-11-25")
+def test_killed_server_leaves_the_session_interrupted(line: Line, cli: Cli) -> None:
+    line.handshake("2025-11-25")
     line.call("start", goal="Add login")
     line.process.kill()
     line.end()
     assert "interrupted" in cli.json("status")["attention"]
 
 
-def test_without_the_sdk_it_is_said_how_to_get_it(
+def test_missing_sdk_is_reported_with_the_install_command(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
@@ -156,6 +156,6 @@ def test_without_the_sdk_it_is_said_how_to_get_it(
     assert told.code == 1 and "pip install 'forestay[mcp]'" in told.err
 
 
-def test_what_does_not_go_together_is_refused(cli: Cli) -> None:
+def test_options_that_exclude_each_other_are_refused(cli: Cli) -> None:
     assert cli("mcp", "--port", "1").code == 2
     assert cli("mcp", "--project", "nowhere").code == 2

@@ -222,7 +222,7 @@ def test_a_target_outside_the_project_is_refused(place: Place, target: str) -> N
 
 
 def test_a_target_without_a_workflow_is_refused(place: Place) -> None:
-    with pytest.raises(InvalidInput, match="a target is that of a workflow"):
+    with pytest.raises(InvalidInput, match="a target requires a workflow"):
         place.stay.start("x", target="specs")
 
 

@@ -1,4 +1,4 @@
-"""The public library: `Forestay` and `Session`, and nothing that a surface would repeat.
+"""The public library: `Forestay` and `Session`, used by every surface.
 
 Main modules: `forestay`, `session`, `start`.
 """

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forestay.api.words import Scope
 
 _QUICK = 0.05
-"""How long a command that records something may first ingest reports of hooks, in seconds."""
+"""Seconds that a command which records something may spend on ingesting reports of hooks."""
 
 
 class AgentSetup(HomeTopic):
@@ -47,10 +47,10 @@ class AgentSetup(HomeTopic):
             self._context.best_effort(lambda: self.ingest(seconds=_QUICK))
 
     def hook(self, agent: str, payload: str) -> str:
-        """Return the text for an agent whose conversation begins, by the payload of its hook."""
-        from forestay.api.session_start import greet
+        """Return the briefing for an agent whose run begins, by the payload of its hook."""
+        from forestay.api.session_start import brief_new_run
 
-        return greet(self._context, agent, payload)
+        return brief_new_run(self._context, agent, payload)
 
     def write_script(self) -> None:
         """Write the script that hooks run into the home; `install` does it too."""
@@ -96,19 +96,19 @@ class AgentSetup(HomeTopic):
         on_part: OnPart | None = None,
         on_adopted: OnEach[TranscriptImport] = None,
     ) -> list[TranscriptImport]:
-        """Make sessions of the transcripts of an agent; those adopted before are skipped.
+        """Create sessions from the transcripts of an agent; those adopted before are skipped.
 
-        Without a path these are all that `claude-code`, `codex` or `gemini` stored. `since` is a
+        Without a path, all that `claude-code`, `codex` or `gemini` stored are used. `since` is a
         span (`36h`, `30d`, `3w`) or a day (`2026-01-31`). `on_part` is called with the progress of
         a long transcript, `on_adopted` with the result for each.
         """
         from forestay.agents import import_transcripts
 
         after = import_transcripts.parse_since(since, self._context.clock.now())
-        made = import_transcripts.import_transcripts(
+        imported = import_transcripts.import_transcripts(
             self._context, agent, path, since=after, dry_run=dry_run, on_part=on_part
         )
-        return collect(made, on_adopted)
+        return collect(imported, on_adopted)
 
     def note_desktop(self) -> None:
         """Record that Claude Desktop uses this home, which files of sessions show."""

@@ -1,8 +1,8 @@
-"""Kinds of values: a verb is given what its signature says, or refuses it before it begins.
+"""Checks the types of arguments against the annotations of a method, before it runs.
 
-The one place for all verbs: `guard` lets every public method of a class look at what it is
-given. The package does so for whoever uses the library; the command line has its own parser. A
-path may be anything that names one, and a list anything that lists texts.
+`check_arguments` wraps every public method of a class. That is done when the package is imported as
+a library; the command line has its own parser. A path may be any path-like object, and a list any
+iterable of texts.
 """
 
 from __future__ import annotations
@@ -34,54 +34,60 @@ _WORDS = dict.fromkeys(
     " DeferReason FactCheck Impact Scope ShareMode".split(),
     "str",
 )
-"""Types of `forestay.api.words`: here they count as text, and the engine checks the word."""
+"""Types of `forestay.api.words`: they are text here, and the engine checks the word."""
 
 
-def guard(owner: type) -> None:
-    """Let every public method of a class refuse values of a wrong kind; twice is once."""
+def check_arguments(owner: type) -> None:
+    """Make every public method of a class refuse arguments of a wrong type.
+
+    A class that was wrapped before is not wrapped again.
+    """
     for part in owner.__mro__[:-1]:
         for name, method in list(vars(part).items()):
             if not (name.startswith("_") or hasattr(method, "__wrapped__")) and callable(method):
-                setattr(part, name, _guarded(method))
+                setattr(part, name, _with_check(method))
 
 
-def _guarded(method: Callable[..., Any]) -> Callable[..., Any]:
+def _with_check(method: Callable[..., Any]) -> Callable[..., Any]:
     code = method.__code__
     names = code.co_varnames[1 : code.co_argcount]
-    said = {name: each for name, each in method.__annotations__.items() if name != "return"}
     kinds = {
-        name: [_WORDS.get(kind, kind) for kind in each.split(" | ")] for name, each in said.items()
+        name: [_WORDS.get(kind, kind) for kind in annotation.split(" | ")]
+        for name, annotation in method.__annotations__.items()
+        if name != "return"
     }
-    known = {name: all_ for name, all_ in kinds.items() if all(kind in _KINDS for kind in all_)}
+    known = {name: each for name, each in kinds.items() if all(kind in _KINDS for kind in each)}
     if not known:
         return method
 
     @wraps(method)
-    def guarded(self: object, *args: Any, **more: Any) -> Any:
+    def checked(self: object, *args: Any, **more: Any) -> Any:
         if args:
-            given = [_kept(name, value, known) for name, value in zip(names, args, strict=False)]
+            given = [
+                _check_value(name, value, known) for name, value in zip(names, args, strict=False)
+            ]
             args = (*given, *args[len(given) :])
         if more:
-            more = {name: _kept(name, value, known) for name, value in more.items()}
+            more = {name: _check_value(name, value, known) for name, value in more.items()}
         return method(self, *args, **more)
 
-    return guarded
+    return checked
 
 
-def _kept(name: str, value: Any, known: dict[str, list[str]]) -> Any:
-    """A value as its method takes it; what the method says nothing about is left alone."""
+def _check_value(name: str, value: Any, known: dict[str, list[str]]) -> Any:
+    """Return a value in the type of its annotation; one of an unknown annotation is unchanged."""
     wanted = known.get(name)
     if wanted is None or (wanted == _TEXT and type(value) is str):
         return value
-    value = _plain(value, wanted)
-    if not any(_fits(value, kind) for kind in wanted):
+    value = _to_builtin(value, wanted)
+    if not any(_is_of_kind(value, kind) for kind in wanted):
         words = " or ".join(_KINDS[kind][0] for kind in wanted)
         why = f"it is {type(value).__name__}"
         raise InvalidInput(f"{name.replace('_', ' ')} must be {words}", why=why)
     return value
 
 
-def _plain(value: Any, wanted: list[str]) -> Any:
+def _to_builtin(value: Any, wanted: list[str]) -> Any:
     if hasattr(value, "__fspath__"):
         return os.fspath(value)
     if wanted == [_TEXTS] and hasattr(value, "__iter__") and not isinstance(value, str | bytes):
@@ -89,15 +95,15 @@ def _plain(value: Any, wanted: list[str]) -> Any:
     return value
 
 
-def _fits(value: object, kind: str) -> bool:
+def _is_of_kind(value: object, kind: str) -> bool:
     if isinstance(value, bool) and kind in ("int", "float"):
         return False
     inside = value if kind == _TEXTS and isinstance(value, list) else []
     return isinstance(value, _KINDS[kind][1]) and all(isinstance(one, str) for one in inside)
 
 
-def guard_public_classes() -> None:
-    """Make the methods of the public classes check the types of their arguments."""
+def check_public_classes() -> None:
+    """Make the methods of all public classes check the types of their arguments."""
     from forestay.api import agents, backups, devices, files, forestay, remotes, session, workflows
     from forestay.api import session_agents as agents_of_session
     from forestay.api import session_disputes as disputes
@@ -113,4 +119,4 @@ def guard_public_classes() -> None:
     for module in (*home, session, *topics):
         for owner in vars(module).values():
             if isinstance(owner, type) and owner.__module__ == module.__name__:
-                guard(owner)
+                check_arguments(owner)

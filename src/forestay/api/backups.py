@@ -31,16 +31,17 @@ class Backups(HomeTopic):
         return os.path.join(self._context.store.home, files.BACKUPS)
 
     def create(self, folder: str = "") -> BackupResult:
-        """Write everything into one pack, in the home's own backups or in a folder of yours."""
+        """Write everything into one pack, in the home's own backups or in `folder`."""
         target = os.path.abspath(folder) if folder else self.folder
-        keep = None if folder else self._context.settings.backup_keep
-        return backup.save(self._context.store, target, clock=self._context.clock, keep=keep)
+        most = None if folder else self._context.settings.backup_keep
+        return backup.save(self._context.store, target, clock=self._context.clock, keep=most)
 
     def restore(self, path: str) -> ImportResult:
-        """Merge a backup into this home; nothing that is here is replaced.
+        """Merge a backup into this home; nothing is replaced.
 
-        A folder of backups means its newest one. What cannot be merged is left out and reported.
-        A session that is new here belongs to no project until it is resumed or chosen in one.
+        Of a folder of backups, the newest one is used. What cannot be merged is left out and
+        reported. A session that is new here belongs to no project until it is resumed or chosen
+        in one.
         """
         outcome = restore.combine_results(
             restore.absorb(self._context.journal, part, limits=pack.OWN, partial=True)
@@ -60,9 +61,9 @@ class Backups(HomeTopic):
         outcome = restore.absorb(
             self._context.journal, sealed_export.opened(self._context, path), foreign=True
         )
-        taken = [one.session for one in outcome.sessions if one.new]
-        if taken:
-            self._context.best_effort(lambda: self._context.workspace.claim(taken))
+        new = [one.session for one in outcome.sessions if one.new]
+        if new:
+            self._context.best_effort(lambda: self._context.workspace.claim(new))
         self._write_merged(outcome)
         return outcome
 

@@ -41,8 +41,8 @@ def resume(
     check_request(_budget(session, budget), style, fmt)
     absorb_file_edits(context, session.id)
     context.follower(Inactivity).check(session.id, session.actor)
-    # Before the resume is recorded, so that what changed since the last work still shows.
-    around = look_around(session, fenced=fenced)
+    # Before the resume is recorded, so that changes since the last work are still visible.
+    around = survey_surroundings(session, fenced=fenced)
     if not (around.damage and _has_damaged_events(session)):
         died = _find_dead(session)
         if moves := _resume_events(session, died):
@@ -57,12 +57,14 @@ def resume(
     return write_brief(session, around, budget=budget, style=style, fmt=fmt)
 
 
-def look_around(session: Recorder, *, fenced: bool = True) -> Surroundings:
-    """Return what is around the session now: live and dead processes, and what changed."""
+def survey_surroundings(session: Recorder, *, fenced: bool = True) -> Surroundings:
+    """Return the surroundings of the session now: processes, branch and changed files."""
     damage = find_damage(session.context, session.id)
     with session.context.store.view(session.id) as view:
         state = read_state(session.context, session.id, view)
-        return _survey(session, state, died=_find_dead(session), damage=damage, fenced=fenced)
+        return _describe_surroundings(
+            session, state, died=_find_dead(session), damage=damage, fenced=fenced
+        )
 
 
 def write_brief(
@@ -115,7 +117,7 @@ def _has_damaged_events(session: Recorder) -> bool:
 
 
 def _resume_events(session: Recorder, died: Sequence[Holder]) -> list[Body]:
-    """Return the deaths first, if any, then the resume itself, unless it would settle a dispute."""
+    """Return the events of dead processes, then the resume, unless that would settle a dispute."""
     branch, commit = session.context.checkout()
     with session.context.store.view(session.id) as view:
         state = session.context.journal.state(view)
@@ -131,7 +133,7 @@ def _resume_events(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     return [found, *moves] if found else moves
 
 
-def _survey(
+def _describe_surroundings(
     session: Recorder,
     state: State,
     *,
@@ -141,7 +143,7 @@ def _survey(
 ) -> Surroundings:
     context, core = session.context, state.core
     branch, commit = context.checkout()
-    drift = _drift(session, state)
+    drift = _find_drift(session, state)
     held = context.workspace.holders(session.id)
     secret = context.store.machine.secret() if fenced else b""
 
@@ -190,23 +192,23 @@ def _proofs(session: Recorder, state: State) -> dict[str, str]:
     return glance(session, state)
 
 
-def _drift(session: Recorder, state: State) -> list[tuple[str, str]]:
+def _find_drift(session: Recorder, state: State) -> list[tuple[str, str]]:
     context, root = session.context, session.context.workspace.tree.root
     most, ms = context.settings.drift_files, context.settings.drift_ms
     rows = state.rows.select("file", newest=True, limit=most)
-    left = [row for row in rows if isinstance(row, File)]
-    kept = [(row.path, row.after) for row in left if row.action != "deleted"]
-    seen = _seen(session, [path for path, _ in kept], root)
-    found = tree.check_drift(kept, seen, most, ms, root=root, clock=context.clock)
-    back = [(row.path, "changed") for row in left if _came_back(row, root)]
+    changed = [row for row in rows if isinstance(row, File)]
+    recorded = [(row.path, row.after) for row in changed if row.action != "deleted"]
+    seen = _seen_files(session, [path for path, _ in recorded], root)
+    found = tree.check_drift(recorded, seen, most, ms, root=root, clock=context.clock)
+    back = [(row.path, "changed") for row in changed if _exists_again(row, root)]
     return [(path, word) for path, word in found if word != "same"] + back
 
 
-def _seen(session: Recorder, paths: Sequence[str], root: str) -> dict[str, tree.Seen]:
+def _seen_files(session: Recorder, paths: Sequence[str], root: str) -> dict[str, tree.Seen]:
     full = {path: os.path.join(root, path) for path in paths}
     found = session.context.store.machine.seen_files.find(session.id, list(full.values()))
     return {path: found[full[path]] for path in paths if full[path] in found}
 
 
-def _came_back(row: File, root: str) -> bool:
+def _exists_again(row: File, root: str) -> bool:
     return row.action == "deleted" and tree.path_exists(row.path, root)

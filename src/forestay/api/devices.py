@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Devices(HomeTopic):
-    """The devices between which the user's sessions travel."""
+    """The devices of the user, which share sessions through remotes."""
 
     @property
     def keys(self) -> Keys:
@@ -45,7 +45,7 @@ class Devices(HomeTopic):
         return keychain.devices(self._context)
 
     def add(self, *, confirm: str = "", new_key: bool = False) -> Asking | Changed:
-        """Ask to join the device group, by a code; once approved, `confirm` its fingerprint."""
+        """Request to join the device group, by a code; once approved, `confirm` its fingerprint."""
         if confirm:
             return keychain.confirm(self._context, confirm)
         return keychain.ask(self._context, new_key=new_key)
@@ -69,7 +69,7 @@ class Keys(HomeTopic):
     """The key of this device: without it no other device can read what it pushes."""
 
     def init(self, *, passphrase: str = "", keyring: bool = False) -> Changed:
-        """Make the key of this device and its device group, or protect the key that exists.
+        """Create the key of this device and its device group, or protect an existing key.
 
         The result has the recovery code, which is stored nowhere: show it once.
         """
@@ -84,7 +84,7 @@ class Keys(HomeTopic):
         return keychain.export(self._context, path, passphrase)
 
     def import_(self, path: str) -> Changed:
-        """Use the key of such a file; `context.ask_passphrase` is called for its passphrase."""
+        """Use the key in a file from `export`; `context.ask_passphrase` returns its passphrase."""
         return keychain.import_(self._context, path)
 
     def recover(
@@ -124,7 +124,7 @@ class Shares(HomeTopic):
         )
 
     def remove(self, session: str, who: str) -> Shared:
-        """Stop sharing a session with a person; what they have read they still have."""
+        """Stop sharing a session with a person; they still have what they fetched before."""
         return sharing.unshare(self._context, session, who)
 
     def owner(self, circle: str) -> str:

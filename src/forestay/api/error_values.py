@@ -1,6 +1,6 @@
-"""An error as values: what every surface tells of it, without the secrets it may repeat.
+"""Errors as JSON values, the same in every surface, without the secrets they may repeat.
 
-Each surface adds its own words for what to do next; what went wrong is said here.
+Each surface adds its own text for the next step.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 OPERATIONS = ("create", "read", "update", "delete")
 
 
-def values(error: ForestayError, operation: str, now: str) -> dict[str, Any]:
-    """An error as JSON values, with the context that document 0 asks for.
+def error_to_json(error: ForestayError, operation: str, now: str) -> dict[str, Any]:
+    """Return an error as JSON values, with the context that document 0 requires.
 
-    `operation` is what was about to be done, for an error that does not say it itself.
+    `operation` is the attempted one, for an error that does not name it.
     """
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "code": error.exit_code,
         "kind": type(error).__name__,
         "what": error.what,
@@ -29,21 +29,21 @@ def values(error: ForestayError, operation: str, now: str) -> dict[str, Any]:
         "retryable": error.retryable,
     }
     if isinstance(error, Refused):
-        told["legal"] = list(error.legal)
+        fields["legal"] = list(error.legal)
     if isinstance(error, NoSession):
-        told["choices"] = choices(error)
-    told["error_context"] = context(error, operation, now)
-    return told
+        fields["choices"] = choices_to_json(error)
+    fields["error_context"] = error_context(error, operation, now)
+    return fields
 
 
-def choices(error: NoSession) -> list[dict[str, str]]:
-    """The sessions that may have been meant."""
+def choices_to_json(error: NoSession) -> list[dict[str, str]]:
+    """Return the sessions that the user can choose from."""
     names = ("session", "status", "goal")
     return [dict(zip(names, one, strict=True)) for one in error.choices]
 
 
-def context(error: ForestayError, operation: str, now: str) -> dict[str, str | None]:
-    """The five fields that document 0 asks of every error report (S0-80 to S0-84)."""
+def error_context(error: ForestayError, operation: str, now: str) -> dict[str, str | None]:
+    """Return the five fields that document 0 requires of every error report (S0-80 to S0-84)."""
     return {
         "operation": error.operation if error.operation in OPERATIONS else operation,
         "file": error.file or None,
@@ -53,13 +53,13 @@ def context(error: ForestayError, operation: str, now: str) -> dict[str, str | N
     }
 
 
-def take_secrets_out(error: ForestayError, patterns: Sequence[str]) -> None:
-    """An error repeats what was given, and that may hold a secret."""
+def redact_error(error: ForestayError, patterns: Sequence[str]) -> None:
+    """Remove secrets from an error, which may repeat the arguments of the user."""
     from forestay.base.redact import Redactor
 
     try:
         redactor = Redactor(patterns)
-    except ForestayError:  # perhaps the very error that is told
+    except ForestayError:  # perhaps the error to redact: a bad pattern
         redactor = Redactor()
     for name in ("what", "why", "hint", "file", "session"):
         setattr(error, name, redactor.text(getattr(error, name))[0])
@@ -67,17 +67,17 @@ def take_secrets_out(error: ForestayError, patterns: Sequence[str]) -> None:
         error.legal = [redactor.text(move)[0] for move in error.legal]
 
 
-def bug(error: Exception, hint: str) -> ForestayError:
-    """An error that nobody meant to happen, with the place where it did."""
+def report_bug(error: Exception, hint: str) -> ForestayError:
+    """Return the error for an unexpected exception, with the place in the code."""
     trace, place = error.__traceback__, ""
     while trace is not None:
         code = trace.tb_frame.f_code
         if "forestay" in code.co_filename:
             place = f"{'/'.join(code.co_filename.split('/')[-2:])}, line {trace.tb_lineno}"
         trace = trace.tb_next
-    said = " ".join(str(error).split())[:300]
+    message = " ".join(str(error).split())[:300]
     return ForestayError(
-        f"this is a bug: {type(error).__name__}{f': {said}' if said else ''}",
+        f"this is a bug: {type(error).__name__}{f': {message}' if message else ''}",
         why=f"{place}; what was acknowledged before is not affected",
         hint=hint,
     )

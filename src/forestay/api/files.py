@@ -52,7 +52,7 @@ class Files(HomeTopic):
     ) -> list[FileReport]:
         """Return what is wrong with the session files at a path, in any of the five formats.
 
-        `workflows` is a folder of workflow definitions, which have the number of phases;
+        `workflows` is a folder of workflow definitions, which define the number of phases;
         `on_report` is called with each report as soon as it is made.
         """
         from forestay.mirror import check_files, discover
@@ -61,8 +61,8 @@ class Files(HomeTopic):
 
         around = Surroundings(mirror_of(self._context).where, workflows)
         clean = self._context.journal.redact
-        there = discover.walk(path, parts=True)
-        made = (check_files.check(one, around.of(one), strict=strict, clean=clean) for one in there)
+        found = discover.walk(path, parts=True)
+        made = (check_files.check(one, around.of(one), strict=strict, clean=clean) for one in found)
         return collect(made, on_report)
 
     def adopt(
@@ -74,9 +74,9 @@ class Files(HomeTopic):
         workflows: str = "",
         on_adopted: OnEach[Adopted] = None,
     ) -> list[Adopted]:
-        """Make the sessions in the files at a path sessions of this home; known ones are skipped.
+        """Adopt the sessions in the files at a path into this home; known ones are skipped.
 
-        Without a path these are the files of this project, and the user's essays. `on_adopted` is
+        Without a path, the files of this project and the user's essays are used. `on_adopted` is
         called with the result for each as soon as it is recorded.
         """
         from forestay.mirror import adopt
@@ -88,7 +88,7 @@ class Files(HomeTopic):
         return collect(adopt.adopt(self._context, place, options, also=also), on_adopted)
 
     def unadopted(self) -> list[str]:
-        """Return places in this project with session files that were not adopted."""
+        """Return places in this project with session files that are not adopted yet."""
         from forestay.mirror.quick_scan import unadopted_here
 
         return unadopted_here(self._context)
@@ -110,7 +110,9 @@ class Files(HomeTopic):
         from forestay.mirror import ai_session_cleanup
 
         ai_session_cleanup.require_folder(root)
-        return ai_session_cleanup.reports(self._context, _ai_root(self._context, root), feature)
+        return ai_session_cleanup.reports(
+            self._context, _ai_session_root(self._context, root), feature
+        )
 
     def live(self, folder: str = "", *, prune: bool = False) -> list[Live]:
         """Return the live sessions in aiterm's files; `prune` archives those that died."""
@@ -132,7 +134,7 @@ class Files(HomeTopic):
         wanted = wanted or ai_session_cleanup.Wanted()
         ai_session_cleanup.require_folder(path)
         return ai_session_cleanup.cleanup(
-            self._context, _ai_root(self._context, path), wanted, dry_run=dry_run
+            self._context, _ai_session_root(self._context, path), wanted, dry_run=dry_run
         )
 
     def recover(
@@ -151,7 +153,7 @@ class Files(HomeTopic):
         return recover.write(case, out) if out else recover.fix(self._context, case)
 
 
-def _ai_root(context: Context, given: str) -> str:
+def _ai_session_root(context: Context, given: str) -> str:
     from forestay.mirror.session_files import mirror_of
 
     return os.path.abspath(given or mirror_of(context).root_of("ai-session"))
@@ -164,7 +166,7 @@ class ContractFiles(HomeTopic):
         """Return the contract of a folder: the agents that acknowledged it, and its validity."""
         from forestay.mirror.contract_file import Contract
 
-        return Contract(_ai_root(self._context, root), spec, self._context.clock)
+        return Contract(_ai_session_root(self._context, root), spec, self._context.clock)
 
     def ack(self, agent: str, root: str = "", spec: str = "") -> str:
         """Record that an agent acknowledges the contract, also in the current session if any."""
@@ -215,26 +217,26 @@ class Orchestrator(HomeTopic):
         return [ArchivedSession({**row}) for row in rows]
 
     def new(self, goal: str, *, mode: Mode = "default") -> tuple[Session, str]:
-        """Start another one; return it, and where the previous one is archived."""
+        """Start another orchestrator session; return it, and where the previous one is archived."""
         from forestay.api import start
         from forestay.formats.orchestrator.schema import ID as ORCHESTRATOR
         from forestay.mirror import orchestrator_session
         from forestay.mirror.session_files import mirror_of
 
-        start.require(goal, mode)
+        start.clean_goal(goal, mode)
         with mirror_of(self._context).hold_projects(orchestrator_session.folder(self._context)):
             archived = orchestrator_session.make_room(self._context)
-            wanted = start.Wanted(goal=goal, mode=mode, formats=[ORCHESTRATOR])
-            return start.begin(self._context, wanted), archived
+            wanted = start.StartOptions(goal=goal, mode=mode, formats=[ORCHESTRATOR])
+            return start.start_session(self._context, wanted), archived
 
     def abort(self, *, because: str = "", key: str = "") -> Event:
-        """Stop the current one permanently; its state is preserved in the archive."""
+        """Abort the current session permanently; its state stays in the archive."""
         return self.current().lifecycle.abort(because=because, key=key)
 
     def save(self) -> list[Binding]:
         """Write the files of the orchestrator session now; return where they are.
 
-        That is the current session, if it has such files, else the project's current one.
+        It is the current session if that has such files, else the project's orchestrator session.
         """
         from forestay.mirror import orchestrator_session
         from forestay.mirror.session_files import SessionFiles, write_files

@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from forestay.journal.context import Context
     from forestay.model.event import Body, Event
 
-MOMENTS = frozenset(
+URGENT_KINDS = frozenset(
     """
     agent.started agent.finished agent.failed agent.timed_out decision.made error.raised
     session.paused session.completed session.failed session.aborted session.abandoned
     session.forgotten
     """.split()
 )
-"""Kinds of events after which other devices should know at once."""
+"""Kinds of events that are synced to other devices at once."""
 
 _HOUR = 3_600_000
-_SHORTEST = 6 * 60_000
-"""No limit on inactivity is shorter, in milliseconds."""
+_SHORTEST_LIMIT = 6 * 60_000
+"""The shortest possible limit of inactivity, in milliseconds."""
 
 
 def make_followers(
@@ -71,7 +71,7 @@ def _device_name(context: Context) -> str:
 
 
 def sync_state(context: Context, session: str) -> Travel | None:
-    """Return how a session stands with other devices; None if none is known."""
+    """Return the sync state of a session; None if no other device is known."""
     remotes = context.store.machine.remotes
     if not (remotes.any() or remotes.device_group() or remotes.is_in_desktop()):
         return None
@@ -88,7 +88,7 @@ class Inactivity(Follower):
         self._check_again: dict[str, int] = {}
 
     def before_append(self, session_id: str, bodies: Sequence[Body], actor: str) -> None:
-        # An event about the session itself says what becomes of it: inactivity does not matter.
+        # An event about the session itself sets its status: inactivity does not matter.
         if not (bodies and type(bodies[0]).__name__.startswith("Session")):
             self.check(session_id, actor)
 
@@ -106,17 +106,17 @@ class Inactivity(Follower):
 
 
 def is_idle(context: Context, session: str) -> bool:
-    """Whether nothing was recorded for so long that inactivity may matter.
+    """Return whether nothing was recorded for so long that inactivity may matter.
 
-    Most sessions are written to now and then: for those this is all it costs.
+    For most sessions this quick check is all that is needed.
     """
     rows = context.store.catalogue(where={"id": session}, limit=1)
     updated = rows[0]["updated"] if rows else None
-    return isinstance(updated, int) and context.clock.now() - updated >= _SHORTEST
+    return isinstance(updated, int) and context.clock.now() - updated >= _SHORTEST_LIMIT
 
 
 class BackupJob(Follower):
-    """Once an hour (a setting), packs what is new beside the database; servers do it better."""
+    """Backs up a database file, once an hour by default; a database server has its own backups."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -143,9 +143,9 @@ class BackupJob(Follower):
     def _back_up(self, folder: str) -> None:
         from forestay.journal import backup  # start-up
 
-        clock, keep = self._context.clock, self._context.settings.backup_keep
+        clock, most = self._context.clock, self._context.settings.backup_keep
         try:
-            backup.backup_if_due(self._context.store, folder, clock=clock, keep=keep)
+            backup.backup_if_due(self._context.store, folder, clock=clock, keep=most)
         except ForestayError as error:
             # The event is durable: a backup that fails must not look like an event that failed.
             self._context.notify(f"no backup was made: {error}")
@@ -163,7 +163,7 @@ class SyncJob(Follower):
 
     def run_due_jobs(self, kinds: Sequence[str] = ()) -> None:
         now = self._context.clock.monotonic()
-        is_urgent = not MOMENTS.isdisjoint(kinds)
+        is_urgent = not URGENT_KINDS.isdisjoint(kinds)
         if self._context.settings.auto_sync != "on" or (now < self._check_again and not is_urgent):
             return
         self._check_again = now + 1
@@ -177,7 +177,7 @@ class SyncJob(Follower):
 
 
 class RemoteErasure(Follower):
-    """Erases around the journal what another device erased in it."""
+    """Erases copies outside the journal of what another device erased in it."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -186,13 +186,13 @@ class RemoteErasure(Follower):
         from forestay.health import forget  # start-up
 
         finish = forget.prepare(self._context, session_id)
-        return lambda: _files_left(finish())
+        return lambda: _remaining_files(finish())
 
     def resume_erasure(self, session_id: str) -> Sequence[str]:
         from forestay.health import forget  # start-up
 
-        return _files_left(forget.catch_up(self._context, session_id))
+        return _remaining_files(forget.catch_up(self._context, session_id))
 
 
-def _files_left(done: Forgotten | None) -> Sequence[str]:
+def _remaining_files(done: Forgotten | None) -> Sequence[str]:
     return done.left if done else ()

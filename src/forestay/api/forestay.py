@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from forestay.api.status import current_session, list_sessions, look, project_name
+from forestay.api.status import current_session, list_sessions, project_name, session_status
 from forestay.api.values import SearchResult, SessionListing, SessionStatus
 from forestay.base.config import Settings
 from forestay.base.config import load as load_settings
@@ -76,12 +76,14 @@ class Forestay:
         clock: Clock | None = None,
         on_notice: Notice | None = None,
         one_shot: bool = False,
-        hand: bool = False,
+        is_helper: bool = False,
         before_mirror: Callable[[], None] | None = None,
     ) -> None:
-        """`one_shot` is a process that ends at once; a `hand` works for the one that started it.
+        """Open a home with settings; `open` is the usual way.
 
-        `before_mirror` is called before the code for session files is loaded, which takes a while.
+        `one_shot` is a process that ends after one command, `is_helper` one that works for the
+        process that started it. `before_mirror` is called before the code for session files is
+        loaded, which takes a while.
         """
         self.context = Context(
             settings,
@@ -90,7 +92,7 @@ class Forestay:
             clock=clock,
             on_notice=on_notice,
             one_shot=one_shot,
-            is_helper=hand,
+            is_helper=is_helper,
             followers=lambda context: _make_followers(context, before_mirror),
         )
 
@@ -186,18 +188,18 @@ class Forestay:
         pushback: Pushback | None = None,
         key: str = "",
     ) -> Session:
-        """Begin a session and make it the current one of this folder.
+        """Start a session and make it the current one of this folder.
 
-        `formats` are those in which its files are written here too: `craft` or, with an id of
+        Its files are also written here in `formats`: `craft` or, with an id of
         your choice, `ai-session:login-2026-01-31`. A `workflow`, by its name or its file, gives it
         a plan, which later changes of the workflow do not change; `target` is the file or folder
         of the project that it is about. An open session of the same workflow on the same target is
         resumed instead, unless an `id` is given; then `was_open` is true. `pushback` is how hard
         the author of an essay wants to be questioned: full, unless it is light or minimal.
         """
-        from forestay.api.start import Wanted, begin  # start-up
+        from forestay.api.start import StartOptions, start_session  # start-up
 
-        wanted = Wanted(
+        wanted = StartOptions(
             goal=goal,
             mode=mode,
             id=id,
@@ -208,19 +210,19 @@ class Forestay:
             pushback=pushback or "",
             key=key,
         )
-        return begin(self.context, wanted)
+        return start_session(self.context, wanted)
 
     def session(self, text: str) -> Session:
-        """Return the session of an id; it may be shortened while it is unique."""
+        """Return the session with an id; the beginning of the id is enough if it is unique."""
         from forestay.api.session import Session  # start-up
 
         return Session(self.context, find_session(self.context.store, text))
 
     def current(self, *, open_only: bool = False) -> Session:
-        """Return the session meant here: the one in the settings, else the one of a process above
-        this one, else the one chosen in this folder.
+        """Return the current session: the one in the settings, else the one of a parent process,
+        else the one chosen in this folder.
 
-        Raises `NoSession`, with the open sessions, if that would be a guess.
+        Raises `NoSession`, with the open sessions, if there is none.
         """
         from forestay.api.session import Session  # start-up
 
@@ -239,9 +241,11 @@ class Forestay:
         except NoSession as error:
             if self.context.settings.session:
                 raise
-            return self.session(self.context.workspace.only_open() or self._from_elsewhere(error))
+            return self.session(
+                self.context.workspace.only_open() or self._from_another_device(error)
+            )
 
-    def _from_elsewhere(self, error: NoSession) -> str:
+    def _from_another_device(self, error: NoSession) -> str:
         if not self.context.store.catalogue(where={"archived": 0, "project": None}, limit=1):
             raise error
         from forestay.sync.arrival import meant_here  # start-up
@@ -256,7 +260,7 @@ class Forestay:
 
     def status(self) -> SessionStatus:
         """Return the status of the current session, loading less than `current().status()`."""
-        return SessionStatus(look(self.context, current_session(self.context)))
+        return SessionStatus(session_status(self.context, current_session(self.context)))
 
     def list(
         self,
@@ -276,7 +280,7 @@ class Forestay:
         return [SessionListing(row) for row in rows]
 
     def search(self, words: str, *, limit: int = 20) -> builtins.list[SearchResult]:
-        """Find where all the words occur: goals, notes, messages, decisions, errors, titles."""
+        """Return the events in which all the words occur, and goals and titles of tasks."""
         from forestay.journal.projections import search_text  # start-up
 
         found = self.context.store.search(words, text_of=search_text, limit=limit)
@@ -284,11 +288,11 @@ class Forestay:
         return [SearchResult({**one, **about[str(one["session"])]}) for one in found]
 
     def goal(self, session: str) -> str:
-        """Return the goal of a session, as lists show it; empty for one that is unknown."""
+        """Return the goal of a session, as lists show it; empty for an unknown one."""
         return str(self._about(session)["goal"])
 
     def _about(self, session: str) -> dict[str, Any]:
-        """Return the goal and the project of a session, by which people recognise it."""
+        """Return the goal and the project of a session, by which users recognize it."""
         rows = self.context.store.catalogue(where={"id": session}, limit=1)
         if not rows:
             return {"goal": "", "project": ""}
@@ -308,25 +312,24 @@ class Forestay:
         return self.context.workspace.mark()
 
     def verify(self) -> builtins.list[Report]:
-        """Verify every session and the store; the reports of what is not sound come first.
+        """Verify every session and the store; return reports, those with findings first.
 
-        The report of the store itself names no session, and is there only if it is not sound.
+        The report of the store itself names no session, and exists only if it has findings.
         """
-        # First what must be there, then what is: sessions begin, and are forgotten, meanwhile.
+        # Expected sessions first, then existing ones: other processes start and erase sessions.
         known = {session for session, _ in self.context.store.maintenance.remembered()}
         listed = self.context.store.catalogue()
         forgotten = self.context.store.catalogue(where={"forgotten": 1})
         shown = [*listed, *(row for row in forgotten if not row["sound"])]
         reports = [self.context.journal.verify(str(row["id"])) for row in shown]
-        whole = self._verify_store(known - {str(row["id"]) for row in [*shown, *forgotten]})
-        return sorted([*whole, *reports], key=lambda report: report.ok)
+        of_store = self._verify_store(known - {str(row["id"]) for row in [*shown, *forgotten]})
+        return sorted([*of_store, *reports], key=lambda report: report.ok)
 
-    def _verify_store(self, gone: set[str]) -> builtins.list[Report]:
+    def _verify_store(self, missing: set[str]) -> builtins.list[Report]:
         from forestay.base.findings import Finding
         from forestay.journal.verify import Report
 
-        told = "was acknowledged here and is not there any more"
-        lost = [f"session {id} {told}" for id in sorted(gone)]
+        lost = [f"session {id} was acknowledged here and is missing" for id in sorted(missing)]
         flaws = [flaw.what for flaw in self.context.store.maintenance.flaws()]
         found = [
             Finding("store", "error", what)
@@ -335,7 +338,7 @@ class Forestay:
         return [Report("", 0, found)] if found else []
 
     def doctor(self, *, fix: bool = False, deep: bool = False) -> DoctorReport:
-        """Return what is wrong with this home, in `left`, most severe first. Changes nothing.
+        """Return the findings about this home, in `left`, most severe first. Changes nothing.
 
         With `fix`, what can be repaired is repaired first; nothing that was stored is deleted.
         """
@@ -351,7 +354,7 @@ class Forestay:
         else:
             done, lost, left = doctor.fix(*parts, clock=self.context.clock, deep=deep)
             done += [] if format_checks.is_blocked(left) else format_checks.fix(self.context)
-        # Not earlier: before a rebuild the current folder cannot be looked up.
+        # Not earlier: before a rebuild the project of this folder cannot be found.
         places = places_here(self.context.settings.home, self.context.workspace.tree.root)
         agents = install_check.advice(places)
         return doctor.DoctorReport(
@@ -361,10 +364,10 @@ class Forestay:
     def config(
         self, key: str = "", value: object = None, *, unset: bool = False
     ) -> dict[str, tuple[object, str]]:
-        """Settings as name → (value, where it comes from): all of them, or one.
+        """Return settings as name → (value, its origin): all of them, or one.
 
-        With a value it is set in this home's file, with `unset` taken out of it; either holds
-        for whoever opens the home next.
+        A `value` is written into this home's file; `unset` removes the setting from it. Either
+        takes effect the next time the home is opened.
         """
         from forestay.base import config
 

@@ -1,11 +1,13 @@
-"""Answers of the façade as JSON values: the same in every surface, and a contract there.
+"""Results of the façade as JSON values, the same in every surface. Their fields are stable.
 
-`view` has those made from the catalogue alone, `timeline` those of events and states.
+`api.status` has those made from the catalogue alone, `journal.history` those of events and states.
 """
 
 from __future__ import annotations
 
 from typing import Any
+
+from msgspec.structs import asdict
 
 from forestay.base.clock import iso
 from forestay.plans.phases import Asked, Listed
@@ -14,6 +16,7 @@ from forestay.plans.workflows import Listed as ListedWorkflow
 
 
 def phase(one: Listed) -> dict[str, Any]:
+    """Return a phase with its status and times."""
     return {
         "number": one.number,
         "name": one.name,
@@ -28,7 +31,7 @@ def phase(one: Listed) -> dict[str, Any]:
 
 
 def gate(asked: Asked) -> dict[str, Any]:
-    """What a gate asks, what there is, and what it says of that."""
+    """Return what a gate requires, the evidence for it, and the judgment."""
     return {
         "gate": {
             "phase": asked.phase,
@@ -36,7 +39,7 @@ def gate(asked: Asked) -> dict[str, Any]:
             "passed": asked.done,
             "strict": asked.gate.strict,
             "override": asked.gate.override,
-            "fields": [_field(field) for field in asked.gate.fields],
+            "fields": [asdict(field) for field in asked.gate.fields],
             "rules": [{"check": r.check, "message": r.message} for r in asked.gate.rules],
             "not_checked": list(asked.gate.opaque),
         },
@@ -47,12 +50,8 @@ def gate(asked: Asked) -> dict[str, Any]:
     }
 
 
-def _field(field: Any) -> dict[str, Any]:
-    return {name: getattr(field, name) for name in field.__struct_fields__}
-
-
 def observed(body: Any) -> dict[str, Any]:
-    """What was observed of a command: its event, or the row that is kept of it."""
+    """Return the result of a command that was run as proof, from its event or its row."""
     names = ("argv", "exit", "duration_ms", "timed_out", "interrupted", "changed", "tail")
     return {
         "proof": body.proof,
@@ -66,13 +65,14 @@ def observed(body: Any) -> dict[str, Any]:
 
 
 def proof(one: Standing) -> dict[str, Any]:
-    """A proof, with whether it holds."""
+    """Return a proof, and whether it still holds."""
     why = [{"path": path, "what": word} for path, word in one.why]
     known = {"state": one.word, "stale": one.stale, "because": why, "at": iso(one.row.at)}
     return {**observed(one.row), **known}
 
 
 def workflow(each: ListedWorkflow) -> dict[str, Any]:
+    """Return a workflow as lists show it."""
     return {
         "name": each.name,
         "title": each.title,

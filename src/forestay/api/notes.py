@@ -18,15 +18,15 @@ _NOTE_IN_EVENT = 6000
 
 
 def add_note(recorder: Recorder, text: str, *, for_next: bool, key: str) -> Event:
-    """Save a note; of one that is too long for an event, the event has the beginning."""
+    """Save a note; one that is too long for an event is stored next to it."""
     if len(text.encode("utf-8", "replace")) <= _NOTE_IN_EVENT:
         return recorder.record(NoteAdded(text=text, for_next=for_next), key=key)
     journal, clean = recorder.context.journal, clean_input(text, "text", limit=MAX_NOTE, lines=True)
     # Before it is cut: half a secret is not recognized as one.
-    whole, names = journal.redact(clean), journal.find_secrets(clean)
-    data = whole.encode()
+    redacted, names = journal.redact(clean), journal.find_secrets(clean)
+    data = redacted.encode()
     body = NoteAdded(
-        text=whole[:1000].strip(),
+        text=redacted[:1000].strip(),
         for_next=for_next,
         blob=sha256(data).hexdigest(),
         size=len(data),

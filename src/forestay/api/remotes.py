@@ -55,9 +55,10 @@ class Remotes(HomeTopic):
     ) -> Reports:
         """Send what was recorded here to a remote, or to all of them; all sessions, or some.
 
-        `again` puts there what the remote should have and lost. `on_bytes` is told "up" or
-        "down" and a number of bytes as they move. If it has methods `expect` and `done`, they
-        are told how many events will move, and have: both ways and in several threads.
+        `again` also sends what the remote lost. `on_bytes` is called with "up" or "down" and a
+        number of bytes as they are sent or received. If it has methods `expect` and `done`, they
+        are called with the number of events to transfer, and of those transferred: for both
+        directions, and from several threads.
         """
         options = SyncOptions(pull=False, again=again, sessions=sessions)
         return visit_all(self._context, remote, options, tell=on_bytes)
@@ -74,15 +75,13 @@ class Remotes(HomeTopic):
     ) -> Reports:
         """Fetch what other devices sent to a remote.
 
-        `join` names sessions that were imported and worked on here, and are now shared by whoever
-        owns them: what was added here becomes part of what is shared. `doubt` names persons whose
-        word of what else is there is not to count, in `sessions` from now on, until they are named
-        in `believe`: what they added is taken, and what they tell and is not there stops nothing.
+        `join` names sessions that were imported and continued here, and are now shared by their
+        owner: what was recorded here becomes part of the shared session. `doubt` names persons
+        whose claims about missing events are ignored in `sessions` from now on, until they are
+        named in `believe`: what they recorded is merged, and what they only claim blocks nothing.
         """
-        meant = [find_session(self._context.store, one) for one in join]
-        options = SyncOptions(
-            push=False, sessions=sessions, join=meant, doubt=doubt, believe=believe
-        )
+        ids = [find_session(self._context.store, one) for one in join]
+        options = SyncOptions(push=False, sessions=sessions, join=ids, doubt=doubt, believe=believe)
         return visit_all(self._context, remote, options, tell=on_bytes)
 
     def sync(

@@ -1,4 +1,4 @@
-"""One session. What happens in it is recorded by methods named like the commands.
+"""One session. Its methods are named like the commands of the command line.
 
 A method that returns has recorded what it describes, durably; one that raises has recorded
 nothing. What belongs to one topic is grouped: `session.tasks.add(…)`, `session.agents.start(…)`.
@@ -10,7 +10,7 @@ can repeat it.
 
 from __future__ import annotations
 
-from forestay.api.status import look
+from forestay.api.status import session_status
 from forestay.api.values import SessionStatus
 from forestay.errors import InvalidInput
 from forestay.journal.recorder import Recorder
@@ -38,12 +38,12 @@ if TYPE_CHECKING:
 
 
 class Session:
-    """A session of a home, by its id. Cheap to make: nothing is read until it is needed."""
+    """A session of a home, by its id. Nothing is read until it is needed."""
 
     def __init__(self, context: Context, id: str, actor: str = "") -> None:
         self._recorder = Recorder(context, id, actor)
         self.was_open = False
-        """Whether `Forestay.start` found it open, and resumed it instead of starting one."""
+        """Whether `Forestay.start` resumed this open session instead of starting another."""
 
     def __repr__(self) -> str:
         return f"<Session {self.id}>"
@@ -123,7 +123,7 @@ class Session:
 
     @property
     def disputes(self) -> Disputes:
-        """What devices of the user contradict each other about."""
+        """Fields to which devices of the user gave different values."""
         from forestay.api.session_disputes import Disputes  # start-up
 
         return Disputes(self._recorder)
@@ -152,7 +152,7 @@ class Session:
         chosen: str = "",
         key: str = "",
     ) -> Event:
-        """Record a decision with its reason; the options not chosen stay known as rejected."""
+        """Record a decision with its reason; options not chosen are shown as rejected."""
         from forestay.api.notes import add_decision  # start-up
 
         return add_decision(
@@ -160,9 +160,9 @@ class Session:
         )
 
     def undo(self, event: str | int | None = None, *, because: str = "", key: str = "") -> Event:
-        """Retract what was recorded last, or with the event named; undoing that brings it back."""
+        """Retract the last record, or that of the event named; undoing the undo restores it."""
         if event == "":
-            raise InvalidInput("no event is named", why="an empty variable, perhaps")
+            raise InvalidInput("no event is named", why="perhaps a variable is empty")
         from forestay.journal.history import undo_targets  # start-up
         from forestay.model.event import EventRetracted  # start-up
 
@@ -196,7 +196,7 @@ class Session:
                 return done[-1]
             body = save_partial(recorder, partial, body)
         if self.context.store.machine.remotes.all():
-            # Another device may continue it: record the tools that it was worked on with.
+            # Another device may continue it: record the tools that were used here.
             from forestay.sync.arrival import record_tools  # start-up
 
             if tools := record_tools(recorder):
@@ -238,21 +238,21 @@ class Session:
         fmt: Format = "text",
         fenced: bool = True,
     ) -> Briefing:
-        """Return what the next reader must know, within a budget of tokens. Changes nothing.
+        """Return a summary for the next agent, within a budget of tokens. Changes nothing.
 
         With `fenced`, text from the session is quoted so that a model does not follow it as
         instructions.
         """
-        from forestay.api.briefing_context import look_around, write_brief  # start-up
+        from forestay.api.briefing_context import survey_surroundings, write_brief  # start-up
 
-        around = look_around(self._recorder, fenced=fenced)
+        around = survey_surroundings(self._recorder, fenced=fenced)
         return write_brief(self._recorder, around, budget=budget, style=style, fmt=fmt)
 
     # -- reading -------------------------------------------------------------------------------
 
     def status(self) -> SessionStatus:
-        """Return where the session stands: the same fields as `status --json`."""
-        return SessionStatus(look(self.context, self.id))
+        """Return the status of the session: the same fields as `status --json`."""
+        return SessionStatus(session_status(self.context, self.id))
 
     def show(self, at: str | int = "") -> State:
         """Return the state now, or at an event number, an event id or a time.
@@ -269,7 +269,7 @@ class Session:
         with self.context.store.view(self.id) as view:
             found = session_files.state(self.id, view, pending)
             state = State(found.core)
-            state.core.events = view.seq  # what is not recorded has no number
+            state.core.events = view.seq  # edits that are not recorded have no number
             for table, key, row in found.rows.items():
                 state.rows.put(table, key, row)
             return state
@@ -287,7 +287,7 @@ class Session:
             yield from log(journal, view, limit=limit, after=after, full=full, whose=names)
 
     def wait(self, after: int, timeout: float) -> bool:
-        """Wait until there is an event beyond number `after`; False if time ran out."""
+        """Wait for an event with a number above `after`; return False on timeout."""
         return self.context.store.watch(self.id, after, timeout)
 
     def _until(self, *points: str | int) -> list[Sequence[Event]]:

@@ -44,12 +44,12 @@ class Agents(Topic):
         return self._rows("agent")
 
     def others(self) -> builtins.list[Holder]:
-        """Return the other processes that work on the session, or did and have died."""
+        """Return the other processes that work on the session, and those that died."""
         held = Presence.of(self._context).others(self._recorder.id)
         return [Holder(holder_view(holder, state)) for holder, state in held]
 
     def run(self, id: str, *, type: str = "", task: str = "", blocking_on: str = "") -> AgentRun:
-        """Return an agent's run for a `with`: started on entry, done or failed on exit."""
+        """Return an agent for a `with`: started on entry, done or failed on exit."""
         recorder = Recorder(self._context, self._recorder.id, f"agent:{id}")
         return AgentRun(recorder, id, type=type, task=task, blocking_on=blocking_on)
 
@@ -120,13 +120,13 @@ class Agents(Topic):
     def _end(self, id: str, body: Body, key: str) -> Event:
         event = self._record(body, key)
         name, workspace = self._context.journal.redact(id), self._context.workspace
-        held = [h for h, _ in workspace.holders(self._recorder.id) if h.agent == name]
-        self._context.best_effort(lambda: workspace.release(held))
+        ended = [h for h, _ in workspace.holders(self._recorder.id) if h.agent == name]
+        self._context.best_effort(lambda: workspace.release(ended))
         return event
 
 
 class AgentRun:
-    """An agent at work, for a `with`: what it records is in its name, and so is its end."""
+    """A running agent, for a `with`: what it records, and its end, are recorded as its own."""
 
     def __init__(self, recorder: Recorder, id: str, *, type: str, task: str, blocking_on: str):
         self.id = id
@@ -154,7 +154,7 @@ class AgentRun:
             self._record_failure(error)
 
     def _record_failure(self, error: BaseException) -> None:
-        """Record a failure if possible; the error that the caller must see is its own."""
+        """Record a failure if possible; the caller gets the original error in any case."""
         try:
             self._agents.fail(self.id, self._describe(error))
         except Exception as second:
@@ -166,7 +166,7 @@ class AgentRun:
         try:
             text = f"{type(error).__name__}: {error}"
         except Exception:
-            # Its text cannot be computed; its type is worth recording.
+            # Its text cannot be computed; its type can be recorded.
             text = type(error).__name__
         text = self._recorder.context.journal.redact(terminal(text, newlines=True))
         return coerce_input(text, limit=_LONGEST_ERROR, lines=True)
@@ -207,11 +207,11 @@ class AgentRun:
 
 
 def _require_own_process(pid: int) -> None:
-    """Refuse a process that cannot be that of one agent: its descendants count as the agent."""
+    """Refuse a process that cannot belong to one agent: its descendants count as the agent."""
     if pid == INIT and os.getpid() != INIT:
         raise InvalidInput(
             f"process {pid} is not the process of an agent",
-            why="every process descends from it, so all they record would go to this session",
+            why="every process descends from it, so all that they record would go to this session",
             hint="name the agent's own process, or leave --pid out",
         )
     if identity(pid) is None:

@@ -1,4 +1,4 @@
-"""What devices of the user contradict each other about, and how the user settles it."""
+"""Disputes between devices of the user, and how the user settles them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class Disputes(Topic):
     """Disputes of a session: fields to which two devices gave different values."""
 
     def list(self, dispute: str = "") -> builtins.list[Case]:
-        """Return what is disputed now, oldest first: the sides, and which of them is newer.
+        """Return the open disputes, oldest first, with their sides and which of them is newer.
 
-        With `dispute`, return only the one it names; see `settle`.
+        With `dispute`, return only that one; see `settle` for its forms.
         """
         from forestay.model.disputes import cases
 
@@ -32,8 +32,8 @@ class Disputes(Topic):
         return self._named(found, dispute) if dispute else found
 
     def devices(self) -> builtins.list[DeviceView]:
-        """Return every device that recorded something, with what it knew of the session; the
-        last one first."""
+        """Return every device that recorded something, with the events it knew; latest
+        first."""
         from forestay.model.disputes import device_views
 
         return device_views(self._read()[0])
@@ -48,13 +48,13 @@ class Disputes(Topic):
         because: str = "",
         key: str = "",
     ) -> Event:
-        """Settle a dispute, or all of them: the value that holds is recorded again, and both
-        sides stay in the log.
+        """Settle a dispute, or all of them: record the chosen value again; both sides stay in the
+        log.
 
-        `dispute` is its number, its subject (`step:t1`) or what it is about (`t1`). `prefer` is
+        `dispute` is its number, its subject (`step:t1`) or the id in it (`t1`). `prefer` is
         the number of a side or its device, by name or id.
         """
-        way = _way(prefer, merge, keep_both)
+        way = _chosen_way(prefer, merge, keep_both)
         if before := self._recorder.called_before(key, lambda body: True):
             return before[-1]
         events, state = self._read()
@@ -62,10 +62,10 @@ class Disputes(Topic):
         bodies = [
             body
             for case, number in chosen
-            for body in self._settling(case, way, number, because, state, events)
+            for body in self._settling_events(case, way, number, because, state, events)
         ]
         return self._recorder.record(
-            key=key, options=AppendOptions(make=_unless_changed(chosen, bodies))
+            key=key, options=AppendOptions(make=_require_unchanged(chosen, bodies))
         )
 
     def _read(self) -> tuple[builtins.list[Event], State]:
@@ -77,7 +77,7 @@ class Disputes(Topic):
         return events, fold(events)
 
     def _chosen(self, dispute: str) -> builtins.list[Case]:
-        """Return the disputes to settle; none is an error."""
+        """Return the disputes to settle; raise if there are none."""
         found = self.list()
         return self._named(found, dispute) if dispute or not found else found
 
@@ -86,13 +86,13 @@ class Disputes(Topic):
             raise Refused(
                 f"nothing is disputed in session {self._recorder.id}", hint="forestay status"
             )
-        meant = [case for case in found if _is_meant(case, dispute)]
-        meant = meant or [case for case in found if _begins(case, dispute)]
-        if len(meant) != 1:
+        named = [case for case in found if _is_named(case, dispute)]
+        named = named or [case for case in found if _is_prefix(case, dispute)]
+        if len(named) != 1:
             names = ", ".join(f"{case.number} ({case.about})" for case in found)
-            what = "several disputes match" if meant else "there is no dispute"
+            what = "several disputes match" if named else "there is no dispute"
             raise InvalidInput(f"{what} {dispute}", why=f"they are {names}", hint="forestay settle")
-        return meant
+        return named
 
     def _side(self, case: Case, prefer: str | int) -> int:
         if prefer == "":
@@ -100,25 +100,25 @@ class Disputes(Topic):
         wanted = str(prefer)
         if wanted.isdigit() and 1 <= int(wanted) <= len(case.sides):
             return int(wanted)
-        found = [s.number for s in case.sides if self._is_of(wanted, s.device, s.outcome)]
+        found = [s.number for s in case.sides if self._is_side_of(wanted, s.device, s.outcome)]
         if len(found) == 1:
             return found[0]
         sides = ", ".join(
             f"{s.number} ({s.outcome}, {self._device_name(s.device)})" for s in case.sides
         )
         hint = f"forestay settle {case.number} --prefer {case.newer}"
-        raise InvalidInput(f"{wanted} is no one side of {case.about}", why=sides, hint=hint)
+        raise InvalidInput(f"{wanted} is not one side of {case.about}", why=sides, hint=hint)
 
     def _device_name(self, device: str) -> str:
         from forestay.sync.device_names import name_of  # start-up
 
         return name_of(self._context, device)
 
-    def _is_of(self, wanted: str, device: str, outcome: str) -> bool:
+    def _is_side_of(self, wanted: str, device: str, outcome: str) -> bool:
         names = (device, self._device_name(device), outcome.removeprefix("the "))
         return wanted.casefold() in (name.casefold() for name in names)
 
-    def _settling(
+    def _settling_events(
         self,
         case: Case,
         way: str,
@@ -136,7 +136,7 @@ class Disputes(Topic):
         return [*bodies, settlement_note(case, way, number, because, named)]
 
     def _with_file_now(self, body: Any) -> Body:
-        """Return the change with the file as the user merged it by hand."""
+        """Return the change with the present content of the file, which the user merged."""
         from msgspec.structs import replace
 
         from forestay.workspace.file_changes import complete_change
@@ -145,39 +145,41 @@ class Disputes(Topic):
         return complete_change(replace(body, action=""), tree, None, now)[0]
 
 
-def _way(prefer: str | int, merge: bool, keep_both: bool) -> str:
-    asked = {"prefer": prefer != "", "merge": merge, "keep-both": keep_both}
-    ways = [way for way, is_asked in asked.items() if is_asked]
+def _chosen_way(prefer: str | int, merge: bool, keep_both: bool) -> str:
+    given = {"prefer": prefer != "", "merge": merge, "keep-both": keep_both}
+    ways = [way for way, is_given in given.items() if is_given]
     if len(ways) != 1:
-        what = "no way of settling is named" if not ways else "more than one way is named"
+        what = "no way to settle is given" if not ways else "more than one way to settle is given"
         hint = "forestay settle DISPUTE --prefer N | --merge | --keep-both"
         raise InvalidInput(what, hint=hint)
     return ways[0]
 
 
-def _is_meant(case: Case, dispute: str) -> bool:
+def _is_named(case: Case, dispute: str) -> bool:
     names = (str(case.number), case.subject, case.about, case.subject.partition(":")[2])
     return dispute in names or dispute.replace("task:", "step:", 1) == case.subject
 
 
-def _begins(case: Case, dispute: str) -> bool:
-    """Whether a dispute is named by the start of its id: ids of decisions end in digits."""
+def _is_prefix(case: Case, dispute: str) -> bool:
+    """Return whether the id of a dispute begins with a text that is not a number."""
     return not dispute.isdigit() and case.subject.partition(":")[2].startswith(dispute)
 
 
-def _unless_changed(chosen: list[tuple[Case, int]], bodies: list[Body]) -> Any:
-    """Return the events, if what they settle is still what the user was shown."""
+def _require_unchanged(chosen: list[tuple[Case, int]], bodies: list[Body]) -> Any:
+    """Return a function that returns the events, or refuses if a dispute changed meanwhile."""
 
-    def made(state: State) -> list[Body]:
+    def make(state: State) -> list[Body]:
         for case, _ in chosen:
             row: Any = state.rows.get("dispute", case.subject)
-            if row is None or not row.is_open or len(row.sides) != _count(case):
-                raise Refused(f"{case.about} changed just now", hint="look again: forestay settle")
+            if row is None or not row.is_open or len(row.sides) != _count_sides(case):
+                raise Refused(
+                    f"{case.about} changed just now", hint="see the disputes again: forestay settle"
+                )
         return bodies
 
-    return made
+    return make
 
 
-def _count(case: Case) -> int:
-    """Return how many sides the journal has: the other side of a file is the journal itself."""
+def _count_sides(case: Case) -> int:
+    """Return how many sides are in the journal: of an edited file, the journal is one itself."""
     return 1 if case.kind == "edit" else len(case.sides)

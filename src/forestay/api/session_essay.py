@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Essay(Topic):
-    """An essay; in a session that is none, every method is refused."""
+    """The essay of a session; in a session without one, every method is refused."""
 
     @property
     def sections(self) -> Sections:
@@ -42,10 +42,10 @@ class Essay(Topic):
         confirm: bool = False,
         key: str = "",
     ) -> Done:
-        """Record that the user approves what waits at a gate: G1, G2, G3, G3-Final, G4, …
+        """Record that the user approves the work at a gate: G1, G2, G3, G3-Final, G4, …
 
-        G3 and the G4s are for a section, the current one unless named. `last` means that no
-        paragraph follows. `confirm` confirms the user's overrides, which G5 requires.
+        G3 and the G4s are for a section, the current one unless named. `last` marks the last
+        paragraph. `confirm` confirms the user's overrides, which G5 requires.
         """
         return essay_steps.approve(
             self._recorder,

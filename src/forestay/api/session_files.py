@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class BoundFiles(Topic):
-    """Files that other programs read and write too, kept equal to the session."""
+    """Files that other programs read and write too; they always match the session."""
 
     def list(self) -> builtins.list[Binding]:
-        """Return where the session's files are, and why some are not read or written now."""
+        """Return the bindings of the session, with the reason if one is suspended."""
         return SessionFiles.of(self._context).inspect_bindings(self._recorder.id)
 
     def bind(self, format_id: str, *, root: str = "") -> Binding:
-        """Keep the session's files in a format here too: `craft`, or `craft:ID`."""
+        """Write the session's files here in another format: `craft`, or `craft:ID`."""
         from forestay.formats.port import canonical_name
         from forestay.plans.pending_file_ops import give_place
 
@@ -35,8 +35,8 @@ class BoundFiles(Topic):
         with mirror.hold_projects(root or mirror.root_of(format_id.partition(":")[0])):
             place = give_place(self._context, self._recorder.id, format_id, root)
             write_files(self._context, self._recorder.id, force=True)
-        made = (place.layout, place.native, place.root)
-        return next((b for b in self.list() if (b.layout, b.native, b.root) == made), place)
+        key = (place.layout, place.native, place.root)
+        return next((b for b in self.list() if (b.layout, b.native, b.root) == key), place)
 
     def unbind(self, format_id: str) -> builtins.list[Binding]:
         """Stop reading and writing the files of a format; the files stay unchanged."""
@@ -66,7 +66,7 @@ class BoundFiles(Topic):
         """Set the current task (`none`: no task), the model or the status, together.
 
         `status` is active, paused or completed. A session with files of the ai-session format
-        may only name the models of that format.
+        can only have the models of that format.
         """
         named = [b.native for b in self.list() if b.layout == "ai-session"]
         try:
@@ -97,7 +97,7 @@ class BoundFiles(Topic):
         return bodies
 
     def restore_artifacts(self, *, force: bool = False) -> builtins.list[Put]:
-        """Write the artifacts that came with the session into this project.
+        """Write the artifacts that were synced with the session into this project.
 
         A file that exists and differs is not changed, unless forced. Hidden files that could make
         a tool run something are never written, nor is anything outside the project.

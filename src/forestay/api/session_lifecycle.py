@@ -1,4 +1,4 @@
-"""How a session ends, comes back, is archived and is erased."""
+"""How a session ends, is reopened, archived and erased."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from forestay.plans.inactivity import Idle
 
 _WAIT_FOR_INGEST = 2.0
-"""Seconds that another process may need to ingest what hooks reported."""
+"""Seconds to wait for another process that ingests reports of hooks."""
 
 
 class Lifecycle(Topic):
-    """Ends of a session, and ways back. Every recording method takes a `key`; see `Session`."""
+    """Ends of a session, and how to undo them. Recording methods take a `key`; see `Session`."""
 
     def fail(self, *, because: str = "", key: str = "") -> Event:
         """Record that the session failed; it may be resumed."""
         return self._record(SessionFailed(because=because), key)
 
     def abort(self, *, because: str = "", key: str = "") -> Event:
-        """Stop permanently: it cannot be resumed or reopened, and stays readable."""
+        """Stop the session permanently: it can be read, but not resumed or reopened."""
         return self._record(SessionAborted(because=because), key)
 
     def abandon(self, *, because: str = "", key: str = "") -> Event:
-        """Give up on it; it may be reopened."""
+        """Abandon the session; it may be reopened."""
         return self._record(SessionAbandoned(because=because), key)
 
     def reopen(self, because: str, *, key: str = "") -> Event:
@@ -46,7 +46,7 @@ class Lifecycle(Topic):
         return self._record(SessionReopened(because=reason(because)), key)
 
     def archive(self, *, key: str = "") -> Event:
-        """Leave a finished session out of lists; nothing is deleted."""
+        """Hide a finished session in lists; nothing is deleted."""
         return self._record(SessionArchived(), key)
 
     def unarchive(self, *, key: str = "") -> Event:
@@ -54,22 +54,20 @@ class Lifecycle(Topic):
         return self._record(SessionArchived(archived=False), key)
 
     def inactivity(self) -> Idle:
-        """Return how long nothing was recorded and what follows from it, with the choices once
-        it matters."""
+        """Return how long nothing was recorded and, once a limit is reached, the choices."""
         return inactivity.look(self._recorder)
 
     def forget(self, *events: str | int, because: str = "", force: bool = False) -> Forgotten:
         """Erase the contents of the session, or of some of its events, permanently.
 
-        What remains is that it existed: ids, kinds and times, so that no old copy brings it back.
-        It is erased from the store, this home's backups, the session's files and from whatever
-        was set aside; `left` of the result are files that may still hold some of it. Files that
-        other programs wrote into stay, unless `force` is given. A session that loses only some
-        events continues.
+        Ids, kinds and times remain, so that no old copy restores it. It is erased from the store,
+        this home's backups, the session's files and copies of damaged files; `left` of the result
+        are files that may still contain some of it. Files that other programs wrote into stay,
+        unless `force` is given. A session that loses only some events continues.
         """
         context, session, actor = self._context, self._recorder.id, self._recorder.actor
         if count_waiting(context):
-            # What its agent reported before this is erased too, and starts no other session.
+            # Reports of its agent that wait are erased too: later they would start another session.
             from forestay.agents.ingest import ingest  # start-up
 
             context.best_effort(lambda: ingest(context, wait=_WAIT_FOR_INGEST))
@@ -85,9 +83,9 @@ class Lifecycle(Topic):
         return done
 
     def forgettable(self, *events: str | int) -> list[Event]:
-        """Return the events that `forget` would erase; refuses as it would."""
+        """Return the events that `forget` would erase; raise the errors that it would raise."""
         return forget.chosen(self._context, self._recorder.id, [str(event) for event in events])
 
     def reach(self, *, force: bool = False) -> Reach:
-        """Return where copies of the session are, besides the store: what `forget` searches."""
+        """Return where copies of the session are outside the store: what `forget` searches."""
         return forget.reach(self._context, self._recorder.id, force=force)

@@ -41,7 +41,7 @@ class Phases(Topic):
         because: str = "",
         key: str = "",
     ) -> Outcome:
-        """Submit the current phase with its evidence; the result says whether its gate passed.
+        """Submit the current phase with its evidence; the result contains whether its gate passed.
 
         A refusal by the gate is recorded as a failed attempt, and returned, not raised. With
         `override` and a reason the phase passes anyway, if its gate allows that.
@@ -111,7 +111,7 @@ class Proofs(Topic):
     def run_again(
         self, *, all: bool = False, timeout: float | None = None, sink: Sink | None = None
     ) -> Iterator[tuple[Standing, Event]]:
-        """Run what is stale or failed again, or `all`: yield what it was, and the new result."""
+        """Run stale and failed proofs again, or `all`: yield the old state and the new result."""
         return prove.again(self._recorder, everything=all, timeout=timeout, sink=sink)
 
 

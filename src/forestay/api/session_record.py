@@ -26,9 +26,9 @@ _NO_MESSAGE = "no error message was given"
 
 
 class Record(Topic):
-    """Records facts about the work. Every method takes a `key`; see `Session`.
+    """Record facts about the work. Every method takes a `key`; see `Session`.
 
-    `agent` is the one that did it; in the run of an agent it need not be named.
+    `agent` is the one that did it; in an `AgentRun` it is that agent by default.
     """
 
     def __init__(self, recorder: Recorder, agent: str = "") -> None:
@@ -77,7 +77,7 @@ class Record(Topic):
         after: str = "",
         key: str = "",
     ) -> Event:
-        """Record that a file changed; what is not given is found out from the file and git."""
+        """Record that a file changed; what is not given is read from the file and from git."""
         context, session, inside = self._context, self._recorder.id, self._inside(path)
         given = FileChanged(
             path=inside,
@@ -128,7 +128,7 @@ class Record(Topic):
         return event
 
     def _report_unknown_model(self, name: str) -> None:
-        """Report if the session's files cannot name the model: the contract has its own list."""
+        """Report a model that the session's files cannot contain: their format has its own list."""
         machine = self._context.store.machine
         if not name or not machine.is_bound(self._recorder.id):
             return
@@ -138,9 +138,7 @@ class Record(Topic):
         why = refuses(name)
         bindings = machine.bindings.bindings(self._recorder.id)
         if why and any(one.layout == FORMAT.id for one in bindings):
-            self._context.notify(
-                f"its {FORMAT.id} files keep the last model that they may name: {why}"
-            )
+            self._context.notify(f"its {FORMAT.id} files still contain the last valid model: {why}")
 
     def attribute(
         self, name: str, value: str | int | float | bool | None, *, key: str = ""

@@ -1,7 +1,7 @@
-"""How a session begins: what is recorded first, and when an open one is taken up instead.
+"""How a session starts: its first events, and when an open one is resumed instead.
 
-A plan is kept as it is when the session begins. There is one open session of a workflow on a
-target: whoever begins the same is given that one, also when two begin it at the same moment.
+The plan is copied from the workflow at that moment. There is at most one open session of a workflow
+on a target: starting the same again returns that one, also when two processes start it at once.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 
 class _AlreadyOpen(Exception):
-    """There is an open session of the same workflow on the same target: that one is meant."""
+    """There is an open session of the same workflow on the same target, to be resumed."""
 
     def __init__(self, session: str) -> None:
         super().__init__(session)
         self.session = session
 
 
-class Wanted(Struct, frozen=True, kw_only=True):
-    """What a session is to begin with; see `Forestay.start`."""
+class StartOptions(Struct, frozen=True, kw_only=True):
+    """The arguments of `Forestay.start`."""
 
     goal: str
     mode: str = "default"
@@ -51,65 +51,67 @@ class Wanted(Struct, frozen=True, kw_only=True):
     key: str = ""
 
 
-def begin(context: Context, wanted: Wanted) -> Session:
-    """Record that a session begins, and keep its files in the formats; see `Forestay.start`."""
-    goal = require(wanted.goal, wanted.mode)
+def start_session(context: Context, wanted: StartOptions) -> Session:
+    """Record the start of a session and write its files in the formats; see `Forestay.start`."""
+    goal = clean_goal(wanted.goal, wanted.mode)
     if wanted.formats:
         from forestay.formats.port import canonical_name
 
         wanted = replace(wanted, formats=list(map(canonical_name, wanted.formats)))
-    session = _checked(context, wanted.id) if wanted.id else _new_id(context, wanted.key)
-    plan, blobs = _planned(context, wanted)
-    body = _started(context, wanted, goal)
-    begun = Session(context, session)
+    session = _clean_session_id(context, wanted.id) if wanted.id else _new_id(context, wanted.key)
+    plan, blobs = _plan_events(context, wanted)
+    body = _start_event(context, wanted, goal)
+    started = Session(context, session)
     spot = context.workspace.spot()
 
-    def look() -> None:
+    def check_open() -> None:
         if plan and not wanted.id:
-            _yield_to_open(context, plan, session)
+            _raise_if_open(context, plan, session)
 
     try:
-        look()
-        with _places(context, session, wanted.formats) as chores:
-            begun._recorder.record(
+        check_open()
+        with _reserve_places(context, session, wanted.formats) as file_work:
+            started._recorder.record(
                 body,
                 *plan,
                 key=wanted.key,
                 create=True,
-                # Once more under the writer lock: two that begin the same must not both see none.
+                # Checked again under the writer lock: two processes may start the same at once.
                 blobs=blobs,
-                options=AppendOptions(tree=spot, file_work=chores, check=look),
+                options=AppendOptions(tree=spot, file_work=file_work, check=check_open),
             )
     except _AlreadyOpen as other:
-        return _take_up_again(context, other.session, wanted.formats)
-    if begun.repeated and wanted.formats:
-        _add(begun, wanted.formats)  # whoever began it may have named none
-    return begun
+        return _resume_open(context, other.session, wanted.formats)
+    if started.repeated and wanted.formats:
+        _add_formats(started, wanted.formats)  # the first call may have named none
+    return started
 
 
 @contextmanager
-def _places(context: Context, session: str, formats: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Record inside that a session begins, with these chores: they give it its places.
+def _reserve_places(
+    context: Context, session: str, formats: Sequence[str]
+) -> Iterator[Sequence[str]]:
+    """Reserve the places of a session's files; yield the file work to record with its start.
 
-    What it cannot have is refused before, and nobody else takes it meanwhile; should this process
-    die, the next one that writes to the session does the chores.
+    A place that the session cannot have is refused, and no other process gets it meanwhile. If this
+    process dies, the next one that writes to the session does the file work.
     """
     if not formats:
-        yield ()  # a session without files pays nothing for them
+        yield ()  # do not load the code for files
         return
     from forestay.plans import pending_file_ops
 
     kinds = [chosen.partition(":")[0] for chosen in formats]
     with mirror_of(context).hold_projects(*map(mirror_of(context).root_of, kinds)):
         _require_places(context, session, formats)
-        # Those with an id first: whoever names none will have the one that it has.
+        # Those with an id first: formats without one then use the same id.
         in_order = sorted(formats, key=lambda chosen: ":" not in chosen)
         yield [pending_file_ops.keep(context, session, in_order)]
         pending_file_ops.finish(context, session)
 
 
 def _require_places(context: Context, session: str, formats: Sequence[str]) -> None:
-    """Refuse places that a session cannot have, before anything is recorded of it."""
+    """Refuse places that a session cannot have, before anything is recorded."""
     wanted = [chosen.partition(":")[::2] for chosen in formats]
     mirror_of(context).require_places(session, [(kind, native) for kind, native in wanted])
     for kind, native in wanted:
@@ -119,25 +121,25 @@ def _require_places(context: Context, session: str, formats: Sequence[str]) -> N
             require_free(context, session, native)
 
 
-def require(goal: str, mode: str) -> str:
-    """Refuse a goal or a mode that no session has, before anything is done; returns the goal."""
+def clean_goal(goal: str, mode: str) -> str:
+    """Return the cleaned goal; refuse a goal or a mode that no session may have."""
     goal = clean_input(goal, "goal", limit=2000, lines=False)
     validate(SessionStarted(goal=goal, mode=mode))
     return goal
 
 
-# -- what is recorded --------------------------------------------------------------------------
+# -- the first events --------------------------------------------------------------------------
 
 
-def _checked(context: Context, id: str) -> str:
+def _clean_session_id(context: Context, id: str) -> str:
     session = clean_id(id, "session id")
     if context.journal.find_secrets(id):
-        raise InvalidInput("the session id looks like a secret", why="ids are kept for ever")
+        raise InvalidInput("the session id looks like a secret", why="ids are stored permanently")
     return session
 
 
 def _new_id(context: Context, key: str) -> str:
-    """A fresh id; with a key the one that the same key gives again in this folder."""
+    """Return a new id; with a key, the id that this key always gives in this folder."""
     if not key:
         return clocks.short_id(context.clock)
     from forestay.base.process import machine_id
@@ -146,31 +148,33 @@ def _new_id(context: Context, key: str) -> str:
     return f"k{clocks.derived_id('start', *where, key)[:15]}"
 
 
-def _started(context: Context, wanted: Wanted, goal: str) -> Body:
+def _start_event(context: Context, wanted: StartOptions, goal: str) -> Body:
     branch, commit = context.checkout()
     origin = wanted.from_session
     return SessionStarted(
         goal=goal,
         mode=wanted.mode,
         from_session=find_session(context.store, origin) if origin else "",
-        # A folder may have any bytes for a name; what is recorded is text.
+        # The name of a folder may be any bytes; events contain text.
         project=terminal(os.path.basename(context.workspace.tree.main)),
         git_branch=branch,
         git_commit=commit,
     )
 
 
-def _planned(context: Context, wanted: Wanted) -> tuple[Sequence[Body], Blobs]:
-    """What the session is to do, and what it keeps for that."""
+def _plan_events(context: Context, wanted: StartOptions) -> tuple[Sequence[Body], Blobs]:
+    """Return the events of the plan, and the blobs that they refer to."""
     if wanted.target and not wanted.workflow:
-        raise InvalidInput("a target is that of a workflow", hint="--workflow NAME")
-    plan, blobs = _plan(context, wanted.workflow, wanted.target) if wanted.workflow else ((), ())
-    plan = plan or _stages(wanted.formats)
-    return [*plan, *_pushback(plan, wanted.pushback)], blobs
+        raise InvalidInput("a target requires a workflow", hint="--workflow NAME")
+    plan, blobs = (
+        _workflow_events(context, wanted.workflow, wanted.target) if wanted.workflow else ((), ())
+    )
+    plan = plan or _essay_stages(wanted.formats)
+    return [*plan, *_pushback_event(plan, wanted.pushback)], blobs
 
 
-def _plan(context: Context, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
-    """What begins a plan, and the definition that the session keeps."""
+def _workflow_events(context: Context, workflow: str, target: str) -> tuple[Sequence[Body], Blobs]:
+    """Return the first events of a plan, and the definition to store with the session."""
     from forestay.base.hashing import digest_of
     from forestay.model.gates.phase_moves import begin_plan
     from forestay.model.plan import snapshot
@@ -181,11 +185,11 @@ def _plan(context: Context, workflow: str, target: str) -> tuple[Sequence[Body],
     found = workflows.find(workflow, context.workspace.tree.root)
     data = snapshot(found)
     digest = digest_of(data)
-    inside = _target(context, target) if target else ""
+    inside = _relative_target(context, target) if target else ""
     return begin_plan(found, target=inside, snapshot=digest), [(digest, data)]
 
 
-def _target(context: Context, target: str) -> str:
+def _relative_target(context: Context, target: str) -> str:
     from forestay.workspace.tree import relative
 
     root = context.workspace.tree.root
@@ -197,10 +201,10 @@ def _target(context: Context, target: str) -> str:
     return inside
 
 
-def _stages(formats: Sequence[str]) -> Sequence[Body]:
-    """What begins an essay that has its files, but no plan: the stages that these always have."""
+def _essay_stages(formats: Sequence[str]) -> Sequence[Body]:
+    """Return the stages of an essay that has files, but no workflow."""
     if not formats:
-        return []  # a session without files pays nothing for them
+        return []  # do not load the code for files
     from forestay.formats.essay import fields
     from forestay.model.event import StepAdded
 
@@ -212,7 +216,7 @@ def _stages(formats: Sequence[str]) -> Sequence[Body]:
     ]
 
 
-def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
+def _pushback_event(plan: Sequence[Body], level: str) -> Sequence[Body]:
     from forestay.base.vocabulary import PUSHBACK
     from forestay.model.essay.moves import WORKFLOW, name_of
     from forestay.model.event import AttributeSet
@@ -221,22 +225,22 @@ def _pushback(plan: Sequence[Body], level: str) -> Sequence[Body]:
         return []
     if level not in PUSHBACK:
         raise InvalidInput(f"pushback cannot be {level}", why=f"one of {', '.join(PUSHBACK)}")
-    # What begins without the plan of a workflow, but with steps, are the stages of an essay.
+    # Steps without the plan of a workflow are the stages of an essay.
     if not plan or getattr(plan[0], "workflow", WORKFLOW) != WORKFLOW:
-        raise InvalidInput("pushback is that of an essay", hint=f"--workflow {WORKFLOW}")
+        raise InvalidInput("pushback requires an essay", hint=f"--workflow {WORKFLOW}")
     return [AttributeSet(key=name_of("pushback_level"), value=level)]
 
 
-# -- one that is open already ------------------------------------------------------------------
+# -- a session that is open -------------------------------------------------------------------
 
 
-def _yield_to_open(context: Context, plan: Sequence[Body], session: str) -> None:
-    if (like := _open_like(context, plan)) and like != session:
-        raise _AlreadyOpen(like)
+def _raise_if_open(context: Context, plan: Sequence[Body], session: str) -> None:
+    if (open_one := _find_open(context, plan)) and open_one != session:
+        raise _AlreadyOpen(open_one)
 
 
-def _open_like(context: Context, plan: Sequence[Body]) -> str:
-    """The open session of this project with the same workflow on the same target, if any."""
+def _find_open(context: Context, plan: Sequence[Body]) -> str:
+    """Return the open session of this project with the same workflow and target; else empty."""
     from json import loads
 
     from forestay.model.summary import plan_key
@@ -249,16 +253,16 @@ def _open_like(context: Context, plan: Sequence[Body]) -> str:
     return ""
 
 
-def _take_up_again(context: Context, session: str, formats: Sequence[str]) -> Session:
+def _resume_open(context: Context, session: str, formats: Sequence[str]) -> Session:
     found = Session(context, session)
-    _add(found, formats)
+    _add_formats(found, formats)
     found.resume()
     found.was_open = True
     return found
 
 
-def _add(session: Session, formats: Sequence[str]) -> None:
-    """Keep the files of a session that was begun before in these formats too."""
+def _add_formats(session: Session, formats: Sequence[str]) -> None:
+    """Write the files of an existing session in these formats too."""
     bound = {binding.layout for binding in session.files.list()}
     for chosen in formats:
         if chosen.partition(":")[0] not in bound:

@@ -1,7 +1,7 @@
-"""How a session looks from outside: the values behind `--json`, made from the catalogue alone.
+"""The status of sessions as JSON values, made from the catalogue alone.
 
 The catalogue row carries a summary that is rewritten with every event, so listing ten thousand
-sessions or asking for the status of one needs neither the journal nor the model.
+sessions or reading the status of one requires neither the journal nor the model.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 
 
 _QUICKLY_CHECKED = 1000
-"""So many events are checked in a millisecond or two."""
+"""Number of events that can be checked in a millisecond or two."""
 
 
-def look(context: Context, session: str) -> dict[str, Any]:
-    """Where a session of a home stands: the fields of `status --json`."""
+def session_status(context: Context, session: str) -> dict[str, Any]:
+    """Return the status of a session: the fields of `status --json`."""
     rows = context.store.catalogue(where={"id": session}, limit=1)
     if not rows:
         raise NoSession(
-            f"session {session} is not there any more",
-            hint="see what is there: forestay list --all; what is wrong: forestay doctor",
+            f"session {session} does not exist any more",
+            hint="see all sessions: forestay list --all; find the problem: forestay doctor",
             session=session,
         )
     if not rows[0]["sound"]:
@@ -53,19 +53,19 @@ def look(context: Context, session: str) -> dict[str, Any]:
 
     session_files = SessionFiles.of(context)
     shown = status(
-        rows[0] | _in_files(context, session, session_files), name, held, context.clock.now()
+        rows[0] | _pending_changes(context, session, session_files), name, held, context.clock.now()
     )
-    return shown | _left_alone(session_files.inspect_bindings(session))
+    return shown | _suspended_files(session_files.inspect_bindings(session))
 
 
 def current_session(context: Context, *, open_only: bool = False) -> str:
-    """Return the id of the session meant here; see `Forestay.current`."""
+    """Return the id of the current session; see `Forestay.current`."""
     if context.settings.session:
         return find_session(context.store, context.settings.session)
     try:
         return context.workspace.require(open_only=open_only)
     except NoSession:
-        # An edit of its files may have opened it again, as `status` shows it.
+        # An edit of its files may have reopened it; absorb that first.
         finished = context.workspace.current()
         if not finished or not context.store.machine.is_bound(finished):
             raise
@@ -76,21 +76,21 @@ def current_session(context: Context, *, open_only: bool = False) -> str:
 
 
 def may_expire(context: Context, session: str) -> bool:
-    """Whether inactivity may matter for a session without a workflow: because of the settings,
-    or because it has files, which may be those of an essay."""
+    """Return whether inactivity may matter for a session without a workflow: if the settings have
+    limits, or if it has files, which may be those of an essay."""
     limits = context.settings.pause_hours, context.settings.abandon_hours
     return any(limits) or context.store.machine.is_bound(session)
 
 
 def find_damage(context: Context, session: str) -> list[str]:
-    """Return what is wrong with the session's events, or else with the content stored for them."""
+    """Return the damage of the session's events, or else of the content stored for them."""
     with context.store.view(session) as view:
         found = context.journal.check_chain(view) or context.journal.check_content(view)
     return [finding.what for finding in found]
 
 
 def looks_damaged(context: Context, session: str) -> bool:
-    """Whether damage is found quickly; of a long session only missing events are noticed."""
+    """Return whether a quick check finds damage; in a long session only missing events count."""
     with context.store.view(session) as view:
         if view.seq > _QUICKLY_CHECKED:
             return bool(view.lost())
@@ -115,7 +115,7 @@ def list_sessions(
     for holder, word in context.workspace.holders(""):
         held.setdefault(holder.session, []).append((holder, word))
     shown = [listing(row, held.get(row["id"], [])) for row in rows]
-    # A session from elsewhere that was not resumed here yet names the project it was begun in.
+    # A session of another device that was not resumed here has the name of its own project.
     return [
         one | {"project": names[row["project"]] or one["project"]}
         for one, row in zip(shown, rows, strict=True)
@@ -123,6 +123,7 @@ def list_sessions(
 
 
 def project_name(context: Context, number: object) -> str:
+    """Return the name of a project by its number; empty without one."""
     return context.store.machine.projects.name_of(number) if isinstance(number, int) else ""
 
 
@@ -134,8 +135,8 @@ def count_waiting(context: Context) -> int:
         return 0
 
 
-def _left_alone(bindings: Sequence[Binding]) -> dict[str, list[dict[str, str]]]:
-    """Return where a session's files are neither read nor written for now."""
+def _suspended_files(bindings: Sequence[Binding]) -> dict[str, list[dict[str, str]]]:
+    """Return the session's files that are neither read nor written now, with the reason."""
     shown = [
         {"layout": one.layout, "path": one.place, "why": one.suspended}
         for one in bindings
@@ -144,8 +145,10 @@ def _left_alone(bindings: Sequence[Binding]) -> dict[str, list[dict[str, str]]]:
     return {"suspended": shown} if shown else {}
 
 
-def _in_files(context: Context, session: str, session_files: SessionFiles) -> dict[str, object]:
-    """Return what of a listing differs because of edits in the session's files."""
+def _pending_changes(
+    context: Context, session: str, session_files: SessionFiles
+) -> dict[str, object]:
+    """Return the fields of a listing that differ because of edits in the session's files."""
     pending = session_files.pending(session)
     if not pending:
         return {}
@@ -156,7 +159,7 @@ def _in_files(context: Context, session: str, session_files: SessionFiles) -> di
 
 
 def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> dict[str, Any]:
-    """One session as `list` shows it, with what is known of those who held it."""
+    """Return a session as `list` shows it; `held` are its holders with their states."""
     dead = [holder for holder, word in held if word == "dead"]
     shown = _listing(row, {holder.agent for holder in dead if holder.agent})
     if not dead or len(dead) < len(held) or "interrupted" in shown["attention"]:
@@ -164,7 +167,7 @@ def listing(row: dict[str, object], held: Sequence[tuple[Holder, str]] = ()) -> 
     if not all(holder.is_idle for holder in dead):
         shown["attention"].insert(0, "interrupted")
     elif shown["status"] == "active":
-        shown["status"] = "paused"  # its turn was over when it ended, without a word
+        shown["status"] = "paused"  # its process ended between two turns, without recording it
     return shown
 
 
@@ -190,13 +193,13 @@ def _listing(row: dict[str, object], dead: set[str]) -> dict[str, Any]:
 def status(
     row: dict[str, object], project: str, held: Sequence[tuple[Holder, str]], now: int = 0
 ) -> dict[str, Any]:
-    """One session as `status` shows it: the listing, the rest of the summary, who is at work."""
+    """Return a session as `status` shows it: the listing, the rest of the summary, its holders."""
     summary = _summary(row)
     plan = summary.pop("plan", None)
     was_interrupted = "interrupted" in summary.get("attention", [])
     shown = listing(row, held)
     shown |= {name: value for name, value in summary.items() if name not in shown}
-    shown |= _planned(shown, plan, now) if plan else _UNPLANNED
+    shown |= _plan_status(shown, plan, now) if plan else _UNPLANNED
     if plan and shown["timing"]["status"] == "possibly_stalled":
         shown["attention"].append("possibly_stalled")
     shown["project"] = project
@@ -204,7 +207,7 @@ def status(
     shown["doing"] = ""
     shown["holders"] = [holder_view(holder, word) for holder, word in held]
     dead = [holder for holder, word in held if word == "dead"]
-    _take_out_the_dead(shown, {holder.agent for holder in dead if holder.agent})
+    _mark_dead_agents(shown, {holder.agent for holder in dead if holder.agent})
     if "interrupted" in shown["attention"] and not was_interrupted:
         shown["doing"] = "; ".join(
             filter(None, (h.doing or h.agent for h in dead if not h.is_idle))
@@ -212,18 +215,18 @@ def status(
     return shown
 
 
-def _take_out_the_dead(shown: dict[str, Any], agents: set[str]) -> None:
-    """Agents that the journal still has running, but whose process is gone."""
+def _mark_dead_agents(shown: dict[str, Any], agents: set[str]) -> None:
+    """Move agents whose process died from `running` to `unknown`."""
     shown["unknown"] = sorted(agents.union(shown.get("unknown", [])))
-    gone = [name for name in shown.get("running", []) if name in agents]
-    if gone:
+    died = [name for name in shown.get("running", []) if name in agents]
+    if died:
         shown["running"] = [name for name in shown["running"] if name not in agents]
-        shown["agents"]["running"] -= len(gone)
-        shown["agents"]["died"] = len(gone)
+        shown["agents"]["running"] -= len(died)
+        shown["agents"]["died"] = len(died)
 
 
 def holder_view(holder: Holder, word: str) -> dict[str, Any]:
-    """A process at work; `state` is alive, dead or unknown."""
+    """Return a holder as JSON; `state` is alive, dead or unknown."""
     return {
         "name": holder.name,
         "agent": holder.agent,
@@ -234,8 +237,8 @@ def holder_view(holder: Holder, word: str) -> dict[str, Any]:
     }
 
 
-def recorded(event: Event) -> dict[str, Any]:
-    """An event as the answer of whoever recorded it."""
+def event_receipt(event: Event) -> dict[str, Any]:
+    """Return the JSON answer for an event that was just recorded."""
     return {
         "seq": event.seq,
         "id": event.id,
@@ -253,8 +256,8 @@ _UNPLANNED: dict[str, Any] = {
 }
 
 
-def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
-    """Where the plan of a session stands at a moment, from what its summary says."""
+def _plan_status(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str, Any]:
+    """Return the status of a session's plan at a time, from its summary."""
     from forestay.model.timing import Progress
 
     here = Progress(plan, now, status=shown["status"])
@@ -291,7 +294,7 @@ def _planned(shown: dict[str, Any], plan: dict[str, Any], now: int) -> dict[str,
 def _summary(row: dict[str, object]) -> dict[str, Any]:
     if not row["sound"]:
         return {}
-    import json  # not for those who only write
+    import json  # start-up
 
     try:
         found = json.loads(str(row["summary"]) or "{}")

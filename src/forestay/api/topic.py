@@ -1,4 +1,4 @@
-"""What the topics of a session share: recording an event, and reading rows of its state."""
+"""Base classes of the topics of a session and of a home."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class HomeTopic:
 
 
 def collect(values: Iterable[One], on_each: OnEach[One]) -> list[One]:
-    """Return all values; `on_each` is called with each of them as soon as it is made."""
+    """Return all values; call `on_each` with each of them as soon as it is made."""
     found = []
     for value in values:
         found.append(value)

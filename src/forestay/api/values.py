@@ -73,7 +73,7 @@ class Value:
 
 
 class Holder(Value):
-    """A process that works on a session, or did; `state` is whether it lives."""
+    """A process that works on a session, or did; `state` is whether it is alive."""
 
     name: str
     agent: str
@@ -113,7 +113,7 @@ class StepCounts(Value):
 
 
 class AgentCounts(Value):
-    """How many agents there are; `died` are those whose process is gone."""
+    """How many agents there are; `died` are those whose process ended without a result."""
 
     running: int
     done: int
@@ -124,7 +124,7 @@ class AgentCounts(Value):
 
 
 class PlanStatus(Value):
-    """Where the plan of a session stands; `total` is None until it is known."""
+    """The status of a session's plan; `total` is None until it is known."""
 
     unit: Literal["phase", "stage"]
     current: int
@@ -154,7 +154,7 @@ class PlanTiming(Value):
 
 
 class SuspendedFile(Value):
-    """A place of the session's files that is neither read nor written now, and why."""
+    """A file of the session that is neither read nor written now, and why."""
 
     layout: str
     path: str
@@ -162,7 +162,7 @@ class SuspendedFile(Value):
 
 
 class SessionStatus(SessionListing):
-    """Where one session stands."""
+    """The status of one session."""
 
     running: list[str]
     unknown: list[str]

@@ -1,6 +1,6 @@
-"""The words that some parameters are limited to, as types: a type checker refuses any other.
+"""Types of parameters that allow only certain words, for type checkers.
 
-They equal the vocabulary of the engine, which refuses other words when it is called.
+They equal the vocabulary of the engine, which refuses other words at run time.
 """
 
 from __future__ import annotations

@@ -23,11 +23,11 @@ class Workflows(HomeTopic):
         return workflows.available(self._context.workspace.tree.root)
 
     def show(self, which: str) -> Workflow:
-        """Return the workflow of a name, or in a file or folder; one with errors is refused."""
+        """Return the workflow of a name, or in a file or folder; refuse one with errors."""
         return workflows.find(which, self._context.workspace.tree.root)
 
     def check(self, which: str) -> Checked:
-        """Return what is wrong with a definition, by line; one with errors cannot be used."""
+        """Return the problems of a definition, by line; one with errors cannot be used."""
         return workflows.look(which, self._context.workspace.tree.root)
 
     def new(self, name: str, *, origin: str = "") -> str:

@@ -5,7 +5,7 @@ A confirmation shows what was stored, never what was typed: a secret may have be
 
 from __future__ import annotations
 
-from forestay.api.status import count_waiting, holder_view, looks_damaged, recorded
+from forestay.api.status import count_waiting, event_receipt, holder_view, looks_damaged
 from forestay.base.vocabulary import FINISHED
 from forestay.cli.arguments import KEY, TEXTS, Command, arg, count, flag, fraction, read_text, score
 from forestay.errors import ForestayError
@@ -187,7 +187,7 @@ def confirm(
     others, damaged = other_holders(session), looks_damaged(session.context, session.id)
     if screen.json:
         known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
-        screen.answer({**session.status().as_json(), "event": recorded(event), **known})
+        screen.answer({**session.status().as_json(), "event": event_receipt(event), **known})
         return
     again: list[Part] = [("already recorded: ", "yellow")] if session.repeated else []
     context = session.context

@@ -24,7 +24,7 @@ _DEBUG_HINT = "for details put FORESTAY_DEBUG=1 before the command; check: fores
 def report_error(error: ForestayError, screen: Screen) -> int:
     """Print an error, as text or JSON; return the exit code."""
     apply_settings(screen)
-    error_values.take_secrets_out(error, screen.patterns)
+    error_values.redact_error(error, screen.patterns)
     if screen.chosen and isinstance(error, Refused):
         # The refused session did not become the current one, so suggestions must name it.
         screen.given.setdefault("--session", screen.chosen)
@@ -45,14 +45,14 @@ def report_bug(error: Exception, screen: Screen) -> int:
         import traceback
 
         screen.err.write("".join(traceback.format_exception(error)))
-    return report_error(error_values.bug(error, _DEBUG_HINT), screen)
+    return report_error(error_values.report_bug(error, _DEBUG_HINT), screen)
 
 
 def as_values(error: ForestayError, command: str) -> dict[str, Any]:
     """Return an error as JSON values, with the hint as commands of this program."""
     from forestay.base.clock import Clock, iso
 
-    values = error_values.values(error, _operation(command), iso(Clock().now()))
+    values = error_values.error_to_json(error, _operation(command), iso(Clock().now()))
     values["hint"] = _hint(error)
     if isinstance(error, Refused):
         values["legal"] = typable_moves(error.legal)

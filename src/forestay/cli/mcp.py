@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from forestay.api.forestay import Forestay
     from forestay.cli.terminal import Screen
-    from forestay.mcp.tools import Desk
+    from forestay.mcp.tools import ToolRunner
 
 _USUALLY = 4653
 
@@ -25,19 +25,19 @@ def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.http and (options.port is not None or options.new_token):
         raise InvalidInput("--port and --new-token go with --http", hint="forestay mcp --http")
     _require_sdk()
-    desk = _desk(options, stay)
+    runner = _runner(options, stay)
     if options.desktop:
-        desk.home.agents.note_desktop()
-    server = _server(desk)
-    _release_on_signal(desk)
+        runner.home.agents.note_desktop()
+    server = _server(runner)
+    _release_on_signal(runner)
     try:
         if options.http:
-            _serve_http(server, desk, options, screen)
+            _serve_http(server, runner, options, screen)
         else:
             _print_people(screen)
             _serve_stdio(server)
     finally:
-        desk.home.close()
+        runner.home.close()
 
 
 def _print_people(screen: Screen) -> None:
@@ -58,34 +58,34 @@ def _require_sdk() -> None:
         )
 
 
-def _desk(options: Namespace, stay: Forestay) -> Desk:
-    from forestay.api.argument_check import guard_public_classes
+def _runner(options: Namespace, stay: Forestay) -> ToolRunner:
+    from forestay.api.argument_check import check_public_classes
     from forestay.api.forestay import Forestay
     from forestay.mcp.tool_schemas import TOOLS
-    from forestay.mcp.tools import Desk
+    from forestay.mcp.tools import ToolRunner
 
-    guard_public_classes()  # check the types of what a model sends
+    check_public_classes()  # check the types of what a model sends
     notices: list[str] = []
     folder = _project(options.project)
     # Over standard streams it works for the agent that started it; over HTTP for no agent.
     hand = not options.http
     home = Forestay(
-        stay.context.settings, cwd=folder, actor="mcp", on_notice=notices.append, hand=hand
+        stay.context.settings, cwd=folder, actor="mcp", on_notice=notices.append, is_helper=hand
     )
     left_out = ("prove",) if options.no_prove else ()
     tools = {name: tool for name, tool in TOOLS.items() if name not in left_out}
-    return Desk(home, notices, tools=tools)
+    return ToolRunner(home, notices, tools=tools)
 
 
-def _server(desk: Desk) -> Server[Any]:
+def _server(runner: ToolRunner) -> Server[Any]:
     import gc
 
-    from forestay.mcp.server import make
+    from forestay.mcp.server import make_server
 
     # Garbage collection is rare while a process starts; this process keeps running.
     gc.freeze()
     gc.set_threshold(700, 10, 10)
-    return make(desk)
+    return make_server(runner)
 
 
 def _project(given: str) -> str | None:
@@ -109,26 +109,28 @@ def _serve_stdio(server: Server[Any]) -> None:
     anyio.run(serve)
 
 
-def _release_on_signal(desk: Desk) -> None:
+def _release_on_signal(runner: ToolRunner) -> None:
     """Release the sessions when a signal ends the process, so that it does not count as a crash."""
     import signal
 
     def leave(number: int, frame: object) -> None:
-        desk.end()
-        desk.home.close()
+        runner.end()
+        runner.home.close()
         os._exit(128 + number)
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, leave)
 
 
-def _serve_http(server: Server[Any], desk: Desk, options: Namespace, screen: Screen) -> None:
+def _serve_http(
+    server: Server[Any], runner: ToolRunner, options: Namespace, screen: Screen
+) -> None:
     from forestay.mcp import http
 
-    home = desk.home
+    home = runner.home
     listening = http.listen(http.PORT if options.port is None else options.port)
-    secret, path = http.token(
-        home.context.settings.home, home.context.clock, anew=options.new_token
+    secret, path = http.load_token(
+        home.context.settings.home, home.context.clock, renew=options.new_token
     )
     url = f"http://{http.ADDRESS}:{listening.getsockname()[1]}{http.PATH}"
     screen.answer({"url": url, "token_file": path})
@@ -136,7 +138,7 @@ def _serve_http(server: Server[Any], desk: Desk, options: Namespace, screen: Scr
     header = f'--header "Authorization: Bearer $(cat {path})"'
     screen.line(f"  for Claude Code: claude mcp add --transport http forestay {url} {header}")
     screen.flush()
-    http.run(server, listening, secret, desk.end_soon)
+    http.run(server, listening, secret, runner.request_end)
 
 
 COMMANDS = {

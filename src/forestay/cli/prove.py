@@ -10,7 +10,7 @@ import argparse
 import shlex
 
 from forestay.api import json_values
-from forestay.api.status import recorded
+from forestay.api.status import event_receipt
 from forestay.base.text import plural, shorten
 from forestay.cli.arguments import KEY, Command, arg, flag
 from forestay.cli.common import (
@@ -78,7 +78,7 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def _answer(session: Session, events: list[Event], screen: Screen) -> None:
-    ran = [{"event": recorded(event), **json_values.observed(event.body)} for event in events]
+    ran = [{"event": event_receipt(event), **json_values.observed(event.body)} for event in events]
     known = {"repeated": session.repeated, "others": other_holders(session)}
     screen.answer({**session.status().as_json(), **known, "ran": ran})
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from forestay.api.status import recorded
+from forestay.api.status import event_receipt
 from forestay.base.text import plural, shorten
 from forestay.base.vocabulary import MODES, PUSHBACK
 from forestay.cli.arguments import FIVE, KEY, Command, arg, read_text
@@ -58,7 +58,7 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
         known: dict[str, Any] = {"repeated": session.repeated, "before": before or None}
         known |= {"taken_up": session.was_open}
         known |= {"layouts": [binding_values(binding) for binding in bindings]}
-        screen.answer({**status, "event": recorded(first), **known})
+        screen.answer({**status, "event": event_receipt(first), **known})
         return
     lead = "Already started: session " if session.repeated else "Started session "
     if session.was_open:

@@ -1,9 +1,9 @@
 """The server over HTTP, for programs of one user on one machine.
 
-It listens on the loopback address alone. Any web page can send requests there, and any name can be
-made to mean that address; so a request must name us exactly (`Host`), come from no page or from
-our own (`Origin`), and carry the home's *token*, which only its owner can read. A request is given
-up when its caller goes away before the answer: nobody else could end what it waits for.
+It listens only on the loopback address. Any web page can send requests there, and any host name can
+be made to resolve to that address. So a request must have our exact `Host`, no `Origin` or our own,
+and the home's *token*, which only its owner can read. A request is cancelled when its client
+disconnects before the answer: nothing else could end what it waits for.
 """
 
 from __future__ import annotations
@@ -35,38 +35,38 @@ _TOKEN_BYTES = 32
 _LARGEST = 4 << 20
 
 
-def token(home: str, clock: Clock, *, anew: bool = False) -> tuple[str, str]:
-    """The home's token and the file it is in; made when there is none."""
+def load_token(home: str, clock: Clock, *, renew: bool = False) -> tuple[str, str]:
+    """Return the home's token and its file; make one if there is none, or to `renew` it."""
     path = os.path.join(home, TOKEN_FILE)
-    kept = None if anew else files.read_optional(path, 1024, private=True)
-    if kept is not None and os.stat(path).st_mode & 0o077:
-        why, hint = "whoever could read it may have it", "forestay mcp --http --new-token"
+    stored = None if renew else files.read_optional(path, 1024, private=True)
+    if stored is not None and os.stat(path).st_mode & 0o077:
+        why, hint = "they may know the token now", "forestay mcp --http --new-token"
         raise InvalidInput(f"others can read {path}", why=why, hint=hint, file=path)
-    if kept is None or not kept.strip():
+    if stored is None or not stored.strip():
         files.make_private_dir(home)
-        kept = clock.random(_TOKEN_BYTES).hex().encode()
-        files.replace(path, kept + b"\n", mode=0o600)
-    return kept.decode().strip(), path
+        stored = clock.random(_TOKEN_BYTES).hex().encode()
+        files.replace(path, stored + b"\n", mode=0o600)
+    return stored.decode().strip(), path
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on the loopback address; with port 0 on any that is free."""
+    """Return a socket on the loopback address; port 0 means any free port."""
     made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((ADDRESS, port))
-        made.listen()  # before the address is told: whoever reads it may come at once
+        made.listen()  # before the address is printed: a client may connect at once
     except (OSError, OverflowError) as error:
         made.close()
-        said = getattr(error, "strerror", "") or str(error)
+        reason = getattr(error, "strerror", "") or str(error)
         raise InvalidInput(
-            f"port {port} cannot be used", why=said.lower(), hint="forestay mcp --http --port 0"
+            f"port {port} cannot be used", why=reason.lower(), hint="forestay mcp --http --port 0"
         ) from None
     return made
 
 
-def app(server: Server[Any], port: int, secret: str) -> ASGIApp:
-    """The server as an ASGI application that lets nobody in but who may."""
+def make_app(server: Server[Any], port: int, secret: str) -> ASGIApp:
+    """Return the server as an ASGI application that requires the host, origin and token."""
     hosts = [f"{ADDRESS}:{port}", f"localhost:{port}"]
     origins = [f"http://{host}" for host in hosts]
     inner = server.streamable_http_app(
@@ -76,11 +76,11 @@ def app(server: Server[Any], port: int, secret: str) -> ASGIApp:
         max_request_body_size=_LARGEST,
         transport_security=TransportSecuritySettings(allowed_hosts=hosts, allowed_origins=origins),
     )
-    return _Door(inner, hosts, origins, secret)
+    return _AccessCheck(inner, hosts, origins, secret)
 
 
-class _Door:
-    """Whoever is not let in learns which of the three is wrong, and nothing else."""
+class _AccessCheck:
+    """Refuses a request with a wrong host, origin or token; the answer names which one it is."""
 
     def __init__(self, inner: ASGIApp, hosts: list[str], origins: list[str], secret: str) -> None:
         self._inner = inner
@@ -93,7 +93,7 @@ class _Door:
         elif refusal := self._refusal(Headers(scope=scope)):
             await refusal(scope, receive, send)
         else:
-            await _while_there(self._inner, scope, receive, send)
+            await _serve_while_connected(self._inner, scope, receive, send)
 
     def _refusal(self, headers: Headers) -> PlainTextResponse | None:
         if headers.getlist("host") not in [[host] for host in self._hosts]:
@@ -109,46 +109,49 @@ class _Door:
         return len(given) == 1 and hmac.compare_digest(given[0].encode(), wanted.encode())
 
 
-async def _while_there(inner: ASGIApp, scope: Scope, receive: Receive, send: Send) -> None:
-    """Serve a request, or give it up when its caller goes away unanswered.
+async def _serve_while_connected(
+    inner: ASGIApp, scope: Scope, receive: Receive, send: Send
+) -> None:
+    """Serve a request; cancel it if the client disconnects before the answer.
 
-    The SDK does not look, in the older era, and a proof would run on, with others behind it.
+    With the older protocol version the SDK does not check for that: a proof would continue, and
+    others would wait for it.
     """
-    feed, fed = anyio.create_memory_object_stream[Message](0)
+    passed_on, incoming = anyio.create_memory_object_stream[Message](0)
     answered = anyio.Event()
 
-    async def tell(message: Message) -> None:
+    async def send_response(message: Message) -> None:
         if message["type"] == "http.response.body" and not message.get("more_body"):
             answered.set()
         await send(message)
 
-    async def listen() -> None:
+    async def receive_messages() -> None:
         while True:
             message = await receive()
             if message["type"] == "http.disconnect" and not answered.is_set():
                 group.cancel_scope.cancel()
-            await feed.send(message)
+            await passed_on.send(message)
 
-    async with feed, fed, anyio.create_task_group() as group:
-        group.start_soon(listen)
-        await inner(scope, fed.receive, tell)
+    async with passed_on, incoming, anyio.create_task_group() as group:
+        group.start_soon(receive_messages)
+        await inner(scope, incoming.receive, send_response)
         group.cancel_scope.cancel()
 
 
 def run(
-    server: Server[Any], listening: socket.socket, secret: str, told_to_end: Callable[[], None]
+    server: Server[Any], listening: socket.socket, secret: str, on_exit: Callable[[], None]
 ) -> None:
-    """Serve until the process is told to end; what is told of it then can still be answered."""
+    """Serve until the process gets a signal to end; call `on_exit` before connections close."""
     import uvicorn
 
     class Listener(uvicorn.Server):
         def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-            told_to_end()
+            on_exit()
             super().handle_exit(sig, frame)
 
     port = listening.getsockname()[1]
     config = uvicorn.Config(
-        app(server, port, secret),
+        make_app(server, port, secret),
         log_level="warning",
         access_log=False,
         server_header=False,

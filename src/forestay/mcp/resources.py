@@ -1,6 +1,6 @@
-"""Resources and prompts: what can be read of a session by its address, and what to ask of a model.
+"""Resources and prompts: sessions to read by address, and instructions for a model.
 
-Nothing here changes anything. Texts are fenced as data; values say that they are.
+Everything here is read-only. Texts are fenced as data; values are labelled as data.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _DIGITS = 20
 _TEXT, _JSON = "text/plain", "application/json"
 
 
-def listed(home: Forestay) -> list[tuple[str, str, str]]:
-    """The open sessions of the project: address, id, goal."""
+def list_resources(home: Forestay) -> list[tuple[str, str, str]]:
+    """Return the open sessions of the project: address, id, goal."""
     return [
         (f"{_SCHEME}session/{row.session}", str(row.session), shorten(row.goal, _GOAL))
         for row in home.list(limit=_LISTED)
@@ -32,63 +32,62 @@ def listed(home: Forestay) -> list[tuple[str, str, str]]:
     ]
 
 
-def ids(home: Forestay, begun: str) -> list[str]:
-    """Ids of sessions of the project that begin like this, latest first."""
+def complete_id(home: Forestay, prefix: str) -> list[str]:
+    """Return ids of sessions of the project that begin with `prefix`, latest first."""
     rows = home.list(limit=_COMPLETED)
-    return [str(row.session) for row in rows if str(row.session).startswith(begun)]
+    return [str(row.session) for row in rows if str(row.session).startswith(prefix)]
 
 
-def read(home: Forestay, uri: str) -> tuple[str, str]:
-    """The type and the text at an address."""
+def read_resource(home: Forestay, uri: str) -> tuple[str, str]:
+    """Return the media type and the text of the resource at an address."""
     parts = uri.removeprefix(_SCHEME).split("/") if uri.startswith(_SCHEME) else [""]
     if uri in CURRENT:
         session = home.to_resume(open_only=False)
-        return _briefing(session) if parts[1] == "briefing" else _state(session)
+        return _read_briefing(session) if parts[1] == "briefing" else _read_state(session)
     if parts[0] == "session" and 2 <= len(parts) <= 4 and parts[1]:
-        return _of_session(home.session(parts[1]), parts[2:], uri)
-    raise _unknown(uri)
+        return _read_session(home.session(parts[1]), parts[2:], uri)
+    raise _unknown_resource(uri)
 
 
-def _of_session(session: Session, rest: list[str], uri: str) -> tuple[str, str]:
+def _read_session(session: Session, rest: list[str], uri: str) -> tuple[str, str]:
     if not rest:
-        return _state(session)
+        return _read_state(session)
     if rest == ["briefing"]:
-        return _briefing(session)
+        return _read_briefing(session)
     if rest[0] == "journal" and (len(rest) == 1 or _is_number(rest[1])):
-        return _page(session, int(rest[1]) if len(rest) == 2 else 0)
-    raise _unknown(uri)
+        return _read_journal(session, int(rest[1]) if len(rest) == 2 else 0)
+    raise _unknown_resource(uri)
 
 
 def _is_number(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
-def _unknown(uri: str) -> InvalidInput:
-    there = ", ".join([*CURRENT, *TEMPLATES])
-    return InvalidInput(f"there is no resource {uri[:200]}", why=f"there are {there}")
+def _unknown_resource(uri: str) -> InvalidInput:
+    known = ", ".join([*CURRENT, *TEMPLATES])
+    return InvalidInput(f"there is no resource {uri[:200]}", why=f"there are {known}")
 
 
-def _briefing(session: Session) -> tuple[str, str]:
+def _read_briefing(session: Session) -> tuple[str, str]:
     return _TEXT, session.brief().text
 
 
-def _state(session: Session) -> tuple[str, str]:
-    values = {**tools.show(session), "status": session.status().as_json()}
+def _read_state(session: Session) -> tuple[str, str]:
+    values = {**tools.show_session(session), "status": session.status().as_json()}
     return _JSON, responses.as_json(responses.clean(values))
 
 
-def _page(session: Session, after: int) -> tuple[str, str]:
-    values = {"session": session.id, **tools.log(session, after, _PAGE)}
+def _read_journal(session: Session, after: int) -> tuple[str, str]:
+    values = {"session": session.id, **tools.read_log(session, after, _PAGE)}
     return _JSON, responses.as_json(responses.clean(values))
 
 
-def prompt(home: Forestay, asked: Prompt, session: str) -> str:
-    """What is asked of a model, with the briefing of the session it is about."""
+def render_prompt(home: Forestay, prompt: Prompt, session: str) -> str:
+    """Return the text of a prompt with the briefing of the session it is about."""
     try:
-        meant = home.to_resume(session)
+        chosen = home.to_resume(session)
     except NoSession as error:
-        told = responses.failed(asked.name, error, home, reads=True)
-        return (
-            f"{asked.asks}\n\nWhich session is meant is not clear; ask the user.\n{told.texts[0]}"
-        )
-    return f"{asked.asks}\n\nSession {meant.id}:\n{meant.brief().text}"
+        answer = responses.report_error(prompt.name, error, home, reads=True)
+        question = f"Ask the user which session to use.\n{answer.texts[0]}"
+        return f"{prompt.asks}\n\n{question}"
+    return f"{prompt.asks}\n\nSession {chosen.id}:\n{chosen.brief().text}"

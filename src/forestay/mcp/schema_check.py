@@ -1,8 +1,8 @@
-"""Whether arguments have the shape that a schema says; pure.
+"""Checks arguments against a JSON Schema; pure.
 
-Only the words that the catalogue uses are known here, and a test holds their meaning against a
-full implementation. What is told is the place and the rule, never the value: that may be large,
-or a secret.
+Only the keywords that `tool_schemas` uses are supported, and a test compares the results with a
+full implementation. An error names the place and the rule, never the value: that may be large, or
+a secret.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
 }
 _LONGEST = 60
 MOST = 1_100_000
-"""Characters of one text: what the longest note has, and a little."""
+"""Most characters of one text: a little more than the longest note has."""
 
 
-def wrong(value: Any, schema: Schema, where: str = "") -> str:
-    """The first thing that is wrong with a value, in words; "" if nothing is."""
+def find_problem(value: Any, schema: Schema, where: str = "") -> str:
+    """Return a description of the first problem of a value; "" if it is valid."""
     kind = schema["type"]
     if not isinstance(value, _KINDS[kind]) or (kind == "integer" and isinstance(value, bool)):
-        return f"{where or 'what is given'} must be of type {kind}"
+        return f"{where or 'the value'} must be of type {kind}"
     if "enum" in schema and value not in schema["enum"]:
         return f"{where} must be one of {', '.join(schema['enum'])}"
-    return _MORE[kind](value, schema, where) if kind in _MORE else ""
+    return _CHECKS[kind](value, schema, where) if kind in _CHECKS else ""
 
 
-def is_huge(value: Any) -> bool:
-    """Whether any text in a value is longer than anything that can be kept."""
+def has_huge_text(value: Any) -> bool:
+    """Return whether any text in a value is longer than anything that can be stored."""
     if isinstance(value, dict):
-        return any(is_huge(name) or is_huge(one) for name, one in value.items())
+        return any(has_huge_text(name) or has_huge_text(one) for name, one in value.items())
     if isinstance(value, list):
-        return any(map(is_huge, value))
+        return any(map(has_huge_text, value))
     return isinstance(value, str) and len(value) > MOST
 
 
-def _number(value: int, schema: Schema, where: str) -> str:
+def _check_number(value: int, schema: Schema, where: str) -> str:
     if value < schema.get("minimum", value):
         return f"{where} must be at least {schema['minimum']}"
     if value > schema.get("maximum", value):
@@ -51,29 +51,31 @@ def _number(value: int, schema: Schema, where: str) -> str:
     return ""
 
 
-def _list(value: list[Any], schema: Schema, where: str) -> str:
+def _check_list(value: list[Any], schema: Schema, where: str) -> str:
     if len(value) < schema.get("minItems", 0):
         return f"{where} must have at least {schema['minItems']}"
     if len(value) > schema.get("maxItems", len(value)):
         return f"{where} must have at most {schema['maxItems']}"
-    found = (wrong(one, schema["items"], f"{where}[{at}]") for at, one in enumerate(value))
+    found = (find_problem(one, schema["items"], f"{where}[{at}]") for at, one in enumerate(value))
     return next(filter(None, found), "")
 
 
-def _object(value: dict[str, Any], schema: Schema, where: str) -> str:
+def _check_object(value: dict[str, Any], schema: Schema, where: str) -> str:
     known, lead = schema.get("properties", {}), f"{where}." if where else ""
-    lacking = [name for name in schema.get("required", []) if name not in value]
-    if lacking:
-        return f"{lead}{lacking[0]} is missing"
-    strange = [name for name in value if name not in known]
-    if strange and schema.get("additionalProperties") is False:
-        return f"{lead}{strange[0][:_LONGEST]} is not known; there are {', '.join(known)}"
-    found = (wrong(value[name], known[name], f"{lead}{name}") for name in value if name in known)
+    missing = [name for name in schema.get("required", []) if name not in value]
+    if missing:
+        return f"{lead}{missing[0]} is missing"
+    unknown = [name for name in value if name not in known]
+    if unknown and schema.get("additionalProperties") is False:
+        return f"{lead}{unknown[0][:_LONGEST]} is unknown; there are {', '.join(known)}"
+    found = (
+        find_problem(value[name], known[name], f"{lead}{name}") for name in value if name in known
+    )
     return next(filter(None, found), "")
 
 
-_MORE: dict[str, Callable[[Any, Schema, str], str]] = {
-    "integer": _number,
-    "array": _list,
-    "object": _object,
+_CHECKS: dict[str, Callable[[Any, Schema, str], str]] = {
+    "integer": _check_number,
+    "array": _check_list,
+    "object": _check_object,
 }

@@ -1,8 +1,8 @@
-"""The official SDK on top of the desk: both protocol eras, over any of its transports.
+"""The official SDK on top of `tools`: both protocol versions, over any of its transports.
 
-The engine is synchronous, so calls go to a thread, one at a time; only a proof, which runs as long
-as its command, does not keep the others waiting. It is ended when its caller goes away or takes
-the call back. While the server runs it takes in what agents' hooks left, and it is a holder of the
+The engine is synchronous, so calls run in a thread, one at a time. Only a proof, which runs as long
+as its command, does not block other calls; it is ended when its client disconnects or cancels the
+call. While the server runs it ingests what hooks of agents reported, and it is a holder of the
 sessions it works on until it ends.
 """
 
@@ -33,21 +33,21 @@ from forestay.mcp.tool_schemas import (
     TEMPLATES,
     Tool,
 )
-from forestay.mcp.tools import Desk
+from forestay.mcp.tools import ToolRunner
 
 T = TypeVar("T")
 Context: TypeAlias = "ServerRequestContext[Any]"
 Page: TypeAlias = "types.PaginatedRequestParams | None"
 
-_EVERY = 5.0
-"""Seconds between two looks at what agents' hooks left."""
-_LONGEST = 1000
+_INGEST_INTERVAL = 5.0
+"""Seconds between two checks for reports of hooks."""
+_LONGEST_URI = 1000
 _HOUR = CacheHint(ttl_ms=3_600_000, scope="public")
 
 
-def make(at: Desk) -> Server[Any]:
-    """A server of one home, ready to run on a transport."""
-    service = _Service(at)
+def make_server(runner: ToolRunner) -> Server[Any]:
+    """Return a server of one home, ready to run on a transport."""
+    service = _Service(runner)
     return Server(
         "forestay",
         version=__version__,
@@ -68,65 +68,67 @@ def make(at: Desk) -> Server[Any]:
 
 
 class _Service:
-    def __init__(self, at: Desk) -> None:
-        self._desk = at
-        self._turn = anyio.CapacityLimiter(1)
-        self._proving = anyio.CapacityLimiter(1)
+    """The handlers of all requests."""
+
+    def __init__(self, runner: ToolRunner) -> None:
+        self._runner = runner
+        self._one_call = anyio.CapacityLimiter(1)
+        self._one_proof = anyio.CapacityLimiter(1)
 
     @asynccontextmanager
     async def running(self, server: Server[Any]) -> AsyncIterator[None]:
-        """Take in what hooks left while the server runs; end a proof that still does."""
+        """Ingest reports of hooks while the server runs; then end a proof that still runs."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._ingest)
             try:
                 yield
             finally:
                 group.cancel_scope.cancel()
-                self._desk.end()
+                self._runner.end()
 
     async def _ingest(self) -> None:
         while True:
-            await self._asked(self._desk.ingest)
-            await anyio.sleep(_EVERY)
+            await self._run(self._runner.ingest)
+            await anyio.sleep(_INGEST_INTERVAL)
 
-    async def _asked(self, act: Callable[[], T]) -> T:
-        """The answer of the façade, in a thread; calls take turns."""
-        told: T = await run_sync(act, limiter=self._turn)
-        return told
+    async def _run(self, act: Callable[[], T]) -> T:
+        """Run a call of the façade in a thread, one at a time; return its result."""
+        result: T = await run_sync(act, limiter=self._one_call)
+        return result
 
     # -- tools ---------------------------------------------------------------------------------
 
     async def list_tools(self, context: Context, params: Page) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_tool(each) for each in self._desk.tools.values()])
+        return types.ListToolsResult(tools=[_tool(each) for each in self._runner.tools.values()])
 
     async def call_tool(
         self, context: Context, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
         name, arguments = params.name, params.arguments or {}
-        if name not in self._desk.tools:
+        if name not in self._runner.tools:
             raise MCPError(types.INVALID_PARAMS, f"there is no tool {name[:100]}")
         if name == "prove":
-            return _result(await self._proved(arguments))
-        return _result(await self._asked(lambda: self._desk.call(name, arguments)))
+            return _result(await self._prove(arguments))
+        return _result(await self._run(lambda: self._runner.call(name, arguments)))
 
-    async def _proved(self, arguments: dict[str, Any]) -> responses.Answer:
-        gone = threading.Event()
+    async def _prove(self, arguments: dict[str, Any]) -> responses.Answer:
+        is_cancelled = threading.Event()
 
         def act() -> responses.Answer:
-            return self._desk.call("prove", arguments, gone.is_set)
+            return self._runner.call("prove", arguments, is_cancelled.is_set)
 
         try:
-            told: responses.Answer
-            told = await run_sync(act, limiter=self._proving, abandon_on_cancel=True)
+            answer: responses.Answer
+            answer = await run_sync(act, limiter=self._one_proof, abandon_on_cancel=True)
         finally:
-            gone.set()
-        return told
+            is_cancelled.set()
+        return answer
 
     # -- resources -----------------------------------------------------------------------------
 
     async def list_resources(self, context: Context, params: Page) -> types.ListResourcesResult:
-        always = [_resource(uri, *told) for uri, told in CURRENT.items()]
-        mine = await self._read(lambda: resources.listed(self._desk.home))
+        always = [_resource(uri, *about) for uri, about in CURRENT.items()]
+        mine = await self._read_or_refuse(lambda: resources.list_resources(self._runner.home))
         return types.ListResourcesResult(
             resources=[*always, *(_resource(*each, "application/json") for each in mine)]
         )
@@ -145,25 +147,27 @@ class _Service:
     async def read_resource(
         self, context: Context, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        uri, said = params.uri, params.uri[:_LONGEST]
-        kind, text = await self._read(lambda: resources.read(self._desk.home, uri), uri=said)
-        told = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
-        return types.ReadResourceResult(contents=[told])
+        uri, shown = params.uri, params.uri[:_LONGEST_URI]
+        kind, text = await self._read_or_refuse(
+            lambda: resources.read_resource(self._runner.home, uri), uri=shown
+        )
+        content = types.TextResourceContents(uri=params.uri, mime_type=kind, text=text)
+        return types.ReadResourceResult(contents=[content])
 
-    async def _read(self, act: Callable[[], T], **asked: str) -> T:
+    async def _read_or_refuse(self, act: Callable[[], T], **request: str) -> T:
         try:
-            return await self._asked(act)
+            return await self._run(act)
         except ForestayError as error:
-            raise self._refusal(error, types.INVALID_PARAMS, asked) from None
+            raise self._protocol_error(error, types.INVALID_PARAMS, request) from None
         except Exception as error:
-            raise self._refusal(
-                error_values.bug(error, "report it"), types.INTERNAL_ERROR, asked
+            raise self._protocol_error(
+                error_values.report_bug(error, "report it"), types.INTERNAL_ERROR, request
             ) from None
 
-    def _refusal(self, error: ForestayError, code: int, asked: dict[str, str]) -> MCPError:
-        told = responses.failed("read", error, self._desk.home, reads=True).values
-        about = told.get("error") or told["question"]
-        return MCPError(code, about["what"], {**told, **asked})
+    def _protocol_error(self, error: ForestayError, code: int, request: dict[str, str]) -> MCPError:
+        values = responses.report_error("read", error, self._runner.home, reads=True).values
+        about = values.get("error") or values["question"]
+        return MCPError(code, about["what"], {**values, **request})
 
     # -- prompts -------------------------------------------------------------------------------
 
@@ -184,18 +188,22 @@ class _Service:
         if prompt is None:
             raise MCPError(types.INVALID_PARAMS, f"there is no prompt {params.name[:100]}")
         session = (params.arguments or {}).get("session", "")
-        text = await self._read(lambda: resources.prompt(self._desk.home, prompt, session))
-        said = types.PromptMessage(role="user", content=types.TextContent(text=text))
-        return types.GetPromptResult(description=prompt.about, messages=[said])
+        text = await self._read_or_refuse(
+            lambda: resources.render_prompt(self._runner.home, prompt, session)
+        )
+        message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+        return types.GetPromptResult(description=prompt.about, messages=[message])
 
     async def complete(
         self, context: Context, params: types.CompleteRequestParams
     ) -> types.CompleteResult:
-        """Ids of sessions, wherever a session is asked for."""
+        """Complete the ids of sessions, in every argument that is a session."""
         found: list[str] = []
         if params.argument.name == "session":
-            begun = params.argument.value
-            found = await self._read(lambda: resources.ids(self._desk.home, begun))
+            prefix = params.argument.value
+            found = await self._read_or_refuse(
+                lambda: resources.complete_id(self._runner.home, prefix)
+            )
         return types.CompleteResult(completion=types.Completion(values=found))
 
 
@@ -216,11 +224,11 @@ def _tool(tool: Tool) -> types.Tool:
     )
 
 
-def _result(told: responses.Answer) -> types.CallToolResult:
+def _result(answer: responses.Answer) -> types.CallToolResult:
     return types.CallToolResult(
-        content=[types.TextContent(text=text) for text in told.texts],
-        structured_content=told.values,
-        is_error=told.is_error,
+        content=[types.TextContent(text=text) for text in answer.texts],
+        structured_content=answer.values,
+        is_error=answer.is_error,
     )
 
 

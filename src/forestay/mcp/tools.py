@@ -1,8 +1,9 @@
-"""What each tool does: one call of the façade, or a few, and what came of it as values.
+"""What each tool does: one or a few calls of the façade, with the result as values.
 
-Nothing of the protocol is known here. Arguments are held against the tool's own schema first, and
-the façade refuses the rest; what it raises becomes a question or an error, never a trace. Writes
-never guess: without a session they go to the current one of the project, or are asked about.
+This module is independent of the protocol. Arguments are checked against the schema of the tool
+first, and the façade refuses the rest; what it raises becomes a question or an error, never a
+traceback. Writes never guess: without a session they go to the current one of the project, or the
+answer is a question.
 """
 
 from __future__ import annotations
@@ -16,31 +17,32 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 
 from forestay.api import error_values, json_values
-from forestay.api.status import recorded
+from forestay.api.status import event_receipt
 from forestay.base.clock import iso
 from forestay.errors import ForestayError, InvalidInput
 from forestay.journal.history import LogLine, event_to_json, state_to_json
 from forestay.mcp import responses, schema_check
 from forestay.mcp.responses import Answer, Values
-from forestay.mcp.tool_schemas import TOOLS, VERBS, Tool, verb
+from forestay.mcp.tool_schemas import TOOLS, VERBS, Tool, read_verb
 
 if TYPE_CHECKING:
     from forestay.api.forestay import Forestay
     from forestay.api.session import Session
+    from forestay.briefing.brief import Briefing
     from forestay.model.event import Event
     from forestay.plans.run_command import Stop
 
 Arguments = Mapping[str, Any]
 
-_FEW, _PROOF_SECONDS, _ENDING = 20, 600, 15
-_AT_ONCE = 1.0
-"""How long payloads that agents left are taken in at once, in seconds."""
-_INNER = frozenset({"chains", "tips", "clock", "held"})
-_OF_EVENTS = ("seq", "id", "kind", "at", "actor", "data")
+_DEFAULT_LIMIT, _PROOF_SECONDS, _END_SECONDS = 20, 600, 15
+_INGEST_SECONDS = 1.0
+"""How long reports of hooks are ingested at a time."""
+_INTERNAL_FIELDS = frozenset({"chains", "tips", "clock", "held"})
+_EVENT_FIELDS = ("seq", "id", "kind", "at", "actor", "data")
 
 
-class Desk:
-    """One home, served: tools by their name, and what others tell meanwhile."""
+class ToolRunner:
+    """Runs the tools for one home, by their names, and adds the notices of the home to answers."""
 
     def __init__(self, home: Forestay, notices: list[str], *, tools: Mapping[str, Tool] = TOOLS):
         self.home = home
@@ -51,75 +53,76 @@ class Desk:
         self._proving = threading.Lock()
 
     def call(self, name: str, arguments: Arguments, stop: Stop | None = None) -> Answer:
-        """What a tool answers; `stop` is asked now and then by one that takes long."""
+        """Run a tool and return its answer; a long one ends when `stop`, called often, is true."""
         tool = self.tools[name]
         try:
-            require_shape(tool, arguments)
+            require_valid(tool, arguments)
             self.home.agents.catch_up()
-            act = _ACTS.get(name) or self._prove(stop)
+            act = _ACTIONS.get(name) or self._prove(stop)
             values = act(self.home, arguments)
-            return responses.done(name, values, self.home, self._taken())
+            return responses.report_result(name, values, self.home, self._clear_notices())
         except ForestayError as error:
-            return self._failed(tool, error)
+            return self._report_error(tool, error)
         except Exception as error:
-            told = error_values.bug(error, "report it; what was recorded before is safe")
-            return self._failed(tool, told)
+            bug = error_values.report_bug(error, "report it; what was recorded before is safe")
+            return self._report_error(tool, bug)
 
     def _prove(self, stop: Stop | None) -> Callable[..., Values]:
-        """Proofs run one after another, and end when the server does."""
+        """Return the action of the tool prove: one proof at a time, ended with the server."""
 
-        def to_end() -> bool:
+        def is_ended() -> bool:
             return self._ending.is_set() or (stop is not None and stop())
 
         def act(home: Forestay, given: Arguments) -> Values:
             with self._proving:
-                return _prove(home, given, to_end)
+                return _prove(home, given, is_ended)
 
         return act
 
-    def end_soon(self) -> None:
-        """Let no proof run on; do not wait for it."""
+    def request_end(self) -> None:
+        """End a running proof without waiting for it."""
         self._ending.set()
 
     def end(self) -> None:
-        """End a proof that runs; what came of it is recorded, which takes a moment."""
-        self.end_soon()
-        if self._proving.acquire(timeout=_ENDING):
+        """End a running proof and wait, for a limited time, until its result is recorded."""
+        self.request_end()
+        if self._proving.acquire(timeout=_END_SECONDS):
             self._proving.release()
 
-    def _failed(self, tool: Tool, error: ForestayError) -> Answer:
-        self._taken()
-        return responses.failed(tool.name, error, self.home, reads=tool.hints[0])
+    def _report_error(self, tool: Tool, error: ForestayError) -> Answer:
+        self._clear_notices()
+        return responses.report_error(tool.name, error, self.home, reads=tool.hints[0])
 
-    def _taken(self) -> list[str]:
-        told, self._notices[:] = list(self._notices), []
-        return told
+    def _clear_notices(self) -> list[str]:
+        """Return the notices so far, and forget them."""
+        notices, self._notices[:] = list(self._notices), []
+        return notices
 
     def ingest(self) -> None:
-        """Take in what agents' hooks left; what fails there is no failure of a caller.
+        """Ingest reports of hooks, and write files that lag behind their session.
 
-        Files that do not show their last event yet are written too.
+        A failure is only reported as a notice: no caller waits for this.
         """
         self.home.context.finish()
         if self.home.agents.waiting():
-            self.home.context.best_effort(lambda: self.home.agents.ingest(seconds=_AT_ONCE))
+            self.home.context.best_effort(lambda: self.home.agents.ingest(seconds=_INGEST_SECONDS))
 
 
-def require_shape(tool: Tool, arguments: Arguments) -> None:
+def require_valid(tool: Tool, arguments: Arguments) -> None:
     """Refuse arguments that the tool's schema does not allow."""
-    if schema_check.is_huge(arguments):
-        # Before anyone looks for secrets in it, or repeats it.
-        why = f"at most {schema_check.MOST:,} characters can be kept; nothing was done"
-        raise InvalidInput("a text is too long", why=why, hint="keep it in a file: event artifact")
-    if told := schema_check.wrong(dict(arguments), tool.input_schema):
-        raise InvalidInput(told, why=f"wrong arguments for {tool.name}; nothing was done")
+    if schema_check.has_huge_text(arguments):
+        # First, because searching it for secrets or repeating it would take long.
+        why = f"at most {schema_check.MOST:,} characters can be stored; nothing was done"
+        raise InvalidInput("a text is too long", why=why, hint="store it in a file: event artifact")
+    if problem := schema_check.find_problem(dict(arguments), tool.input_schema):
+        raise InvalidInput(problem, why=f"wrong arguments for {tool.name}; nothing was done")
 
 
-# -- what changes something ------------------------------------------------------------------------
+# -- tools that write ------------------------------------------------------------------------------
 
 
 def _start(home: Forestay, given: Arguments) -> Values:
-    before = _open_before(home)
+    before = _current_open(home)
     names = ("goal", "mode", "id", "workflow", "target", "formats", "key")
     more = {"from_session": given["from"]} if "from" in given else {}
     session = home.start(**_only(given, names), **more)
@@ -128,19 +131,19 @@ def _start(home: Forestay, given: Arguments) -> Values:
         "repeated": session.repeated,
         "taken_up": session.was_open,
         **_if_any("before", before if before != session.id else ""),
-        **_standing(session),
+        **_progress(session),
     }
 
 
-def _standing(session: Session) -> Values:
-    """Where a session stands, in a few words."""
+def _progress(session: Session) -> Values:
+    """Return the status, the next step and the phase of a session."""
     shown = session.status().as_json()
-    told = {name: shown[name] for name in ("status", "next", "phase") if shown[name]}
-    return told | _if_any("next", responses.by_tool(shown["next"]))
+    values = {name: shown[name] for name in ("status", "next", "phase") if shown[name]}
+    return values | _if_any("next", responses.name_tool_calls(shown["next"]))
 
 
-def _open_before(home: Forestay) -> str:
-    """The open session that was current here, if any."""
+def _current_open(home: Forestay) -> str:
+    """Return the id of the open session that is current here; empty if there is none."""
     try:
         return home.current(open_only=True).id
     except ForestayError:
@@ -148,33 +151,38 @@ def _open_before(home: Forestay) -> str:
 
 
 def _resume(home: Forestay, given: Arguments) -> Values:
-    arrival = _pulled(home, given.get("session", ""))
+    arrival = _pull(home, given.get("session", ""))
     session = home.to_resume(given.get("session", ""))
     if "reopen" in given:
-        session.lifecycle.reopen(given["reopen"], key=_part(given, "reopen"))
+        session.lifecycle.reopen(given["reopen"], key=_part_key(given, "reopen"))
     others = _others(session)
-    told = session.resume(budget=given.get("budget"), key=given.get("key", ""))
-    return {"session": session.id, **_briefed(session, told), "others": others, **arrival}
+    briefing = session.resume(budget=given.get("budget"), key=given.get("key", ""))
+    return {
+        "session": session.id,
+        **_briefing_values(session, briefing),
+        "others": others,
+        **arrival,
+    }
 
 
-def _pulled(home: Forestay, named: str) -> Values:
-    """Take what other devices did first; nothing to tell where there is no remote."""
+def _pull(home: Forestay, named: str) -> Values:
+    """Fetch what other devices recorded; return the result, empty without a remote."""
     found = home.context.store.resolve(named) if named else []
     pulled = home.remotes.fetch(found[0] if len(found) == 1 else "")
     problem = pulled.why or pulled.late
-    told = {"synced": not problem, "events": pulled.events, "problem": problem}
-    return {"arrival": told} if pulled.asked else {}
+    values = {"synced": not problem, "events": pulled.events, "problem": problem}
+    return {"arrival": values} if pulled.asked else {}
 
 
-def _briefed(session: Session, told: Any) -> Values:
-    """The briefing is as it is for everyone, within its budget; what is next, in calls of ours."""
+def _briefing_values(session: Session, briefing: Briefing) -> Values:
+    """Return a briefing with its figures; `next` names calls of tools instead of commands."""
     return {
-        "briefing": told.text,
-        "next": responses.by_tool(session.status().next),
-        "tokens": told.tokens,
-        "attention": list(told.attention),
-        "unknown_outcomes": told.unknown_outcomes,
-        "disputes": told.disputes,
+        "briefing": briefing.text,
+        "next": responses.name_tool_calls(session.status().next),
+        "tokens": briefing.tokens,
+        "attention": list(briefing.attention),
+        "unknown_outcomes": briefing.unknown_outcomes,
+        "disputes": briefing.disputes,
     }
 
 
@@ -182,98 +190,102 @@ def _record(home: Forestay, given: Arguments) -> Values:
     events = given["events"]
     for number, event in enumerate(events):
         _require_verb(event, number)
-    session = _meant(home, given)
-    kept: list[Values] = []
+    session = _open_session(home, given)
+    done: list[Values] = []
     for number, event in enumerate(events):
-        key = _part(given, str(number)) if len(events) > 1 else given.get("key", "")
+        key = _part_key(given, str(number)) if len(events) > 1 else given.get("key", "")
         try:
-            kept.append(_kept(session, event, key))
+            done.append(_record_event(session, event, key))
         except ForestayError as error:
-            return {**_refused(home, error, number), "session": session.id, "recorded": kept}
-    told = {"session": session.id, "recorded": kept}
-    told["next"] = responses.by_tool(session.status().next)
-    return told | _if_any("others", _others(session))
+            return {**_refused(home, error, number), "session": session.id, "recorded": done}
+    values = {"session": session.id, "recorded": done}
+    values["next"] = responses.name_tool_calls(session.status().next)
+    return values | _if_any("others", _others(session))
 
 
 def _require_verb(event: Values, number: int) -> None:
     if event["do"] not in VERBS:
-        what = f"events[{number}].do is no event that is known"
+        what = f"events[{number}].do is not a known event"
         raise InvalidInput(what, why=f"there are {', '.join(VERBS)}; nothing was recorded")
-    known = verb(event["do"])
+    known = read_verb(event["do"])
     names = [name for name in event if name != "do"]
-    lacking = [name for name in known.needs if name not in names]
-    strange = [name for name in names if name not in (*known.needs, *known.takes)]
-    if lacking or strange:
-        what = f"has no {lacking[0]}" if lacking else f"has {strange[0][:100]}, which is not known"
+    missing = [name for name in known.needs if name not in names]
+    unknown = [name for name in names if name not in (*known.needs, *known.takes)]
+    if missing or unknown:
+        what = f"has no {missing[0]}" if missing else f"has {unknown[0][:100]}, which is unknown"
         why = f"it is {known.usage}; nothing was recorded"
         raise InvalidInput(f"events[{number}] ({known.name}) {what}", why=why)
 
 
-def _kept(session: Session, event: Values, key: str) -> Values:
+def _record_event(session: Session, event: Values, key: str) -> Values:
     arguments = {name: value for name, value in event.items() if name != "do"}
     made = attrgetter(VERBS[event["do"]][1])(session)(**arguments, key=key)
-    return {"do": event["do"], **_event(made), "repeated": session.repeated}
+    return {"do": event["do"], **_event_values(made), "repeated": session.repeated}
 
 
 def _refused(home: Forestay, error: ForestayError, number: int) -> Values:
-    told = responses.failed("record", error, home, reads=False)
-    return {"ok": False, "failed": number, **told.values}
+    answer = responses.report_error("record", error, home, reads=False)
+    return {"ok": False, "failed": number, **answer.values}
 
 
-def _event(made: Event) -> Values:
-    """What was recorded; an answer leaves out what is not there."""
-    told = recorded(made)
+def _event_values(made: Event) -> Values:
+    """Return the fields of a recorded event that are not empty."""
+    values = event_receipt(made)
     step = getattr(made.body, "step", "") or getattr(made.body, "agent", "")
-    return {name: value for name, value in told.items() if value} | _if_any("of", step)
+    return {name: value for name, value in values.items() if value} | _if_any("of", step)
 
 
 def _checkpoint(home: Forestay, given: Arguments) -> Values:
-    session, action, key = _meant(home, given), given["action"], given.get("key", "")
+    session, action, key = _open_session(home, given), given["action"], given.get("key", "")
     if action in ("retry", "total", "rollback"):
-        event = _moved(session, given, key)
-        told: Values = {"event": _event(event)}
+        event = _move_phase(session, given, key)
+        values: Values = {"event": _event_values(event)}
     else:
-        told = _handed_in(session, given, key)
-    return {"session": session.id, **told, **_standing(session), "repeated": session.repeated}
+        values = _submit_phase(session, given, key)
+    return {"session": session.id, **values, **_progress(session), "repeated": session.repeated}
 
 
-def _moved(session: Session, given: Arguments, key: str) -> Event:
+def _move_phase(session: Session, given: Arguments, key: str) -> Event:
     if given["action"] == "retry":
         return session.phases.retry(key=key)
     if given["action"] == "total":
-        return session.phases.total(_phase(given), names=given.get("names", []), key=key)
-    return session.phases.rollback(_phase(given), because=given.get("because", ""), key=key)
+        return session.phases.total(_required_phase(given), names=given.get("names", []), key=key)
+    return session.phases.rollback(
+        _required_phase(given), because=given.get("because", ""), key=key
+    )
 
 
-def _handed_in(session: Session, given: Arguments, key: str) -> Values:
-    number, evidence = _phase(given), given.get("evidence", {})
+def _submit_phase(session: Session, given: Arguments, key: str) -> Values:
+    number, evidence = _required_phase(given), given.get("evidence", {})
     if given["action"] == "fail":
-        came = session.phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
+        outcome = session.phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
     else:
-        manner = _only(given, ("override", "because"))
-        came = session.phases.done(number, evidence, **manner, key=key)
+        options = _only(given, ("override", "because"))
+        outcome = session.phases.done(number, evidence, **options, key=key)
     return {
-        "passed": came.passed,
-        "complete": came.complete,
-        "result": _judged(came.judgment.as_values()) if came.judgment else {},
-        "outputs": came.outputs,
-        "event": _event(came.event),
+        "passed": outcome.passed,
+        "complete": outcome.complete,
+        "result": _judgment_values(outcome.judgment.as_values()) if outcome.judgment else {},
+        "outputs": outcome.outputs,
+        "event": _event_values(outcome.event),
     }
 
 
-def _judged(result: Values) -> Values:
-    return result | {"next_steps": [responses.by_tool(step) for step in result["next_steps"]]}
+def _judgment_values(result: Values) -> Values:
+    return result | {
+        "next_steps": [responses.name_tool_calls(step) for step in result["next_steps"]]
+    }
 
 
-def _phase(given: Arguments) -> int:
+def _required_phase(given: Arguments) -> int:
     if "phase" not in given:
-        why, hint = f"{given['action']} needs a number", "forestay phase list"
+        why, hint = f"{given['action']} requires a number", "forestay phase list"
         raise InvalidInput("phase is missing", why=why, hint=hint)
     return int(given["phase"])
 
 
 def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
-    session = _meant(home, given)
+    session = _open_session(home, given)
     made = session.proofs.run(
         given["command"],
         phase=str(given.get("phase", "")),
@@ -284,19 +296,24 @@ def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
         key=given.get("key", ""),
     )
     seen = json_values.observed(made.body)
-    return {"session": session.id, **seen, "event": _event(made), "repeated": session.repeated}
+    return {
+        "session": session.id,
+        **seen,
+        "event": _event_values(made),
+        "repeated": session.repeated,
+    }
 
 
 def _finish(home: Forestay, given: Arguments) -> Values:
     how = given["how"]
     if how == "archive":
-        session = _named_or_current(home, given)
+        session = _any_session(home, given)
         event = session.lifecycle.archive(**_only(given, ("key",)))
     elif how == "pause":
-        session = _meant(home, given)
+        session = _open_session(home, given)
         event = session.pause(**_only(given, ("reason", "context", "key")))
     else:
-        session = _meant(home, given)
+        session = _open_session(home, given)
         act = session.complete if how == "complete" else getattr(session.lifecycle, how)
         event = act(**_only(given, ("because", "key")))
     open_ones = {
@@ -305,103 +322,103 @@ def _finish(home: Forestay, given: Arguments) -> Values:
     }
     known = {"session": session.id, "status": session.status().status}
     left = _if_any("left_open", {name: ids for name, ids in open_ones.items() if ids})
-    return {**known, **left, "event": _event(event), "repeated": session.repeated}
+    return {**known, **left, "event": _event_values(event), "repeated": session.repeated}
 
 
-# -- what looks ------------------------------------------------------------------------------------
+# -- tools that read -------------------------------------------------------------------------------
 
 
 def _find(home: Forestay, given: Arguments) -> Values:
     what = given["what"]
-    if what in _OF_A_HOME:
-        return _OF_A_HOME[what](home, given)
+    if what in _HOME_FINDS:
+        return _HOME_FINDS[what](home, given)
     session = home.to_resume(given.get("session", ""), open_only=False)
-    return {"session": session.id, **_OF_A_SESSION[what](session, given)}
+    return {"session": session.id, **_SESSION_FINDS[what](session, given)}
 
 
 def _limit(given: Arguments) -> int:
-    return int(given.get("limit", _FEW))
+    return int(given.get("limit", _DEFAULT_LIMIT))
 
 
 def _sessions(home: Forestay, given: Arguments) -> Values:
     most = _limit(given)
     found = home.list(all=given.get("all", False), status=given.get("status"), limit=most + 1)
-    return responses.page([one.as_json() for one in found], most)
+    return responses.make_page([one.as_json() for one in found], most)
 
 
 def _search(home: Forestay, given: Arguments) -> Values:
     if not given.get("query", "").strip():
-        raise InvalidInput("query is missing", why="search needs words")
+        raise InvalidInput("query is missing", why="search requires words")
     most = _limit(given)
     found = home.search(given["query"], limit=most + 1)
-    return responses.page([one.as_json() for one in found], most)
+    return responses.make_page([one.as_json() for one in found], most)
 
 
 def _workflows(home: Forestay, given: Arguments) -> Values:
-    return responses.page(
+    return responses.make_page(
         [json_values.workflow(each) for each in home.workflows.list()], _limit(given)
     )
 
 
 def _brief(session: Session, given: Arguments) -> Values:
-    return _briefed(session, session.brief(budget=given.get("budget")))
+    return _briefing_values(session, session.brief(budget=given.get("budget")))
 
 
 def _status(session: Session, given: Arguments) -> Values:
     shown = session.status().as_json()
-    return responses.thing(shown | {"next": responses.by_tool(shown["next"])})
+    return responses.make_item(shown | {"next": responses.name_tool_calls(shown["next"])})
 
 
-def show(session: Session, at: str = "", limit: int = _FEW) -> Values:
-    """Everything a session holds: the newest rows of each table, as many as fit."""
+def show_session(session: Session, at: str = "", limit: int = _DEFAULT_LIMIT) -> Values:
+    """Return everything in a session: of each table the newest rows, as many as fit."""
     whole = state_to_json(session.show(at))
     rows = whole.pop("rows")
-    whole["core"] = {name: v for name, v in whole["core"].items() if name not in _INNER}
+    whole["core"] = {name: v for name, v in whole["core"].items() if name not in _INTERNAL_FIELDS}
     while limit:
         newest = {table: found[-limit:] for table, found in rows.items()}
-        told = responses.clipped({**whole, "rows": newest}, responses.MOST_TEXT // 10)
-        if len(responses.as_json(told)) <= responses.MOST_TEXT:
+        values = responses.shorten_texts({**whole, "rows": newest}, responses.MOST_TEXT // 10)
+        if len(responses.as_json(values)) <= responses.MOST_TEXT:
             break
         limit //= 2
     counts = {table: len(found) for table, found in rows.items()}
     left = sum(counts.values()) - sum(len(found) for found in newest.values())
-    return responses.thing({**told, "counts": counts}, more=left)
+    return responses.make_item({**values, "counts": counts}, more=left)
 
 
-def log(session: Session, after: int | None, limit: int = _FEW) -> Values:
-    """The newest events, or the first ones after a number; `next` is where the next page begins."""
+def read_log(session: Session, after: int | None, limit: int = _DEFAULT_LIMIT) -> Values:
+    """Return the newest events, or those after a number; `next` is the number for the next page."""
     last = session.status().seq
     lines = session.log(limit=limit) if after is None else islice(session.log(after=after), limit)
-    told = responses.page([_line(line) for line in lines], limit)
-    if after is None or not told["found"]:
-        return told | {"more": 0 if after is not None else max(0, last - len(told["found"]))}
-    reached = told["found"][-1]["seq"]
-    return told | {"more": last - reached, "next": reached}
+    page = responses.make_page([_line(line) for line in lines], limit)
+    if after is None or not page["found"]:
+        return page | {"more": 0 if after is not None else max(0, last - len(page["found"]))}
+    reached = page["found"][-1]["seq"]
+    return page | {"more": last - reached, "next": reached}
 
 
 def _line(line: LogLine) -> Values:
     whole = event_to_json(line)
-    return {name: whole[name] for name in _OF_EVENTS} | _if_any("retracted", line.retracted)
+    return {name: whole[name] for name in _EVENT_FIELDS} | _if_any("retracted", line.retracted)
 
 
 def _log(session: Session, given: Arguments) -> Values:
-    return log(session, given.get("after"), _limit(given))
+    return read_log(session, given.get("after"), _limit(given))
 
 
 def _show(session: Session, given: Arguments) -> Values:
-    return show(session, given.get("at", ""), _limit(given))
+    return show_session(session, given.get("at", ""), _limit(given))
 
 
 def _diff(session: Session, given: Arguments) -> Values:
     if not given.get("since"):
-        raise InvalidInput("since is missing", why="diff needs a point to begin at")
+        raise InvalidInput("since is missing", why="diff requires a point to begin at")
     changes = session.diff(given["since"], given.get("until", ""))
-    told = [{"where": c.where, "before": c.before, "after": c.after} for c in changes]
-    return responses.page(told, given.get("limit", 100))
+    found = [{"where": c.where, "before": c.before, "after": c.after} for c in changes]
+    return responses.make_page(found, given.get("limit", 100))
 
 
 def _phases(session: Session, given: Arguments) -> Values:
-    return responses.page([json_values.phase(one) for one in session.phases.list()], 100)
+    return responses.make_page([json_values.phase(one) for one in session.phases.list()], 100)
 
 
 def _gate(session: Session, given: Arguments) -> Values:
@@ -409,32 +426,34 @@ def _gate(session: Session, given: Arguments) -> Values:
     if number is None:
         # A session without phases is refused below, whatever the number.
         number = plan.current if (plan := session.status().phase) else 0
-    told = json_values.gate(session.phases.gate(number, given.get("evidence", {})))
-    return responses.thing(told | {"result": _judged(told["result"])})
+    values = json_values.gate(session.phases.gate(number, given.get("evidence", {})))
+    return responses.make_item(values | {"result": _judgment_values(values["result"])})
 
 
 def _proofs(session: Session, given: Arguments) -> Values:
-    return responses.page([json_values.proof(one) for one in session.proofs.list()], _limit(given))
+    return responses.make_page(
+        [json_values.proof(one) for one in session.proofs.list()], _limit(given)
+    )
 
 
 def _rows(table: str) -> Callable[[Session, Arguments], Values]:
     def act(session: Session, given: Arguments) -> Values:
         rows = session.show(given.get("at", "")).rows.select(table, newest=True)
-        return responses.page([_row(row) for row in rows], _limit(given))
+        return responses.make_page([_row(row) for row in rows], _limit(given))
 
     return act
 
 
 def _row(row: Any) -> Values:
-    """A row with times as everywhere else, and with its status, which a new one leaves out."""
-    told = {name: value for name, value in to_builtins(row).items() if name != "rank"}
-    times = [name for name in told if name == "at" or name.endswith("_at")]
+    """Return a row with times as text and with its status, also if that is the default."""
+    values = {name: value for name, value in to_builtins(row).items() if name != "rank"}
+    times = [name for name in values if name == "at" or name.endswith("_at")]
     status = {"status": row.status} if hasattr(row, "status") else {}
-    return told | status | {name: iso(told[name]) for name in times if told[name] is not None}
+    return values | status | {name: iso(values[name]) for name in times if values[name] is not None}
 
 
-_OF_A_HOME = {"sessions": _sessions, "search": _search, "workflows": _workflows}
-_OF_A_SESSION: dict[str, Callable[[Session, Arguments], Values]] = {
+_HOME_FINDS = {"sessions": _sessions, "search": _search, "workflows": _workflows}
+_SESSION_FINDS: dict[str, Callable[[Session, Arguments], Values]] = {
     "brief": _brief,
     "status": _status,
     "show": _show,
@@ -449,7 +468,7 @@ _OF_A_SESSION: dict[str, Callable[[Session, Arguments], Values]] = {
     "errors": _rows("error"),
     "files": _rows("file"),
 }
-_ACTS: dict[str, Callable[..., Values]] = {
+_ACTIONS: dict[str, Callable[..., Values]] = {
     "start": _start,
     "resume": _resume,
     "record": _record,
@@ -462,13 +481,13 @@ _ACTS: dict[str, Callable[..., Values]] = {
 # -- common ----------------------------------------------------------------------------------------
 
 
-def _meant(home: Forestay, given: Arguments) -> Session:
-    """The session named, else the current one if it is open; else the home asks."""
+def _open_session(home: Forestay, given: Arguments) -> Session:
+    """Return the session named, else the current one, which must be open."""
     name = given.get("session", "")
     return home.session(name) if name else home.current(open_only=True)
 
 
-def _named_or_current(home: Forestay, given: Arguments) -> Session:
+def _any_session(home: Forestay, given: Arguments) -> Session:
     name = given.get("session", "")
     return home.session(name) if name else home.current()
 
@@ -477,8 +496,8 @@ def _others(session: Session) -> list[Values]:
     return [one.as_json() for one in session.agents.others() if one.state != "dead"]
 
 
-def _part(given: Arguments, name: str) -> str:
-    """The key of a part of a call, so that repeating the call repeats each part once."""
+def _part_key(given: Arguments, name: str) -> str:
+    """Return the key of one part of a call: repeating the call then repeats each part once."""
     return f"{given['key']}.{name}" if given.get("key") else ""
 
 

@@ -19,9 +19,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.req("X2-9")
-def test_a_session_that_is_not_here_is_told_with_the_cause_and_the_remedy(
-    cli: Cli, usb: Path
-) -> None:
+def test_missing_session_is_reported_with_cause_and_remedy(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync", "--push")
     answer = cli("resume", "elsewhere")
@@ -36,9 +34,7 @@ def test_a_session_that_is_not_here_is_told_with_the_cause_and_the_remedy(
     assert "plug in the stick" in answer.err
 
 
-def test_device_that_may_read_nothing_there_is_told_how_to_be_let_in(
-    cli: Cli, usb: Path, tmp_path: Path
-) -> None:
+def test_device_without_access_learns_how_to_join(cli: Cli, usb: Path, tmp_path: Path) -> None:
     id = cli.start()
     cli.ok("sync", "--push")
     stranger = ("--home", str(tmp_path / "stranger"))
@@ -53,7 +49,7 @@ def test_device_that_may_read_nothing_there_is_told_how_to_be_let_in(
 
 
 @pytest.mark.usefixtures("usb")
-def test_that_no_session_came_does_not_hide_the_files_of_other_programs(
+def test_files_of_other_programs_are_mentioned_when_no_session_is_received(
     cli: Cli, project: Path
 ) -> None:
     fill(project, kinds=["craft"])
@@ -86,7 +82,7 @@ def desk(cli: Cli, usb: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     return Desk(cli, usb, tmp_path, monkeypatch)
 
 
-def test_how_much_else_came_is_told_though_only_some_of_it_is_named(cli: Cli, desk: Desk) -> None:
+def test_resume_counts_new_sessions_beyond_the_named_ones(cli: Cli, desk: Desk) -> None:
     ids = [cli.start(f"Goal {n}", "--id", f"goal-{n}") for n in range(6)]
     for id in ids:
         cli.ok("--session", id, "task", "add", "roof", "--id", "roof")
@@ -99,7 +95,7 @@ def test_how_much_else_came_is_told_though_only_some_of_it_is_named(cli: Cli, de
 
 
 @pytest.mark.req("S2-2", "X2-8")
-def test_resume_alone_takes_up_the_only_session_of_this_project_that_came_from_elsewhere(
+def test_resume_selects_the_only_session_received_for_this_project(
     cli: Cli, desk: Desk, project: Path
 ) -> None:
     id = cli.start("Add login")
@@ -113,7 +109,7 @@ def test_resume_alone_takes_up_the_only_session_of_this_project_that_came_from_e
     assert desk.within(project.name, "--json", "status").json["session"] == id, "it is current now"
 
 
-def test_where_several_came_they_are_offered_and_none_is_taken_up(
+def test_several_received_sessions_are_suggested_and_none_is_resumed(
     cli: Cli, desk: Desk, project: Path
 ) -> None:
     ids = [cli.start("Add login"), cli.start("Mend the roof")]
@@ -125,7 +121,7 @@ def test_where_several_came_they_are_offered_and_none_is_taken_up(
     assert named.code == 0 and "Goal: " in named.out
 
 
-def test_session_of_another_person_is_offered_but_never_taken_up_unnamed(
+def test_session_of_another_person_is_suggested_but_resumed_only_by_name(
     cli: Cli, usb: Path, project: Path, tmp_path: Path
 ) -> None:
     friend = ("--home", str(tmp_path / "friend"))
@@ -138,7 +134,7 @@ def test_session_of_another_person_is_offered_but_never_taken_up_unnamed(
     assert answer.code == 3 and f"resume {id}" in answer.err
 
 
-def test_resume_waits_for_remotes_no_longer_than_the_setting_says(
+def test_resume_waits_for_remotes_no_longer_than_the_setting(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     silent: list[int] = []
@@ -170,7 +166,9 @@ def test_what_dies_while_it_is_asked_is_no_answer(
 
 
 @pytest.mark.req("X2-8", "X2-9")
-def test_a_sync_that_fails_says_why_what_waits_and_what_helps(cli: Cli, usb: Path) -> None:
+def test_failed_sync_reports_the_reason_the_waiting_events_and_a_remedy(
+    cli: Cli, usb: Path
+) -> None:
     id = cli.start()
     cli.ok("sync", "--push")
     cli.ok("note", "one more")

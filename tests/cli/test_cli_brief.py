@@ -50,7 +50,7 @@ def test_a_budget_out_of_reach_exits_2_and_resumes_nothing(cli: Cli, budget: str
     assert cli.json("status")["seq"] == 1
 
 
-def test_the_budget_holds(cli: Cli) -> None:
+def test_briefing_stays_within_the_budget(cli: Cli) -> None:
     cli.start("Add login")
     for number in range(20):
         cli.ok("note", f"remark {number} " + "word " * 40)
@@ -58,7 +58,7 @@ def test_the_budget_holds(cli: Cli) -> None:
     assert answer["briefing_tokens"] <= answer["budget"] == 150
 
 
-def test_the_smallest_briefing_for_a_model_says_what_it_must(cli: Cli) -> None:
+def test_smallest_briefing_has_the_required_content(cli: Cli) -> None:
     cli.start("Add sensitivity analysis to the pipeline")
     cli.ok("task", "add", "write the parser")
     cli.ok("task", "add", "write its tests")
@@ -93,7 +93,7 @@ def told_next(cli: Cli) -> set[str]:
 
 
 @pytest.mark.parametrize("task", [True, False])
-def test_the_next_step_is_the_same_wherever_it_is_told(cli: Cli, task: bool) -> None:
+def test_next_step_is_the_same_in_every_command(cli: Cli, task: bool) -> None:
     cli.start("Add login")
     if task:
         cli.ok("task", "add", "write the parser")
@@ -165,7 +165,7 @@ def test_strict_exits_7_on_drift(cli: Cli, project: Path) -> None:
     assert cli("brief", "--strict").code == 7
 
 
-def test_strict_takes_nothing_up_where_something_changed_so_it_says_so_again(
+def test_strict_resumes_nothing_after_changes_so_they_are_reported_again(
     cli: Cli, project: Path
 ) -> None:
     git = ["git", "-C", str(project), "-c", "user.name=n", "-c", "user.email=e@localhost"]

@@ -12,7 +12,7 @@ from forestay.base.config import OPTIONS
 from tests.cli.support import Cli
 
 
-def test_verify_says_what_it_checked(cli: Cli) -> None:
+def test_verify_reports_what_it_checked(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     assert (
@@ -138,7 +138,9 @@ def test_config_shows_no_password(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> 
     assert "hunter2" not in cli.ok("config", "--json").out
 
 
-def test_config_says_when_a_variable_outvotes(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_warns_that_a_variable_overrides_the_setting(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("FORESTAY_BRIEF_BUDGET", "300")
     assert "FORESTAY_BRIEF_BUDGET overrides" in cli.ok("config", "brief_budget", "2000").err
 
@@ -177,7 +179,7 @@ def test_completion_knows_commands_and_options(cli: Cli, shell: str) -> None:
         assert word in script
 
 
-def test_completion_says_what_the_actions_of_a_family_are(cli: Cli) -> None:
+def test_completion_offers_the_actions_of_a_family(cli: Cli) -> None:
     assert "files:'list, bind, unbind" in cli.ok("config", "completion", "zsh").out
 
 

@@ -88,7 +88,7 @@ def test_choices_are_in_the_json_error(cli: Cli) -> None:
     assert error["choices"] == [{"session": "first", "status": "active", "goal": "First"}]
 
 
-def test_options_may_stand_before_and_after_the_command(cli: Cli) -> None:
+def test_options_are_accepted_before_and_after_the_command(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     for argv in (
@@ -138,7 +138,7 @@ def test_an_ambiguous_id_is_a_question(cli: Cli) -> None:
     assert "could be any of 2 sessions" in answer.err
 
 
-def test_resume_takes_the_only_open_session(cli: Cli) -> None:
+def test_resume_selects_the_only_open_session(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     cli.ok("complete")
@@ -168,7 +168,7 @@ def test_brief_shows_a_finished_current_session(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("line", ["session use second", "resume second", "start Third"])
-def test_a_choice_that_a_process_above_outvotes_is_told(cli: Cli, line: str) -> None:
+def test_choice_overridden_by_a_parent_process_is_reported(cli: Cli, line: str) -> None:
     cli.start("Second", "--id", "second")
     cli.start("First", "--id", "first")
     cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
@@ -177,7 +177,7 @@ def test_a_choice_that_a_process_above_outvotes_is_told(cli: Cli, line: str) -> 
     assert process("note", "x").stdout.decode() == "#3 noted – in session first\n"
 
 
-def test_a_choice_that_holds_is_not_talked_about(cli: Cli) -> None:
+def test_effective_choice_prints_no_warning(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.ok("agent", "start", "a", "--pid", str(os.getpid()))
     assert "but" not in process("session", "use", "first").stderr.decode()

@@ -86,7 +86,7 @@ def _git(*words: str) -> str:
     return subprocess.run(["git", *words], capture_output=True, text=True, check=True).stdout
 
 
-def test_the_archive_is_kept_out_of_git(cli: Cli) -> None:
+def test_archive_is_ignored_by_git(cli: Cli) -> None:
     _git("init", "-q")
     ours(cli)
     cli.ok("complete")
@@ -105,7 +105,7 @@ def test_files_that_git_tracks_are_seen_by_it_in_the_archive(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-7")
-def test_dry_run_says_what_would_go_and_changes_nothing(cli: Cli) -> None:
+def test_dry_run_shows_what_would_be_erased_and_changes_nothing(cli: Cli) -> None:
     feature("over", "completed")
     before = tree()
     answer = cli.ok("files", "cleanup", "--completed", "--dry-run")
@@ -114,7 +114,7 @@ def test_dry_run_says_what_would_go_and_changes_nothing(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-7", "S0-62")
-def test_stale_takes_paused_ones_after_seven_days_and_marks_them_completed(cli: Cli) -> None:
+def test_stale_archives_paused_sessions_after_seven_days_as_completed(cli: Cli) -> None:
     week, now = timedelta(days=7), datetime.now(UTC)
     feature("old", "paused", stamp=(now - week - timedelta(hours=1)).isoformat())
     feature("young", "paused", stamp=(now - week + timedelta(hours=1)).isoformat())
@@ -125,7 +125,7 @@ def test_stale_takes_paused_ones_after_seven_days_and_marks_them_completed(cli: 
 
 
 @pytest.mark.req("X0-7")
-def test_days_say_how_long_stale_is(cli: Cli) -> None:
+def test_days_sets_the_age_of_stale_sessions(cli: Cli) -> None:
     feature("old", "paused")
     assert (
         "nothing to clean up"
@@ -219,7 +219,7 @@ def test_entries_and_comments_of_others_in_the_index_stay(cli: Cli) -> None:
         lambda folder: (folder / "history.jsonl").write_text('{"torn'),
     ],
 )
-def test_session_that_cannot_be_read_is_kept(cli: Cli, break_it: object) -> None:
+def test_unreadable_session_is_not_cleaned_up(cli: Cli, break_it: object) -> None:
     folder = feature("over", "completed")
     assert callable(break_it)
     break_it(folder)
@@ -229,7 +229,7 @@ def test_session_that_cannot_be_read_is_kept(cli: Cli, break_it: object) -> None
 
 
 @pytest.mark.parametrize("text", ["<<<<<<< a\n", "a: [\n", ""])
-def test_sessions_of_an_index_that_cannot_be_read_are_told_as_kept(cli: Cli, text: str) -> None:
+def test_sessions_of_an_unreadable_index_are_reported_as_kept(cli: Cli, text: str) -> None:
     feature("over", "completed")
     (ROOT / "active-features.yaml").write_text(text)
     answer = cli("files", "cleanup", "--completed", "--yes")
@@ -238,7 +238,7 @@ def test_sessions_of_an_index_that_cannot_be_read_are_told_as_kept(cli: Cli, tex
 
 @pytest.mark.req("S0-64", "S0-69")
 @pytest.mark.parametrize("where", ["a second entry", "the state", "its current_state"])
-def test_session_that_any_file_calls_active_is_kept(cli: Cli, where: str) -> None:
+def test_session_that_any_file_calls_active_is_not_cleaned_up(cli: Cli, where: str) -> None:
     folder, index = feature("over", "completed"), ROOT / "active-features.yaml"
     if where == "a second entry":
         rows = yaml.safe_load(index.read_text())["active_features"]
@@ -258,7 +258,7 @@ def test_session_that_cannot_be_put_away_is_not_marked_completed(cli: Cli) -> No
     assert statuses() == {"over-2025-01-09": "paused"}
 
 
-def test_a_folder_that_may_not_be_looked_into_is_told_as_kept(cli: Cli, tmp_path: Path) -> None:
+def test_folder_without_access_is_reported_as_kept(cli: Cli, tmp_path: Path) -> None:
     closed = feature("closed", "completed")
     feature("open", "completed")
     with as_nobody(tmp_path):
@@ -291,7 +291,7 @@ def test_a_session_that_may_not_be_moved_stays_ours(cli: Cli, tmp_path: Path, pl
         assert "Archived: closed" in cli.ok("files", "cleanup", "--completed", "--yes").out
 
 
-def test_session_whose_lock_is_held_is_kept(cli: Cli) -> None:
+def test_locked_session_is_not_cleaned_up(cli: Cli) -> None:
     folder = feature("over", "completed")
     with open(folder / ".state.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -299,7 +299,7 @@ def test_session_whose_lock_is_held_is_kept(cli: Cli) -> None:
     assert answer.code == 4 and folder.is_dir() and "another process" in answer.out
 
 
-def test_session_whose_lock_was_left_by_a_process_that_is_gone_is_kept(cli: Cli) -> None:
+def test_session_with_the_lock_of_a_dead_process_is_not_cleaned_up(cli: Cli) -> None:
     folder = feature("over", "completed")
     (folder / ".state.lock").write_text("4194303\n")
     began = time.monotonic()
@@ -308,7 +308,7 @@ def test_session_whose_lock_was_left_by_a_process_that_is_gone_is_kept(cli: Cli)
     assert "is the lock of process 4194303, which is not running here: delete it" in answer.out
 
 
-def test_linked_folder_is_kept(cli: Cli, tmp_path: Path) -> None:
+def test_linked_folder_is_not_cleaned_up(cli: Cli, tmp_path: Path) -> None:
     folder = feature("over", "completed")
     os.rename(folder, tmp_path / "real")
     folder.symlink_to(tmp_path / "real")
@@ -316,7 +316,7 @@ def test_linked_folder_is_kept(cli: Cli, tmp_path: Path) -> None:
     assert folder.is_symlink() and (tmp_path / "real" / "state.yaml").is_file()
 
 
-def test_files_of_an_open_session_of_ours_are_kept(cli: Cli) -> None:
+def test_files_of_an_open_session_are_not_cleaned_up(cli: Cli) -> None:
     ours(cli)
     cli.ok("pause")
     answer = cli("files", "cleanup", "--stale", "--days", "0", "--yes")
@@ -374,7 +374,7 @@ def test_report_counts_the_artifacts_in_the_folder_by_their_kind(cli: Cli) -> No
     assert report["artifacts"] == {}
 
 
-def test_report_of_what_is_not_there_is_an_error(cli: Cli) -> None:
+def test_report_of_a_missing_feature_is_an_error(cli: Cli) -> None:
     assert cli("files", "report", "nothing-2025-01-09").code == 3
     assert cli.json("files", "report")["reports"] == []
     assert cli("files", "report", "--root", "nowhere").code == 2
@@ -452,7 +452,7 @@ def test_update_of_nothing_or_of_a_stranger_is_an_error(cli: Cli) -> None:
 
 @pytest.mark.req("X0-2")
 @pytest.mark.parametrize("root", ["sessions", "{tmp}/sessions"])
-def test_session_root_is_where_files_are_kept(
+def test_session_root_sets_the_folder_of_session_files(
     cli: Cli, root: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SESSION_ROOT", root.format(tmp=tmp_path))
@@ -515,7 +515,7 @@ def test_what_cannot_be_read_is_put_back_by_a_cleanup(
     assert not [name for name in os.listdir(ROOT) if name.startswith(".")]
 
 
-def test_hundreds_of_sessions_are_looked_at_each_for_itself(cli: Cli) -> None:
+def test_hundreds_of_sessions_are_checked_separately(cli: Cli) -> None:
     feature("one", "completed")
     state = (ROOT / "one-2025-01-09" / "state.yaml").read_text()
     for number in range(400):

@@ -30,7 +30,7 @@ def test_acknowledging_writes_the_file_in_the_given_form(cli: Cli) -> None:
 
 
 @pytest.mark.req("S0-94")
-def test_several_agents_stand_in_one_file_and_keep_their_bytes(cli: Cli) -> None:
+def test_acknowledging_does_not_change_other_bytes_of_the_file(cli: Cli) -> None:
     cli.ok("files", "contract", "ack", "--agent", "claude")
     first = FILE.read_bytes() + b"\n\xff odd bytes of someone\r\n"
     FILE.write_bytes(first)
@@ -45,7 +45,7 @@ def test_several_agents_stand_in_one_file_and_keep_their_bytes(cli: Cli) -> None
     ]
 
 
-def test_contract_alone_shows_who_acknowledged(cli: Cli) -> None:
+def test_contract_without_action_lists_acknowledgments(cli: Cli) -> None:
     assert "not acknowledged by any agent" in cli.ok("files", "contract").out
     cli.ok("files", "contract", "ack", "--agent", "claude")
     assert "claude: version 1.0" in cli.ok("files", "contract").out
@@ -60,7 +60,7 @@ def test_verify_fails_where_nothing_is_acknowledged(cli: Cli) -> None:
 
 
 @pytest.mark.req("X0-9", "S0-104")
-def test_verify_tells_that_the_contract_changed(cli: Cli) -> None:
+def test_verify_reports_a_changed_contract(cli: Cli) -> None:
     spec = Path("contract.md")
     spec.write_text("# Ours\n\nVersion: 1.0\n")
     cli.ok("files", "contract", "ack", "--agent", "claude", "--spec", "contract.md")
@@ -154,11 +154,11 @@ def test_the_checksum_of_a_contract_is_not_broken_by_the_terminal(cli: Cli) -> N
         assert all(len(line) <= 80 for line in told.splitlines()), told
 
 
-def test_missing_specification_is_told(cli: Cli) -> None:
+def test_missing_specification_is_reported(cli: Cli) -> None:
     assert cli("files", "contract", "verify", "--spec", "none.md").code == 2
 
 
-def test_who_did_not_acknowledge_is_not_called_current(cli: Cli) -> None:
+def test_agent_without_acknowledgment_is_not_current(cli: Cli) -> None:
     cli.ok("files", "contract", "ack", "--agent", "one")
     assert cli.ok("files", "contract", "verify", "--agent", "one").out == "current  one\n"
     doubtful = cli.ok(

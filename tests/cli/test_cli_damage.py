@@ -54,7 +54,7 @@ def is_told(answer: Answer, code: int) -> None:
 
 @ODD
 @pytest.mark.parametrize("name", ["writer.lock", "writer.queue"])
-def test_what_stands_in_the_place_of_a_lock_is_told_and_moved_aside(
+def test_object_in_place_of_a_lock_is_reported_and_moved(
     cli: Cli, home: Path, name: str, harm: Harm
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -73,7 +73,7 @@ def test_what_stands_in_the_place_of_a_lock_is_told_and_moved_aside(
 
 
 @ODD
-def test_what_stands_in_the_place_of_the_heads_is_told_and_moved_aside(
+def test_object_in_place_of_the_heads_is_reported_and_moved(
     cli: Cli, home: Path, harm: Harm
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -87,9 +87,7 @@ def test_what_stands_in_the_place_of_the_heads_is_told_and_moved_aside(
 
 
 @ODD
-def test_what_stands_in_the_place_of_the_backups_memory_is_moved_aside(
-    cli: Cli, home: Path, harm: Harm
-) -> None:
+def test_object_in_place_of_the_backup_record_is_moved(cli: Cli, home: Path, harm: Harm) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("backup", "create")
     harm(home / "backups" / "state.json")
@@ -135,7 +133,7 @@ def change(home: Path, *statements: str) -> None:
 # -- the doctor --------------------------------------------------------------------------------
 
 
-def test_a_good_home_is_told_that_nothing_had_to_be_mended(cli: Cli, home: Path) -> None:
+def test_doctor_fix_reports_that_a_good_home_needs_no_repair(cli: Cli, home: Path) -> None:
     assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
     cli.start("Add login", "--id", "login")
     assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
@@ -228,7 +226,7 @@ def keeping(cli: Cli, project: Path) -> None:
 
 @pytest.mark.usefixtures("keeping")
 @pytest.mark.parametrize("name", HARMED_CONTENT)
-def test_damaged_content_is_told_by_all_who_speak_for_the_session(
+def test_damaged_content_is_reported_by_every_briefing_command(
     cli: Cli, home: Path, name: str
 ) -> None:
     assert (cli("brief").code, cli("resume").code, cli("verify").code) == (0, 0, 0)
@@ -246,7 +244,7 @@ def test_damaged_content_is_told_by_all_who_speak_for_the_session(
 
 
 @pytest.mark.usefixtures("keeping")
-def test_a_session_that_lost_content_can_be_gone_on_with(cli: Cli, home: Path) -> None:
+def test_session_with_lost_content_can_be_continued(cli: Cli, home: Path) -> None:
     change(home, "DELETE FROM blob")
     before = cli.json("status")["seq"]
     assert cli("resume").code == 5
@@ -254,7 +252,7 @@ def test_a_session_that_lost_content_can_be_gone_on_with(cli: Cli, home: Path) -
 
 
 @pytest.mark.usefixtures("keeping")
-def test_content_that_was_kept_before_there_were_sums_is_as_good(cli: Cli, home: Path) -> None:
+def test_content_without_a_checksum_is_accepted_unless_damaged(cli: Cli, home: Path) -> None:
     change(home, "UPDATE blob SET data = substr(data, 1, length(data) - 4)")
     assert (cli("brief").code, cli("resume").code, cli("verify").code) == (0, 0, 0)
     change(home, "UPDATE blob SET data = CAST(substr(data, 1, 20) || x'0000' AS BLOB)")
@@ -269,7 +267,7 @@ def noise(path: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [folder, pipe, noise])
-def test_settings_that_cannot_be_read_are_told_and_do_not_stop_the_doctor(
+def test_unreadable_settings_are_reported_and_do_not_stop_the_doctor(
     cli: Cli, home: Path, harm: Harm
 ) -> None:
     cli.start("Add login", "--id", "login")
@@ -291,7 +289,7 @@ def test_settings_that_cannot_be_read_are_told_and_do_not_stop_the_doctor(
 # -- packs -------------------------------------------------------------------------------------
 
 
-def test_a_session_whose_artifact_is_gone_is_exported_only_when_told_so(
+def test_session_with_a_missing_artifact_is_exported_only_with_partial(
     cli: Cli, home: Path, project: Path
 ) -> None:
     cli.start("Add login", "--id", "login")

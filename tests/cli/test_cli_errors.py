@@ -29,7 +29,7 @@ IDS = ["../x", "CON", "x" * 300, "..", ".x", "a/b", "a b", "-x", "é", "a..b", "
 
 
 @pytest.mark.parametrize("case", GOALS)
-def test_a_goal_that_cannot_be_kept_exits_2_and_makes_nothing(
+def test_goal_that_cannot_be_stored_exits_2_and_creates_nothing(
     cli: Cli, home: Path, case: str
 ) -> None:
     answer = cli("start", GOALS[case])
@@ -51,7 +51,7 @@ def test_an_id_that_is_no_file_name_exits_2_and_makes_nothing(
     assert not home.exists()
 
 
-def test_an_option_at_the_end_that_takes_a_value_says_so(cli: Cli) -> None:
+def test_last_option_without_its_value_is_refused(cli: Cli) -> None:
     answer = cli("note", "x", "--session")
     assert answer.code == 2
     assert answer.err.startswith("error: --session needs a value\n")
@@ -66,7 +66,7 @@ def test_ids_of_tasks_and_agents_are_checked(cli: Cli, id: str) -> None:
 
 
 @pytest.mark.parametrize("id", [*IDS, "no-such", "%", "*", "' OR 1"])
-def test_a_session_that_is_not_there_exits_3(cli: Cli, id: str) -> None:
+def test_missing_session_exits_3(cli: Cli, id: str) -> None:
     cli.start()
     assert cli("session", "use", "--", id).code in (2, 3)
     assert cli("note", "x", f"--session={id}").code in (2, 3)
@@ -77,7 +77,7 @@ TEXTS = ["", " ", "a\0b", "a\x1b[2Jb", "a\udcff", "x" * 2_000_000]
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_text_that_cannot_be_kept_exits_2_and_records_nothing(cli: Cli, text: str) -> None:
+def test_text_that_cannot_be_stored_exits_2_and_records_nothing(cli: Cli, text: str) -> None:
     cli.start()
     for argv in (
         ["note"],
@@ -191,7 +191,7 @@ def test_a_task_that_was_called_by_its_title_is_suggested_by_its_id(cli: Cli) ->
     assert "did you mean" not in cli("task", "done", "deploy").err
 
 
-def test_a_word_too_many_is_met_with_the_right_spelling(cli: Cli) -> None:
+def test_unexpected_word_is_answered_with_the_right_spelling(cli: Cli) -> None:
     cli.start()
     assert "forestay show --session fix-login" in cli("show", "fix-login").err
     assert 'in quotes: forestay note "…"' in cli("note", "two", "words").err
@@ -221,13 +221,13 @@ def test_what_is_done_is_not_done_again_and_only_real_commands_are_named(cli: Cl
     assert cli("--json", "task", "done", "t1").json["error"]["legal"] == []
 
 
-def test_pausing_what_is_paused_says_so(cli: Cli) -> None:
+def test_pausing_a_paused_session_is_reported(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("pause")
     assert "  it is paused already\n" in cli("pause").err
 
 
-def test_starting_what_exists_names_the_way_to_go_on_with_it(cli: Cli) -> None:
+def test_starting_an_existing_session_suggests_resuming_it(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     assert "→ forestay resume login\n" in cli("start", "again", "--id", "login").err
     cli.ok("complete")
@@ -331,9 +331,7 @@ def shown_line(answer: Answer) -> str:
     return arrow.removeprefix("  → ").removeprefix("first ").split(" · ")[0]
 
 
-def test_a_suggested_line_means_the_session_and_home_that_were_named(
-    cli: Cli, tmp_path: Path
-) -> None:
+def test_suggested_command_repeats_the_named_session_and_home(cli: Cli, tmp_path: Path) -> None:
     elsewhere = ("--home", str(tmp_path / "else where"))
     cli.start("First", "--id", "first", *elsewhere)
     cli.start("Second", "--id", "second", *elsewhere)
@@ -360,7 +358,7 @@ def test_a_suggested_line_means_the_session_and_home_that_were_named(
         ("no command in it", "no command in it"),
     ],
 )
-def test_only_commands_of_one_session_are_told_which(line: str, typed: str) -> None:
+def test_only_commands_of_one_session_get_a_session_option(line: str, typed: str) -> None:
     from forestay.cli.suggestions import as_typed
 
     assert as_typed(line, {"--session": "mine"}) == typed.format("--session mine")
@@ -421,14 +419,14 @@ def test_progress_that_is_no_fraction_is_refused_with_the_reason(
     assert cli.json("status")["progress_from"] == "none"
 
 
-def test_a_number_that_is_a_password_is_not_kept(cli: Cli) -> None:
+def test_numeric_password_is_not_stored(cli: Cli) -> None:
     cli.start("Add login")
     answer = cli.ok("record", "attribute", "password", "81726354")
     assert "81726354" not in answer.out and "removed, it looked secret" in answer.out
     assert "81726354" not in cli.ok("log", "--json").out
 
 
-def test_words_that_are_missing_are_named(cli: Cli) -> None:
+def test_missing_arguments_are_named(cli: Cli) -> None:
     assert "SESSION and WHO are missing" in cli("share", "remove").err
     assert "WHO is missing" in cli("share", "remove", "login").err
 
@@ -437,7 +435,7 @@ def test_words_that_are_missing_are_named(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("word", ["", "x" * 5000, "../x", "a\nb"])
-def test_no_word_at_the_end_of_any_command_brings_a_fault_to_light(cli: Cli, word: str) -> None:
+def test_extra_word_after_any_command_does_not_cause_a_bug(cli: Cli, word: str) -> None:
     cli.start("Add login", "--id", "login")
     for name in sorted(COMMANDS.keys() - {""}):
         answer = cli(*name.split(), word)
@@ -445,7 +443,7 @@ def test_no_word_at_the_end_of_any_command_brings_a_fault_to_light(cli: Cli, wor
         assert "this is a bug" not in answer.err and "Traceback" not in answer.err, (name, answer)
 
 
-def test_a_session_that_is_not_there_is_named_as_far_as_it_can_be_read(cli: Cli) -> None:
+def test_missing_session_is_named_as_far_as_it_can_be_read(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     answer = cli("session", "use", "x" * 100_000)
     assert answer.code == 3 and len(answer.err) < 300

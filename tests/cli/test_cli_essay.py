@@ -46,7 +46,7 @@ def test_a_file_is_named_from_the_folder_or_from_here(cli: Cli, essay: Path, pro
     assert cli("essay", "approve", "G9").code == 2
 
 
-def test_what_is_missing_and_what_comes_next_is_said(cli: Cli, essay: Path) -> None:
+def test_missing_steps_and_the_next_step_are_shown(cli: Cli, essay: Path) -> None:
     answer = cli.ok("--no-color", "essay", "approve", "G3", terminal=True)
     owed = "forestay essay section done 1 --map stage-3-section-1-arguments.md"
     assert f"still missing:\n    {owed}" in answer.out and f"next: {owed}" in answer.out

@@ -35,7 +35,7 @@ def test_status_warns_and_offers_the_choices(left: Cli) -> None:
     assert (expiry["pause_hours"], expiry["abandon_hours"]) == (24, 168)
 
 
-def test_resume_warns_and_goes_on(left: Cli) -> None:
+def test_resume_warns_and_continues(left: Cli) -> None:
     values = left.json("resume")
     assert values["status"] == "active" and values["expiry"]["state"] == "abandoned"
     assert "expiry" not in left.json("status")
@@ -65,7 +65,7 @@ def test_a_session_at_work_has_no_such_field(cli: Cli) -> None:
 
 
 @pytest.mark.req("S3-127")
-def test_status_says_that_a_session_left_for_a_day_counts_as_paused(
+def test_status_warns_that_a_session_idle_for_a_day_counts_as_paused(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start()
@@ -81,7 +81,7 @@ def test_status_says_that_a_session_left_for_a_day_counts_as_paused(
 
 @pytest.mark.req("S3-128")
 @pytest.mark.parametrize("days, is_told", [(6, False), (8, True)])
-def test_the_list_of_essays_and_who_resumes_one_are_warned_after_a_week(
+def test_list_and_resume_of_essays_warn_after_a_week(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, days: int, is_told: bool
 ) -> None:
     cli.start()
@@ -98,9 +98,7 @@ def test_the_list_of_essays_and_who_resumes_one_are_warned_after_a_week(
 
 
 @pytest.mark.req("S3-128")
-def test_who_resumes_an_essay_of_another_program_after_a_week_is_warned_once(
-    cli: Cli, project: Path
-) -> None:
+def test_resuming_a_foreign_essay_after_a_week_warns_once(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     (project.parent / "tmp").mkdir(exist_ok=True)
     (project / ESSAY).parent.rename(project.parent / "tmp" / ESSAY_FOLDER)

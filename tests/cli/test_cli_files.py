@@ -94,9 +94,7 @@ def test_definitions_that_are_nowhere_are_not_passed_over(
 
 
 @pytest.mark.parametrize("key", ["schema_version", "session_id"])
-def test_a_secret_is_not_repeated_where_a_file_names_itself(
-    cli: Cli, project: Path, key: str
-) -> None:
+def test_secret_in_a_files_own_name_is_not_repeated(cli: Cli, project: Path, key: str) -> None:
     token = f"ghp_{'a1B2' * 9}"
     fill(project, kinds=["craft"])
     value = json.loads((project / CRAFT).read_text())
@@ -124,7 +122,7 @@ def test_a_secret_in_a_merge_conflict_is_not_repeated(cli: Cli, project: Path) -
         assert token not in told.out + told.err and "[redacted:" in told.out + told.err, command
 
 
-def test_what_a_session_does_not_keep_is_not_said_to_be_whole(cli: Cli) -> None:
+def test_restore_of_an_unbound_format_is_reported(cli: Cli) -> None:
     cli.start("Add login", "--bind", "craft")
     cli.ok("files", "restore", "craft")
     assert "did you mean craft?" in cli("files", "restore", "craft:ID").err
@@ -164,7 +162,7 @@ def test_the_doctor_of_the_home_does_not_pass_over_what_is_for_files(cli: Cli, o
     assert refused.code == 2 and "forestay doctor PATH" in refused.err
 
 
-def test_a_folder_without_session_files_is_told_and_is_not_good(cli: Cli, project: Path) -> None:
+def test_folder_without_session_files_is_reported_and_not_good(cli: Cli, project: Path) -> None:
     (project / "empty").mkdir()
     answer = cli("--json", "files", "check", "empty")
     assert (answer.code, answer.json["ok"], answer.json["sessions"]) == (3, False, [])
@@ -196,7 +194,7 @@ def test_lines_of_check_fit_a_terminal_of_80_columns(cli: Cli, project: Path) ->
 # -- adopt -------------------------------------------------------------------------------------
 
 
-def test_adopt_says_what_became_of_each_and_of_all(cli: Cli, project: Path) -> None:
+def test_adopt_reports_the_outcome_of_each_file_and_the_totals(cli: Cli, project: Path) -> None:
     fill(project)
     (project / CRAFT).write_text("{")
     answer = cli.ok("adopt")
@@ -205,7 +203,7 @@ def test_adopt_says_what_became_of_each_and_of_all(cli: Cli, project: Path) -> N
     assert "4 known" in cli.ok("adopt").out
 
 
-def test_a_dry_run_of_adopt_does_not_say_that_anything_was_adopted(cli: Cli, project: Path) -> None:
+def test_dry_run_of_adopt_does_not_claim_that_anything_was_adopted(cli: Cli, project: Path) -> None:
     fill(project)
     answer = cli.ok("adopt", "--dry-run")
     assert answer.out.splitlines()[-1] == "5 sessions: 5 would be adopted"
@@ -234,9 +232,7 @@ def test_of_several_copies_each_is_named_by_its_file(cli: Cli, project: Path) ->
 
 
 @pytest.mark.parametrize("name", ["package.json", "chat.jsonl", "empty", ""])
-def test_where_no_session_is_in_a_file_or_folder_that_is_said(
-    cli: Cli, project: Path, name: str
-) -> None:
+def test_file_or_folder_without_a_session_is_reported(cli: Cli, project: Path, name: str) -> None:
     (project / "empty").mkdir()
     (project / "package.json").write_text('{"name": "x", "version": "1.0.0"}')
     (project / "chat.jsonl").write_text('{"type": "user", "message": {"content": "hi"}}')
@@ -251,7 +247,7 @@ def test_where_no_session_is_in_a_file_or_folder_that_is_said(
     assert hinted == (name != "package.json")
 
 
-def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> None:
+def test_start_shows_the_paths_of_bound_files(cli: Cli, project: Path) -> None:
     answer = cli.ok("start", "Add login", "--bind", "orchestrator")
     assert f"  its files: {ORCHESTRATOR}\n" in answer.out
     told = cli.json("start", "Add logout", "--bind", "craft")["layouts"]
@@ -260,7 +256,7 @@ def test_start_says_where_the_files_of_a_layout_are(cli: Cli, project: Path) -> 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_adding_a_layout_twice_keeps_one_set_of_files(cli: Cli, kind: str) -> None:
+def test_binding_a_format_twice_writes_one_set_of_files(cli: Cli, kind: str) -> None:
     cli.start("Add login", "--bind", kind)
     (before,) = cli.json("files")["layouts"]
     assert cli.json("files", "bind", kind)["path"] == before["path"]
@@ -279,14 +275,14 @@ def test_what_adding_a_layout_answers_is_what_became_of_it(cli: Cli, project: Pa
     assert ", once it can be written\n" in cli.ok("files", "bind", "ai-session").out
 
 
-def test_files_that_are_left_alone_are_told_once(cli: Cli, project: Path) -> None:
+def test_unwritten_files_are_reported_once(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
     assert cli.ok("note", "hello").err.count("are left alone") == 1
 
 
 @pytest.mark.parametrize("is_torn", [True, False])
-def test_files_that_are_left_alone_are_told_to_those_who_only_look(
+def test_unwritten_files_are_reported_by_read_only_commands(
     cli: Cli, project: Path, is_torn: bool
 ) -> None:
     cli.start("Add login", "--bind", "orchestrator", "--bind", "craft")
@@ -312,7 +308,7 @@ def test_files_that_are_left_alone_are_told_to_those_who_only_look(
 
 
 @pytest.mark.parametrize("state", ["full", "read-only"])
-def test_files_that_are_behind_because_nothing_can_be_written_are_told(
+def test_outdated_files_on_an_unwritable_disk_are_reported(
     cli: Cli, small_disk: Path, monkeypatch: pytest.MonkeyPatch, state: str
 ) -> None:
     monkeypatch.chdir(small_disk)
@@ -331,7 +327,7 @@ def test_files_that_are_behind_because_nothing_can_be_written_are_told(
     assert why in cli("doctor").out and why in cli.ok("files").out
 
 
-def test_files_that_were_behind_are_told_when_the_doctor_brought_them_up_to_date(
+def test_doctor_reports_the_files_that_it_updated(
     cli: Cli, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(small_disk)
@@ -357,7 +353,7 @@ def test_what_helps_with_files_that_are_left_alone_does_help(cli: Cli, project: 
     assert left == ["file-faulty"] and path.read_text() == theirs
 
 
-def test_what_was_taken_up_is_counted_in_words(cli: Cli, project: Path) -> None:
+def test_recorded_file_edits_are_counted_in_the_message(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["docs"]'))
@@ -378,7 +374,7 @@ def test_a_family_without_a_list_names_its_actions(cli: Cli) -> None:
     assert "ACTION is missing\n  choose one of continue, history, new, abort, save" in answer.err
 
 
-def test_who_resumes_an_adopted_session_sees_its_whole_id_and_no_edit_that_was_none(
+def test_resumed_adopted_session_shows_its_whole_id_and_no_false_edit(
     cli: Cli, project: Path
 ) -> None:
     fill(project, kinds=["craft"])
@@ -469,7 +465,7 @@ def test_a_workflow_without_a_finished_phase_estimates_nothing(cli: Cli, project
 
 @pytest.mark.req("S0-91", "S0-92", "S0-93")
 @pytest.mark.parametrize("to", [kind for kind in KINDS if kind != "ai-session"])
-def test_the_new_format_is_written_beside_the_old(cli: Cli, project: Path, to: str) -> None:
+def test_new_format_is_written_next_to_the_old_one(cli: Cli, project: Path, to: str) -> None:
     fill(project, kinds=["ai-session"])
     old = snapshot(project)
     made = [project / name for name in cli.json("files", "convert", STATE, "--to", to)["files"]]
@@ -514,7 +510,7 @@ def test_another_version_is_brought_to_ours_by_a_command_into_other_files(
 
 
 @pytest.mark.req("S1-126")
-def test_whoever_takes_up_a_legacy_session_is_warned_once(cli: Cli, project: Path) -> None:
+def test_resuming_a_legacy_session_warns_once(cli: Cli, project: Path) -> None:
     warning = "Legacy session format, limited resumption context"
     ids = ["0a1b2c3d-0000-4000-8000-000000000001", "0a1b2c3d-0000-4000-8000-000000000002"]
     for id in ids:
@@ -554,7 +550,7 @@ def test_what_has_the_name_to_convert_to_is_never_written_to(
     assert snapshot(project) == before
 
 
-def test_what_is_made_of_the_folder_one_is_in_is_found_in_it(
+def test_converting_the_current_folder_writes_the_result_into_it(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["craft"])
@@ -566,7 +562,7 @@ def test_what_is_made_of_the_folder_one_is_in_is_found_in_it(
 
 
 @pytest.mark.parametrize("path", ["/dev/stdin", "/proc/self/fd/0"])
-def test_nothing_is_written_beside_standard_input(cli: Cli, project: Path, path: str) -> None:
+def test_convert_of_standard_input_needs_an_output_path(cli: Cli, project: Path, path: str) -> None:
     fill(project, kinds=["craft"])
     kept = os.dup(0)
     try:
@@ -619,7 +615,7 @@ def test_convert_names_the_file_that_cannot_be_read(cli: Cli, project: Path) -> 
 
 
 @pytest.mark.parametrize("to", REGISTRY)
-def test_convert_reports_a_torn_line_that_another_format_does_not_hold(
+def test_convert_reports_a_torn_line_that_the_other_format_cannot_store(
     cli: Cli, project: Path, to: str
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -642,9 +638,7 @@ def test_a_part_of_a_session_is_converted_with_the_rest_of_it(cli: Cli, project:
     assert (made["goal"], made["completed_work"]) == ("Add login", ["Write tests"])
 
 
-def test_convert_goes_on_where_something_is_only_odd_and_tells_what_travels_in_a_line(
-    cli: Cli, project: Path
-) -> None:
+def test_convert_accepts_oddities_and_lists_carried_content(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     essay = project / ESSAY
     essay.write_text(essay.read_text() + "x_one: &one {a: 1}\nx_two: {<<: *one, b: 2}\n")
@@ -657,7 +651,7 @@ def test_convert_goes_on_where_something_is_only_odd_and_tells_what_travels_in_a
 
 
 @pytest.mark.parametrize("strange", [[0] * 80_000, "é " * 1_100_000], ids=["many", "long"])
-def test_convert_says_when_what_it_makes_cannot_be_read_again(
+def test_convert_reports_a_result_that_cannot_be_read_again(
     cli: Cli, project: Path, strange: object
 ) -> None:
     fill(project, kinds=["craft"])
@@ -704,7 +698,7 @@ def test_resume_does_not_call_files_of_our_own_those_of_others(cli: Cli, project
 # -- recovery ----------------------------------------------------------------------------------
 
 
-def test_the_doctor_tells_and_mends_files_of_layouts(cli: Cli, project: Path) -> None:
+def test_doctor_reports_and_repairs_bound_files(cli: Cli, project: Path) -> None:
     cli.ok("start", "Add login", "--bind", "craft")
     (binding,) = cli.json("files")["layouts"]
     whole = Path(binding["path"]).read_bytes()
@@ -759,7 +753,7 @@ def test_what_is_recovered_can_be_written_elsewhere(cli: Cli, project: Path) -> 
     assert "readable" in cli.ok("doctor", CRAFT).out
 
 
-def test_what_can_only_be_written_by_choice_says_how_to_choose(cli: Cli, project: Path) -> None:
+def test_recovery_that_needs_a_choice_shows_how_to_choose(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_text(path.read_text()[:300])
@@ -789,7 +783,7 @@ def test_an_essay_s_id_is_had_by_one_session(cli: Cli) -> None:
     assert len(cli.json("essay", "list")["essays"]) == 2
 
 
-def test_the_id_of_an_essay_that_nobody_adopted_is_taken_too(cli: Cli, project: Path) -> None:
+def test_id_of_an_unadopted_essay_is_refused_for_a_new_session(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     answer = cli("start", "On cats", "--bind", f"essay:{IDS['essay']}")
     assert answer.code == 4 and f"→ forestay adopt {folder}" in answer.err
@@ -863,7 +857,7 @@ def test_the_essay_that_is_selected_is_loaded_validated_and_resumed(
 
 
 @pytest.mark.req("S3-124")
-def test_an_essay_that_is_not_there_is_named(cli: Cli) -> None:
+def test_missing_essay_is_named(cli: Cli) -> None:
     for number in range(2):
         cli.start(f"Essay {number}", "--bind", "essay")
     for off in ("0", "9", "20", "nope"):
@@ -887,7 +881,7 @@ def test_a_state_that_contradicts_its_files_is_asked_about(cli: Cli, project: Pa
     cli.ok("essay", "resume", "1", "--anyway")
 
 
-def test_a_copy_beside_or_within_an_essay_is_another_one(cli: Cli, project: Path) -> None:
+def test_copy_next_to_or_inside_an_essay_is_a_separate_essay(cli: Cli, project: Path) -> None:
     folder = essay_in_tmp(project)
     shutil.copytree(folder, folder.with_name("essay-pipeline-20250101-000000"))
     shutil.copytree(folder, folder / "old")
@@ -909,7 +903,7 @@ def test_an_essay_that_cannot_be_read_leads_to_its_recovery(cli: Cli, project: P
 
 
 @pytest.mark.req("S3-116", "S3-117", "S3-118", "S3-119")
-def test_pausing_an_essay_saves_its_work_first_and_says_where_it_stands(
+def test_pausing_an_essay_saves_its_work_first_and_reports_its_state(
     cli: Cli, project: Path, home: Path
 ) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
@@ -925,9 +919,7 @@ def test_pausing_an_essay_saves_its_work_first_and_says_where_it_stands(
 
 
 @pytest.mark.req("S3-116", "S3-117")
-def test_work_that_cannot_be_saved_keeps_the_session_from_being_paused(
-    cli: Cli, project: Path
-) -> None:
+def test_session_is_not_paused_if_its_work_cannot_be_saved(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     (binding,) = cli.json("files")["layouts"]
     for name in ("../escape.md", "session-state.yaml", ".hidden.md", "a/b.md", "x\x1b.md"):
@@ -948,7 +940,7 @@ def test_work_that_cannot_be_saved_keeps_the_session_from_being_paused(
         (["stage-4-draft.v1.md=new"], "no older version"),
     ],
 )
-def test_unfinished_work_takes_the_place_of_no_other(cli: Cli, given: list[str], said: str) -> None:
+def test_unfinished_work_does_not_replace_a_file(cli: Cli, given: list[str], said: str) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     folder = place_of(cli).parent
     (folder / "stage-4-draft.v1.md").write_text("old")
@@ -958,7 +950,7 @@ def test_unfinished_work_takes_the_place_of_no_other(cli: Cli, given: list[str],
     assert cli.json("status")["status"] == "active"
 
 
-def test_unfinished_work_for_a_folder_that_was_moved_is_kept_and_that_is_told(cli: Cli) -> None:
+def test_unfinished_work_for_a_moved_folder_is_stored_and_reported(cli: Cli) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     folder = place_of(cli).parent
     folder.rename(folder.with_name("elsewhere"))
@@ -967,7 +959,7 @@ def test_unfinished_work_for_a_folder_that_was_moved_is_kept_and_that_is_told(cl
     assert (folder / "stage-4-draft.md").read_text() == "new"
 
 
-def test_a_paused_essay_takes_unfinished_work_that_comes_late(cli: Cli, project: Path) -> None:
+def test_paused_essay_accepts_unfinished_work_later(cli: Cli, project: Path) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
     (binding,) = cli.json("files")["layouts"]
     draft = Path(binding["path"]).parent / "stage-4-draft.md"
@@ -1006,7 +998,7 @@ def test_unfinished_work_never_replaces_other_work(cli: Cli, project: Path) -> N
 
 
 @pytest.mark.req("S4-1")
-def test_a_session_is_saved_loaded_resumed_and_found_in_the_history(
+def test_session_can_be_saved_loaded_resumed_and_found_in_the_history(
     cli: Cli, project: Path
 ) -> None:
     cli.ok("files", "orchestrator", "new", "Add login")
@@ -1024,14 +1016,14 @@ def test_a_session_is_saved_loaded_resumed_and_found_in_the_history(
 
 
 @pytest.mark.req("S4-86", "S4-45")
-def test_continue_without_a_session_says_so(cli: Cli) -> None:
+def test_continue_without_a_session_is_reported(cli: Cli) -> None:
     answer = cli("files", "orchestrator", "continue")
     assert (answer.code, answer.out) == (3, "No session to resume\n")
     assert cli("--json", "files", "orchestrator", "continue").json["kind"] == "none"
 
 
 @pytest.mark.req("S4-44", "S4-47", "S4-85", "X4-1")
-def test_continue_takes_the_current_file_up_and_resumes_it(cli: Cli, project: Path) -> None:
+def test_continue_adopts_the_current_file_and_resumes_it(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     answer = cli.ok("files", "orchestrator", "continue")
     assert "## 🔄 RESUMING SESSION" in answer.out and "2026-02-14-abc123" in answer.out
@@ -1042,7 +1034,9 @@ def test_continue_takes_the_current_file_up_and_resumes_it(cli: Cli, project: Pa
 
 
 @pytest.mark.req("S4-46")
-def test_another_version_is_refused_with_the_reason_and_kept(cli: Cli, project: Path) -> None:
+def test_file_of_another_version_is_refused_with_the_reason_and_not_changed(
+    cli: Cli, project: Path
+) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"1.0"', '"2.0"', 1))
@@ -1179,7 +1173,7 @@ def test_save_writes_the_file_now(cli: Cli, project: Path) -> None:
     assert '\n  "goal"' in (project / ORCHESTRATOR).read_text()
 
 
-def test_adopting_a_faulty_file_says_how_faulty_it_is_and_what_tells_more(
+def test_adopting_a_faulty_file_counts_the_findings_and_suggests_the_check(
     cli: Cli, project: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -1221,9 +1215,7 @@ def test_the_share_of_the_context_is_of_the_window_that_is_set(cli: Cli, project
 
 
 @pytest.mark.req("S2-19", "S4-23", "S4-25")
-def test_agents_that_ended_without_a_result_or_failed_are_told_as_the_documents_have_it(
-    cli: Cli, project: Path
-) -> None:
+def test_agents_without_result_or_failed_are_reported_as_specified(cli: Cli, project: Path) -> None:
     cli.ok("start", "Add login", "--bind", "orchestrator", "--bind", "craft")
     for agent, *words in (["a-1", "done"], ["b-1", "fail", "--error", "no"], ["c-1", "timeout"]):
         cli.ok("agent", "start", agent)
@@ -1237,9 +1229,7 @@ def test_agents_that_ended_without_a_result_or_failed_are_told_as_the_documents_
 
 
 @pytest.mark.req("S4-89", "S4-90")
-def test_at_the_end_a_complete_session_is_archived_and_another_is_kept(
-    cli: Cli, project: Path
-) -> None:
+def test_complete_session_is_archived_at_the_end_and_others_stay(cli: Cli, project: Path) -> None:
     cli.ok("files", "orchestrator", "new", "Add login")
     cli.ok("pause")
     assert json.loads((project / ORCHESTRATOR).read_text())["status"] == "paused"
@@ -1250,7 +1240,7 @@ def test_at_the_end_a_complete_session_is_archived_and_another_is_kept(
     assert row["status"] == "complete"
 
 
-def test_where_there_is_nothing_to_do_the_next_command_is_named(cli: Cli, project: Path) -> None:
+def test_next_command_is_suggested_when_nothing_is_to_do(cli: Cli, project: Path) -> None:
     cli.start()
     answer = cli("files", "unbind", "craft", terminal=True)
     assert answer.code == 3 and "forestay files" in answer.out
@@ -1298,7 +1288,7 @@ def place_of(cli: Cli) -> Path:
     return Path(cli.json("files")["layouts"][0]["path"])
 
 
-def test_whoever_only_looks_at_an_essay_sees_what_others_wrote_and_records_nothing(
+def test_showing_an_essay_shows_edits_of_others_and_records_nothing(
     cli: Cli,
 ) -> None:
     cli.ok("start", "On cats", "--bind", "essay")
@@ -1320,7 +1310,7 @@ def test_whoever_only_looks_at_an_essay_sees_what_others_wrote_and_records_nothi
     assert (cli.json("status")["seq"], path.read_bytes()) == (seq, edited)
 
 
-def test_whoever_only_looks_at_agents_sees_what_others_wrote_and_records_nothing(cli: Cli) -> None:
+def test_listing_agents_shows_edits_of_others_and_records_nothing(cli: Cli) -> None:
     cli.ok("start", "Build it", "--bind", "craft")
     cli.ok("agent", "start", "code-1", "--type", "feature-dev")
     path = place_of(cli)
@@ -1330,7 +1320,7 @@ def test_whoever_only_looks_at_agents_sees_what_others_wrote_and_records_nothing
     assert cli.json("status")["seq"] == seq
 
 
-def test_whoever_only_asks_a_gate_records_nothing_of_what_others_wrote(cli: Cli) -> None:
+def test_reading_a_gate_does_not_record_edits_of_others(cli: Cli) -> None:
     cli.ok("start", "Build it", "--workflow", "spec-execution", "--bind", "praxis")
     path, seq = place_of(cli), cli.json("status")["seq"]
     value = json.loads(path.read_text())

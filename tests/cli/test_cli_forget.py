@@ -72,7 +72,7 @@ def _copy(source: Path, target: Path) -> None:
         old.backup(new)
 
 
-def test_a_session_goes_from_its_files_and_from_all_that_was_set_aside(
+def test_erased_session_is_removed_from_files_and_set_aside_copies(
     busy: Cli, home: Path, project: Path
 ) -> None:
     busy.ok("search", WORD)
@@ -166,7 +166,7 @@ def test_the_payloads_of_its_agents_go_too(cli: Cli, home: Path) -> None:
     assert os.listdir(bad) == ["2"] and holding(home) == []
 
 
-def test_forgetting_events_asks_first_and_says_what_is_out_of_reach(cli: Cli) -> None:
+def test_forgetting_events_asks_first_and_names_what_is_out_of_reach(cli: Cli) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     refused = cli("session", "forget", "2")
@@ -199,7 +199,7 @@ def test_what_is_forgotten_cannot_be_undone_and_an_undo_not_forgotten_alone(cli:
     cli.ok("undo", "3")
 
 
-def test_a_word_that_means_a_session_and_an_event_is_asked_about(cli: Cli) -> None:
+def test_name_of_both_a_session_and_an_event_is_refused_as_ambiguous(cli: Cli) -> None:
     cli.ok("start", "a plan", "--id", "2nd-plan")
     cli.ok("note", "x")
     unclear = cli("session", "forget", "2", "--yes")
@@ -209,7 +209,7 @@ def test_a_word_that_means_a_session_and_an_event_is_asked_about(cli: Cli) -> No
     cli.ok("session", "forget", "2nd-plan", "--yes")
 
 
-def test_a_reader_in_the_way_keeps_no_backup_from_being_cleaned(cli: Cli, home: Path) -> None:
+def test_concurrent_reader_does_not_prevent_cleaning_a_backup(cli: Cli, home: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     cli.ok("backup", "create")
@@ -219,7 +219,7 @@ def test_a_reader_in_the_way_keeps_no_backup_from_being_cleaned(cli: Cli, home: 
     assert not any(_in_pack(path, WORD.lower().encode()) for path in home.rglob("*.fspack"))
 
 
-def test_forgetting_says_where_the_next_sync_erases_it(cli: Cli, tmp_path: Path) -> None:
+def test_forget_names_the_remotes_where_the_next_sync_erases_it(cli: Cli, tmp_path: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     cli.ok("note", "another")
@@ -233,7 +233,7 @@ def test_forgetting_says_where_the_next_sync_erases_it(cli: Cli, tmp_path: Path)
     assert cli.json("session", "forget", "plan", "--yes")["remotes"] == ["usb"]
 
 
-def test_what_is_erased_on_a_remote_is_no_longer_said_to_be_there(cli: Cli, tmp_path: Path) -> None:
+def test_erased_content_is_no_longer_reported_on_the_remote(cli: Cli, tmp_path: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", WORD)
     cli.ok("device", "key", "init")
@@ -248,7 +248,7 @@ def test_what_is_erased_on_a_remote_is_no_longer_said_to_be_there(cli: Cli, tmp_
         assert cli.json("session", "forget", what, "--yes")["remotes"] == []
 
 
-def test_payloads_that_say_what_a_forgotten_event_said_go_too(cli: Cli, home: Path) -> None:
+def test_payloads_with_the_text_of_an_erased_event_are_erased_too(cli: Cli, home: Path) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", f"the {WORD} is hidden below the stairs")
     bad = home / "spool" / "bad"

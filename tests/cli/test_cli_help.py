@@ -291,7 +291,7 @@ def test_a_family_has_the_specified_actions(family: str, actions: str) -> None:
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_help_says_format_and_never_layout(cli: Cli, name: str) -> None:
+def test_help_uses_the_word_format_and_never_layout(cli: Cli, name: str) -> None:
     assert "layout" not in cli.ok(*name.split(), "--help").out.lower()
 
 
@@ -299,7 +299,7 @@ def test_help_says_format_and_never_layout(cli: Cli, name: str) -> None:
     "line",
     ["use x", "approve G1", "bind craft", "attr a 1", "push", "key show", "start G --layout craft"],
 )
-def test_old_spellings_are_gone(cli: Cli, line: str) -> None:
+def test_old_command_names_are_refused(cli: Cli, line: str) -> None:
     assert cli(*line.split()).code == 2
 
 
@@ -347,9 +347,7 @@ def test_the_whole_help_names_every_command_and_exit_code(cli: Cli) -> None:
         ("task ad", "task add"),
     ],
 )
-def test_an_unknown_command_is_answered_with_the_one_that_is_meant(
-    cli: Cli, typed: str, meant: str
-) -> None:
+def test_unknown_command_is_answered_with_a_likely_one(cli: Cli, typed: str, meant: str) -> None:
     answer = cli(*typed.split())
     assert answer.code == 2
     assert f"did you mean: forestay {meant}?" in answer.err

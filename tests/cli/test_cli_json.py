@@ -311,7 +311,7 @@ def test_errors_about_a_feature_name_it_and_its_file(scene: Cli) -> None:
 
 
 @pytest.mark.req("X0-3", "S0-71")
-def test_the_refusal_of_a_feature_id_begins_as_the_companions_word_it(scene: Cli) -> None:
+def test_refused_feature_id_has_the_specified_message(scene: Cli) -> None:
     for line in ("files bind", "start Login --bind"):
         answer = scene(*line.split(), "ai-session:-login-2026-01-31")
         assert answer.err.startswith("Error: Invalid feature ID '-login-2026-01-31'\n"), line
@@ -343,7 +343,7 @@ def test_half_characters_do_not_reach_the_answer() -> None:
     }
 
 
-def test_an_answer_is_never_followed_by_words_for_people(scene: Cli) -> None:
+def test_json_answer_is_never_followed_by_text_for_people(scene: Cli) -> None:
     answers: list[Answer] = [
         scene("--json", *line.split()) for line in ("", "list", "show", "note x", "undo", "verify")
     ]

@@ -83,7 +83,7 @@ def test_recovery_code_is_shown_once_and_no_secret_ever(on: Devices) -> None:
     assert again.code == 4 and "already" in again.err
 
 
-def test_without_a_key_every_verb_says_how_to_make_one(on: Devices) -> None:
+def test_every_command_without_a_key_suggests_creating_one(on: Devices) -> None:
     for line in ("device key show", "device list", "device key rotate", "device revoke x"):
         answer = on("laptop", *line.split())
         assert answer.code == 8 and "forestay device key init" in answer.err, line
@@ -117,7 +117,7 @@ def test_passphrase_is_asked_for_on_a_terminal_and_never_echoed(on: Devices) -> 
 
 
 @pytest.mark.usefixtures("quick_passphrase")
-def test_wrong_passphrase_says_which_key_it_does_not_open(
+def test_wrong_passphrase_names_the_key_it_does_not_open(
     on: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORESTAY_PASSPHRASE", PASSPHRASE)
@@ -168,7 +168,7 @@ def test_passphrase_does_not_reach_programs_that_are_started(
 # --- devices ------------------------------------------------------------------------------------
 
 
-def test_device_is_let_in_by_code_and_fingerprint(on: Devices) -> None:
+def test_device_is_approved_by_code_and_fingerprint(on: Devices) -> None:
     on.begin("laptop")
     asked = on.ok("desk", "device", "add").out
     (line,) = [line.split() for line in asked.splitlines() if "approve fsd1" in line]
@@ -184,7 +184,7 @@ def test_device_is_let_in_by_code_and_fingerprint(on: Devices) -> None:
     assert on.names("desk") == on.names("laptop") == {"laptop": True, "desk": True}
 
 
-def test_no_answer_lets_nobody_in(on: Devices) -> None:
+def test_device_is_not_approved_without_an_answer(on: Devices) -> None:
     on.begin("laptop")
     code = str(on.json("desk", "device", "add")["code"])
     refused = on("laptop", "device", "approve", code, source="no\n", terminal=True)
@@ -197,7 +197,7 @@ def test_no_answer_lets_nobody_in(on: Devices) -> None:
     assert "forestay device add" in before.err
 
 
-def test_another_fingerprint_than_that_of_the_circle_joins_none_and_tells_none(
+def test_wrong_fingerprint_joins_no_group_and_reveals_none(
     on: Devices,
 ) -> None:
     on.begin("laptop")
@@ -217,7 +217,7 @@ def test_person_key_is_shown_whole_on_a_narrow_terminal(on: Devices) -> None:
     )
 
 
-def test_device_that_was_put_out_reads_nothing_new_and_comes_back_with_a_new_key(
+def test_revoked_device_reads_nothing_new_and_rejoins_with_a_new_key(
     on: Devices,
 ) -> None:
     on.begin("laptop")
@@ -236,13 +236,13 @@ def test_device_that_was_put_out_reads_nothing_new_and_comes_back_with_a_new_key
     assert isinstance(again, list) and len(again) == 3
 
 
-def test_nobody_is_asked_about_a_device_that_does_not_exist(on: Devices) -> None:
+def test_missing_device_is_refused_without_a_question(on: Devices) -> None:
     on.begin("laptop")
     nobody = on("laptop", "device", "revoke", "nope", source="yes\n", terminal=True)
     assert nobody.code == 2 and "no device nope" in nobody.err and "Type yes" not in nobody.out
 
 
-def test_several_devices_may_be_meant_by_one_word(on: Devices) -> None:
+def test_ambiguous_device_name_is_refused(on: Devices) -> None:
     on.begin("laptop")
     on.let_in("desk", by="laptop")
     nobody = on("laptop", "device", "revoke", "phone", "--yes")
@@ -299,7 +299,7 @@ def test_with_the_recovery_code_one_is_back_though_the_passphrase_is_forgotten(
     assert again.code == 4 and "already" in again.err and "--new-key" in again.err
 
 
-def test_a_damaged_circle_is_named_and_comes_back_from_the_remote(on: Devices) -> None:
+def test_damaged_device_group_is_named_and_restored_from_the_remote(on: Devices) -> None:
     on.begin("laptop")
     circle = str(on.json("laptop", "device", "list")["fingerprint"])
     kept = on.folder / "laptop" / "keys" / "circle"
@@ -313,7 +313,7 @@ def test_a_damaged_circle_is_named_and_comes_back_from_the_remote(on: Devices) -
         assert on.names("laptop") == {"laptop": True}
 
 
-def test_recovery_code_comes_from_standard_input_too(on: Devices) -> None:
+def test_recovery_code_can_be_read_from_standard_input(on: Devices) -> None:
     code = on.begin("laptop")
     on.connect("blank")
     on.ok("blank", "device", "key", "recover", "-", "--yes", source=code + "\n")
@@ -346,7 +346,7 @@ def test_no_recovery_code_is_called_so(on: Devices, line: str) -> None:
     assert answer.code == 2 and "no code was given" in answer.err
 
 
-def test_wrong_recovery_code_and_no_remote_are_told_apart(on: Devices) -> None:
+def test_wrong_recovery_code_and_missing_remote_have_different_errors(on: Devices) -> None:
     code = on.begin("laptop")
     without = on("blank", "device", "key", "recover", *code.split())
     assert without.code == 2 and "forestay remote add" in without.err
@@ -370,7 +370,7 @@ def test_replaced_recovery_code_is_of_no_use(on: Devices) -> None:
     assert on.names("other") == {"laptop": True, "other": True}
 
 
-def test_a_name_means_the_device_that_is_in_where_one_was_put_out_that_had_it(on: Devices) -> None:
+def test_name_selects_the_active_device_over_a_revoked_one(on: Devices) -> None:
     on.begin("laptop")
     on.let_in("desk", by="laptop")
     on.ok("laptop", "device", "revoke", "desk", "--yes")

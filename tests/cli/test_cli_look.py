@@ -11,7 +11,7 @@ import pytest
 from tests.cli.support import Cli
 
 
-def test_alone_on_a_fresh_machine_it_says_how_to_begin_and_makes_nothing(
+def test_forestay_without_command_explains_the_first_steps_and_creates_nothing(
     cli: Cli, home: Path
 ) -> None:
     answer = cli.ok()
@@ -39,7 +39,7 @@ def test_alone_in_a_folder_without_a_current_session_it_lists_the_open_ones(cli:
     assert [one["session"] for one in cli.json()["sessions"]] == ["first"]
 
 
-def test_alone_it_lists_a_screenful_and_says_how_many_more_there_are(cli: Cli) -> None:
+def test_forestay_without_command_lists_ten_sessions_and_counts_the_rest(cli: Cli) -> None:
     for n in range(13):
         cli.start("Add login", "--id", f"s{n}")
     cli.start("Gone", "--id", "gone")
@@ -60,7 +60,7 @@ def test_looking_into_a_fresh_home_makes_nothing(cli: Cli, home: Path, line: str
     assert not home.exists()
 
 
-def test_status_says_where_it_stands(cli: Cli) -> None:
+def test_status_shows_the_state_of_the_session(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     for line in (
         "task add one",
@@ -102,7 +102,7 @@ def test_a_folder_whose_name_is_no_text_is_shown_as_text(
     assert cli.json("list", "--all")["sessions"][0]["project"] == "n\ufffd"
 
 
-def test_the_log_names_whoever_wrote_a_file_in_full(cli: Cli, project: Path) -> None:
+def test_log_shows_the_full_name_of_the_writer_of_a_file(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     file = project / ".claude/orchestrator-session.json"
     file.write_text(file.read_text().replace('"Add login"', '"Add logout"'))
@@ -121,7 +121,7 @@ def test_list_shows_the_project_and_marks_the_current(cli: Cli) -> None:
     assert answer["current"] == "second" and not answer["more"]
 
 
-def test_list_filters_and_stops_where_it_is_told(cli: Cli) -> None:
+def test_list_filters_and_respects_the_limit(cli: Cli) -> None:
     for number in range(3):
         cli.start(f"goal {number}", "--id", f"s{number}")
     cli.ok("pause")
@@ -158,7 +158,7 @@ def test_log_shows_every_event_in_order(cli: Cli) -> None:
     assert cli.ok("log", "-n", "1").out.startswith("#3")
 
 
-def test_a_pipe_gets_every_word_of_the_log_and_a_terminal_with_full(cli: Cli) -> None:
+def test_log_is_complete_in_a_pipe_and_with_full_on_a_terminal(cli: Cli) -> None:
     cli.start("Add login")
     text = " ".join(f"word{n}" for n in range(30))
     cli.ok("note", text)
@@ -172,7 +172,7 @@ def test_a_pipe_gets_every_word_of_the_log_and_a_terminal_with_full(cli: Cli) ->
     assert f"~~note {text}~~ (withdrawn)" in " ".join(struck.split())
 
 
-def test_a_note_too_long_for_its_event_says_so_and_is_whole_with_full(cli: Cli) -> None:
+def test_long_note_is_shortened_in_the_log_and_complete_with_full(cli: Cli) -> None:
     cli.start("Add login")
     text = " ".join(f"word{n}" for n in range(2000))
     cli.ok("note", "-", source=text)
@@ -191,9 +191,7 @@ def test_bringing_a_session_back_is_not_called_archived(cli: Cli) -> None:
     assert cli.ok("log", "-n", "1").out.rstrip().endswith("cli          unarchived")
 
 
-def test_the_log_names_devices_where_there_are_several(
-    cli: Cli, home: Path, tmp_path: Path
-) -> None:
+def test_log_names_devices_if_there_are_several(cli: Cli, home: Path, tmp_path: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "one")
     assert "here" not in cli.ok("log").out
@@ -237,7 +235,7 @@ def test_tasks_and_agents_are_listed(cli: Cli) -> None:
     assert cli.json("agent")["agents"][0]["process"] is None
 
 
-def test_archived_sessions_are_named_where_there_are_no_others(cli: Cli) -> None:
+def test_archived_sessions_are_mentioned_if_there_are_no_others(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("complete")
     cli.ok("session", "archive")
@@ -276,7 +274,7 @@ def test_nothing_for_people_is_spelled_as_a_field(cli: Cli, project: Path) -> No
         assert not found, (line, found)
 
 
-def test_every_kind_of_event_has_words(cli: Cli) -> None:
+def test_every_kind_of_event_has_a_description(cli: Cli) -> None:
     from forestay.cli.event_lines import _LINES, describe_event
     from forestay.journal.history import LogLine
     from forestay.model.event import KINDS, Erased, Event, Header, Unknown
@@ -291,7 +289,7 @@ def test_every_kind_of_event_has_words(cli: Cli) -> None:
     assert describe_event(LogLine(erased)) == ("future.kind", "(erased)")
 
 
-def test_search_finds_words_and_says_where(cli: Cli) -> None:
+def test_search_shows_where_words_occur(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "the bootstrap method")
     (found,) = cli.json("search", "boots", "meth")["results"]
@@ -304,7 +302,7 @@ def test_search_finds_words_and_says_where(cli: Cli) -> None:
     assert cli("search", " ").code == 2
 
 
-def test_diff_tells_what_was_noted_decided_and_run_in_between(cli: Cli) -> None:
+def test_diff_shows_notes_decisions_and_commands_between_two_points(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("note", "before")
     cli.ok("note", "the primary method is bootstrap")
@@ -323,7 +321,7 @@ def test_diff_tells_what_was_noted_decided_and_run_in_between(cli: Cli) -> None:
     assert "- note  the primary" in cli.ok("diff", "6").out
 
 
-def test_show_goes_back_to_any_point(cli: Cli) -> None:
+def test_show_displays_any_earlier_point(cli: Cli) -> None:
     cli.start("Add login")
     for line in (
         "task add one",
@@ -360,7 +358,7 @@ def test_show_leaves_out_neither_notes_nor_commands_nor_what_became_of_a_file(
     assert "\nFiles (1)\n  modified  a.txt\n" in text
 
 
-def test_show_says_how_many_notes_are_in_the_log_only(cli: Cli) -> None:
+def test_show_counts_the_notes_that_are_only_in_the_log(cli: Cli) -> None:
     cli.start("Add login")
     for n in range(40):
         cli.ok("note", f"note {n}")
@@ -379,7 +377,7 @@ def test_diff_names_what_is_longer_than_a_line_once(cli: Cli, project: Path) -> 
     assert "\x1b[32m+ file" in cli.ok("diff", "1", terminal=True).out
 
 
-def test_diff_tells_what_came_and_what_changed(cli: Cli) -> None:
+def test_diff_shows_added_and_changed_rows(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("task", "add", "one")
     cli.ok("task", "start", "t1")
@@ -399,7 +397,7 @@ def test_a_time_before_the_session_began_is_refused(cli: Cli) -> None:
     assert (answer.code, "it began at 20" in answer.err) == (2, True)
 
 
-def test_show_says_how_far_a_session_is_only_if_something_tells(cli: Cli) -> None:
+def test_show_has_progress_only_if_it_is_known(cli: Cli) -> None:
     cli.ok("start", "Add login")
     assert "status   active\n" in cli.ok("show").out
     assert cli.json("show")["progress_from"] == "none"

@@ -34,7 +34,7 @@ def lines_to_type(answer: Answer) -> list[str]:
     return [line for line in found if not re.search(r"\b(OUT|NAME|PATH|GOAL)\b|…", line)]
 
 
-def test_paths_in_this_folder_are_told_from_here(
+def test_paths_in_this_folder_are_shown_relative_to_it(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for text, told in (
@@ -65,7 +65,7 @@ def test_a_name_that_cannot_be_seen_is_typed_so_that_a_shell_finds_it(
 
 @pytest.mark.parametrize("below", ["", "sub"])
 @pytest.mark.parametrize("kind", MAIN)
-def test_nothing_that_is_said_of_damaged_files_names_this_folder(
+def test_messages_about_damaged_files_use_relative_paths(
     cli: Cli, project: Path, kind: str, below: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=[kind])
@@ -93,7 +93,7 @@ def test_programs_get_every_path_whole(cli: Cli, project: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
-def test_every_line_to_type_works_as_it_stands_in_any_folder(
+def test_every_suggested_command_works_unchanged_in_any_folder(
     cli: Cli, odd: Path, kind: str
 ) -> None:
     fill(odd, kinds=[kind])
@@ -111,9 +111,7 @@ def test_every_line_to_type_works_as_it_stands_in_any_folder(
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator", "ai-session"])
-def test_what_a_session_of_ours_says_to_type_mends_its_files(
-    cli: Cli, odd: Path, kind: str
-) -> None:
+def test_suggested_command_repairs_the_files_of_a_session(cli: Cli, odd: Path, kind: str) -> None:
     id = ":add-login-2026-02-14" if kind == "ai-session" else ""
     cli.start("Add login", "--bind", f"{kind}{id}")
     path = Path(cli.json("files")["layouts"][0]["path"])
@@ -126,9 +124,7 @@ def test_what_a_session_of_ours_says_to_type_mends_its_files(
     assert path.read_bytes() == good
 
 
-def test_what_a_merge_keeps_from_being_mended_is_not_said_to_be_mended_by_fix(
-    cli: Cli, project: Path
-) -> None:
+def test_doctor_does_not_suggest_fix_for_files_blocked_by_a_merge(cli: Cli, project: Path) -> None:
     subprocess.run(["git", "init", "-q", str(project)], check=True)
     cli.start("Add login", "--bind", "craft", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
@@ -142,13 +138,13 @@ def test_what_a_merge_keeps_from_being_mended_is_not_said_to_be_mended_by_fix(
     assert '"goal": "Add login"' in (project / ORCHESTRATOR).read_text()
 
 
-def test_a_note_of_files_that_are_left_alone_says_what_helps(cli: Cli, project: Path) -> None:
+def test_warning_about_unwritten_files_suggests_a_remedy(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
     assert cli.ok("note", "hello").err.endswith("; what helps: forestay doctor\n")
 
 
-def test_what_is_legal_for_a_session_is_said_of_that_session(cli: Cli) -> None:
+def test_legal_moves_are_suggested_for_the_refused_session(cli: Cli) -> None:
     over = cli.start("One", "--id", "over")
     cli.ok("complete")
     other = cli.start("Two")
@@ -161,9 +157,7 @@ def test_what_is_legal_for_a_session_is_said_of_that_session(cli: Cli) -> None:
     assert {one["status"] for one in cli.json("list")["sessions"]} == {"active"}
 
 
-def test_lines_to_type_keep_the_home_that_was_named(
-    cli: Cli, project: Path, tmp_path: Path
-) -> None:
+def test_suggested_commands_repeat_the_named_home(cli: Cli, project: Path, tmp_path: Path) -> None:
     fill(project, kinds=["craft"])
     (project / CRAFT).write_bytes((project / CRAFT).read_bytes()[:200])
     home = shlex.quote(str(tmp_path / "other home"))
@@ -172,7 +166,7 @@ def test_lines_to_type_keep_the_home_that_was_named(
             assert line.startswith(f"forestay --home {home} "), line
 
 
-def test_who_has_a_place_is_gone_on_with_by_what_is_said_to_type(cli: Cli) -> None:
+def test_suggested_command_resumes_the_session_that_has_the_files(cli: Cli) -> None:
     first = cli.start("One", "--bind", "ai-session:pay-2026-01-31")
     cli.start("Two")
     refused = cli("files", "bind", "ai-session:pay-2026-01-31")
@@ -180,7 +174,7 @@ def test_who_has_a_place_is_gone_on_with_by_what_is_said_to_type(cli: Cli) -> No
     assert refused.code == 4 and f"Session {first}: active" in cli.ok(*shlex.split(line)[1:]).out
 
 
-def test_what_is_said_of_files_in_the_way_works_as_it_stands(cli: Cli, odd: Path) -> None:
+def test_advice_for_files_in_the_way_works_unchanged(cli: Cli, odd: Path) -> None:
     fill(odd, kinds=["orchestrator"])
     (adopt,) = lines_to_type(cli("start", "One", "--bind", "orchestrator"))
     good = (odd / ORCHESTRATOR).read_bytes()
@@ -210,7 +204,7 @@ def test_the_doctor_is_named_for_what_cannot_be_read_and_for_nothing_else(
     assert "forestay doctor" not in cli("files", "check", "other.json", terminal=True).out
 
 
-def test_the_doctor_does_not_say_that_it_did_what_it_would_do(cli: Cli, project: Path) -> None:
+def test_doctor_does_not_report_possible_repairs_as_done(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text("{")
@@ -223,7 +217,7 @@ def test_the_doctor_does_not_say_that_it_did_what_it_would_do(cli: Cli, project:
     assert "nothing is changed yet" not in cli.ok("doctor", ORCHESTRATOR, "--fix").out
 
 
-def test_what_is_written_only_in_its_place_says_so(cli: Cli, project: Path) -> None:
+def test_bound_file_is_recovered_only_in_place(cli: Cli, project: Path) -> None:
     session = cli.start("Add login", "--bind", "orchestrator")
     (project / ORCHESTRATOR).write_text("{")
     refused = cli("doctor", ORCHESTRATOR, "-o", "out.json")
@@ -269,9 +263,7 @@ def rival(project: Path, path: Path) -> Path:
     return path
 
 
-def test_what_is_said_of_a_loose_rival_makes_it_the_one_that_counts(
-    cli: Cli, project: Path
-) -> None:
+def test_advice_for_a_loose_rival_file_makes_it_the_valid_one(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     cli.ok("adopt", ORCHESTRATOR)
     path = rival(project, project / "loose.json")
@@ -283,7 +275,7 @@ def test_what_is_said_of_a_loose_rival_makes_it_the_one_that_counts(
     assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
 
 
-def test_what_is_said_of_a_rival_in_a_place_makes_it_the_one_that_counts(
+def test_advice_for_a_rival_in_a_standard_place_makes_it_the_valid_one(
     cli: Cli, project: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -295,7 +287,7 @@ def test_what_is_said_of_a_rival_in_a_place_makes_it_the_one_that_counts(
     assert [one["goal"] for one in cli.json("list")["sessions"]] == ["Add logout"]
 
 
-def test_a_rival_of_what_came_from_a_file_that_is_gone_can_be_had_beside_it(
+def test_rival_of_a_session_whose_file_was_deleted_can_be_adopted_separately(
     cli: Cli, project: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -331,7 +323,7 @@ def test_an_archived_session_of_ours_is_not_offered_to_be_adopted(cli: Cli, proj
 # -- long work ---------------------------------------------------------------------------------
 
 
-def test_how_far_a_check_has_come_is_shown_and_gone_at_the_end(cli: Cli, project: Path) -> None:
+def test_progress_of_a_check_is_shown_and_cleared_at_the_end(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft", "orchestrator"])
     told = cli("files", "check", ".", terminal=True)
     assert "\r\x1b[K2 checked: .claude/orchestrator-session.json " in told.err
@@ -357,7 +349,7 @@ def test_an_interrupt_leaves_no_half_line_of_progress_behind() -> None:
 @pytest.mark.parametrize(
     "line", ["adopt", "doctor", "doctor --fix", "files cleanup --yes", "files live"]
 )
-def test_an_empty_path_is_not_taken_for_none(cli: Cli, project: Path, line: str) -> None:
+def test_empty_path_is_refused(cli: Cli, project: Path, line: str) -> None:
     fill(project, kinds=["ai-session"])
     refused = cli(*line.split(), "")
     assert refused.code == 2 and "is empty\n  perhaps a shell variable is empty" in refused.err
@@ -408,7 +400,7 @@ CODES = {
 
 
 @pytest.mark.parametrize("line", CODES)
-def test_every_command_on_files_ends_as_the_exit_codes_say(
+def test_every_command_on_files_ends_with_a_documented_exit_code(
     cli: Cli, project: Path, line: str
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -423,7 +415,7 @@ def test_every_command_on_files_ends_as_the_exit_codes_say(
         assert answer.json["error"]["code"] == answer.code
 
 
-def test_several_files_are_checked_by_what_is_said_to_type(cli: Cli, project: Path) -> None:
+def test_suggested_command_checks_several_files(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator", "craft"])
     refused = cli("files", "check", ORCHESTRATOR, CRAFT)
     assert refused.code == 2 and lines_to_type(refused) == ["forestay files check ."]
@@ -448,7 +440,7 @@ NO_SUCH = [
 
 
 @pytest.mark.parametrize("line", NO_SUCH)
-def test_a_session_that_is_not_there_is_exit_3_whatever_lists_it(cli: Cli, line: str) -> None:
+def test_missing_session_is_exit_3_even_if_it_is_listed(cli: Cli, line: str) -> None:
     assert cli(*line.split()).code == 3
 
 

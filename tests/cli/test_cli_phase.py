@@ -30,7 +30,7 @@ def planned(cli: Cli, project: Path) -> Cli:
 
 
 @pytest.mark.req("X1-7")
-def test_a_second_start_says_that_it_resumed_the_open_one(planned: Cli) -> None:
+def test_second_start_reports_that_it_resumed_the_open_session(planned: Cli) -> None:
     again = ("start", "Build it again", "--workflow", "./gated.yaml", "--target", "specs/it.md")
     said = planned.ok(*again).out
     assert "This workflow already has an open session for this target" in said
@@ -59,7 +59,7 @@ def test_evidence_is_json_where_it_can_be_read_as_such(planned: Cli) -> None:
     }
 
 
-def test_the_gate_of_the_current_phase_says_how_it_is_handed_in(planned: Cli) -> None:
+def test_gate_of_the_current_phase_shows_how_to_submit_it(planned: Cli) -> None:
     said = planned.ok("phase", "gate", "--evidence", "ready=true").out
     assert "Phase 0: Plan" in said and "✗ files is missing" in said
     assert "→ forestay phase done 0 --evidence files=VALUE --evidence ready=true" in said
@@ -76,7 +76,7 @@ def test_the_gate_of_the_current_phase_says_how_it_is_handed_in(planned: Cli) ->
     ("name", "text"),
     [("e.json", '{"files": ["a"], "ready": true}'), ("e.yaml", "files: [a]\nready: true\n")],
 )
-def test_evidence_comes_from_files_too(planned: Cli, name: str, text: str) -> None:
+def test_evidence_can_be_read_from_files(planned: Cli, name: str, text: str) -> None:
     Path(name).write_text(text, encoding="utf-8")
     answer = planned("phase", "done", "0", "--evidence-file", name, "--evidence", "ready=false")
     assert answer.code == 4 and "ready is false, true is wanted" in answer.out
@@ -132,7 +132,7 @@ def test_a_plan_is_walked_through_to_its_end(planned: Cli) -> None:
     assert "rolled back (2 attempts)" in table and "*  0" in table
 
 
-def test_the_gate_tells_what_it_asks_and_whether_it_would_pass(planned: Cli) -> None:
+def test_gate_shows_its_requirements_and_whether_it_would_pass(planned: Cli) -> None:
     told = planned.ok("phase", "gate", "0", "--evidence", "ready=true").out
     assert "a list, at least 1" in told and "would not pass" in told
     enough = planned.ok("phase", "gate", "0", "--evidence", "ready=true", "--evidence", "files=[1]")
@@ -158,7 +158,7 @@ def test_a_passed_phase_names_the_tasks_that_were_left_open_in_it(cli: Cli) -> N
     assert "! criteria is missing" in said, "a gate that is not strict only warns"
 
 
-def test_the_first_lines_of_the_log_tell_of_the_plan(planned: Cli) -> None:
+def test_log_begins_with_the_plan(planned: Cli) -> None:
     said = planned.ok("log").out
     assert "gated" in said and "phase-0 – Plan" in said
 
@@ -181,7 +181,7 @@ def test_of_many_processes_that_hand_in_a_phase_one_passes_it(planned: Cli) -> N
     assert kinds.count("checkpoint.passed") == kinds.count("step.completed") == 1
 
 
-def test_undo_takes_a_passed_phase_back_and_brings_it_again(cli: Cli) -> None:
+def test_undo_withdraws_a_passed_phase_and_restores_it(cli: Cli) -> None:
     cli.ok("start", "Build it", "--workflow", "feature")
     assert "nothing to undo" in cli("undo").err
     first = cli.json("status")["phase"]["current"]

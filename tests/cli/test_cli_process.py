@@ -30,7 +30,7 @@ def test_the_installed_program_runs(cli: Cli) -> None:
     assert _status(cli)["goal"] == "Add login"
 
 
-def test_what_exited_0_is_there_for_the_next_process(cli: Cli) -> None:
+def test_successful_command_is_visible_to_the_next_process(cli: Cli) -> None:
     cli.start()
     for number in range(3):
         assert process("note", str(number)).returncode == 0
@@ -47,7 +47,7 @@ def _start(*argv: str, **more: Any) -> subprocess.Popen[bytes]:
     )
 
 
-def test_ctrl_c_ends_follow_with_130_and_no_word(cli: Cli) -> None:
+def test_ctrl_c_ends_follow_with_130_and_no_message(cli: Cli) -> None:
     cli.start("Add login")
     child = _start("log", "--follow")
     assert child.stdout is not None
@@ -116,7 +116,7 @@ def test_a_reader_that_leaves_ends_it_like_other_tools(cli: Cli) -> None:
     child.stderr.close()
 
 
-def test_a_full_device_is_said_in_one_line(cli: Cli) -> None:
+def test_full_disk_is_reported_in_one_line(cli: Cli) -> None:
     if not os.path.exists("/dev/full"):
         pytest.skip("there is no /dev/full here")
     cli.start()
@@ -158,7 +158,7 @@ def test_an_old_locale_gets_an_answer(cli: Cli, encoding: str) -> None:
     assert wrong.returncode == 3 and b"Traceback" not in wrong.stderr
 
 
-def test_the_c_locale_takes_utf_8(cli: Cli) -> None:
+def test_c_locale_accepts_utf_8(cli: Cli) -> None:
     cli.start()
     assert process("note", "漢字", env=environment(LC_ALL="C")).returncode == 0
     assert cli.ok("log", "--json", "-n", "1").lines[0]["data"]["text"] == "漢字"
@@ -199,7 +199,7 @@ def test_text_from_a_pipe_that_is_no_text_exits_2(cli: Cli) -> None:
     assert _status(cli)["seq"] == 1
 
 
-def test_a_folder_that_is_gone_is_said_and_a_named_session_still_works(
+def test_deleted_folder_is_reported_and_a_named_session_still_works(
     cli: Cli, tmp_path: Path
 ) -> None:
     session = cli.start()

@@ -52,7 +52,7 @@ def test_a_command_that_fails_exits_1_and_is_recorded(cli: Cli, linted: Path) ->
     assert cli("prove", "--again").code == 0
 
 
-def test_what_it_prints_comes_before_the_confirmation(cli: Cli, linted: Path) -> None:
+def test_output_of_the_command_precedes_the_confirmation(cli: Cli, linted: Path) -> None:
     lines = cli.ok("prove", "--", "echo", "hello").out.splitlines()
     assert lines[0] == "hello" and lines[1].startswith("#2 echo-hello: echo hello passed in ")
 
@@ -95,7 +95,7 @@ def test_a_strict_resume_warns_of_stale_proofs(cli: Cli, linted: Path) -> None:
     assert cli("brief", "--strict").code == 7
 
 
-def test_whoever_stops_reading_does_not_stop_the_proof(cli: Cli, linted: Path) -> None:
+def test_closed_output_does_not_stop_the_proof(cli: Cli, linted: Path) -> None:
     argv = [*command(), "prove", "--", "sh", "-c", "yes | head -c 3000000; echo end >&2"]
     process = subprocess.Popen(argv, stdout=subprocess.PIPE, env=environment())
     assert process.stdout is not None
@@ -119,7 +119,7 @@ def test_an_interrupt_ends_the_command_and_is_recorded(cli: Cli, linted: Path) -
     assert cli.json("status")["holders"] == []
 
 
-def test_what_is_said_of_a_command_that_ended_within_a_line_has_its_own(cli: Cli) -> None:
+def test_confirmation_starts_a_new_line_after_unfinished_output(cli: Cli) -> None:
     cli.start("x")
     lines = cli.ok("prove", "--", "printf", "half a line").out.splitlines()
     assert lines[0] == "half a line" and lines[1].startswith("#2 printf")

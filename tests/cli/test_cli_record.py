@@ -124,7 +124,7 @@ def test_what_was_typed_is_recorded(busy: Cli, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_people_are_told_the_number_of_the_event(busy: Cli, case: str) -> None:
+def test_confirmation_has_the_number_of_the_event(busy: Cli, case: str) -> None:
     argv = RECORDS[case][0]
     answer = busy.ok(*argv)
     seq = busy.json("status")["seq"]
@@ -133,7 +133,7 @@ def test_people_are_told_the_number_of_the_event(busy: Cli, case: str) -> None:
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_quiet_says_nothing(busy: Cli, case: str) -> None:
+def test_quiet_prints_no_confirmation(busy: Cli, case: str) -> None:
     answer = busy.ok(*RECORDS[case][0], "--quiet")
     assert (answer.out, answer.err) == ("", "")
 
@@ -168,7 +168,7 @@ def test_a_failed_agent_runs_again(busy: Cli) -> None:
     assert answer["running"] == ["a1"]
 
 
-def test_an_agent_of_a_process_that_is_not_there_is_not_recorded(busy: Cli) -> None:
+def test_agent_of_a_missing_process_is_not_recorded(busy: Cli) -> None:
     before = busy.json("status")["seq"]
     answer = busy("agent", "start", "a9", "--pid", "4194000")
     assert answer.code == 2
@@ -184,14 +184,14 @@ def test_a_file_change_is_worked_out(busy: Cli, project: Path) -> None:
     assert "deleted new.py" in busy.ok("record", "file", "new.py").out
 
 
-def test_an_artifact_is_kept_and_one_with_a_secret_is_not(busy: Cli, project: Path) -> None:
+def test_artifact_is_stored_unless_it_contains_a_secret(busy: Cli, project: Path) -> None:
     (project / "report.txt").write_text("all is well\n")
     assert "saved report.txt (12 bytes)" in busy.ok("record", "artifact", "report.txt").out
     (project / "keys.txt").write_text("password = correct-horse-battery\n")
     assert "only the digest" in busy.ok("record", "artifact", "keys.txt").out
 
 
-def test_a_secret_is_left_out_and_that_is_said(busy: Cli) -> None:
+def test_secret_is_removed_and_that_is_reported(busy: Cli) -> None:
     answer = busy.ok("note", "token ghp_" + "a1B2" * 9)
     assert "– removed" in answer.out
     assert "ghp_" not in busy.ok("log").out
@@ -222,7 +222,7 @@ def test_a_secret_is_never_printed_back(busy: Cli, case: str) -> None:
     assert busy.json(*ECHOES[case])["event"]["redacted"]
 
 
-def test_a_repeated_key_is_said_to_be_recorded_already(busy: Cli) -> None:
+def test_repeated_key_is_reported_as_already_recorded(busy: Cli) -> None:
     assert busy.ok("note", "x", "--key", "k").out == "#5 noted\n"
     assert busy.ok("note", "x", "--key", "k").out == "#5 already recorded: noted\n"
     assert busy.json("note", "x", "--key", "k")["repeated"] is True
@@ -231,7 +231,7 @@ def test_a_repeated_key_is_said_to_be_recorded_already(busy: Cli) -> None:
     assert busy.ok("start", "Another", "--key", "s").out.startswith("Already started: session ")
 
 
-def test_a_write_on_a_damaged_session_says_so(busy: Cli, home: Path) -> None:
+def test_recording_in_a_damaged_session_warns(busy: Cli, home: Path) -> None:
     connection = sqlite3.connect(home / "forestay.db")
     with connection:
         connection.execute("UPDATE event SET data = CAST(replace(data, 'o', '0') AS BLOB)")
@@ -242,7 +242,7 @@ def test_a_write_on_a_damaged_session_says_so(busy: Cli, home: Path) -> None:
     assert busy.ok("note", "z", "--quiet").err == ""
 
 
-def test_completing_says_what_is_left_open(busy: Cli) -> None:
+def test_complete_names_open_tasks_and_agents(busy: Cli) -> None:
     busy.ok("task", "done", "t1")
     answer = busy.ok("complete")
     assert "completed; left open: 1 task (t2), 1 agent (a1)" in answer.out
@@ -252,7 +252,7 @@ def test_completing_says_what_is_left_open(busy: Cli) -> None:
     assert busy.ok("complete").out == "#2 completed\n"
 
 
-def test_a_huge_file_is_not_hashed_and_that_is_said(busy: Cli, project: Path) -> None:
+def test_huge_file_is_not_hashed_and_that_is_reported(busy: Cli, project: Path) -> None:
     with open(project / "huge.bin", "wb") as file:
         file.truncate(30 * 10**9)
     answer = busy.ok("record", "file", "huge.bin")
@@ -268,12 +268,12 @@ def test_a_dash_reads_the_text_from_standard_input(busy: Cli) -> None:
 
 
 @pytest.mark.parametrize("word", ["--help", "-h", "--version", "--json", "-q"])
-def test_what_a_command_was_given_is_not_meant_for_us(busy: Cli, word: str) -> None:
+def test_arguments_of_a_recorded_command_are_not_our_options(busy: Cli, word: str) -> None:
     assert busy.ok("record", "command", "tool", "--arguments", word).out == "#5 tool: success\n"
     assert busy.ok("log", "--json", "-n", "1").lines[0]["data"]["arguments"] == word
 
 
-def test_undo_says_what_was_withdrawn_and_how_to_bring_it_back(busy: Cli) -> None:
+def test_undo_shows_what_was_withdrawn_and_how_to_restore_it(busy: Cli) -> None:
     busy.ok("note", "by mistake")
     answer = busy.ok("undo")
     assert "withdrawn: #5 note by mistake" in answer.out
@@ -356,7 +356,7 @@ def test_the_process_that_runs_the_command_is_not_someone_else(busy: Cli) -> Non
     assert busy.ok("note", "x").err == ""
 
 
-def test_a_choice_stands_until_another_is_made(busy: Cli) -> None:
+def test_choice_is_valid_until_another_is_recorded(busy: Cli) -> None:
     busy.ok("decide", "database", "--option", "SQLite", "--option", "Postgres", "--chosen=SQLite")
     busy.ok("decide", "database", "--because", "one file")
     (row,) = busy.json("show")["rows"]["decision"]
@@ -415,7 +415,7 @@ def test_the_tokens_of_a_session_are_those_of_its_agents_until_it_is_measured(cl
     assert cli.ok("verify").code == 0
 
 
-def test_a_task_that_was_worked_on_is_left_out_and_not_taken_back(cli: Cli) -> None:
+def test_task_with_later_events_is_undone_only_after_them(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("task", "add", "write it")
     cli.ok("task", "start", "t1")
@@ -430,7 +430,7 @@ def test_a_task_that_was_worked_on_is_left_out_and_not_taken_back(cli: Cli) -> N
     assert cli.json("task")["tasks"] == []
 
 
-def test_undo_takes_back_all_that_a_command_recorded(cli: Cli) -> None:
+def test_undo_withdraws_everything_that_a_command_recorded(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("task", "add", "write it")
     cli.ok("task", "block", "t1", "--because", "no design")

@@ -20,7 +20,7 @@ def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_AUTO_SYNC", "off")
 
 
-def test_there_is_a_way_to_begin(cli: Cli, tmp_path: Path) -> None:
+def test_first_steps_with_a_remote_are_suggested(cli: Cli, tmp_path: Path) -> None:
     assert "no remote yet" in cli.ok("remote").out
     cli.start()
     answer = cli("sync")
@@ -52,7 +52,7 @@ def test_a_remote_is_added_once_and_listed_with_how_it_went(cli: Cli, usb: Path)
     assert cli.json("status")["unpushed"] == 0
 
 
-def test_who_has_no_keys_is_told_what_the_first_or_the_second_device_does(
+def test_device_without_keys_learns_how_to_create_or_join_a_group(
     cli: Cli, usb: Path, tmp_path: Path
 ) -> None:
     said = cli.ok("remote", "add", "two", f"folder:{tmp_path / 'two'}", terminal=True).out
@@ -64,7 +64,7 @@ def test_who_has_no_keys_is_told_what_the_first_or_the_second_device_does(
     assert " key init" in cli.ok(*other, "new", f"folder:{tmp_path / 'new'}", terminal=True).out
 
 
-def test_status_says_that_what_waits_could_not_be_pushed(cli: Cli, usb: Path) -> None:
+def test_status_reports_a_failed_push_of_waiting_events(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync")
     cli.ok("note", "one more")
@@ -90,7 +90,7 @@ def test_what_went_wrong_names_the_remote_once_and_no_object(
     assert session in listed or "no room left" in listed
 
 
-def test_long_explanations_break_between_words_and_ways_out_stand_below_each_other(
+def test_long_explanations_wrap_between_words_with_one_remedy_per_line(
     cli: Cli, tmp_path: Path
 ) -> None:
     cli.ok("remote", "add", "usb", f"folder:{tmp_path / 'usb'}")
@@ -108,7 +108,7 @@ def test_a_remote_that_was_empty_when_it_was_asked_is_still_new(cli: Cli, usb: P
     assert "1 event pushed" in cli.ok("sync", "--push").out, "and no stick is missed"
 
 
-def test_what_lies_there_and_is_not_ours_is_shown(cli: Cli, usb: Path) -> None:
+def test_foreign_objects_on_a_remote_are_shown(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync", "--push")
     (usb / "forestay" / "format (conflicted copy 2026-01-01)").write_text("x")
@@ -126,7 +126,7 @@ def test_removing_a_remote_deletes_nothing_there(cli: Cli, usb: Path) -> None:
     assert cli("remote", "remove", "usb").code == 2
 
 
-def test_a_remote_that_is_gone_is_told_with_what_waits(cli: Cli, usb: Path) -> None:
+def test_missing_remote_is_reported_with_the_waiting_events(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync")
     cli.ok("note", "offline")
@@ -140,7 +140,7 @@ def test_a_remote_that_is_gone_is_told_with_what_waits(cli: Cli, usb: Path) -> N
     assert "1 event pushed" in cli.ok("sync").out
 
 
-def test_a_lie_is_told_with_its_name_and_exit_8(cli: Cli, usb: Path) -> None:
+def test_remote_with_an_older_state_is_reported_with_exit_8(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync")
     for path in usb.glob("s/*/p/*/*"):
@@ -180,7 +180,7 @@ def test_only_the_session_that_is_named_travels(
     assert cli.json("sync", "--push")["remotes"][0]["pushed"] == 1
 
 
-def test_where_a_session_is_stopped_it_is_not_said_that_nothing_is_new(cli: Cli, usb: Path) -> None:
+def test_sync_with_a_stopped_session_does_not_report_nothing_new(cli: Cli, usb: Path) -> None:
     cli.start()
     cli.ok("sync", "--push")
     (pack,) = usb.glob("s/*/p/*/*")
@@ -190,7 +190,7 @@ def test_where_a_session_is_stopped_it_is_not_said_that_nothing_is_new(cli: Cli,
     assert "usb: nothing was transferred" in told.out and "nothing new" not in told.out
 
 
-def test_watching_goes_on_until_it_is_stopped(
+def test_watch_continues_until_it_is_stopped(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start()
@@ -208,7 +208,7 @@ def test_watching_goes_on_until_it_is_stopped(
     assert cli.json("remote", "list")["waiting"] == 1
 
 
-def test_who_watches_is_told_what_is_new_and_of_a_fault_once(
+def test_watch_reports_new_events_and_each_problem_once(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start()
@@ -233,7 +233,7 @@ def test_who_watches_is_told_what_is_new_and_of_a_fault_once(
     assert told.err.count("synced; next in 7 seconds") == 6
 
 
-def test_who_watches_waits_for_a_store_that_is_away(
+def test_watch_waits_for_an_unreachable_store(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start()
@@ -271,7 +271,7 @@ def test_a_bar_shows_how_many_events_will_move_and_have(cli: Cli, usb: Path) -> 
     assert "↓ ████████████████████ 4 of 4 events, " in cli.ok("sync", "--pull", terminal=True).err
 
 
-def test_no_remote_lies_in_the_home_itself(cli: Cli, tmp_path: Path) -> None:
+def test_remote_inside_the_home_is_refused(cli: Cli, tmp_path: Path) -> None:
     home = tmp_path / "own"
     for path in (home, home / "remote"):
         answer = cli("--home", str(home), "remote", "add", "own", f"folder:{path}")
@@ -280,7 +280,7 @@ def test_no_remote_lies_in_the_home_itself(cli: Cli, tmp_path: Path) -> None:
     cli.ok("--home", str(home), "remote", "add", "own", f"folder:{home}-remote")
 
 
-def test_what_matters_is_synced_by_itself_and_nobody_waits(
+def test_important_events_are_synced_in_the_background(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORESTAY_AUTO_SYNC", "on")

@@ -35,7 +35,7 @@ def test_the_change_and_its_impact_are_shown_before_anything_is_done(
     )
 
 
-def test_it_is_done_with_apply_and_taken_back_with_undo(worked: Cli, project: Path) -> None:
+def test_revisit_changes_with_apply_and_is_reversed_with_undo(worked: Cli, project: Path) -> None:
     out = worked.ok("revisit", "t1", "--apply", "--because", "it was wrong").out
     assert "back at t1, impact major; 1 to start again, 2 saved as versions" in out
     assert (project / "2.v1.md").exists() and not (project / "2.md").exists()
@@ -65,6 +65,6 @@ def test_wrong_usage_exits_2(worked: Cli, argv: list[str]) -> None:
     assert worked("revisit", *argv).code == 2
 
 
-def test_what_is_not_there_is_refused(worked: Cli) -> None:
+def test_revisit_of_a_missing_step_and_undo_without_revisit_are_refused(worked: Cli) -> None:
     assert worked("revisit", "t9").code == 4
     assert worked("revisit", "--undo").code == 4

@@ -16,7 +16,7 @@ def test_start_makes_the_session_current(cli: Cli) -> None:
     assert cli.json("show")["core"]["mode"] == "debug"
 
 
-def test_start_beside_an_open_session_says_how_to_go_back(cli: Cli) -> None:
+def test_start_with_an_open_session_shows_how_to_return_to_it(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     answer = cli.ok("start", "Second", "--id", "second")
     assert "to return to it: forestay session use first" in answer.out
@@ -37,7 +37,7 @@ def test_start_can_continue_another_session(cli: Cli) -> None:
     assert cli.json("show")["core"]["from_session"] == "first"
 
 
-def test_start_says_when_a_variable_keeps_meaning_another_session(
+def test_start_warns_that_a_variable_still_selects_another_session(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cli.start("First", "--id", "first")
@@ -113,7 +113,7 @@ def test_archive_hides_from_the_list_and_unarchive_brings_back(cli: Cli) -> None
 
 
 @pytest.mark.req("S0-64", "X2-7")
-def test_forget_refuses_without_being_told_and_names_what_would_go(cli: Cli) -> None:
+def test_forget_without_yes_refuses_and_names_what_would_be_erased(cli: Cli) -> None:
     cli.start("Secret plan", "--id", "plan")
     cli.ok("note", "x")
     answer = cli("session", "forget", "plan")
@@ -124,7 +124,7 @@ def test_forget_refuses_without_being_told_and_names_what_would_go(cli: Cli) -> 
     assert cli("--json", "session", "forget", "plan").code == 4
 
 
-def test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up(cli: Cli) -> None:
+def test_forget_names_what_it_cannot_reach_and_that_the_id_is_used_up(cli: Cli) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     told = cli.ok("session", "forget", "plan", "--yes")
     assert "not touched: exports" in told.out + told.err
@@ -142,7 +142,7 @@ def test_forget_asks_on_a_terminal(cli: Cli) -> None:
     assert cli("status").code == 3
 
 
-def test_forget_erases_the_words_from_every_file_of_the_home(
+def test_forget_erases_the_text_from_every_file_of_the_home(
     cli: Cli, home: Path, project: Path
 ) -> None:
     cli.start("Unusualword plan", "--id", "plan")

@@ -33,7 +33,7 @@ def test_fingerprint_is_compared_before_anything_is_shared(
     assert "not shared" in cli.ok("share", "list").out
 
 
-def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
+def test_sharing_and_its_end_are_reported_with_their_limits(cli: Cli, bob: str) -> None:
     address = "bob@example.org"
     done = cli.ok("share", "add", "login", "--with", bob, "--email", address, "--continue", "--yes")
     assert address in done.out and "may continue it" in done.out
@@ -44,14 +44,14 @@ def test_shared_and_unshared_is_said_honestly(cli: Cli, bob: str) -> None:
     assert cli.json("share", "list", "login")["members"] == []
 
 
-def test_sharing_again_leaves_what_someone_may_do_unless_it_is_said(cli: Cli, bob: str) -> None:
+def test_sharing_again_without_a_mode_does_not_change_the_mode(cli: Cli, bob: str) -> None:
     cli.ok("share", "add", "login", "--with", bob, "--continue", "--yes")
     again = cli.ok("share", "add", "login", "--with", bob, "--email", "bob@example.org", "--yes")
     assert "may continue it" in again.out and "bob@example.org" in again.out
     assert "may read it" in cli.ok("share", "add", "login", "--with", bob, "--read", "--yes").out
 
 
-def test_reader_is_told_what_stays_here_and_once_that_it_ended(
+def test_reader_learns_what_stays_here_and_once_that_sharing_ended(
     cli: Cli, bob: str, tmp_path: Path
 ) -> None:
     there = ("--home", str(tmp_path / "bob"))
@@ -70,7 +70,7 @@ def test_reader_is_told_what_stays_here_and_once_that_it_ended(
     assert "login: 1 event stays here: it is no longer shared with you" in later
 
 
-def test_a_guest_who_forgets_is_told_that_others_keep_what_they_wrote(
+def test_guest_who_erases_learns_that_others_still_have_their_events(
     cli: Cli, bob: str, tmp_path: Path
 ) -> None:
     there = ("--home", str(tmp_path / "bob"))
@@ -104,7 +104,7 @@ def test_what_cannot_be_shared_is_refused(cli: Cli, bob: str, line: str, says: s
     assert answer.code == 2 and says in answer.err, answer
 
 
-def test_without_a_remote_it_says_what_is_missing(cli: Cli, bob: str, home: Path) -> None:
+def test_command_without_a_remote_reports_what_is_missing(cli: Cli, bob: str, home: Path) -> None:
     with forestay.open(str(home)) as stay:
         stay.context.store.machine.remotes.remove(stay.context.store.machine.remotes.all()[0])
     answer = cli("share", "add", "login", "--with", bob, "--yes")

@@ -64,7 +64,7 @@ def test_a_table_with_long_ids_fits_a_terminal_too(cli: Cli) -> None:
     assert "workflow_default_005f838e-" in lines[1] and "Add login" in lines[1]
 
 
-def test_ways_that_do_not_fit_one_line_of_an_error_stand_below_each_other(cli: Cli) -> None:
+def test_remedies_that_do_not_fit_one_line_get_separate_lines(cli: Cli) -> None:
     cli.start()
     cli.ok("agent", "start", "code-1")
     lines = cli("agent", "start", "code-1", "--no-color", terminal=True).err.splitlines()
@@ -73,14 +73,14 @@ def test_ways_that_do_not_fit_one_line_of_an_error_stand_below_each_other(cli: C
     assert " · forestay agent done code-1 · " in cli("agent", "start", "code-1").err
 
 
-def test_prose_goes_on_below_the_end_of_its_lead(home: Path) -> None:
+def test_prose_is_indented_by_the_width_of_its_lead(home: Path) -> None:
     out = Terminal()
     Screen(out, out, None).prose("lead  ", "word " * 20)
     assert [line[:10] for line in out.getvalue().splitlines()] == ["lead  word", "      word"]
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
 
 
-def test_a_line_is_broken_between_words_on_a_terminal_and_whole_in_a_pipe() -> None:
+def test_line_is_wrapped_between_words_on_a_terminal_and_complete_in_a_pipe() -> None:
     out, pipe = Terminal(), io.StringIO()
     for stream in (out, pipe):
         Screen(stream, stream, None).line(("  #7 ", "dim"), "word " * 20, ("end", "green"))
@@ -108,7 +108,7 @@ def test_a_long_path_gets_a_line_of_its_own_before_the_terminal_breaks_it() -> N
     assert all(len(line) <= 80 for line in lines), lines
 
 
-def test_a_word_that_fits_no_line_stays_where_it_is() -> None:
+def test_word_longer_than_a_line_is_not_moved() -> None:
     out = Terminal()
     Screen(out, out, None).line("kept in ", "x" * 90)
     assert out.getvalue() == f"kept in {'x' * 90}\n"
@@ -178,9 +178,7 @@ def test_long_output_goes_to_the_pager_and_short_output_does_not(
     assert not (tmp_path / "paged").exists()
 
 
-def test_a_pager_that_is_not_there_does_not_swallow_the_answer(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_pager_does_not_lose_the_answer(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FORESTAY_PAGER", "no-such-program 2> /dev/null")
     assert "Exit codes" in cli.ok("help", "--all", terminal=True).out
 

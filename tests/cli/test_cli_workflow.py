@@ -36,7 +36,7 @@ def test_list_names_what_can_be_used_and_what_cannot(bad: Cli) -> None:
     assert answer.err == "bad: line 5: there is no type bool; boolean?\n"
 
 
-def test_show_tells_phase_by_phase_what_is_asked_for(cli: Cli) -> None:
+def test_show_lists_requirements_phase_by_phase(cli: Cli) -> None:
     shown = cli.ok("workflow", "show", "spec-execution").out
     assert "6 phases, 0 to 5" in shown and "Phase 2  Implementation\n" in shown
     assert "coverage: a number, at least 80, at most 100" in shown
@@ -66,7 +66,7 @@ def test_check_names_every_fault_with_its_line_and_ends_with_5(bad: Cli) -> None
     assert found.code == 5 and [each["line"] for each in found.json["findings"]] == [5, 7]
 
 
-def test_a_faulty_one_is_not_shown_and_says_what_shows_the_faults(bad: Cli) -> None:
+def test_faulty_workflow_is_not_shown_and_the_check_command_is_suggested(bad: Cli) -> None:
     answer = bad("workflow", "show", "bad")
     assert answer.code == 5 and "forestay workflow check" in answer.err
 
@@ -87,12 +87,12 @@ def test_new_can_be_a_copy_under_a_name_of_its_own(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("name", ["../x", "a/b", "", "x y", ".hidden"])
-def test_new_takes_no_name_that_leads_elsewhere(cli: Cli, name: str) -> None:
+def test_new_refuses_a_name_that_leads_to_another_folder(cli: Cli, name: str) -> None:
     assert cli("workflow", "new", name).code == 2
     assert not FOLDER.exists()
 
 
-def test_hostile_words_of_a_definition_do_not_reach_the_terminal(cli: Cli) -> None:
+def test_control_sequences_of_a_definition_do_not_reach_the_terminal(cli: Cli) -> None:
     FOLDER.mkdir(parents=True)
     (FOLDER / "odd.yaml").write_text('workflow: odd\n"\\e[31mred": 1\ntitle: "a\\u202eb"')
     answer = cli("workflow", "check", "odd")

@@ -93,7 +93,7 @@ def _many_new() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("facts", [_huge, _repeated, _many_new])
-def test_what_is_carried_keeps_nobody_waiting(cli: Cli, project: Path, facts: Any) -> None:
+def test_carried_content_is_read_quickly(cli: Cli, project: Path, facts: Any) -> None:
     tasks = [f"task {i}" for i in range(1000)]
     forged(project, {"facts": facts()}, pending_tasks=tasks)
     assert quickly(cli, "files", "convert", "in.json", "--to", "craft", "-o", "out.json").code == 0
@@ -190,7 +190,7 @@ def test_folders_of_any_depth_are_looked_through(
         subprocess.run(["rm", "-rf", "a"], cwd=project, check=True)
 
 
-def test_a_folder_with_more_files_than_are_looked_at_says_so(
+def test_folder_with_too_many_files_is_reported(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(discover, "MOST_FILES", 5)
@@ -211,7 +211,7 @@ def test_a_folder_whose_name_has_two_lines_is_used(cli: Cli, project: Path) -> N
     assert len(list((project / "a\nb").glob("*.json"))) == 1
 
 
-def test_a_backup_that_was_there_before_is_not_written_over(cli: Cli, project: Path) -> None:
+def test_existing_backup_is_not_overwritten(cli: Cli, project: Path) -> None:
     backup = project / "essay" / "session-state.yaml.bak"
     backup.parent.mkdir()
     backup.write_text("mine")
@@ -230,7 +230,7 @@ def test_a_number_that_begins_like_one_of_the_list_is_none(cli: Cli, project: Pa
 
 @pytest.mark.parametrize("line", ["Agent: x\n", "Agent: x{}\n", "\n"])
 @pytest.mark.parametrize("size", [250_000, 1_000_000])
-def test_acknowledgments_of_any_number_keep_nobody_waiting(
+def test_any_number_of_acknowledgments_is_read_quickly(
     cli: Cli, project: Path, line: str, size: int
 ) -> None:
     path = project / ".ai-session" / "contract-acknowledgment.md"
@@ -304,7 +304,7 @@ def _token_as_task(project: Path) -> None:
 
 
 @pytest.mark.parametrize("harm", [_token_as_status, _token_as_key, _token_in_log, _token_as_task])
-def test_a_secret_in_a_file_is_not_repeated_by_who_looks_at_it(
+def test_secret_in_a_file_is_not_repeated_by_commands_that_read_it(
     cli: Cli, project: Path, harm: Callable[[Path], None]
 ) -> None:
     fill(project)
@@ -325,7 +325,7 @@ def test_a_secret_in_a_file_is_not_repeated_by_who_looks_at_it(
     assert any(TOKEN.encode() in data for data in snapshot(project).values()), "the file stays"
 
 
-def test_a_secret_that_stands_for_an_id_is_not_the_id_of_a_session(
+def test_secret_in_place_of_an_id_does_not_become_a_session_id(
     cli: Cli, project: Path, home: Path
 ) -> None:
     fill(project, kinds=["orchestrator"])

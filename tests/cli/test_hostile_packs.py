@@ -340,14 +340,16 @@ def every_command_works(cli: Cli, session: str = "s-1") -> str:
     return said
 
 
-def test_two_devices_with_the_same_numbers_are_both_kept(busy: Cli, project: Path) -> None:
+def test_events_of_two_devices_with_the_same_numbers_are_both_stored(
+    busy: Cli, project: Path
+) -> None:
     ours, theirs = history(bodies=NOTES), history(bodies=NOTES[:2], device="device-b")
     is_taken(busy, project, *pack.ranges("s-1", [*ours, *theirs]))
     assert busy.json("status", "--session", "s-1")["seq"] == 7
     every_command_works(busy)
 
 
-def test_both_sides_of_a_fork_are_kept(busy: Cli, project: Path) -> None:
+def test_both_sides_of_a_fork_are_stored(busy: Cli, project: Path) -> None:
     ours = history(bodies=NOTES)
     theirs = history(bodies=[NOTES[0], ev.NoteAdded(text="the other second")])
     is_taken(busy, project, *pack.ranges("s-1", [*ours, theirs[2]]))
@@ -355,7 +357,7 @@ def test_both_sides_of_a_fork_are_kept(busy: Cli, project: Path) -> None:
     every_command_works(busy)
 
 
-def test_words_of_a_newer_version_are_kept_and_bar_the_way(
+def test_events_of_a_newer_version_are_stored_and_prevent_writing(
     busy: Cli, home: Path, project: Path
 ) -> None:
     newer = after(FIRST, b'{"evil":"yes"}', kind="future.thing", must="99.0")
@@ -395,7 +397,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_words_are_taken_as_words(busy: Cli, home: Path, project: Path, name: str) -> None:
+def test_control_sequences_of_imported_events_do_not_reach_the_terminal(
+    busy: Cli, home: Path, project: Path, name: str
+) -> None:
     kind, data = HOSTILE[name]
     answer = given(
         busy, project, written(pack.ranges("s-1", [FIRST, after(FIRST, data, kind=kind)]))
@@ -410,7 +414,7 @@ def test_hostile_words_are_taken_as_words(busy: Cli, home: Path, project: Path, 
 
 
 @pytest.mark.parametrize("at", [-(2**53) + 1, -1, 2**53 - 1])
-def test_a_time_beyond_every_calendar_is_taken(busy: Cli, project: Path, at: int) -> None:
+def test_time_beyond_the_calendar_is_accepted(busy: Cli, project: Path, at: int) -> None:
     is_taken(busy, project, *pack.ranges("s-1", [FIRST, after(FIRST, b'{"text":"evil"}', at=at)]))
     every_command_works(busy)
 

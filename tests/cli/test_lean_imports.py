@@ -50,7 +50,7 @@ def test_msgspec_and_argparse_load_nothing_we_do_not_use() -> None:
     assert not set(loaded) & set(LEFT_OUT.split())
 
 
-def test_what_was_left_out_is_there_when_asked_for() -> None:
+def test_modules_replaced_by_stubs_can_still_be_imported() -> None:
     script = """
 load_msgspec(); load_argparse()
 import decimal, gettext, msgspec, textwrap, uuid
@@ -75,7 +75,7 @@ print(msgspec.json.encode(s).decode())
     assert run(script) == '{"a":1,"b":["x"],"c":"2026-01-02","d":"a","e":null}'
 
 
-def test_an_interrupt_while_msgspec_starts_comes_when_it_has() -> None:
+def test_interrupt_during_the_import_of_msgspec_arrives_afterwards() -> None:
     script = """
 import signal
 class Interrupting:
@@ -98,7 +98,7 @@ def test_a_module_that_cannot_do_without_is_loaded_whole(tmp_path: Path) -> None
     assert run(script) == "0.5"
 
 
-def test_a_module_that_asks_a_stand_in_for_more_gets_the_module(tmp_path: Path) -> None:
+def test_unexpected_attribute_of_a_stub_loads_the_real_module(tmp_path: Path) -> None:
     (tmp_path / "asks.py").write_text("from decimal import ROUND_UP, Decimal\n")
     script = f"sys.path.insert(0, {str(tmp_path)!r})\n"
     script += '_load("asks", {"decimal": {"Decimal": 1}}); import asks; print(asks.ROUND_UP)'

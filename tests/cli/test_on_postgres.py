@@ -23,32 +23,32 @@ from tests.cli.test_cli_brief import (
 from tests.cli.test_cli_care import (
     test_config_shows_no_password,
     test_export_and_import_carry_a_session_with_its_artifacts,
-    test_verify_says_what_it_checked,
+    test_verify_reports_what_it_checked,
 )
 from tests.cli.test_cli_choice import (
     test_an_ambiguous_id_is_a_question,
-    test_resume_takes_the_only_open_session,
+    test_resume_selects_the_only_open_session,
 )
 from tests.cli.test_cli_files import (
-    test_start_says_where_the_files_of_a_layout_are,
-    test_what_was_taken_up_is_counted_in_words,
+    test_recorded_file_edits_are_counted_in_the_message,
+    test_start_shows_the_paths_of_bound_files,
 )
 from tests.cli.test_cli_look import (
     test_another_folder_has_its_own_list_and_all_shows_both,
-    test_list_filters_and_stops_where_it_is_told,
+    test_list_filters_and_respects_the_limit,
     test_log_shows_every_event_in_order,
     test_looking_into_a_fresh_home_makes_nothing,
-    test_search_finds_words_and_says_where,
-    test_show_goes_back_to_any_point,
+    test_search_shows_where_words_occur,
+    test_show_displays_any_earlier_point,
 )
 from tests.cli.test_cli_prove import linted, test_proven_then_stale_after_an_edit_then_proven_again
 from tests.cli.test_cli_record import (
     test_a_key_makes_repeating_a_start_harmless,
-    test_undo_takes_back_all_that_a_command_recorded,
+    test_undo_withdraws_everything_that_a_command_recorded,
 )
 from tests.cli.test_cli_session import (
     test_archive_hides_from_the_list_and_unarchive_brings_back,
-    test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up,
+    test_forget_names_what_it_cannot_reach_and_that_the_id_is_used_up,
     test_start_makes_the_session_current,
     test_use_chooses_by_a_shortened_id_and_shows_it,
 )
@@ -57,7 +57,7 @@ from tests.pgserver import PgServer
 SAMPLE = [
     linted,
     test_a_key_makes_repeating_a_start_harmless,
-    test_start_says_where_the_files_of_a_layout_are,
+    test_start_shows_the_paths_of_bound_files,
     test_after_the_death_of_an_agent_resume_exits_7,
     test_an_ambiguous_id_is_a_question,
     test_another_folder_has_its_own_list_and_all_shows_both,
@@ -65,19 +65,19 @@ SAMPLE = [
     test_brief_changes_nothing_and_resume_records_it,
     test_config_shows_no_password,
     test_export_and_import_carry_a_session_with_its_artifacts,
-    test_forget_says_what_it_does_not_reach_and_that_the_id_is_used_up,
-    test_list_filters_and_stops_where_it_is_told,
+    test_forget_names_what_it_cannot_reach_and_that_the_id_is_used_up,
+    test_list_filters_and_respects_the_limit,
     test_log_shows_every_event_in_order,
     test_looking_into_a_fresh_home_makes_nothing,
     test_proven_then_stale_after_an_edit_then_proven_again,
-    test_resume_takes_the_only_open_session,
-    test_search_finds_words_and_says_where,
-    test_show_goes_back_to_any_point,
+    test_resume_selects_the_only_open_session,
+    test_search_shows_where_words_occur,
+    test_show_displays_any_earlier_point,
     test_start_makes_the_session_current,
-    test_undo_takes_back_all_that_a_command_recorded,
+    test_undo_withdraws_everything_that_a_command_recorded,
     test_use_chooses_by_a_shortened_id_and_shows_it,
-    test_verify_says_what_it_checked,
-    test_what_was_taken_up_is_counted_in_words,
+    test_verify_reports_what_it_checked,
+    test_recorded_file_edits_are_counted_in_the_message,
 ]
 """So that none of them is imported for nothing."""
 
@@ -90,7 +90,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pg_store: str) -> Path
     return path
 
 
-def test_the_doctor_says_what_it_cannot_see(cli: Cli) -> None:
+def test_doctor_reports_that_it_cannot_check_the_files_of_a_server(cli: Cli) -> None:
     cli.start()
     told = cli("doctor")
     assert "sessions are kept in postgresql://" in told.out
@@ -100,7 +100,7 @@ def test_the_doctor_says_what_it_cannot_see(cli: Cli) -> None:
     assert not (Path(os.environ["FORESTAY_HOME"]) / "backups").exists()
 
 
-def test_a_server_that_is_not_there_is_named_and_what_helps(
+def test_unreachable_server_is_named_with_a_remedy(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FORESTAY_STORE", "postgresql://me:s3cret@127.0.0.1:1/db")
@@ -112,7 +112,7 @@ def test_a_server_that_is_not_there_is_named_and_what_helps(
     assert given.code == 1 and "s3cret" not in given.err
 
 
-def test_without_the_driver_one_is_told_what_to_install(
+def test_missing_driver_is_reported_with_the_package_to_install(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import sys
@@ -153,7 +153,7 @@ def _told(child: subprocess.Popen[bytes]) -> dict[str, object]:
     return found
 
 
-def test_who_follows_waits_for_a_server_that_is_away_and_goes_on_where_it_was(
+def test_log_follow_waits_for_an_unreachable_server_and_continues(
     cli: Cli, follower: subprocess.Popen[bytes], pg_server: PgServer
 ) -> None:
     assert follower.stderr is not None and follower.stdout is not None
@@ -173,7 +173,7 @@ def test_who_follows_waits_for_a_server_that_is_away_and_goes_on_where_it_was(
     assert (follower.returncode, out, err) == (130, b"", b"")
 
 
-def test_who_follows_is_told_when_the_server_lets_them_in_no_more(
+def test_log_follow_reports_that_the_server_refuses_access(
     follower: subprocess.Popen[bytes], pg_server: PgServer
 ) -> None:
     pg_server.stop()

@@ -96,7 +96,7 @@ def test_a_refusal_names_commands_that_can_be_typed_or_come_later() -> None:
         assert shown or refused.hint, f"{refused} leaves its reader alone"
 
 
-def test_what_comes_later_is_not_here_yet() -> None:
+def test_every_verb_of_the_model_has_a_command_except_later_ones() -> None:
     verbs = {f"task {verb}" for status in STEP_VERBS.values() for verb in status}
     verbs |= {f"agent {verb}" for status in AGENT_VERBS.values() for verb in status}
     assert verbs - COMMANDS.keys() == LATER

@@ -157,7 +157,7 @@ def test_resume_waits_for_remotes_no_longer_than_the_setting(
         os.close(out)
 
 
-def test_what_dies_while_it_is_asked_is_no_answer(
+def test_pull_that_ends_without_an_answer_is_reported(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(background, "_detach", lambda *given, **more: None)
@@ -184,7 +184,7 @@ def test_failed_sync_reports_the_reason_the_waiting_events_and_a_remedy(
 
 
 @pytest.mark.req("X2-9")
-def test_the_list_has_sizes_and_totals_where_they_are_asked_for(cli: Cli, project: Path) -> None:
+def test_list_has_sizes_and_totals_on_request(cli: Cli, project: Path) -> None:
     cli.start("One")
     (project / "big.txt").write_text("x" * 5000)
     cli.ok("record", "artifact", "big.txt")

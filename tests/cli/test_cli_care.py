@@ -54,7 +54,7 @@ def test_doctor_works_with_a_bad_config_file(cli: Cli, home: Path) -> None:
 
 
 @pytest.mark.req("S2-4")
-def test_a_backup_brings_a_lost_home_back(cli: Cli, tmp_path: Path) -> None:
+def test_backup_restores_a_lost_home(cli: Cli, tmp_path: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "x")
     saved = cli.json("backup", "create", str(tmp_path / "usb"))
@@ -117,12 +117,12 @@ def test_config_sets_shows_and_unsets_one(cli: Cli, home: Path) -> None:
 @pytest.mark.parametrize(
     "argv", [["brief_budget", "many"], ["nonsense"], ["nonsense", "1"], ["home", "/x"]]
 )
-def test_config_refuses_what_it_does_not_know(cli: Cli, home: Path, argv: list[str]) -> None:
+def test_config_refuses_unknown_settings_and_values(cli: Cli, home: Path, argv: list[str]) -> None:
     assert cli("config", *argv).code == 2
     assert not home.exists()
 
 
-def test_config_mends_the_file_that_stops_everything_else(cli: Cli, home: Path) -> None:
+def test_config_repairs_the_file_that_stops_all_other_commands(cli: Cli, home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text("brief_budget = 1\nbusy_timeout = 'soon'\n")
     (home / "config.toml").chmod(0o600)
@@ -196,7 +196,7 @@ def test_bash_completes_commands_actions_and_options(cli: Cli, project: Path) ->
         assert done.stdout.strip() == expected
 
 
-def test_what_was_skipped_is_not_counted_as_restored(cli: Cli, tmp_path: Path) -> None:
+def test_skipped_sessions_are_not_counted_as_restored(cli: Cli, tmp_path: Path) -> None:
     cli.start("First", "--id", "first")
     cli.start("Second", "--id", "second")
     saved = cli.json("backup", "create", str(tmp_path / "usb"))["path"]

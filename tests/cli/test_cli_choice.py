@@ -47,7 +47,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize("line", WRITES)
-def test_without_a_session_a_write_makes_nothing(cli: Cli, home: Path, line: str) -> None:
+def test_recording_without_a_session_creates_nothing(cli: Cli, home: Path, line: str) -> None:
     answer = cli(*line.split())
     assert answer.code == 3
     assert 'start one: forestay start "GOAL"' in answer.err

@@ -279,7 +279,7 @@ CLOSED = "closed-2026-01-31"
 
 
 @pytest.mark.parametrize("place", ["", CLOSED])
-def test_a_session_that_may_not_be_moved_stays_ours(cli: Cli, tmp_path: Path, place: str) -> None:
+def test_session_that_cannot_be_archived_stays_bound(cli: Cli, tmp_path: Path, place: str) -> None:
     session = cli.json("start", "A goal", "--bind", f"ai-session:{CLOSED}")["session"]
     cli.ok("complete")
     with as_nobody(tmp_path):
@@ -324,7 +324,7 @@ def test_files_of_an_open_session_are_not_cleaned_up(cli: Cli) -> None:
     assert (ROOT / "login-2026-01-31").is_dir()
 
 
-def test_what_would_free_them_names_their_session_and_no_other(cli: Cli) -> None:
+def test_advice_for_kept_files_names_only_their_session(cli: Cli) -> None:
     ours(cli)
     cli.ok("pause")
     paused = cli.json("status")["session"]
@@ -333,7 +333,7 @@ def test_what_would_free_them_names_their_session_and_no_other(cli: Cli) -> None
     assert f"forestay complete --session {paused})" in answer.out
 
 
-def test_finished_session_of_ours_does_not_write_its_files_again(cli: Cli) -> None:
+def test_own_finished_session_does_not_write_its_files_again(cli: Cli) -> None:
     ours(cli)
     cli.ok("complete")
     cli.ok("files", "cleanup", "--completed", "--yes")
@@ -381,7 +381,7 @@ def test_report_of_a_missing_feature_is_an_error(cli: Cli) -> None:
 
 
 @pytest.mark.parametrize("path", ["nowhere", ".ai-session/active-features.yaml"])
-def test_cleanup_of_what_is_no_folder_is_an_error(cli: Cli, path: str) -> None:
+def test_cleanup_of_a_path_that_is_no_folder_is_an_error(cli: Cli, path: str) -> None:
     feature("done", "completed")
     before = tree()
     refused = cli("files", "cleanup", path, "--yes")
@@ -434,7 +434,7 @@ def _entry() -> dict[str, str]:
 @pytest.mark.parametrize(
     "wrong", ["--model=gpt", "--status=gone", "--task=nothing", "--status=completed --task=x"]
 )
-def test_update_refuses_what_the_layout_does_not_know_and_records_nothing(
+def test_update_refuses_values_unknown_to_the_format_and_records_nothing(
     cli: Cli, wrong: str
 ) -> None:
     ours(cli)
@@ -496,7 +496,7 @@ def test_an_entry_that_someone_adds_in_any_step_of_a_cleanup_stays(
     assert not [name for name in os.listdir(ROOT) if name.startswith(".")]
 
 
-def test_what_cannot_be_read_is_put_back_by_a_cleanup(
+def test_cleanup_puts_back_a_file_that_it_cannot_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

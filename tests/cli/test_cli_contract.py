@@ -168,7 +168,7 @@ def test_agent_without_acknowledgment_is_not_current(cli: Cli) -> None:
     assert doubtful.endswith("  acknowledge it: forestay files contract ack --agent two\n")
 
 
-def test_what_a_failed_verify_advises_makes_it_pass(
+def test_advice_of_a_failed_contract_check_makes_it_pass(
     cli: Cli, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")

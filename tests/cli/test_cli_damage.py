@@ -140,7 +140,7 @@ def test_doctor_fix_reports_that_a_good_home_needs_no_repair(cli: Cli, home: Pat
     assert "mended" not in cli.ok("doctor").out
 
 
-def test_everything_mended_is_a_success(cli: Cli, home: Path) -> None:
+def test_complete_repair_is_a_success(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     change(home, "DROP TABLE row", "DROP TABLE find", "DELETE FROM meta")
     is_told(cli("note", "x"), 5)
@@ -153,7 +153,7 @@ def test_everything_mended_is_a_success(cli: Cli, home: Path) -> None:
     assert cli.ok("verify").code == 0
 
 
-def test_what_was_pushed_and_lost_here_is_looked_for_on_the_remote(
+def test_pushed_events_lost_here_are_restored_from_the_remote(
     cli: Cli, home: Path, tmp_path: Path
 ) -> None:
     cli.ok("device", "key", "init")
@@ -174,7 +174,7 @@ def test_what_was_pushed_and_lost_here_is_looked_for_on_the_remote(
     assert cli("doctor").code == 0
 
 
-def test_what_is_lost_is_named_and_no_success(cli: Cli, home: Path) -> None:
+def test_lost_content_is_named_and_not_a_success(cli: Cli, home: Path) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("note", "after the first backup")
     change(home, "DROP TABLE event")
@@ -306,7 +306,7 @@ def test_session_with_a_missing_artifact_is_exported_only_with_partial(
     assert answer.code == 5 and "not saved login" in answer.out
 
 
-def test_what_is_advised_can_be_pasted_whatever_the_home_is_called(
+def test_suggested_commands_work_for_any_name_of_the_home(
     cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "my home"

@@ -38,15 +38,13 @@ def test_goal_that_cannot_be_stored_exits_2_and_creates_nothing(
     assert not home.exists()
 
 
-def test_a_goal_of_ten_megabytes_exits_2_and_makes_nothing(cli: Cli, home: Path) -> None:
+def test_goal_of_ten_megabytes_exits_2_and_creates_nothing(cli: Cli, home: Path) -> None:
     assert cli("start", "-", source="x" * 10_000_000).code == 2
     assert not home.exists()
 
 
 @pytest.mark.parametrize("id", IDS)
-def test_an_id_that_is_no_file_name_exits_2_and_makes_nothing(
-    cli: Cli, home: Path, id: str
-) -> None:
+def test_id_that_is_no_file_name_exits_2_and_creates_nothing(cli: Cli, home: Path, id: str) -> None:
     assert cli("start", "goal", f"--id={id}").code == 2
     assert not home.exists()
 
@@ -199,7 +197,7 @@ def test_unexpected_word_is_answered_with_the_right_spelling(cli: Cli) -> None:
     assert (what, hint) == ("error: there is no option -x", "  → see: forestay --help")
 
 
-def test_a_refusal_names_what_may_be_typed_instead(cli: Cli) -> None:
+def test_refusal_names_the_commands_that_are_possible(cli: Cli) -> None:
     cli.start("Add login", "--id", "login")
     cli.ok("task", "add", "one")
     cli.ok("task", "block", "t1", "--because", "no")
@@ -211,7 +209,7 @@ def test_a_refusal_names_what_may_be_typed_instead(cli: Cli) -> None:
     assert cli("task", "done", "t7").code == 4
 
 
-def test_what_is_done_is_not_done_again_and_only_real_commands_are_named(cli: Cli) -> None:
+def test_completed_task_is_refused_and_only_real_commands_are_suggested(cli: Cli) -> None:
     cli.start()
     cli.ok("task", "add", "one")
     cli.ok("task", "done", "t1")
@@ -313,7 +311,7 @@ def test_a_message_has_what_why_and_the_command_that_helps(cli: Cli) -> None:
     assert hint.startswith("  → use 1 to 64 letters")
 
 
-def test_hints_name_what_helps(cli: Cli) -> None:
+def test_hints_suggest_a_remedy(cli: Cli) -> None:
     cli.start("First", "--id", "first")
     cli.ok("backup", "export", "first.fspack")
     assert "--force" in cli("backup", "export", "first.fspack").err
@@ -398,7 +396,7 @@ def test_an_error_does_not_repeat_a_secret_that_was_typed(cli: Cli, line: str) -
         assert "[redacted:" in answer.out + answer.err
 
 
-def test_an_error_does_not_repeat_what_a_pattern_of_the_users_own_finds(cli: Cli) -> None:
+def test_error_does_not_repeat_text_that_matches_a_users_secret_pattern(cli: Cli) -> None:
     cli.start("Add login")
     cli.ok("config", "redact_patterns", "acme-[0-9]+")
     assert "acme-4711" not in cli("task", "done", "acme-4711").err

@@ -134,7 +134,7 @@ def test_restore_of_an_unbound_format_is_reported(cli: Cli) -> None:
     "line",
     ["files bind", "files unbind", "files restore", "start x --bind", "files convert x --to"],
 )
-def test_a_misspelt_layout_is_met_with_the_right_name(cli: Cli, line: str) -> None:
+def test_misspelt_format_is_answered_with_the_right_name(cli: Cli, line: str) -> None:
     cli.start("Add login", "--bind", "craft")
     for wrong, right in (("carft", "craft"), ("Ai_session", "ai-session"), ("Essay", "essay")):
         refused = cli(*line.split(), wrong)
@@ -143,7 +143,7 @@ def test_a_misspelt_layout_is_met_with_the_right_name(cli: Cli, line: str) -> No
     assert "the formats are ai-session, praxis, craft, essay, orch" in cli(*line.split(), "?").err
 
 
-def test_the_first_layout_may_be_written_as_its_lens_is_called(cli: Cli) -> None:
+def test_ai_session_is_also_accepted_with_an_underscore(cli: Cli) -> None:
     cli.start("Add login", "--bind", "ai_session:login-2026-01-31")
     place = Path(".ai-session/login-2026-01-31/state.yaml")
     assert place.is_file()
@@ -157,7 +157,7 @@ def test_the_first_layout_may_be_written_as_its_lens_is_called(cli: Cli) -> None
 
 
 @pytest.mark.parametrize("option", ["-o", "--choose"])
-def test_the_doctor_of_the_home_does_not_pass_over_what_is_for_files(cli: Cli, option: str) -> None:
+def test_doctor_of_the_home_refuses_options_for_files(cli: Cli, option: str) -> None:
     refused = cli("doctor", option, "x")
     assert refused.code == 2 and "forestay doctor PATH" in refused.err
 
@@ -263,7 +263,7 @@ def test_binding_a_format_twice_writes_one_set_of_files(cli: Cli, kind: str) -> 
     assert [one["path"] for one in cli.json("files")["layouts"]] == [before["path"]]
 
 
-def test_what_adding_a_layout_answers_is_what_became_of_it(cli: Cli, project: Path) -> None:
+def test_answer_of_bind_is_the_resulting_binding(cli: Cli, project: Path) -> None:
     cli.start("Add login")
     (project / INDEX).parent.mkdir()
     (project / INDEX).write_text("no index\n")
@@ -342,7 +342,7 @@ def test_doctor_reports_the_files_that_it_updated(
     assert "Nothing had to be repaired" in cli.ok("doctor", "--fix").out
 
 
-def test_what_helps_with_files_that_are_left_alone_does_help(cli: Cli, project: Path) -> None:
+def test_advice_for_unwritten_files_works(cli: Cli, project: Path) -> None:
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"schema_version": "1.0"', '"schema_version": "9"'))
@@ -492,7 +492,7 @@ def test_an_old_generation_is_upgraded_by_a_command_into_another_file(
 
 @pytest.mark.req("S0-90", "S0-91", "S0-92", "S0-93")
 @pytest.mark.parametrize("version", ['version: "2.0"', "version: 1.1", "version: 1", ""])
-def test_another_version_is_brought_to_ours_by_a_command_into_other_files(
+def test_convert_writes_a_copy_of_another_version_in_the_current_one(
     cli: Cli, project: Path, version: str
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -534,7 +534,7 @@ TAKEN = ["file", "link", "dangling", "fifo", "/dev/null", ORCHESTRATOR, "hard", 
 
 @pytest.mark.parametrize("out", TAKEN)
 @pytest.mark.parametrize("to", ["craft", "ai-session"])
-def test_what_has_the_name_to_convert_to_is_never_written_to(
+def test_convert_never_overwrites_an_existing_path(
     cli: Cli, project: Path, to: str, out: str
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -577,7 +577,7 @@ def test_convert_of_standard_input_needs_an_output_path(cli: Cli, project: Path,
 
 
 @pytest.mark.parametrize("out", ["new/", "deep/new/", "old"])
-def test_one_file_is_written_below_what_is_named_as_a_folder(
+def test_single_file_is_written_into_the_folder_that_is_named(
     cli: Cli, project: Path, out: str
 ) -> None:
     fill(project, kinds=["orchestrator"])
@@ -590,7 +590,7 @@ def test_one_file_is_written_below_what_is_named_as_a_folder(
 
 
 @pytest.mark.parametrize("to", KINDS)
-def test_an_id_that_the_layout_cannot_have_is_not_converted_to(
+def test_id_that_is_invalid_in_the_format_is_not_converted(
     cli: Cli, project: Path, to: str
 ) -> None:
     fill(project, kinds=["craft"])
@@ -667,7 +667,7 @@ def test_convert_reports_a_result_that_cannot_be_read_again(
     assert json.loads((project / "back.json").read_text()) == json.loads(large)
 
 
-def test_what_travels_fits_a_terminal_of_80_columns(cli: Cli, project: Path) -> None:
+def test_list_of_carried_content_fits_80_columns(cli: Cli, project: Path) -> None:
     fill(project, kinds=["essay"])
     command = ("files", "convert", ESSAY, "--to", "craft", "-o", "made.json", "--no-color")
     _, _, told = cli.ok(*command, terminal=True).out.rpartition("made.json\n")
@@ -686,7 +686,9 @@ def test_resume_mentions_files_of_others_and_adopts_nothing(cli: Cli, project: P
     assert "forestay adopt" not in cli("resume", "2026-02-14-abc123").err
 
 
-def test_resume_does_not_call_files_of_our_own_those_of_others(cli: Cli, project: Path) -> None:
+def test_resume_does_not_report_own_files_as_files_of_other_programs(
+    cli: Cli, project: Path
+) -> None:
     formats = [f"--bind={name}" for name in ("ai-session", "praxis", "craft", "orchestrator")]
     cli.start("Add login", *formats)
     assert "also here" not in cli.ok("resume").err
@@ -714,7 +716,7 @@ def test_doctor_reports_and_repairs_bound_files(cli: Cli, project: Path) -> None
     assert cli.ok("files", "restore").out == "No file of this session is damaged or missing.\n"
 
 
-def test_mending_an_index_brings_all_up_to_date_that_waited_for_it(cli: Cli) -> None:
+def test_repairing_an_index_updates_all_files_that_waited_for_it(cli: Cli) -> None:
     index = Path(".ai-session/active-features.yaml")
     for name in ("one", "two"):
         cli.start(name, "--bind", f"ai-session:{name}-2026-01-31")
@@ -740,7 +742,7 @@ def test_a_question_is_shown_with_the_command_for_each_answer(cli: Cli, project:
     assert not (project / ORCHESTRATOR).exists()
 
 
-def test_what_is_recovered_can_be_written_elsewhere(cli: Cli, project: Path) -> None:
+def test_recovered_files_can_be_written_to_another_path(cli: Cli, project: Path) -> None:
     fill(project, kinds=["craft"])
     whole = (project / CRAFT).read_bytes()
     (project / CRAFT).write_bytes(whole[:-20])
@@ -770,7 +772,7 @@ def test_recovery_that_needs_a_choice_shows_how_to_choose(cli: Cli, project: Pat
 ESSAY_ID = "essay-0a1b2c3d-0000-4000-8000-00000000000{}"
 
 
-def test_an_essay_s_id_is_had_by_one_session(cli: Cli) -> None:
+def test_essay_id_belongs_to_only_one_session(cli: Cli) -> None:
     one, two = (ESSAY_ID.format(n) for n in (1, 2))
     cli.ok("start", "On cats", "--id", "cats", "--bind", f"essay:{one}")
     answer = cli("start", "On dogs", "--id", "dogs", "--bind", f"essay:{one}")
@@ -790,7 +792,7 @@ def test_id_of_an_unadopted_essay_is_refused_for_a_new_session(cli: Cli, project
     assert cli.json("list")["sessions"] == []
 
 
-def test_an_essay_that_is_added_by_its_id_is_had_where_it_is_or_was(cli: Cli) -> None:
+def test_essay_bound_by_its_id_uses_its_present_or_former_folder(cli: Cli) -> None:
     one, two = (f"essay:{ESSAY_ID.format(n)}" for n in (1, 2))
 
     def add(id: str) -> str:
@@ -1097,7 +1099,7 @@ def test_the_current_session_is_the_one_that_the_file_names(
 
 
 @pytest.mark.req("S4-54", "S4-55", "S4-56", "S4-57", "X4-1")
-def test_history_lists_what_is_archived_newest_first(cli: Cli, project: Path) -> None:
+def test_history_lists_archived_sessions_newest_first(cli: Cli, project: Path) -> None:
     assert cli.json("files", "orchestrator", "history")["history"] == []
     fill(project, kinds=["orchestrator"])
     folder = project / ".claude" / "orchestrator-history"
@@ -1184,7 +1186,7 @@ def test_adopting_a_faulty_file_counts_the_findings_and_suggests_the_check(
     assert "error" not in cli.ok("adopt").out
 
 
-def test_a_session_with_files_in_several_layouts_is_counted_once(cli: Cli) -> None:
+def test_session_with_files_in_several_formats_is_counted_once(cli: Cli) -> None:
     cli.ok("start", "one", "--bind", "craft", "--bind", "praxis", "--bind", "ai-session")
     assert "1 session in 3 places: 3 known" in cli.ok("adopt").out
     cli.ok("start", "another", "--bind", "craft")

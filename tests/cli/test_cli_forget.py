@@ -122,7 +122,7 @@ def test_events_go_from_the_backup_of_an_essay_too(cli: Cli, home: Path) -> None
     assert holding(home) == []
 
 
-def test_a_file_that_others_changed_stays_unless_it_is_asked_for(busy: Cli, project: Path) -> None:
+def test_file_changed_by_others_is_removed_only_with_force(busy: Cli, project: Path) -> None:
     craft = next((project / ".craft").rglob("*.json"))
     craft.write_text(craft.read_text().replace("a plan", "their plan"))
     planned = busy.json("session", "forget", "plan", "--dry-run")
@@ -131,7 +131,7 @@ def test_a_file_that_others_changed_stays_unless_it_is_asked_for(busy: Cli, proj
     assert done["left"] == [str(craft)] and craft.exists()
 
 
-def test_force_removes_what_others_changed(busy: Cli, project: Path) -> None:
+def test_force_removes_files_that_others_changed(busy: Cli, project: Path) -> None:
     craft = next((project / ".craft").rglob("*.json"))
     craft.write_text(craft.read_text().replace("a plan", "their plan"))
     assert busy.json("session", "forget", "plan", "--yes", "--force")["left"] == []
@@ -185,7 +185,7 @@ def test_forgetting_events_asks_first_and_names_what_is_out_of_reach(cli: Cli) -
     assert "were erased before" in cli.ok("session", "forget", "2", "--yes").out
 
 
-def test_what_is_forgotten_cannot_be_undone_and_an_undo_not_forgotten_alone(cli: Cli) -> None:
+def test_erased_event_cannot_be_undone_and_its_undo_not_erased_alone(cli: Cli) -> None:
     cli.ok("start", "a plan", "--id", "plan")
     cli.ok("note", "first")
     cli.ok("note", "second")

@@ -209,7 +209,7 @@ def test_wrong_fingerprint_joins_no_group_and_reveals_none(
     assert right not in wrong.err, "whoever is to compare it must not be shown it"
 
 
-def test_person_key_is_shown_whole_on_a_narrow_terminal(on: Devices) -> None:
+def test_person_key_is_complete_on_a_narrow_terminal(on: Devices) -> None:
     on.ok("laptop", "device", "key", "init")
     person = str(on.json("laptop", "device", "key", "show")["person"])
     assert (
@@ -264,7 +264,7 @@ def test_change_waits_for_a_remote_that_is_away(on: Devices) -> None:
 # --- drills -------------------------------------------------------------------------------------
 
 
-def test_with_the_recovery_code_alone_one_is_back_in_the_circle(on: Devices) -> None:
+def test_recovery_code_alone_restores_access_to_the_device_group(on: Devices) -> None:
     code = on.begin("laptop")
     on.let_in("desk", by="laptop")
     on.connect("blank")
@@ -279,7 +279,7 @@ def test_with_the_recovery_code_alone_one_is_back_in_the_circle(on: Devices) -> 
 
 
 @pytest.mark.usefixtures("quick_passphrase")
-def test_with_the_recovery_code_one_is_back_though_the_passphrase_is_forgotten(
+def test_recovery_code_works_without_the_passphrase(
     on: Devices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = on.begin("laptop")
@@ -323,7 +323,7 @@ def test_recovery_code_can_be_read_from_standard_input(on: Devices) -> None:
     assert code not in said.out + said.err
 
 
-def test_recovery_shows_the_circle_and_asks_whether_it_is_the_right_one(on: Devices) -> None:
+def test_recovery_shows_the_device_group_and_asks_for_confirmation(on: Devices) -> None:
     code = on.begin("laptop")
     fingerprint = str(on.json("laptop", "device", "list")["fingerprint"])
     on.connect("blank")

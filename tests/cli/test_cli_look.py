@@ -55,7 +55,7 @@ READS += ["doctor", "config", "brief", "config completion bash", "help", "--help
 
 
 @pytest.mark.parametrize("line", READS)
-def test_looking_into_a_fresh_home_makes_nothing(cli: Cli, home: Path, line: str) -> None:
+def test_read_only_commands_create_nothing_in_a_fresh_home(cli: Cli, home: Path, line: str) -> None:
     assert cli(*line.split()).code in (0, 3)
     assert not home.exists()
 
@@ -342,9 +342,7 @@ def test_show_displays_any_earlier_point(cli: Cli) -> None:
     assert cli("show", "--at", "some day").code == 2
 
 
-def test_show_leaves_out_neither_notes_nor_commands_nor_what_became_of_a_file(
-    cli: Cli, project: Path
-) -> None:
+def test_show_includes_notes_commands_and_file_changes(cli: Cli, project: Path) -> None:
     cli.start("Add login")
     (project / "a.txt").write_text("x")
     for line in ("note plain", "note --for-next gap", "record command pytest"):
@@ -368,7 +366,7 @@ def test_show_counts_the_notes_that_are_only_in_the_log(cli: Cli) -> None:
     assert kept[-2] == "  note 39"
 
 
-def test_diff_names_what_is_longer_than_a_line_once(cli: Cli, project: Path) -> None:
+def test_diff_names_a_row_with_a_long_text_once(cli: Cli, project: Path) -> None:
     cli.start("Add login")
     name = "x" * 90
     (project / name).write_text("x")

@@ -83,7 +83,7 @@ def test_messages_about_damaged_files_use_relative_paths(
         assert str(project) not in said.out + said.err, said
 
 
-def test_programs_get_every_path_whole(cli: Cli, project: Path) -> None:
+def test_json_has_absolute_paths(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     (project / ORCHESTRATOR).write_text("{")
     case = cli("--json", "doctor", ORCHESTRATOR).json["case"]
@@ -188,9 +188,7 @@ def test_advice_for_files_in_the_way_works_unchanged(cli: Cli, odd: Path) -> Non
 # -- check and doctor --------------------------------------------------------------------------
 
 
-def test_the_doctor_is_named_for_what_cannot_be_read_and_for_nothing_else(
-    cli: Cli, project: Path
-) -> None:
+def test_doctor_is_suggested_only_for_unreadable_files(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     good = path.read_text()
@@ -227,7 +225,7 @@ def test_bound_file_is_recovered_only_in_place(cli: Cli, project: Path) -> None:
     cli.ok(*shlex.split(way)[1:])
 
 
-def test_what_would_only_be_moved_away_is_not_written_elsewhere(cli: Cli, project: Path) -> None:
+def test_choice_that_only_moves_a_file_away_refuses_an_output_path(cli: Cli, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     (project / ORCHESTRATOR).write_text("{")
     refused = cli("doctor", ORCHESTRATOR, "-o", "out.json", "--choose", "fresh")
@@ -241,7 +239,7 @@ def test_what_would_only_be_moved_away_is_not_written_elsewhere(cli: Cli, projec
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
-def test_what_was_not_shown_of_a_saved_session_is_shown_by_the_command_that_is_named(
+def test_suggested_command_shows_the_omitted_findings_of_a_recovered_session(
     cli: Cli, project: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -309,7 +307,7 @@ def test_rival_of_a_session_whose_file_was_deleted_can_be_adopted_separately(
     assert path.exists()
 
 
-def test_an_archived_session_of_ours_is_not_offered_to_be_adopted(cli: Cli, project: Path) -> None:
+def test_own_archived_session_is_not_suggested_for_adoption(cli: Cli, project: Path) -> None:
     ours = str(cli.json("files", "orchestrator", "new", "One")["session"])
     cli.ok("files", "orchestrator", "new", "Two")
     told = cli.ok("files", "orchestrator", "history", "1", terminal=True)

@@ -44,7 +44,7 @@ def test_a_target_outside_the_project_is_an_error_of_use(planned: Cli) -> None:
     assert answer.code == 2 and "outside of" in answer.err
 
 
-def test_evidence_is_json_where_it_can_be_read_as_such(planned: Cli) -> None:
+def test_evidence_is_parsed_as_json_if_possible(planned: Cli) -> None:
     given = ["files=[1, 2]", "ready=true", "n=65", 'quoted="65"', "text=65%", "object={", "no=nope"]
     words = [word for one in given for word in ("--evidence", one)]
     found = planned.json("phase", "gate", "0", *words)["evidence"]
@@ -142,7 +142,7 @@ def test_gate_shows_its_requirements_and_whether_it_would_pass(planned: Cli) -> 
 
 
 @pytest.mark.req("X1-6")
-def test_what_is_not_reached_yet_is_refused_with_4(planned: Cli) -> None:
+def test_later_phase_is_refused_with_4(planned: Cli) -> None:
     answer = planned("phase", "gate", "1")
     assert answer.code == 4
     assert "You must complete Phase 0 before accessing Phase 1" in answer.err
@@ -206,7 +206,7 @@ def test_the_gate_of_a_phase_that_passed_offers_the_way_back(planned: Cli) -> No
     assert not planned.json("phase", "gate")["gate"]["passed"]
 
 
-def test_where_no_override_is_allowed_what_is_lacking_is_named(cli: Cli, project: Path) -> None:
+def test_gate_without_override_names_the_missing_evidence(cli: Cli, project: Path) -> None:
     (project / "hard.yaml").write_text(
         "workflow: hard\nphases: [{name: A, override: false, evidence: {ready: true}}]\n"
     )

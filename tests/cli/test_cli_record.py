@@ -112,7 +112,7 @@ def busy(cli: Cli) -> Cli:
 
 
 @pytest.mark.parametrize("case", RECORDS)
-def test_what_was_typed_is_recorded(busy: Cli, case: str) -> None:
+def test_recording_command_stores_the_typed_values(busy: Cli, case: str) -> None:
     argv, kind, data = RECORDS[case]
     answer = busy.json(*argv)
     assert answer["event"]["kind"] == kind
@@ -319,7 +319,7 @@ def test_progress_can_be_given(busy: Cli) -> None:
     assert busy.json("record", "attribute", "progress", "0.4")["progress"] == 0.4
 
 
-def test_others_at_work_are_named_on_the_error_stream(busy: Cli) -> None:
+def test_other_working_processes_are_named_on_the_error_stream(busy: Cli) -> None:
     # Process 1 is alive, and not above this command by any doing of ours.
     busy.ok("agent", "start", "a2", "--pid", str(_some_other_process()))
     answer = busy.ok("note", "x")

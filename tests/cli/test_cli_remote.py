@@ -74,7 +74,7 @@ def test_status_reports_a_failed_push_of_waiting_events(cli: Cli, usb: Path) -> 
     assert "1 event not pushed; the last sync with usb failed: forestay remote list" in told
 
 
-def test_what_went_wrong_names_the_remote_once_and_no_object(
+def test_sync_error_names_the_remote_once_and_no_object(
     cli: Cli, usb: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(remote: FolderRemote, name: str, data: bytes) -> None:

@@ -99,7 +99,7 @@ def test_an_aborted_session_stays_aborted(cli: Cli) -> None:
 
 
 @pytest.mark.req("S0-63", "X2-7")
-def test_archive_hides_from_the_list_and_unarchive_brings_back(cli: Cli) -> None:
+def test_archive_hides_a_session_and_unarchive_shows_it_again(cli: Cli) -> None:
     session = cli.start()
     cli.ok("complete")
     cli.ok("session", "archive")

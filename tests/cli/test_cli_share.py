@@ -99,7 +99,9 @@ def test_guest_who_erases_learns_that_others_still_have_their_events(
         ("share remove login nobody@example.org", "not shared with"),
     ],
 )
-def test_what_cannot_be_shared_is_refused(cli: Cli, bob: str, line: str, says: str) -> None:
+def test_sharing_with_an_invalid_key_or_session_is_refused(
+    cli: Cli, bob: str, line: str, says: str
+) -> None:
     answer = cli(*line.split())
     assert answer.code == 2 and says in answer.err, answer
 

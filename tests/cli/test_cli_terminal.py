@@ -46,7 +46,7 @@ def test_colour_can_be_forced(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None
     assert "\x1b" not in cli.ok("status", "--json").out
 
 
-def test_tables_fit_a_terminal_and_stay_whole_in_a_pipe(cli: Cli) -> None:
+def test_tables_fit_a_terminal_and_are_complete_in_a_pipe(cli: Cli) -> None:
     goal = "a very long goal " * 20
     cli.start(goal, "--id", "long")
     cli.ok("note", "a very long remark " * 20)
@@ -89,7 +89,7 @@ def test_line_is_wrapped_between_words_on_a_terminal_and_complete_in_a_pipe() ->
     assert len(first) <= 80 and pipe.getvalue().count("\n") == 1
 
 
-def test_what_is_to_be_typed_is_never_broken() -> None:
+def test_suggested_command_is_never_wrapped() -> None:
     out = Terminal()
     way = "forestay essay section done 1 --map stage-3-section-1-arguments.md"
     Screen(out, out, None).hint("next: ", f"{way} · forestay pause --context half-way")
@@ -126,7 +126,7 @@ def test_nothing_that_was_recorded_reaches_the_terminal_as_a_command(cli: Cli) -
             assert not set(out) & set("\u202e\u202c\u200b\u2066\u2069\x9b"), line
 
 
-def test_struck_out_events_are_struck_out_where_that_can_be_seen(cli: Cli) -> None:
+def test_withdrawn_events_are_struck_out_if_the_terminal_can_show_it(cli: Cli) -> None:
     cli.start()
     cli.ok("note", "wrong")
     cli.ok("undo")

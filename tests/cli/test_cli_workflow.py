@@ -27,7 +27,7 @@ def bad(cli: Cli) -> Cli:
     return cli
 
 
-def test_list_names_what_can_be_used_and_what_cannot(bad: Cli) -> None:
+def test_list_names_usable_and_faulty_workflows(bad: Cli) -> None:
     answer = bad.ok("workflow")
     first, *others = answer.out.splitlines()
     assert first.split() == ["bad", "faulty", ".forestay/workflows/bad.yaml"]

@@ -39,7 +39,7 @@ def quickly(cli: Cli, *words: str) -> Answer:
 
 
 @pytest.mark.parametrize("name", ["../../evil.json", "{out}/../evil.json", ".profile"])
-def test_what_is_carried_names_no_other_file(
+def test_carried_content_cannot_write_other_files(
     cli: Cli, project: Path, tmp_path: Path, name: str
 ) -> None:
     out = project / "out"
@@ -63,7 +63,7 @@ def test_an_id_that_was_carried_and_is_a_path_is_not_used(cli: Cli, project: Pat
 
 
 @pytest.mark.parametrize("kind", ["craft", "ai-session"])
-def test_an_id_that_is_a_path_makes_no_file_elsewhere(
+def test_id_that_is_a_path_creates_no_file_elsewhere(
     cli: Cli, project: Path, tmp_path: Path, kind: str
 ) -> None:
     fill(project, kinds=[kind])

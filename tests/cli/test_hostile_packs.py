@@ -150,7 +150,9 @@ def test_foreign_bytes_change_nothing(busy: Cli, home: Path, project: Path, name
 
 
 @pytest.mark.parametrize("name", ["a folder", "a pipe", "a device"])
-def test_what_is_no_file_is_refused(busy: Cli, home: Path, project: Path, name: str) -> None:
+def test_import_of_a_path_that_is_no_file_is_refused(
+    busy: Cli, home: Path, project: Path, name: str
+) -> None:
     path = project / "odd"
     if name == "a folder":
         path.mkdir()

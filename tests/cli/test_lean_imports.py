@@ -62,7 +62,7 @@ print(msgspec.json.schema(int), msgspec.inspect.type_info(int), msgspec.yaml.enc
     assert second.startswith("{'type': 'integer'} IntType(") and second.endswith(" encode")
 
 
-def test_msgspec_works_the_same_with_what_it_was_loaded_without() -> None:
+def test_msgspec_works_the_same_after_loading_the_omitted_modules() -> None:
     script = """
 load_msgspec()
 import datetime, enum, msgspec
@@ -91,7 +91,7 @@ except KeyboardInterrupt:
     assert run(script) == "interrupted True"
 
 
-def test_a_module_that_cannot_do_without_is_loaded_whole(tmp_path: Path) -> None:
+def test_module_that_needs_more_than_the_stubs_is_loaded_completely(tmp_path: Path) -> None:
     (tmp_path / "needy.py").write_text("from decimal import Decimal\nHALF = Decimal(1) / 2\n")
     script = f"sys.path.insert(0, {str(tmp_path)!r})\n"
     script += '_load("needy", {"decimal": {"Decimal": object}}); import needy; print(needy.HALF)'

@@ -173,7 +173,7 @@ def archive_session(state: State, root: Root = None, *, home: Forestay | None = 
 
 def list_history(limit: int = 10, root: Root = None) -> list[dict[str, str]]:
     """Return archived sessions, newest first by file name: `id`, `goal`, `status`, `created`."""
-    rows = orchestrator_session.listed(_folder(root), limit)
+    rows = orchestrator_session.list_archived(_folder(root), limit)
     return [{key: row[key] for key in row if key != "path"} for row in rows]
 
 
@@ -293,7 +293,7 @@ def _make_room(stay: Forestay, root: Root, state: State) -> Binding | None:
     # A file without an id is an edit of a session that we record, else another session.
     known = (own,) if owner is None else (own, owner.native, None, "")
     if found.kind == "ok" and named not in known:
-        orchestrator_session.put_away(found.path, named)
+        orchestrator_session.archive_file(found.path, named)
     if owner is None or owner.native == own:
         return None
     mirror_of(stay.context).archive(owner)

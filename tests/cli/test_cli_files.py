@@ -357,7 +357,7 @@ def test_recorded_file_edits_are_counted_in_the_message(cli: Cli, project: Path)
     cli.start("Add login", "--bind", "orchestrator")
     path = project / ORCHESTRATOR
     path.write_text(path.read_text().replace('"pending_tasks": []', '"pending_tasks": ["docs"]'))
-    said = "orchestrator-session.json was changed by someone: 1 change taken up"
+    said = "orchestrator-session.json was edited: 1 change recorded"
     assert said in cli.ok("note", "hello").err
 
 

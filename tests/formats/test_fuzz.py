@@ -146,7 +146,7 @@ def look(path: str, data: bytes) -> tuple[Find | None, str]:
         return None, "of no layout"
     report = check_files.check(one, WHERE)
     assert report.reading.layout == one.layout
-    facts, _ = adopt.facts_in(one, WHERE)
+    facts, _ = adopt.read_facts(one, WHERE)
     whole = bool(one.documents) and not one.faults
     assert facts is not None or one.faults
     assert whole or one.faults

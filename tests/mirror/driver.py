@@ -376,7 +376,7 @@ class World:
         """Who looks changes nothing, and there is nothing left to do."""
         before = self.held()
         pending = mirror_of(self.project.home.context).pending(self.session.id)
-        self.require(pending == [], "something is left to be taken up", pending)
+        self.require(pending == [], "an edit was not absorbed", pending)
         if self.chance.random() < 0.3:
             count = len(self.project.events())
             again = self.other if self.chance.random() < 0.5 else self.project.home

@@ -342,7 +342,7 @@ def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -
     project.session.tasks.add("Ours")
     (edited,) = [body for body in project.edits() if isinstance(body, ev.ForeignEdited)]
     assert edited.residue == said
-    assert any(f"not taken up: {said}" in line for line in project.notices)
+    assert any(f"not recorded: {said}" in line for line in project.notices)
     assert f"not imported: {said}" in project.session.brief(budget=2000).text
 
 
@@ -1006,7 +1006,7 @@ def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) 
     project.session.note("last")
     rows: list[Any] = list(project.session.show().rows.select("claim"))
     assert [(row.text, row.resolved) for row in rows] == [(claims[0], False), (claims[1], True)]
-    assert not any("not taken up" in line for line in project.notices)
+    assert not any("not recorded" in line for line in project.notices)
 
 
 def test_the_stages_of_an_essay_are_known_as_soon_as_one_is_begun_in_its_file(make: Make) -> None:
@@ -1628,7 +1628,7 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
     assert project.session.show().core.status == "active"
     write("completed")
     assert project.session.show().core.status == project.read()["status"] == "completed"
-    assert not any("not taken up" in line for line in project.notices)
+    assert not any("not recorded" in line for line in project.notices)
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])

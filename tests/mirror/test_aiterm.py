@@ -40,7 +40,7 @@ def put(folder: Path, id: str, pid: object, path: str = "/work", **more: Any) ->
 def test_live_sessions_show_whether_their_process_runs(tmp_path: Path, dead: int) -> None:
     put(tmp_path, "a", os.getpid())
     put(tmp_path, "b", dead)
-    one, two = aiterm.live(str(tmp_path))
+    one, two = aiterm.list_live(str(tmp_path))
     assert (one.session_id, one.task, one.git_branch, one.alive) == ("a", "Fix it", "main", True)
     assert (two.session_id, two.alive) == ("b", False)
 
@@ -51,7 +51,7 @@ def test_two_live_sessions_on_one_path_conflict(tmp_path: Path, dead: int) -> No
     put(tmp_path, "b", os.getppid(), f"{tmp_path}/.")
     put(tmp_path, "c", dead, str(tmp_path))
     put(tmp_path, "d", os.getpid(), "/elsewhere")
-    conflicts = {one.session_id: one.conflicts for one in aiterm.live(str(tmp_path))}
+    conflicts = {one.session_id: one.conflicts for one in aiterm.list_live(str(tmp_path))}
     assert conflicts == {"a": ["b"], "b": ["a"], "c": [], "d": []}
 
 
@@ -89,7 +89,7 @@ def test_unreadable_file_is_reported_and_unchanged(tmp_path: Path, data: bytes) 
 @pytest.mark.parametrize("pid", [None, True, "12", -1, 0, 2**70])
 def test_invalid_pid_is_not_alive(tmp_path: Path, pid: object) -> None:
     put(tmp_path, "a", pid)
-    (one,) = aiterm.live(str(tmp_path))
+    (one,) = aiterm.list_live(str(tmp_path))
     assert not one.alive
 
 

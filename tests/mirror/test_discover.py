@@ -440,7 +440,7 @@ def test_a_workflow_that_is_a_path_names_no_definition(project: Path, kind: str)
     value["workflow_type"] = kind
     path.write_text(json.dumps(value))
     (one,) = discover.find(str(path))
-    assert check_files.phases(one, str(project / "secret" / "x" / "y")) is None
+    assert check_files.count_phases(one, str(project / "secret" / "x" / "y")) is None
 
 
 # -- bad input ---------------------------------------------------------------------------------

@@ -52,7 +52,7 @@ def test_lines_that_are_added_in_the_moment_of_an_exchange_stay(
 
     with log.open("ab") as held:
         around_exchanges(monkeypatch, turn)
-        assert erase._took_out(str(log.parent), str(log), set(), ["drop it"])
+        assert erase._remove_text(str(log.parent), str(log), set(), ["drop it"])
     assert "drop it" not in log.read_text() and '"keep"' in log.read_text()
     assert sorted(theirs(log)) == list(range(number)) and leftovers(log.parent) == []
 
@@ -84,7 +84,7 @@ def test_every_line_that_another_program_adds_while_we_take_some_out_stays(make:
     while other.poll() is None:
         with log.open("ab") as file:
             file.write(b'{"a": "drop it"}\n')
-        erase._took_out(str(log.parent), str(log), set(), ["drop it"])
+        erase._remove_text(str(log.parent), str(log), set(), ["drop it"])
         number += 1
     assert sorted(theirs(log)) == list(range(400)) and number > 1
     assert "drop it" not in log.read_text() and leftovers(log.parent) == []
@@ -104,7 +104,7 @@ def test_an_entry_that_is_added_while_another_is_taken_out_of_an_index_stays(
 
     around_exchanges(monkeypatch, turn)
     (binding,) = project.home.context.store.machine.bindings.bindings()
-    assert erase._take_out(binding, str(index)) == []
+    assert erase._remove_entry(binding, str(index)) == []
     assert ID not in index.read_text() and index.read_text().count("other-") == 2
 
 
@@ -180,13 +180,13 @@ def test_what_is_forgotten_does_not_come_back_after_a_death_in_the_middle(
     project.session.decide(text, because="of reasons")
     project.edit(lambda value: value.update(also=text))
     project.session.note("now the file has to be begun anew")
-    took_out = erase._took_out
+    took_out = erase._remove_text
 
     def die(*told: Any) -> bool:
         assert took_out(*told) and not project.place.exists()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(erase, "_took_out", die)
+    monkeypatch.setattr(erase, "_remove_text", die)
     with pytest.raises(KeyboardInterrupt):
         project.session.lifecycle.forget("#2")
     monkeypatch.undo()

@@ -541,7 +541,7 @@ def test_a_line_that_somebodys_old_copy_cost_the_log_is_told_and_comes_back_once
     lines = log.read_text().splitlines(keepends=True)
     log.write_text(lines[0] + lines[2])
     project.session.note("three")
-    assert project.notices[-1].endswith("not taken up: 1 line of history.jsonl was taken out")
+    assert project.notices[-1].endswith("not recorded: 1 line of history.jsonl was taken out")
     kinds = ["note.added", "note.added", "step.added", "foreign.edited", "note.added"]
     assert recorded(log) == kinds
     _respelled(log)

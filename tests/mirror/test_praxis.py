@@ -398,7 +398,7 @@ def test_a_pause_that_nobody_saw_and_that_is_over_is_one(make: Make) -> None:
     at = {event.kind: event.head.at for event in project.events("file:")}
     assert at["session.resumed"] - at["session.paused"] == 30 * 60_000
     assert project.session.show().core.resumes == 1 == project.read()["lifecycle"]["resume_count"]
-    assert not any("not taken up" in line for line in project.notices)
+    assert not any("not recorded" in line for line in project.notices)
 
 
 def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:

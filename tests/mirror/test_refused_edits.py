@@ -32,9 +32,9 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
     assert session.status().status == ("aborted" if over else "active")
     assert session.brief() and project.home.list()
     session.note("still here")
-    assert project.place.read_bytes() == data, "what was not taken up stays"
+    assert project.place.read_bytes() == data, "what was not recorded stays"
     (told,) = {notice for notice in project.notices if "not up to date" in notice}
-    assert f"what someone changed in {project.place.name} cannot be taken up" in told
+    assert f"the edit of {project.place.name} cannot be recorded" in told
     assert not over or "it is aborted" in told
 
 
@@ -62,7 +62,7 @@ def test_work_on_a_task_that_is_done_is_told_not_passed_over(
     state = project.ai("state.yaml")
     project.edit(lambda value: value["current_state"].update(active_task=task), state)
     project.session.note("next")
-    told = [line for line in project.notices if f"not taken up: position: {task}" in line]
+    told = [line for line in project.notices if f"not recorded: position: {task}" in line]
     assert bool(told) is not taken
     assert project.read(state)["current_state"]["active_task"] == (task if taken else "t1")
 

@@ -1130,7 +1130,7 @@ def test_a_value_that_means_nothing_is_put_right_and_that_is_told(
         lambda doc: fields.value_at(doc, above).update({key: value}),
     )
     assert faults(essay) == []
-    assert f"not taken up: {path}" in said[-1]
+    assert f"not recorded: {path}" in said[-1]
 
 
 def test_a_key_that_no_document_wants_stays_out(essay: Essay, clock: FakeClock) -> None:

@@ -103,14 +103,14 @@ class Files(HomeTopic):
         where = mirror_of(self._context).where("")
         made = convert.convert(path, to, where, native=native_id, workflows=workflows)
         made.lost = [self._context.journal.redact(line) for line in made.lost]
-        return made, convert.write(made, out or convert.beside(path, made))
+        return made, convert.write(made, out or convert.default_target(path, made))
 
     def report(self, feature: str = "", root: str = "") -> list[FeatureReport]:
         """Return figures about sessions of the ai-session format; one, or all of a folder."""
         from forestay.mirror import ai_session_cleanup
 
         ai_session_cleanup.require_folder(root)
-        return ai_session_cleanup.reports(
+        return ai_session_cleanup.list_reports(
             self._context, _ai_session_root(self._context, root), feature
         )
 
@@ -123,7 +123,7 @@ class Files(HomeTopic):
         clean = self._context.journal.redact
         if prune:
             return aiterm.prune(folder, self._context.clock, clean)
-        return aiterm.live(folder, clean)
+        return aiterm.list_live(folder, clean)
 
     def cleanup(
         self, path: str = "", wanted: Wanted | None = None, *, dry_run: bool = False
@@ -212,7 +212,7 @@ class Orchestrator(HomeTopic):
         from forestay.mirror import orchestrator_session
 
         if which:
-            return [ArchivedSession({**orchestrator_session.archived(self._context, which)})]
+            return [ArchivedSession({**orchestrator_session.find_archived(self._context, which)})]
         rows = orchestrator_session.history(self._context, limit)
         return [ArchivedSession({**row}) for row in rows]
 

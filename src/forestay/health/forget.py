@@ -32,7 +32,7 @@ from forestay.journal import backup, pack
 from forestay.journal.context import Context
 from forestay.journal.history import find_event
 from forestay.journal.journal import Journal
-from forestay.mirror.erase import Owned, holding
+from forestay.mirror.erase import Owned, split_by_edits
 from forestay.mirror.session_files import mirror_of
 from forestay.model import erasure
 from forestay.model.event import DIGESTS, Erased, Event, EventRetracted
@@ -266,7 +266,7 @@ def reach(context: Context, session: str, *, force: bool = False) -> Reach:
     ours: list[str] = []
     edited: list[str] = []
     for one in known.owned:
-        some, others = holding(one, force=force)
+        some, others = split_by_edits(one, force=force)
         ours += some
         edited += others
     held = [path for path in backup.own_backups(context.store.home) if _names(path, session)]

@@ -89,7 +89,7 @@ def _faulty(context: Context, known: set[str]) -> Iterator[Finding]:
     """Report other session files of this project, in the words of `files check`."""
     around = Surroundings(mirror_of(context).where)
     for place in places(context.workspace.tree.root):
-        there = (one for one in discover.in_place(place) if one.path not in known)
+        there = (one for one in discover.find_in_place(place) if one.path not in known)
         checked = ((one, _errors(context, one, around)) for one in islice(there, _MOST_SESSIONS))
         wrong = [(one, errors) for one, errors in checked if errors]
         yield from (_damaged(one, errors) for one, errors in wrong if one.is_torn)
@@ -113,7 +113,7 @@ def _unreadable_essays(context: Context, known: set[str]) -> Iterator[Finding]:
     """Report the user's essays, in any folder, whose session file is lost or cannot be read."""
     around = Surroundings(mirror_of(context).where)
     for folder in own_essay_folders(context.settings)[:_MOST_SESSIONS]:
-        for one in discover.in_place(folder):
+        for one in discover.find_in_place(folder):
             is_own = one.path == os.path.join(folder, STATE)
             if is_own and one.is_torn and os.path.realpath(one.path) not in known:
                 yield _damaged(one, _errors(context, one, around))

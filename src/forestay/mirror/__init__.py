@@ -1,5 +1,5 @@
-"""Keeps the bound files of a session equal to its state, and reads what others wrote there.
+"""Keep the bound files of a session equal to its state, and record what others wrote there.
 
-*Absorb* is taking an edit into the journal, *render* is writing files. Main modules: `mirror`,
+To *absorb* is to record an edit of a file, to *render* is to write files. Main modules: `mirror`,
 `absorb`, `render`; `adopt` and `convert` start from files.
 """

@@ -2,8 +2,8 @@
 
 An edit is compared with the rendering that it was made from, and what it changed is recorded with
 the actor `file:FORMAT`. Bytes that an exchange displaced are absorbed in the same way. Unknown keys
-and comments are no events: those of an edit that was not made from our newest rendering are *owed*,
-and the file that is written next has them. Absorbing never writes a file.
+and comments are not recorded: those of an edit that was not made from our newest rendering are
+*owed*, and the next rendering contains them. Absorbing never writes a file.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from forestay.model.state import CONFLICT, State
 from forestay.store.machine.bindings import Binding
 
 UNKNOWN = 0
-"""The last event in logs that someone edited: their lines have to be read."""
+"""The last event that edited logs show is unknown: all of their lines have to be read."""
 
 Remember = Callable[[Binding, Sequence[FoundFile], int], None]
 """Store files as the newest renderings, which show everything up to an event."""
@@ -149,7 +149,7 @@ class Absorber:
         self._reader.parse(file)
         self._reader.require_ours(binding, found_files)
         lines = self._absorb_trees(binding, found_files, {name: file.value})
-        # It is no longer in its place, so all of it is owed.
+        # The file is no longer in its place, so all of its unknown keys and comments are owed.
         owed = self._owed(binding, file) or replace(file, verdict="owed")
         self._remember(binding, [file, owed], UNKNOWN)
         return lines
@@ -203,7 +203,7 @@ class Absorber:
         now = replace(self._context.read_facts(binding.session).facts, native_id=binding.native)
         stated = {file.name: file.value for file in found_files if file.read is not None}
         base = self._tree_before(binding, found_files, edited, now)
-        # By the name of the main file a format knows which entry of a shared file is meant.
+        # A format needs the name of the main file to find the session's entry in a shared file.
         main: Tree = dict.fromkeys(list(paths_of(binding))[:1])
         base, theirs = main | base, main | stated
         whole, remarks = format.restore_required(theirs, base, where)
@@ -287,13 +287,13 @@ class Absorber:
         """Return the rendering that an edit was made from; None if none is stored."""
         if not file.older:
             assert file.read is not None
-            kept = self._context.bindings.contents(binding, file.name)
+            stored = self._context.bindings.contents(binding, file.name)
             # Programs that drop keys they do not know drop them from any rendering.
             found = self._context.without_secrets(
                 self._with_required_keys(binding, file, file.value)
             )
             read = partial(self._reader.value_of, file.name)
-            base = choose_base(rendering_id(file.read.document), found, kept, read)
+            base = choose_base(rendering_id(file.read.document), found, stored, read)
             newest = self._reader.newest(binding, file)
             is_newest = newest is not None and self._context.without_secrets(newest.value) == base
             file.older = [newest.value if newest is not None and is_newest else base]
@@ -336,7 +336,7 @@ class Absorber:
                 options=AppendOptions(at=[move.at for move in made], foreign=True),
             )
         except (InvalidInput, Refused) as error:
-            what = f"what someone changed in {', '.join(sorted(edited))} cannot be taken up"
+            what = f"the edit of {', '.join(sorted(edited))} cannot be recorded"
             raise type(error)(what, why=error.why or error.what) from error
 
 
@@ -388,11 +388,11 @@ def _cause(contested: Sequence[str]) -> str:
 def _summary(edited: Tree, found: Changes) -> str:
     names = ", ".join(sorted(edited))
     were = "was" if len(edited) == 1 else "were"
-    text = f"{names} {were} changed by someone: {plural(len(found.moves), 'change')} taken up"
+    text = f"{names} {were} edited: {plural(len(found.moves), 'change')} recorded"
     if found.contested:
         text += f"; changed here too: {', '.join(found.contested[:5])}"
     if found.residue:
-        text += f"; not taken up: {found.residue[:200]}"
+        text += f"; not recorded: {found.residue[:200]}"
     return text
 
 

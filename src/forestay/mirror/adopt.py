@@ -1,4 +1,4 @@
-"""Adopts sessions that began in files of other programs: they become sessions here.
+"""Adopt sessions that began in files of other programs: they become sessions here.
 
 Every event and artifact that the files contain is recorded, with the time they give. Ids are
 derived from the files, so adopting twice, or on two devices, has the effect of once. These
@@ -9,7 +9,7 @@ rules decide which session files belong to; the first that applies counts:
     moved        the folder of a session with this id is gone: the session follows the files
     rival        a session with this id has other files: these are reported and left alone
     converted    they were converted from files of a session: they are a copy of those
-    synced       a session without files came from another device and says the same: it is bound
+    synced       a session without files came from another device and states the same: it is bound
     new          else a session is created, or the one that was adopted from here is updated
 
 Files that we can write are bound to their session and stay unchanged until something happens in it;
@@ -45,7 +45,7 @@ from forestay.journal.journal import AppendOptions
 from forestay.mirror import check_files, discover
 from forestay.mirror.check_files import Surroundings
 from forestay.mirror.discover import Find
-from forestay.mirror.quick_scan import adopted_as
+from forestay.mirror.quick_scan import adopted_stamp
 from forestay.mirror.session_files import absorb_file_edits, mirror_of
 from forestay.model.event import ArtifactSaved, Event, ForeignEdited, SessionStarted
 from forestay.model.fold import extend, fold
@@ -123,7 +123,7 @@ def _in_order(places: Iterable[str]) -> Iterator[Find]:
 
 
 class _Adoption:
-    """One run of `adopt`; `met` are the files that it met first under a format's id."""
+    """One run of `adopt`; `met` are the first files that it found under each format and id."""
 
     def __init__(self, context: Context, options: AdoptOptions) -> None:
         self.context = context
@@ -145,7 +145,7 @@ class _Adoption:
 
     def adopt(self, one: Find) -> Adopted:
         where = self.where(one)
-        facts, remarks = facts_in(one, where)
+        facts, remarks = read_facts(one, where)
         result = Adopted(one.path, one.layout, one.native, problems=_faults(one))
         result.reading = check_files.reading_of(one, where, self.clean)
         if facts is None:
@@ -154,7 +154,7 @@ class _Adoption:
         owner = self._owner(one, result.native)
         if not self.options.templates and _is_template(one, where):
             result.outcome = TEMPLATE
-        elif not one.is_index and (owner is not None or not self._is_met(one, result)):
+        elif not one.is_index and (owner is not None or not self._is_duplicate(one, result)):
             self._decide(one, facts, result, owner)
         if result.outcome in (ADOPTED, EDITED):
             result.problems[:0] = [] if owner else remarks
@@ -180,8 +180,8 @@ class _Adoption:
         # A file without id is our file, edited.
         return owner if native in ("", owner.native) else None
 
-    def _is_met(self, one: Find, result: Adopted) -> bool:
-        """Return whether this run met another file with the same id."""
+    def _is_duplicate(self, one: Find, result: Adopted) -> bool:
+        """Return whether this run found another file with the same id before."""
         path, digest, session = self.met.get((one.layout, result.native), ("", "", ""))
         if path and result.native:
             _report_rival(result, path, session, same=digest == _digest(one))
@@ -212,9 +212,9 @@ class _Adoption:
         if session := self._unbound_from(one, native):
             self._bind_again(one, result, session)
         elif moved := self._moved_from(one, native):
-            self._follow(one, moved, result)
+            self._rebind_moved(one, moved, result)
         elif twin := self._twin(one.layout, native):
-            self._meet(one, result, twin)
+            self._compare_with_twin(one, result, twin)
         elif source := self._source(one):
             path, result.session = source
             result.outcome = COPY
@@ -250,19 +250,19 @@ class _Adoption:
         gone = [b for b in known if not os.path.lexists(b.root)]
         return gone[0] if len(gone) == len(known) == 1 and _root(one) else None
 
-    def _follow(self, one: Find, left: Binding, result: Adopted) -> None:
+    def _rebind_moved(self, one: Find, left: Binding, result: Adopted) -> None:
         result.session, result.outcome, result.bound = left.session, MOVED, True
         if not self.options.dry_run and mirror_of(self.context).follow(left, _root(one)):
             result.events = _absorb_edits(self.context, left.session)
-            _stay_current(self.context, one, left)
+            _restore_current(self.context, one, left)
 
     def _twin(self, kind: str, native: str) -> Binding | None:
         """Return the binding of other files that exist and have this id."""
         known = self.bound.named(kind, native) if native else []
         return next((b for b in known if os.path.lexists(b.place)), None)
 
-    def _meet(self, one: Find, result: Adopted, twin: Binding) -> None:
-        """Compare with the files that a session has: these were taken out of its archive, or they
+    def _compare_with_twin(self, one: Find, result: Adopted, twin: Binding) -> None:
+        """Compare with the files that a session has: these were moved out of its archive, or they
         are left alone, because a stale copy would undo what happened since."""
         if mirror_of(self.context).return_from_archive(
             twin, one.path, dry_run=self.options.dry_run
@@ -286,7 +286,7 @@ class _Adoption:
         return None
 
     def _synced(self, one: Find, facts: Facts) -> str:
-        """Return the session without files that says what these files say."""
+        """Return the session without files that states what these files state."""
         began = self._without_files.get((facts.began_at or 0) // 1000, []) if _root(one) else []
         where = self.where(one)
         return next((id for id in began if _is_equal(self.context, id, one, facts, where)), "")
@@ -346,11 +346,11 @@ class _Adoption:
             _report_rival(result, elsewhere, result.session, same=same)
             return
         if here[-1] != _digest(one):
-            self._edit(one, facts, result, state)
+            self._record_edit(one, facts, result, state)
         if not self.options.dry_run and not result.bound:
             self._bind(one, result)
 
-    def _edit(self, one: Find, facts: Facts, result: Adopted, state: State) -> None:
+    def _record_edit(self, one: Find, facts: Facts, result: Adopted, state: State) -> None:
         edit = _find_edit(self.context, result.session, one, facts, self.where(one))
         is_news = edit.moves or edit.contested or edit.residue
         result.outcome = EDITED if is_news else KNOWN
@@ -386,8 +386,8 @@ def _report_rival(
 # -- what the files contain --------------------------------------------------------------------
 
 
-def facts_in(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
-    """Return what a session's files say, or what can be saved of them and remarks about that."""
+def read_facts(one: Find, where: Where) -> tuple[Facts | None, list[str]]:
+    """Return what a session's files state, or what can be saved of them, and remarks about that."""
     if not one.layout or one.is_bare:
         return None, []
     if one.documents and not any(fault.severity == ERROR for fault in one.faults):
@@ -447,7 +447,7 @@ def _came_from(context: Context, session: str, kind: str, native: str) -> bool:
 
 
 def _is_equal(context: Context, session: str, one: Find, facts: Facts, where: Where) -> bool:
-    """Return whether files say what a session says that has no files of their format."""
+    """Return whether files state the same as a session that has no files of their format."""
     bindings = context.store.machine.bindings.bindings(session)
     with context.store.view(session) as view:
         events = list(context.journal.events(view))
@@ -485,7 +485,7 @@ def _mark(one: Find, contested: list[str], warning: str) -> ForeignEdited:
 
 def _remember_file(context: Context, session: str, one: Find) -> None:
     """Remember an unbound file as it is, so that users are not asked to adopt it again."""
-    stamp = adopted_as(one.path)
+    stamp = adopted_stamp(one.path)
     try:
         is_same = files.read_bounded(one.path, discover.MAX_BYTES, follow=False) == _main_bytes(one)
     except ForestayError:
@@ -511,7 +511,7 @@ def _require_unchanged(one: Find) -> None:
 
 
 def _record(context: Context, session: str, one: Find, facts: Facts, warning: str) -> int:
-    """Record what files say; the mark at the end says that nothing is missing."""
+    """Record what files state; the mark at the end shows that the adoption is complete."""
     made = adoption_moves(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
     last = max(filter(None, (facts.updated_at, *(move.at for move in made))), default=None)
     return _append(context, session, one, [*made, Move(_mark(one, [], warning), at=last)])
@@ -556,7 +556,7 @@ def _append(
 def _find_edit(context: Context, session: str, one: Find, facts: Facts, where: Where) -> Changes:
     """Return what changed in files since they were adopted, applied to the facts of today.
 
-    What they said then is what their own events say. All sides are compared as the format can
+    What they stated then is what the adopted events state. All sides are compared as the format can
     express them.
     """
     with context.store.view(session) as view:
@@ -666,8 +666,8 @@ def _files_below(folder: str, *, deep: bool = True) -> list[str]:
 # -- places ------------------------------------------------------------------------------------
 
 
-def _stay_current(context: Context, one: Find, left: Binding) -> None:
-    """Let a project that was moved keep its current session."""
+def _restore_current(context: Context, one: Find, left: Binding) -> None:
+    """Set the current session of a project again after the project was moved."""
     was = left.root.removesuffix(f"/{REGISTRY[left.layout][1]}")
     _, _, current = context.store.machine.projects.tree(was) or ("", 0, "")
     here = context.seen_from(_project_of(context, one), context.actor).workspace

@@ -2,7 +2,7 @@
 
 A session's folder is moved into `.ai-session-archive/` next to `.ai-session/`, after its entry in
 the index was set to `completed`; moving it back undoes that. The caller chooses which sessions are
-*wanted*. A wanted session is *kept* for reasons that nothing overrides: a file contains that it is
+*wanted*. A wanted session is *kept* for reasons that nothing overrides: a file states that it is
 active, it belongs to an open session of this home, its lock is held, or its files are unreadable.
 """
 
@@ -74,7 +74,7 @@ def require_folder(given: str) -> None:
         raise InvalidInput(f"{given[:200]} is not a folder", hint="check the path", file=given)
 
 
-def reports(context: Context, root: str, feature: str = "") -> list[form.Report]:
+def list_reports(context: Context, root: str, feature: str = "") -> list[form.Report]:
     """Return the status report of one session below a root, or of all that are readable."""
     finds = [one for one in _finds(root) if one.native and feature in ("", one.native)]
     if feature and not finds:
@@ -97,7 +97,7 @@ def cleanup(context: Context, path: str, wanted: Wanted, *, dry_run: bool = Fals
     made, finds = [], _finds(path)
     for one in (find for find in finds if find.native):
         if because := _why_wanted(context, one, wanted):
-            made.append(_put(context, one, because, wanted, dry_run))
+            made.append(_try_to_archive(context, one, because, wanted, dry_run))
     for one in (find for find in finds if not find.native):
         # Whether a folder without access is finished is unknown, which is reported.
         is_closed = any(fault.code == discover.NO_ACCESS for fault in one.faults)
@@ -186,7 +186,9 @@ def _owners(context: Context, one: Find) -> Iterator[Binding]:
 # -- archiving --------------------------------------------------------------------------------
 
 
-def _put(context: Context, one: Find, because: str, wanted: Wanted, dry_run: bool) -> Put:
+def _try_to_archive(
+    context: Context, one: Find, because: str, wanted: Wanted, dry_run: bool
+) -> Put:
     name, facts = _folder_name(one), one.facts(_where(context, one))
     made = Put(name, os.path.join(one.root, name), facts.status, because)
     made.kept = _reason_to_keep(context, one, facts)
@@ -243,11 +245,11 @@ def _require_unchanged(one: Find) -> None:
         else:
             same = data == one.bundle[name]
         if not same:
-            raise Refused(f"{path} was changed meanwhile", hint="try again", file=path)
+            raise Refused(f"{path} was changed in the meantime", hint="try again", file=path)
 
 
 def _mark_completed(path: str, feature: str) -> None:
-    """Set a session's status in the index; entries that other programs add meanwhile stay."""
+    """Set a session's status in the index; concurrent additions of other entries stay."""
 
     def mark(data: bytes) -> bytes:
         document = Document.parse(data, "yaml")

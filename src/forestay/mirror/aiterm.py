@@ -56,7 +56,7 @@ def recognise(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in _NEEDED)
 
 
-def live(folder: str, clean: Callable[[str], str] = str) -> list[Live]:
+def list_live(folder: str, clean: Callable[[str], str] = str) -> list[Live]:
     """Return the sessions in a folder of aiterm, by file name; an unreadable one has a `problem`.
 
     `clean` removes secrets from their texts.
@@ -73,7 +73,7 @@ def live(folder: str, clean: Callable[[str], str] = str) -> list[Live]:
 
 def prune(folder: str, clock: Clock, clean: Callable[[str], str] = str) -> list[Live]:
     """Move the files of dead processes into the history; return all sessions."""
-    found = live(folder, clean)
+    found = list_live(folder, clean)
     for one in found:
         if not one.alive and not one.problem:
             one.pruned = _archive(folder, one, clock)

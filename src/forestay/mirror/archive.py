@@ -2,7 +2,7 @@
 
 Moving a file and recording its new place are two steps. A file that was moved without the second
 step is found again (`follow`) by the id in it; so is one that another program archived to begin
-its own session in that place. Until then the place is *taken* by the other session.
+its own session in that place. Until then the place belongs to the other session.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Archive:
             return view.listing().get("status") in FINISHED
 
     def is_due(self, binding: Binding) -> bool:
-        """Return whether a session has ended and its file is not archived yet."""
+        """Return whether the file of an ended session still has to be archived."""
         has_archive = bool(conventions_of(binding.layout).archive) and not self.is_archived(binding)
         return has_archive and self.has_ended(binding)
 

@@ -1,4 +1,4 @@
-"""Binds sessions to places of files. A place has one owner, whatever path names it.
+"""Bind sessions to places of files. A place has one owner, whatever path names it.
 
 A file that exists in a place belongs to another program, unless it was found to be the session's.
 If a format has an archive, the previous session in its place is moved there.
@@ -22,7 +22,7 @@ from forestay.mirror.context import MirrorContext, parse_file, read
 from forestay.store.machine.bindings import Binding
 
 Retire = Callable[[Binding], list[str]]
-"""Moves a session's file into its format's archive; returns problems."""
+"""Move a session's file into its format's archive; return problems."""
 
 
 def bind(
@@ -42,13 +42,13 @@ def bind(
     """
     format = load_format(kind)
     root = os.path.realpath(root) if root else _usual_root(context, kind)
-    kept = [b for b in context.bindings.bindings(session) if (b.layout, b.root) == (kind, root)]
-    if kept and not native:
-        return kept[0]
-    require_one_id(format, *(b.native for b in kept), native)
+    bound = [b for b in context.bindings.bindings(session) if (b.layout, b.root) == (kind, root)]
+    if bound and not native:
+        return bound[0]
+    require_one_id(format, *(b.native for b in bound), native)
     had = [id for id, there in context.bindings.released_ids(session, kind) if there == root]
     again = next(
-        (id for id in had if native in ("", id) and _is_left(context, format, id, root)), ""
+        (id for id in had if native in ("", id) and _is_still_free(context, format, id, root)), ""
     )
     chosen = native or again or _free_id(context, format, session, root)
     is_its = found or bool(again)
@@ -101,11 +101,11 @@ def _bind(
     files.make_folder(root)
     # A power cut may undo this: files that were found are found again.
     if not context.bindings.bind(wanted.session, kind, native, root, place, soon=soon):
-        raise _taken(context, place)
+        raise _place_taken(context, place)
     return next(b for b in context.bindings.bindings(wanted.session) if b.place == place)
 
 
-def _is_left(context: MirrorContext, format: Format, native: str, root: str) -> bool:
+def _is_still_free(context: MirrorContext, format: Format, native: str, root: str) -> bool:
     """Return whether a place that a session was unbound from is still free, or has its file."""
     place = os.path.join(root, format.files(native)[0])
     if context.bindings.owner(place) is not None:
@@ -151,9 +151,9 @@ def require_place(context: MirrorContext, session: str, kind: str, native: str) 
     if owner is None:
         _require_free(kind, native, place, root)
     elif owner.session != session:
-        _require_yielding(context, owner, native)
+        _require_archivable(context, owner, native)
         if is_taken(context, owner):
-            raise _is_there(place, _what_helps(kind, place), native)
+            raise _already_exists(place, _hint_for(kind, place), native)
     return owner if owner and owner.session != session else None
 
 
@@ -174,19 +174,19 @@ def _make_room(context: MirrorContext, wanted: _Wanted, retire: Retire) -> None:
     if owner is None or (owner.session, owner.place) == (wanted.session, place):
         return
     if owner.place != place:
-        raise _taken(context, place)
-    _require_yielding(context, owner, wanted.native)
+        raise _place_taken(context, place)
+    _require_archivable(context, owner, wanted.native)
     archive_owner(context, owner, retire)
 
 
 def archive_owner(context: MirrorContext, owner: Binding, retire: Retire) -> None:
     """Archive the session in a place, or refuse with the reason why it stays."""
-    said = retire(owner)
+    problems = retire(owner)
     if context.bindings.owner(owner.place) is not None:
-        raise stays(owner, "; ".join(said))
+        raise cannot_archive(owner, "; ".join(problems))
 
 
-def stays(owner: Binding, why: str) -> Refused:
+def cannot_archive(owner: Binding, why: str) -> Refused:
     """Return the error for a session that cannot be archived now."""
     what, hint = f"another session is here: {owner.place}", "what helps: forestay doctor"
     error = Refused(what, why=why, hint=hint, file=owner.place, session=owner.native)
@@ -194,30 +194,30 @@ def stays(owner: Binding, why: str) -> Refused:
     return error
 
 
-def _require_yielding(context: MirrorContext, owner: Binding, native: str) -> None:
+def _require_archivable(context: MirrorContext, owner: Binding, native: str) -> None:
     """Refuse a place whose owner cannot be archived for a session with this id: the archive has, or
     would get, a file of the same name."""
     if not conventions_of(owner.layout).archive or owner.native == native:
-        raise _taken(context, owner.place)
-    _require_no_past(owner.layout, native, owner.root)
+        raise _place_taken(context, owner.place)
+    _require_not_archived(owner.layout, native, owner.root)
 
 
 def _require_free(kind: str, native: str, place: str, root: str) -> None:
     """Refuse a place with a file, folder, entry or archived file of another session."""
     backup = conventions_of(kind).backup
     if os.path.lexists(place):
-        raise _is_there(place, _what_helps(kind, place), native)
+        raise _already_exists(place, _hint_for(kind, place), native)
     if backup and os.path.lexists(f"{place}{backup}"):
-        raise _is_there(f"{place}{backup}", "move it away", native)
-    _require_no_past(kind, native, root)
+        raise _already_exists(f"{place}{backup}", "move it away", native)
+    _require_not_archived(kind, native, root)
     if kind == "ai-session":
         _require_free_feature(native, os.path.dirname(place), root)
 
 
-def _require_no_past(kind: str, native: str, root: str) -> None:
+def _require_not_archived(kind: str, native: str, root: str) -> None:
     archived = archived_place(kind, native, root) if native else ""
     if archived and os.path.lexists(archived):
-        raise _is_there(archived, "move it away", native)
+        raise _already_exists(archived, "move it away", native)
 
 
 def _require_free_feature(native: str, folder: str, root: str) -> None:
@@ -226,7 +226,7 @@ def _require_free_feature(native: str, folder: str, root: str) -> None:
         has_files = any(not os.path.isdir(path) for path in files.list_paths(folder))
         adopt = f"make it one of ours: forestay adopt {shlex.quote(folder)}"
         hint = adopt if has_files else "move it away, or choose another id"
-        raise _is_there(folder, hint, native)
+        raise _already_exists(folder, hint, native)
     if native in _ids_in_index(root):
         raise Refused(
             f"session {native} already exists in the index of {root}",
@@ -237,12 +237,12 @@ def _require_free_feature(native: str, folder: str, root: str) -> None:
         )
 
 
-def _is_there(path: str, hint: str, native: str) -> Refused:
+def _already_exists(path: str, hint: str, native: str) -> Refused:
     why = "another session is here, and it is not ours to change"
     return Refused(f"{path} already exists", why=why, hint=hint, file=path, session=native)
 
 
-def _what_helps(kind: str, place: str) -> str:
+def _hint_for(kind: str, place: str) -> str:
     try:
         value = parse_file(place, read(place)).value
     except ForestayError:
@@ -265,7 +265,7 @@ def _require_folder(path: str) -> None:
         raise ReadOnly(f"{path} may not be written to", why=why, hint=hint, file=path)
 
 
-def _taken(context: MirrorContext, place: str) -> Refused:
+def _place_taken(context: MirrorContext, place: str) -> Refused:
     owner = context.bindings.owner(place)
     why = f"another session is here: {owner.session}" if owner else "another session is here"
     what, native = f"{place} already exists", owner.native if owner else ""

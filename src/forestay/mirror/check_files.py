@@ -1,4 +1,4 @@
-"""Checks the files of sessions that were found, for `files check`; nothing is written.
+"""Check the files of sessions that were found, for `files check`; nothing is written.
 
 To the findings of a format it adds those about file names, backups and logs that are too long to be
 read whole, and gives each the line and the path that the user knows. `Surroundings` is what a
@@ -34,7 +34,7 @@ from forestay.mirror.discover import (
 
 LONG_LOG = "long-log"
 _FIRST_BYTES = 2 * 1024 * 1024
-"""How much of a longer log is checked: what takes less than a second."""
+"""How many bytes of a longer log are checked, in less than a second."""
 
 
 class FileReport(Struct):
@@ -182,7 +182,7 @@ class Surroundings:
     def of(self, one: Find) -> Where:
         """Return what a format may know when it checks a session: the names in its own folder, and
         those of its files elsewhere."""
-        where = replace(self._where(one.root), total=phases(one, self._workflows))
+        where = replace(self._where(one.root), total=count_phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
         shared = conventions_of(one.layout).shared
@@ -198,11 +198,11 @@ def require_definitions(folder: str) -> None:
         raise InvalidInput(what, hint="check the path", file=folder)
 
 
-def phases(one: Find, folder: str = "") -> int | None:
+def count_phases(one: Find, folder: str = "") -> int | None:
     """Return how many phases the definition of a session's workflow has, if there is one.
 
     Definitions are in `TYPE/metadata.json`, below the given folder or that of the session's
-    project. One that only says that the number changes counts as none. A definition that cannot be
+    project. One without a fixed number counts as none. A definition that cannot be
     read is refused in a given folder, else ignored.
     """
     value = next(iter(one.tree.values()), None) if one.layout == "praxis" else None

@@ -48,7 +48,7 @@ _MOST_NAMES = 2000
 
 
 class Suspended(ForestayError):
-    """A binding cannot be used now; the message says why."""
+    """A binding cannot be used now; the message gives the reason."""
 
 
 class JournalFacts(Struct):
@@ -107,13 +107,13 @@ class MirrorContext:
         if self.cached_facts is not None and self.cached_facts[0] == key:
             return self.cached_facts[1]
         state, events = self.journal.state(view), list(self.journal.events(view, after=after))
-        facts, taken = facts_of(state, events), None
+        facts, retracted = facts_of(state, events), None
         if self.erased or any(map(is_retraction, events)):
-            taken = log_facts([*withdrawn(events), *self.erased])
-            facts = clear_retracted_figures(facts, taken)
-        told = JournalFacts(facts, view.seq, state.core.status, taken)
-        self.cached_facts = (key, told)
-        return told
+            retracted = log_facts([*withdrawn(events), *self.erased])
+            facts = clear_retracted_figures(facts, retracted)
+        latest = JournalFacts(facts, view.seq, state.core.status, retracted)
+        self.cached_facts = (key, latest)
+        return latest
 
     def root_of(self, kind: str) -> str:
         """Return the folder of a format in this project."""

@@ -18,7 +18,7 @@ from forestay.mirror.edit_shared_file import amend
 
 _LONGEST_SPEC = 1024 * 1024
 _MAX_BYTES = 256 * 1024
-"""Of the acknowledgments, each of about 300 bytes; a longer file would take seconds to parse."""
+"""The most bytes of a contract file, with 300 per agent; a longer one takes seconds to parse."""
 
 
 class Contract:

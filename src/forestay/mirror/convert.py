@@ -22,7 +22,7 @@ from forestay.formats.port import ERROR, Tree, Where, canonical_name, load_forma
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror import discover
-from forestay.mirror.check_files import phases, require_definitions
+from forestay.mirror.check_files import count_phases, require_definitions
 
 _SURELY_READ = 100_000
 """A file of at most this size is below every limit of the parser."""
@@ -53,7 +53,7 @@ def convert(
     one = _only(path)
     # The number of phases is in a definition, or was carried over by an earlier conversion.
     known = one.facts(where).plan_total
-    where = replace(where, total=phases(one, workflows) or known)
+    where = replace(where, total=count_phases(one, workflows) or known)
     tree, loss = carry_over.convert(one.format, one.tree, format, where, native_id=native)
     _require_inside(tree)
     documents = one.documents if one.layout == format.id else {}
@@ -63,7 +63,7 @@ def convert(
         if value is not None
     }
     id = format.get(tree, where).native_id
-    lost = [*loss.lost, *_too_much(made)]
+    lost = [*loss.lost, *_find_oversized(made)]
     if one.layout != format.id:
         lost += [
             f"line {line.number} of {name}, which is not JSON"
@@ -73,7 +73,7 @@ def convert(
     return Converted(format.id, one.layout, id, made, loss.carried, lost)
 
 
-def _too_much(made: dict[str, bytes]) -> Iterator[str]:
+def _find_oversized(made: dict[str, bytes]) -> Iterator[str]:
     """Yield a loss for each file that became too large to be parsed in the new format."""
     for name, data in made.items():
         try:
@@ -94,7 +94,7 @@ def _require_inside(tree: Tree) -> None:
             )
 
 
-def beside(path: str, made: Converted) -> str:
+def default_target(path: str, made: Converted) -> str:
     """Return the default target: next to the source, with the format in its name."""
     name = path.rstrip("/")
     folder = os.path.dirname(os.path.abspath(name))
@@ -118,7 +118,7 @@ def write(made: Converted, out: str) -> list[str]:
 def _only(path: str) -> discover.Find:
     finds = [one for one in discover.sessions(path) if one.layout and not one.is_index]
     if len(finds) != 1:
-        raise discover.not_one(path, finds)
+        raise discover.not_one_session(path, finds)
     (one,) = finds
     faults = [fault for fault in one.damage if fault.severity == ERROR]
     if faults or not one.documents:

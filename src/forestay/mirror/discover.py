@@ -1,4 +1,4 @@
-"""Finds session files on disk, whatever program wrote them.
+"""Find session files on disk, whatever program wrote them.
 
 `find` examines a file, a folder or a whole project and returns the sessions in it, by the content
 of files; a name counts only where nothing can be read. A *find* is one session: its format, the
@@ -234,7 +234,7 @@ def sessions(path: str) -> Iterator[Find]:
     return walk(path)
 
 
-def not_one(path: str, there: list[Find]) -> InvalidInput:
+def not_one_session(path: str, there: list[Find]) -> InvalidInput:
     """Return the error for a path that contains no session, or several."""
     hint = f"forestay files check {shlex.quote(path)}"
     if not there:
@@ -243,13 +243,13 @@ def not_one(path: str, there: list[Find]) -> InvalidInput:
     return InvalidInput(f"{path} is not one session", why=why, hint=hint)
 
 
-def in_place(path: str) -> Iterator[Find]:
+def find_in_place(path: str) -> Iterator[Find]:
     """Yield the sessions in a folder or file of a format, which must not be a link."""
     return walk(path) if os.path.isdir(path) else iter([_of_plain_file(path)])
 
 
 def _fault(id: str, code: str, what: str, name: str = "", line: int = 0) -> Finding:
-    """Return a fault that keeps a file of a format from being read."""
+    """Return a fault that prevents reading a file of a format."""
     rule = _UNREADABLE.get(id, "")
     return Finding(code, ERROR, what, file=name, requirement=rule, line=line)
 
@@ -266,11 +266,11 @@ def _of_file(path: str) -> Find:
 def _of_plain_file(path: str) -> Find:
     """Return a file in the place of a session's, which must not be a link."""
     if files.is_irregular(path):
-        return _not_read(path, "odd-file", _odd(path))
+        return _not_read(path, "odd-file", _describe_kind(path))
     return _of_file(path)
 
 
-def _odd(path: str) -> str:
+def _describe_kind(path: str) -> str:
     kind = _KINDS.get(stat.S_IFMT(os.lstat(path).st_mode), "a device")
     return f"this is {kind}, not a file"
 
@@ -288,20 +288,20 @@ def identify(path: str, data: bytes) -> Find | None:
         document = Document.parse(data, _syntax(path, data))
     except Unreadable as error:
         return _broken(path, data, error)
-    best = _likeliest(path, document.value)
+    best = _guess_by_value(path, document.value)
     if document.value == [] and os.path.basename(path) == LOG:
         best = "ai-session"  # a session in which nothing has happened yet
     if not best:
         # It may have the place of a session's file nevertheless.
         name = os.path.basename(path)
-        if id := _FIXED.get(name, "") or _at_home(path):
+        if id := _FIXED.get(name, "") or _format_of_folder(path):
             fault = _fault(id, "not-a-session", f"this is not a session of {id}", name)
             return Find(id, "", {name: path}, {name: data}, {}, [fault])
         return None
     if why := load_format(best).why_incomplete(data, document.value):
         return _broken(path, data, Unreadable("torn", why))
     name, native = _role(best, path, document.value)
-    return _made(best, {name: path}, {name: data}, {name: document}, native)
+    return _make_find(best, {name: path}, {name: data}, {name: document}, native)
 
 
 def _broken(path: str, data: bytes, error: Unreadable) -> Find | None:
@@ -319,7 +319,7 @@ def _with_sides(fault: Finding, data: bytes) -> Finding:
     return found[0]._replace(line=fault.line) if found else fault
 
 
-def _made(
+def _make_find(
     id: str,
     paths: dict[str, str],
     bundle: Bundle,
@@ -366,7 +366,7 @@ def _syntax(path: str, data: bytes) -> str:
 def _guess(path: str, data: bytes) -> str:
     """Return the format of a file that cannot be parsed; empty if it is unknown."""
     left = recover(data[: _SEARCHED // 4]) if data else None
-    if left and (id := _likeliest(path, left.value)):
+    if left and (id := _guess_by_value(path, left.value)):
         return id
     # Without zeros UTF-16 is found, too.
     start = data[:_SEARCHED].replace(b"\0", b"")
@@ -375,17 +375,17 @@ def _guess(path: str, data: bytes) -> str:
             return id
     name = os.path.basename(path)
     named = (id for id, pattern in _NAMES if re.fullmatch(pattern, name))
-    return _at_home(path) or next(named, "")
+    return _format_of_folder(path) or next(named, "")
 
 
-def _likeliest(path: str, value: object) -> str:
+def _guess_by_value(path: str, value: object) -> str:
     """Return the format that a value has by its shape; empty if it has none."""
     scores = {id: load_format(id).recognise(path, value) for id in REGISTRY}
     best = max(scores, key=lambda id: scores[id])
     return best if scores[best] >= SURE else ""
 
 
-def _at_home(path: str) -> str:
+def _format_of_folder(path: str) -> str:
     """Return the format whose own folder a file is in, if such folders contain nothing else."""
     folder, name = os.path.split(path)
     own = (id for id in ("praxis", "craft") if folder.endswith(f"/{REGISTRY[id][1]}"))
@@ -409,8 +409,8 @@ def _role(id: str, path: str, value: object) -> tuple[str, str]:
         return INDEX, ""
     # The session is that of its folder in its place, else the one that the file names.
     named = text(keys.get("feature_id")) or text(mapping(keys.get("feature")).get("id"))
-    in_place = os.path.basename(path) in OWN and _is_root(os.path.dirname(folder))
-    feature = os.path.basename(folder) if in_place or not named else named
+    find_in_place = os.path.basename(path) in OWN and _is_root(os.path.dirname(folder))
+    feature = os.path.basename(folder) if find_in_place or not named else named
     return f"{feature}/{role}", ""
 
 
@@ -486,7 +486,7 @@ def _is_ai_session(folder: str) -> bool:
         return _is_started(folder)
     # Elsewhere the state has to show it: other programs use the same file name.
     state = os.path.join(folder, STATE)
-    found = _look(state) if os.path.isfile(state) else None
+    found = _identify_in_folder(state) if os.path.isfile(state) else None
     return found is not None and found.layout == "ai-session"
 
 
@@ -506,13 +506,13 @@ def ai_sessions(root: str) -> Iterator[Find]:
     if first is None and os.path.lexists(index):
         first = _of_plain_file(index)
     if first is not None:
-        yield replace(first, faults=[*first.faults, *_gone(first, root)])
+        yield replace(first, faults=[*first.faults, *_missing_sessions(first, root)])
     yield from there
     below = [os.path.join(root, name) for name in files.list_names(root)]
     yield from (_no_access(path, "ai-session") for path in below if _is_closed(path))
 
 
-def _gone(one: Find, root: str) -> Iterator[Finding]:
+def _missing_sessions(one: Find, root: str) -> Iterator[Finding]:
     """Yield a fault for each open session of an index that has no folder."""
     for number, entry in enumerate(entries_of(one.tree)):
         id, word = text(entry.get("feature_id")), text(entry.get("status"))
@@ -574,7 +574,7 @@ def _ai_session(
         there = {main: parts[main], **there}
         what = "none of the session's files exists: it was not created completely, or lost"
         faults.append(Finding(NOT_CREATED, ERROR, what, file=main, requirement="S0-77"))
-    made = _made("ai-session", there, bundle, documents)
+    made = _make_find("ai-session", there, bundle, documents)
     return replace(made, native=name, faults=[*faults, *made.faults])
 
 
@@ -595,7 +595,7 @@ def what_is_wrong(path: str, error: ForestayError) -> tuple[str, str, int]:
     if isinstance(error, Unreadable):
         return error.code, error.what, error.line
     if files.is_irregular(path):
-        return "odd-file", _odd(path), 0
+        return "odd-file", _describe_kind(path), 0
     return _code_of(error), str(error), 0
 
 
@@ -611,7 +611,7 @@ def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:
     formats, others = set(), {""} if parts else {"", "ai-session"}
     for name in names:
         if os.path.splitext(name)[1].lower() in _ENDINGS:
-            found = _look(os.path.join(folder, name))
+            found = _identify_in_folder(os.path.join(folder, name))
             if found is not None and found.layout not in others:
                 formats.add(found.layout)
                 yield found
@@ -627,7 +627,7 @@ def essay_without_state(folder: str) -> Find:
     return Find("essay", "", {ESSAY_STATE: os.path.join(folder, ESSAY_STATE)}, {}, {}, [fault])
 
 
-def _look(path: str) -> Find | None:
+def _identify_in_folder(path: str) -> Find | None:
     """Identify a file in a folder; one that cannot be read counts if it has the name of one."""
     data = None
     if not files.is_irregular(path):

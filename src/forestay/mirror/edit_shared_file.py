@@ -21,7 +21,7 @@ Change = Callable[[bytes], bytes]
 """Return the new bytes of a file; applied to its own result, it changes nothing."""
 
 Join = Callable[[bytes, bytes, bytes], bytes]
-"""Merge two changed versions of a file: takes the base, the edit of another program, and ours."""
+"""Merge two changed versions of a file: the arguments are base, edit of another program, ours."""
 
 _TRIES = 50
 
@@ -29,17 +29,17 @@ _TRIES = 50
 def amend(path: str, change: Change, join: Join | None = None) -> None:
     """Change a file that other programs replace; `join` merges files that are not documents."""
     join = join or partial(_joined, path.rpartition(".")[2])
-    versions, beside, seen = [_read(path)], "", b""
+    versions, displaced, seen = [_read(path)], "", b""
     new = change(versions[0])
     for _ in range(_TRIES):
         if new == versions[0]:
-            return _forget(beside, seen)
+            return _remove_displaced(displaced, seen)
         aside = swap_file.exchange(path, new, mode=0o644, seen=versions[0])
         # The merged edit is in place now, so the displaced bytes are no longer needed.
-        _forget(beside, seen)
+        _remove_displaced(displaced, seen)
         made, seen = _with_edit(path, aside, new, versions, join)
-        versions, new, beside = [new, *versions], change(made), aside
-    raise _never_left_alone(path, why=f"what was found there last is in {beside}")
+        versions, new, displaced = [new, *versions], change(made), aside
+    raise _always_changing(path, why=f"its last bytes are in {displaced}")
 
 
 def _with_edit(
@@ -57,7 +57,7 @@ def _with_edit(
     except ForestayError:
         # It may be anything that another program wrote, so it must not be deleted.
         swap_file.undo(aside, path)
-        _forget(aside, new)
+        _remove_displaced(aside, new)
         raise
 
 
@@ -76,13 +76,13 @@ def _read(path: str) -> bytes:
     return files.read_bounded(path, LONGEST, follow=False)
 
 
-def _forget(aside: str, seen: bytes) -> None:
+def _remove_displaced(aside: str, seen: bytes) -> None:
     fd = swap_file.remove_displaced(aside, seen) if aside else None
     swap_file.free_removed([] if fd is None else [fd])
 
 
 def amend_lines(path: str, change: Change, most: int) -> None:
-    """Change a log that other programs extend; lines they add meanwhile are changed the same way.
+    """Change a log that other programs extend, and the lines that they add at the same time.
 
     `most` is the largest number of bytes that is read.
     """
@@ -90,14 +90,14 @@ def amend_lines(path: str, change: Change, most: int) -> None:
         old = files.read_bounded(path, most, follow=False)
         new = change(old)
         aside = swap_file.exchange(path, new, 0o644, seen=old) if new != old else ""
-        if not aside or _is_carried_over(path, aside, old, change, most):
+        if not aside or _move_new_lines(path, aside, old, change, most):
             return
         swap_file.undo(aside, path)
-        _is_carried_over(path, aside, new, bytes, most)
-    raise _never_left_alone(path)
+        _move_new_lines(path, aside, new, bytes, most)
+    raise _always_changing(path)
 
 
-def _is_carried_over(path: str, aside: str, old: bytes, change: Change, most: int) -> bool:
+def _move_new_lines(path: str, aside: str, old: bytes, change: Change, most: int) -> bool:
     """Remove the displaced log and add its new lines to the current one.
 
     Return False if it was changed in another way than by adding lines.
@@ -120,5 +120,5 @@ def _add(path: str, lines: bytes) -> None:
         files.append_lines(path, lines, mode=0o644)
 
 
-def _never_left_alone(path: str, why: str = "") -> Refused:
+def _always_changing(path: str, why: str = "") -> Refused:
     return Refused(f"{path} is constantly being written by another program", why=why, file=path)

@@ -1,4 +1,4 @@
-"""Removes the files of an erased session, and erased events from the files of a session.
+"""Remove the files of an erased session, and erased events from the files of a session.
 
 A file is ours to remove if its bytes are a rendering that we remember; others edited the rest,
 which stays unless it is asked for. A file that several sessions share loses the entry of the one.
@@ -42,11 +42,11 @@ class Owned(Struct):
     """Logs that grow line by line: their title, not a digest, shows that they are ours."""
 
 
-def owned(context: MirrorContext, session: str) -> list[Owned]:
-    return [_owned(context, binding) for binding in context.bindings.bindings(session)]
+def list_owned(context: MirrorContext, session: str) -> list[Owned]:
+    return [_owned_files(context, binding) for binding in context.bindings.bindings(session)]
 
 
-def _owned(context: MirrorContext, binding: Binding) -> Owned:
+def _owned_files(context: MirrorContext, binding: Binding) -> Owned:
     known = context.bindings.renderings(binding)
     customs = conventions_of(binding.layout)
     paths: dict[str, set[str]] = {}
@@ -60,7 +60,7 @@ def _owned(context: MirrorContext, binding: Binding) -> Owned:
     return Owned(binding, paths, shared, logs)
 
 
-def holding(one: Owned, *, force: bool) -> tuple[list[str], list[str]]:
+def split_by_edits(one: Owned, *, force: bool) -> tuple[list[str], list[str]]:
     """Return which files of a binding would be removed, and which would stay because of edits."""
     there = [path for path in one.paths if os.path.lexists(path)]
     ours = [path for path in there if force or _digest(path) in one.paths[path]]
@@ -81,14 +81,14 @@ def remove(one: Owned, *, force: bool, clock: Clock) -> tuple[list[str], list[st
         for path in one.paths:
             for torn in swap_file.leftovers(path) if _is_inside(binding.root, path) else ():
                 files.remove(torn)
-        ours, left = holding(one, force=force)
+        ours, left = split_by_edits(one, force=force)
         gone: list[str] = []
         for path in ours:
             known = None if force else one.paths.get(path)
             (gone if _unlink(binding.root, path, known) else left).append(path)
         for path in one.shared:
-            left += _take_out(binding, path)
-    _tidy(binding)
+            left += _remove_entry(binding, path)
+    _remove_empty_folders(binding)
     return gone, left
 
 
@@ -135,7 +135,7 @@ def _unlink(root: str, path: str, known: set[str] | None) -> bool:
     return True
 
 
-def _take_out(binding: Binding, path: str) -> list[str]:
+def _remove_entry(binding: Binding, path: str) -> list[str]:
     """Remove a session's entry from a shared file; return the file if that is impossible."""
     try:
         if os.path.lexists(path):
@@ -162,7 +162,7 @@ def _without(value: Any, native: str) -> Any:
     }
 
 
-def _tidy(binding: Binding) -> None:
+def _remove_empty_folders(binding: Binding) -> None:
     """Remove the lock and the empty folders that only this session had."""
     customs = conventions_of(binding.layout)
     own = os.path.join(binding.root, binding.native)
@@ -180,7 +180,7 @@ def _tidy(binding: Binding) -> None:
 # -- events --------------------------------------------------------------------------------------
 
 
-def words_of(values: Iterable[Any]) -> list[str]:
+def searched_texts(values: Iterable[Any]) -> list[str]:
     """Return what to search for in files: the starts of erased texts, in one line each."""
     found = (" ".join(text.split()) for value in values for text in _texts(value))
     return sorted({text[:_BEGINNING] for text in found if len(text) >= _LEAST})
@@ -205,7 +205,7 @@ def cleanse(
     write()
     found = [
         (one, path)
-        for one in owned(context, session)
+        for one in list_owned(context, session)
         for path in (*one.paths, *one.logs)
         if _contains(path, words)
     ]
@@ -213,7 +213,7 @@ def cleanse(
     if ours:
         # Before files are removed: after a crash they must not be made from old renderings.
         context.bindings.forget(session)
-    begun = [p for one, p in ours if _took_out(one.binding.root, p, one.paths[p], words)]
+    begun = [p for one, p in ours if _remove_text(one.binding.root, p, one.paths[p], words)]
     left = [path for _, path in found if path not in begun]
     if begun:
         write()
@@ -222,7 +222,7 @@ def cleanse(
     ]
 
 
-def _took_out(root: str, path: str, known: set[str], words: Sequence[str]) -> bool:
+def _remove_text(root: str, path: str, known: set[str], words: Sequence[str]) -> bool:
     """Remove a file with erased text; of a log, which others may extend, only those lines."""
     if not is_log(path):
         return _unlink(root, path, known)

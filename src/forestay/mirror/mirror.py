@@ -234,7 +234,7 @@ class Mirror:
             self._reader.read_all(other)
             self._archive.require_room(other)
         except (Suspended, Unreadable) as error:
-            raise mirror_bindings.stays(other, str(error)) from error
+            raise mirror_bindings.cannot_archive(other, str(error)) from error
 
     def require_root(self, kind: str) -> None:
         """Refuse the folder of a format in this project if no session can be created there."""
@@ -310,7 +310,7 @@ class Mirror:
 
     def owned(self, session: str) -> list[Owned]:
         """Return the files of a session; call it before the session is erased."""
-        return erase.owned(self._context, session)
+        return erase.list_owned(self._context, session)
 
     def remove(self, files: list[Owned], *, force: bool = False) -> tuple[list[str], list[str]]:
         """Remove files of an erased session; return the removed ones, and those with text left."""
@@ -337,7 +337,9 @@ class Mirror:
 
         self._context.erased, self._context.cached_facts = bodies, None
         try:
-            rewritten, left = erase.cleanse(self._context, session, erase.words_of(values), write)
+            rewritten, left = erase.cleanse(
+                self._context, session, erase.searched_texts(values), write
+            )
             self._remember_again(session, left)
             return rewritten, left
         finally:
@@ -396,13 +398,13 @@ class Mirror:
         last = self._last_bindings[1] if self._last_bindings[0] == session else []
         self._seen_bindings = (session, last or self.bindings(session))
         changed = (each for each in self._seen_bindings[1] if not self._reader.is_unchanged(each))
-        met = [each for each in changed if not archived_folder(each)]
-        for binding in met:
+        edited = [each for each in changed if not archived_folder(each)]
+        for binding in edited:
             if os.path.isdir(os.path.dirname(binding.place)):
                 messages += self._run_locked(
                     binding, lambda current: self._absorb_binding(current)[1]
                 )
-        if met and self._archive.has_ended(met[0]):
+        if edited and self._archive.has_ended(edited[0]):
             # No later event of an ended session would write the files.
             messages += [line for line in self.write(session, force=True) if line not in messages]
         return messages
@@ -426,10 +428,10 @@ class Mirror:
         known, self._seen_bindings = self._seen_bindings, ("", [])
         found = known[1] if known[0] == session else []
         jobs: list[_Job] = []
-        met: set[int] = set()
+        known_numbers: set[int] = set()
         # Cached bindings may lack one, so they are read again under the lock until none is new.
-        while new := [b for b in found or self.bindings(session) if b.number not in met]:
-            met |= {binding.number for binding in new}
+        while new := [b for b in found or self.bindings(session) if b.number not in known_numbers]:
+            known_numbers |= {binding.number for binding in new}
             chosen = [_Job(binding) for binding in new if is_forced or not self._is_quiet(binding)]
             found = [b for batch in _batches(chosen) for b in self._write_batch(batch)]
             jobs += chosen

@@ -70,16 +70,16 @@ def adopt_current(context: Context) -> str:
         if loaded.kind == NONE:
             raise NoSession(NOTHING, hint='forestay files orchestrator new "GOAL"')
         _require_usable(loaded)
-        (taken,) = adopt.adopt(context, loaded.path)
-    if not taken.session:
-        raise Refused(f"{loaded.path} could not be adopted", why="; ".join(taken.problems))
-    context.workspace.choose(taken.session)
-    return taken.session
+        (adopted,) = adopt.adopt(context, loaded.path)
+    if not adopted.session:
+        raise Refused(f"{loaded.path} could not be adopted", why="; ".join(adopted.problems))
+    context.workspace.choose(adopted.session)
+    return adopted.session
 
 
-def session_with_file(context: Context, meant_here: Callable[[], str]) -> str:
+def session_with_file(context: Context, selected: Callable[[], str]) -> str:
     """Return the session that has its file here: the selected one, else the owner of the current
-    file. `meant_here` returns the selected session or raises `NoSession`."""
+    file. `selected` returns the selected session or raises `NoSession`."""
     path = os.path.join(folder(context), orchestrator_format.CURRENT)
     owner = (
         None
@@ -87,16 +87,16 @@ def session_with_file(context: Context, meant_here: Callable[[], str]) -> str:
         else context.store.machine.bindings.owner(os.path.realpath(path))
     )
     try:
-        meant = meant_here()
+        session = selected()
     except NoSession:
         if owner is None:
             raise
         return owner.session
-    if any(binding.layout == ID for binding in context.store.machine.bindings.bindings(meant)):
-        return meant
+    if any(binding.layout == ID for binding in context.store.machine.bindings.bindings(session)):
+        return session
     if owner is None:
-        what = f"session {meant} has no files of {ID}"
-        raise NoSession(what, hint="keep some: forestay files bind orchestrator")
+        what = f"session {session} has no files of {ID}"
+        raise NoSession(what, hint="to add some: forestay files bind orchestrator")
     return owner.session
 
 
@@ -136,13 +136,13 @@ def make_room(context: Context) -> str:
     owner = context.store.machine.bindings.owner(os.path.realpath(loaded.path))
     if loaded.find is not None and (owner is None or loaded.find.native not in ("", owner.native)):
         mirror_of(context).require_root(ID)
-        archived = put_away(loaded.path, loaded.find.native)
+        archived = archive_file(loaded.path, loaded.find.native)
         context.notify(f"the previous session is archived: {archived}")
         return archived
     return os.path.join(owner.root, orchestrator_format.archive_name(owner.native)) if owner else ""
 
 
-def put_away(path: str, native: object) -> str:
+def archive_file(path: str, native: object) -> str:
     """Move a file of another program into the archive, byte for byte, without replacing a file
     there; return its new path."""
     if os.path.islink(path):
@@ -182,10 +182,10 @@ def _is_free(target: str, path: str) -> bool:
 
 def history(context: Context, limit: int = 10) -> list[dict[str, str]]:
     """Return a row per archived session, newest first: id, goal, status, created, path."""
-    return listed(folder(context), limit)
+    return list_archived(folder(context), limit)
 
 
-def listed(folder: str, limit: int) -> list[dict[str, str]]:
+def list_archived(folder: str, limit: int) -> list[dict[str, str]]:
     """Return the rows for the folder of a current file."""
     there = files.list_paths(os.path.join(folder, orchestrator_format.HISTORY))
     plain = (path for path in there if path.endswith(".json") and not files.is_irregular(path))
@@ -202,7 +202,7 @@ def _value(path: str) -> Any:
         return {}
 
 
-def archived(context: Context, text: str) -> dict[str, str]:
+def find_archived(context: Context, text: str) -> dict[str, str]:
     """Return the row for a number in the list, or for an id or part of one."""
     rows = history(context, limit=10_000)
     if text.isascii() and text.isdigit() and len(text) < 7:

@@ -1,4 +1,4 @@
-"""Finds session files of other programs in a project by their names, without reading any.
+"""Find session files of other programs in a project by their names, without reading any.
 
 Users are then asked to run `forestay adopt`, which reads them. A scan costs a few stats where
 nothing is, and one short listing where something is; of very long listings only the start counts.
@@ -58,10 +58,10 @@ def unadopted(
 
 
 def _all_adopted(paths: list[str], seen: set[tuple[str, str]]) -> bool:
-    return all((path, adopted_as(path)) in seen for path in paths)
+    return all((path, adopted_stamp(path)) in seen for path in paths)
 
 
-def adopted_as(path: str) -> str:
+def adopted_stamp(path: str) -> str:
     """Return the stamp of an adopted file that is only read; it changes with the file."""
     try:
         facts = os.lstat(path)

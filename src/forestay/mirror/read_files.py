@@ -1,12 +1,13 @@
-"""Read the files of a binding, and tell whose bytes they hold.
+"""Read the files of a binding, and find out which program wrote their bytes.
 
 Bytes are *ours*, *rewound* (an earlier rendering: a tool restored it, or a process died before it
 wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering of size 0 is
-*owed*: no file had it yet, and the file that is written next continues from it. Little work is done
-to tell: bytes are compared with those that this process wrote last, else by digest with the newest
-rendering, and only then with all stored ones; the same bytes are parsed once in a process. A log
-that is unchanged is neither parsed nor, by a process that keeps writing, read again. A path that
-is no plain file of this session suspends its binding.
+*owed*: no file had it yet, and the file that is written next continues from it.
+
+The quickest check comes first: bytes are compared with those that this process wrote last, then by
+digest with the newest rendering, and only then with all stored ones. The same bytes are parsed once
+in a process. An unchanged log is not parsed, nor read again by the process that wrote it. A path
+that is not a regular file of this session suspends its binding.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ class FileReader:
         file = self._classify(binding, name, path, newest)
         if file.verdict != "edited" or is_log(name):
             return file
-        # Half of a YAML text looks complete: it is read when no process writes it any more.
+        # Half of a YAML text may seem complete, so it is read when no process writes it any more.
         self.require_finished(name, path)
         return self._classify(binding, name, path, newest)
 
@@ -244,7 +245,7 @@ class FileReader:
         return known == digest
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
-        """Return the bytes of a file; None if it is missing. No plain file suspends the binding."""
+        """Return the bytes of a file; None if it is missing; suspend if it is no file."""
         require_inside(binding.root, os.path.dirname(path))
         try:
             with self.read_lock(binding, path):
@@ -312,7 +313,7 @@ class FileReader:
     def newest(self, binding: Binding, file: FoundFile) -> ParsedFile | None:
         """Return our newest rendering; None for a log, and if its content is not stored.
 
-        It is read once per look: only this process may know its secrets.
+        It is read once per found file: only this process may know its secrets.
         """
         if not file.newest:
             file.newest = [self._read_newest(binding, file)]
@@ -355,7 +356,7 @@ class FileReader:
         for file in others:
             if why := self.why_incomplete(binding, file.name, file.data or b"", file.value):
                 raise _unusable(file, why)
-        # A shared file names several sessions, so only the main file tells.
+        # A shared file names several sessions, so only the main file shows whose it is.
         main = next(iter(paths_of(binding)))
         facts = format.get(tree, where) if main in tree else Facts()
         if any(file.verdict == "edited" and not is_log(file.name) for file in others):
@@ -381,8 +382,8 @@ class FileReader:
         if why := format.why_incomplete(data, value):
             return why
         longer = [] if is_log(name) else self._bindings.contents(binding, name)
-        longer = [kept for kept in longer if len(kept) > len(data) and kept.startswith(data)]
-        values = [parse_file(name, kept).value for kept in longer]
+        longer = [old for old in longer if len(old) > len(data) and old.startswith(data)]
+        values = [parse_file(name, old).value for old in longer]
         if not longer or value in values:
             return ""
         if data.endswith(b"\n") and not _is_worse(format, {name: value}, {name: values[0]}):
@@ -431,13 +432,13 @@ class FileReader:
 
 
 def _unusable(file: FoundFile, why: str) -> Suspended:
-    # The name tells which of several files has to be repaired.
+    # The name shows which of several files has to be repaired.
     return Suspended(f"{os.path.basename(file.name)} cannot be used: {why}")
 
 
 def _require_few(facts: Facts) -> None:
     if count_elements(facts) > THINGS:
-        raise Suspended(f"its files tell of more than {THINGS} tasks, files and other things")
+        raise Suspended(f"its files contain more than {THINGS} tasks, files and other things")
 
 
 def _is_worse(format: Format, tree: Tree, before: Tree) -> bool:

@@ -1,4 +1,4 @@
-"""Recovers session files that cannot be read, by the first rung of a ladder that works.
+"""Recover session files that cannot be read, by the first rung of a ladder that works.
 
     journal      the session is ours: its files are written again from what was recorded
     backup       the format's own backup of the file can still be read
@@ -422,7 +422,7 @@ def _find_one(path: str) -> Find:
     if not finds and any(map(os.path.isfile, stages)):
         finds = [discover.essay_without_state(path)]
     if len(finds) != 1:
-        raise discover.not_one(path, finds)
+        raise discover.not_one_session(path, finds)
     return finds[0]
 
 

@@ -204,8 +204,8 @@ class Renderer:
         """
         assert file.read is not None
         if not file.read.is_clean and file.verdict == "ours" and len(file.data or b"") > _LONG:
-            kept = self._context.bindings.last_content(binding, file.name)
-            file.read.is_clean = sha256(kept).hexdigest() == file.digest
+            stored = self._context.bindings.last_content(binding, file.name)
+            file.read.is_clean = sha256(stored).hexdigest() == file.digest
         return file.read.is_clean
 
     def notes(self, plans: Sequence[Plan]) -> list[Note]:
@@ -232,10 +232,10 @@ class Renderer:
             # The content of a log is not stored: the file always begins with it.
             return file.name, change.digest, change.log.size, b""
         change.digest = change.digest or sha256(data).hexdigest()
-        kept = self._without_secrets(kind, data, change.made)
+        stored = self._without_secrets(kind, data, change.made)
         self._reader.cache_parsed(kind, change.digest, change.made)
         size = 0 if file.verdict == "owed" else len(data)
-        return file.name, change.digest, size, kept
+        return file.name, change.digest, size, stored
 
     def _without_secrets(self, kind: str, data: bytes, made: ParsedFile) -> bytes:
         """Return the bytes of a file without secrets, as they may be stored."""

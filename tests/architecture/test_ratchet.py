@@ -16,7 +16,7 @@ LIMITS = {
     "top-level entries": 24,
     "repeated module names": 36,
     "repeated class names": 53,
-    "code lines": 61_800,
+    "code lines": 62_000,
     "methods of Store": 9,
     "methods of View": 10,
 }

@@ -51,7 +51,7 @@ def test_how_a_command_of_codex_ended_is_read_from_its_rollout(
     ]
 
 
-def test_a_digest_told_with_other_line_ends_is_that_of_the_file(hooks: Hooks) -> None:
+def test_digest_reported_with_other_line_ends_is_that_of_the_file(hooks: Hooks) -> None:
     path, data = hooks.project / "a.txt", b"one\r\nzwei\r\n"
     path.write_bytes(data)
     claude = hooks.another("n2", "claude-code")

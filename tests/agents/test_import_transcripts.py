@@ -93,7 +93,7 @@ def test_a_conversation_becomes_a_paused_session_of_its_project(
     assert times[0] == times[1] == 1767323041000 and times == sorted(times)
 
 
-def test_what_it_says_is_unconfirmed(stay: Forestay, transcripts: Path) -> None:
+def test_imported_content_is_unconfirmed(stay: Forestay, transcripts: Path) -> None:
     [one] = told(stay, transcripts)
     text = stay.session(one.session).brief().text
     assert 'Goal: "Mend the sail" (from transcript:claude-code, unconfirmed)' in text
@@ -112,7 +112,7 @@ def test_twice_is_once(stay: Forestay, transcripts: Path) -> None:
     assert len(bodies(stay, first.session)) == first.events
 
 
-def test_a_transcript_that_grew_adds_what_is_new(stay: Forestay, transcripts: Path) -> None:
+def test_grown_transcript_adds_only_new_events(stay: Forestay, transcripts: Path) -> None:
     [first] = told(stay, transcripts)
     with open(first.path, "a") as file:
         file.write(json.dumps(user("and the mast", 20)) + "\n")
@@ -121,7 +121,7 @@ def test_a_transcript_that_grew_adds_what_is_new(stay: Forestay, transcripts: Pa
     assert bodies(stay, first.session)[-1] == ev.MessageSent(role="user", text="and the mast")
 
 
-def test_a_dry_run_records_nothing_and_says_what_would_come(
+def test_dry_run_records_nothing_and_reports_what_would_be_imported(
     stay: Forestay, transcripts: Path
 ) -> None:
     [dry] = told(stay, transcripts, dry_run=True)
@@ -164,7 +164,7 @@ def test_secrets_and_long_words_are_treated_as_everywhere(
     assert secret not in whole.text and secret not in one.goal
 
 
-def test_a_conversation_of_a_folder_that_is_gone_is_kept(stay: Forestay, tmp_path: Path) -> None:
+def test_conversation_of_a_deleted_folder_is_imported(stay: Forestay, tmp_path: Path) -> None:
     told_write = {"type": "create", "filePath": "/w/a.py", "content": "x\n"}
     records = (
         user("go on", 1),
@@ -197,7 +197,7 @@ def test_nothing_asked_and_nothing_done_is_no_session(stay: Forestay, tmp_path: 
     assert stay.list() == []
 
 
-def test_a_transcript_that_cannot_be_read_keeps_no_other(
+def test_unreadable_transcript_does_not_stop_the_others(
     stay: Forestay, transcripts: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from forestay.agents.transcripts import find
@@ -216,7 +216,9 @@ def test_a_transcript_that_cannot_be_read_keeps_no_other(
     assert outcomes == {"n0": "adopted", "n1": "unreadable"}
 
 
-def test_only_what_changed_since_then_is_taken(stay: Forestay, transcripts: Path) -> None:
+def test_only_transcripts_changed_since_then_are_imported(
+    stay: Forestay, transcripts: Path
+) -> None:
     path = transcripts / "-proj" / "n1.jsonl"
     os.utime(path, (10**9, 10**9))
     assert told(stay, transcripts, since="30d") == []

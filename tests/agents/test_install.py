@@ -215,7 +215,7 @@ def test_link_out_of_a_project_is_not_followed(name: str, link: str, places: Pla
 
 @pytest.mark.parametrize("name", HOOKED)
 @pytest.mark.parametrize("at", [0, 1])
-def test_hook_that_its_owner_put_beside_ours_stays(name: str, at: int, places: Places) -> None:
+def test_hook_that_the_user_added_next_to_ours_stays(name: str, at: int, places: Places) -> None:
     _install(name, USER, places)
     path = Path(_hooks_file(name, places))
     told = json.loads(path.read_text())
@@ -244,7 +244,7 @@ def test_a_plugin_of_that_name_that_is_not_ours_is_left_alone(places: Places) ->
         *('{"mcpServers": []}', '{"mcpServers": null}', '{"a": ' + "9" * 5000 + "}"),
     ],
 )
-def test_settings_that_cannot_be_read_are_named_and_kept(text: str, places: Places) -> None:
+def test_unreadable_settings_are_named_and_not_changed(text: str, places: Places) -> None:
     path = Path(_hooks_file("gemini", places))
     path.parent.mkdir()
     path.write_text(text)
@@ -274,7 +274,7 @@ def test_a_file_changed_since_the_plan_is_not_written(places: Places) -> None:
     assert path.read_text() == "{}"
 
 
-def test_an_agents_own_folder_is_found_where_its_variable_says(places: Places) -> None:
+def test_folder_of_an_agent_is_read_from_its_variable(places: Places) -> None:
     moved = places.user_home + "/elsewhere"
     there = msgspec.structs.replace(places, variables={"CODEX_HOME": moved})
     assert {c.path for c in install.plan_install("codex", USER, there).changes} == {

@@ -67,7 +67,7 @@ def sha(text: str) -> str:
 
 @pytest.mark.parametrize("agent", [*FORMED, "gemini"])
 @pytest.mark.parametrize("source", ["startup", "resume", "clear", "compact", "fork"])
-def test_a_start_says_how_it_began(agent: str, source: str) -> None:
+def test_start_has_its_source(agent: str, source: str) -> None:
     start = heard(agent, payload("SessionStart", source=source, model="m-1"))
     assert (start.what, start.source, start.native, start.model) == ("start", source, "n1", "m-1")
     assert (start.agent, start.cwd, start.transcript, start.bodies) == (agent, "/w", "/t.jsonl", ())
@@ -94,7 +94,7 @@ def test_a_start_of_a_new_kind_is_a_start() -> None:
 
 
 @pytest.mark.parametrize(("agent", "event"), [("codex", "SessionEnd"), ("gemini", "SessionEnd")])
-def test_an_end_says_why(agent: str, event: str) -> None:
+def test_end_has_its_reason(agent: str, event: str) -> None:
     end = heard(agent, payload(event, reason="clear", timestamp="2026-01-02T03:04:05.678Z"))
     assert (end.what, end.source, end.at) == ("end", "clear", 1767323045678)
 
@@ -166,7 +166,7 @@ def test_what_a_machine_says_is_kept_apart_from_what_a_user_asks() -> None:
     ]
 
 
-def test_a_notice_tells_of_a_sub_agent_and_asks_nothing() -> None:
+def test_notification_reports_a_sub_agent_and_is_no_prompt() -> None:
     notice = NOTICE.format(status="completed")
     assert bodies("claude-code", payload("UserPromptSubmit", prompt=notice)) == [
         ev.MessageSent(role="machine", text=notice),
@@ -221,7 +221,7 @@ BEFORE = {
 
 
 @pytest.mark.parametrize("doing", BEFORE)
-def test_a_call_that_begins_is_told_in_one_line(doing: str) -> None:
+def test_started_call_is_described_in_one_line(doing: str) -> None:
     tool, given = BEFORE[doing]
     told = payload("PreToolUse", tool_name=tool, tool_input=given, tool_use_id="u1", agent_id="a7")
     before = heard("claude-code", told)
@@ -318,14 +318,14 @@ ENDS: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_a_command_is_kept_with_how_it_ended(name: str) -> None:
+def test_command_is_recorded_with_its_result(name: str) -> None:
     agent, told, expected = ENDS[name]
     after = heard(agent, told)
     assert list(after.bodies) == expected
     assert after.what == "after" and after.shell
 
 
-def test_of_a_long_error_the_first_line_and_the_end_are_kept() -> None:
+def test_long_error_is_stored_with_its_first_line_and_its_end() -> None:
     error = "Exit code 1\n" + "noise\n" * 5000 + "2 failed"
     told = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
     [body] = bodies("claude-code", told)
@@ -334,7 +334,7 @@ def test_of_a_long_error_the_first_line_and_the_end_are_kept() -> None:
     assert len(body.error) < 3100
 
 
-def test_of_a_key_that_was_cut_no_half_is_kept() -> None:
+def test_no_part_of_a_cut_key_is_stored() -> None:
     key = "-----BEGIN RSA PRIVATE KEY-----\n" + "c2VjcmV0\n" * 900 + "-----END RSA PRIVATE KEY-----"
     error = "noise\n" * 900 + key + "\nsorry"
     told = payload("PostToolUseFailure", tool_name="Bash", tool_input=SHELL, error=error)
@@ -483,7 +483,7 @@ FILES: dict[str, tuple[str, dict[str, Any], list[Body]]] = {
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_a_file_is_kept_with_its_digests_before_and_after(name: str) -> None:
+def test_file_is_recorded_with_its_digests_before_and_after(name: str) -> None:
     agent, told, expected = FILES[name]
     after = heard(agent, told)
     assert list(after.bodies) == expected
@@ -542,7 +542,7 @@ LISTED = {
 
 
 @pytest.mark.parametrize("agent", LISTED)
-def test_a_list_of_tasks_is_heard_whole(agent: str) -> None:
+def test_list_of_tasks_is_parsed_completely(agent: str) -> None:
     tool, name, title, done = LISTED[agent]
     lines = [
         {title: "lay keel", "status": done},
@@ -609,7 +609,7 @@ def test_what_a_sub_agent_used_is_told_by_its_call() -> None:
     assert bodies("claude-code", ran("Agent", {}, {"status": "async_launched"})) == []
 
 
-def test_gemini_tells_of_a_sub_agent_only_when_it_is_back() -> None:
+def test_gemini_reports_a_sub_agent_only_after_its_end() -> None:
     told = payload(
         "AfterTool",
         tool_name="invoke_agent",
@@ -624,7 +624,7 @@ def test_gemini_tells_of_a_sub_agent_only_when_it_is_back() -> None:
     assert isinstance(bodies("gemini", told)[1], ev.AgentFailed)
 
 
-def test_a_compaction_is_kept_with_its_summary() -> None:
+def test_compaction_is_recorded_with_its_summary() -> None:
     assert heard("codex", payload("PreCompact", trigger="auto")).what == "compacting"
     summary = "<analysis>hm</analysis>\n<summary>\nkeel laid\n</summary>"
     told = heard("claude-code", payload("PostCompact", compact_summary=summary))
@@ -704,7 +704,7 @@ def test_a_child_of_an_opencode_session_is_a_sub_agent() -> None:
         assert parse_payload("opencode", {**quiet, "parent": "s0"}) is None
 
 
-def test_opencode_tells_what_an_answer_cost_and_how_a_turn_ended() -> None:
+def test_opencode_reports_tokens_and_the_end_of_a_turn() -> None:
     info = {"id": "m2", "role": "assistant", "sessionID": "s1", "modelID": "big"}
     done = info | {"time": {"completed": 9}, "tokens": {"input": 90, "output": 5, "cache": {}}}
     answer = heard("opencode", bus("message.updated", info=done))
@@ -722,7 +722,7 @@ def test_opencode_tells_what_an_answer_cost_and_how_a_turn_ended() -> None:
 
 
 @pytest.mark.parametrize("agent", ["claude-code", "codex", "gemini", "opencode", "qwen", "cursor"])
-def test_an_event_that_nobody_knows_is_ignored(agent: str) -> None:
+def test_unknown_event_is_ignored(agent: str) -> None:
     assert parse_payload(agent, {"hook_event_name": "TeleportRequested"}) is None
     assert parse_payload(agent, {"type": "teleport.requested"}) is None
 
@@ -770,7 +770,7 @@ def test_half_a_character_has_no_digest_and_breaks_nothing() -> None:
     assert isinstance(body, ev.FileChanged) and body.after == ""
 
 
-def test_what_is_heard_of_huge_payloads_is_bounded() -> None:
+def test_parsed_part_of_huge_payloads_is_limited() -> None:
     huge = "x" * 5_000_000
     told = ran(huge, {huge: huge, "command": huge}, huge, agent_id=huge)
     told |= {"session_id": huge, "cwd": huge, "tool_use_id": huge}

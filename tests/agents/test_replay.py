@@ -92,7 +92,7 @@ def test_every_recorded_event_has_a_row_of_its_own() -> None:
         assert (agent_of(path), name) in KNOWN, path
 
 
-def test_every_session_is_heard_under_its_own_id() -> None:
+def test_every_session_is_parsed_under_its_own_id() -> None:
     natives = Counter(
         (agent_of(path), found.native)
         for path in recorded()

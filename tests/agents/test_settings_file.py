@@ -101,7 +101,7 @@ def test_an_empty_list_that_was_there_before_stays() -> None:
     )
 
 
-def test_new_entries_look_like_their_neighbours() -> None:
+def test_new_entries_have_the_style_of_their_neighbours() -> None:
     text = '{\n\t"hooks": {\n\t\t"Stop": [\n\t\t\t{"mine": 1}\n\t\t]\n\t}\n}\n'
     now, _ = settings_file.inserted(text, PATH, ITEM)
     assert '\n\t\t\t{\n\t\t\t\t"hooks": [\n' in now
@@ -118,6 +118,6 @@ def test_comments_and_trailing_commas_survive() -> None:
     "text",
     ["", "  ", "[]", '"x"', '{"hooks": []}', '{"hooks": {"Stop": {}}}', "{", '{"a" 1}', "[" * 500],
 )
-def test_what_cannot_hold_our_entry_is_refused(text: str) -> None:
+def test_settings_that_cannot_contain_our_entry_are_refused(text: str) -> None:
     with pytest.raises(Unsplicable):
         settings_file.inserted(text, PATH, ITEM)

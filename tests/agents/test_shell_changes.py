@@ -72,7 +72,7 @@ def reported(found: Scan, *rows: File) -> list[FileChanged]:
 # -- looking -----------------------------------------------------------------------------------
 
 
-def test_what_a_command_changed_is_found_with_digests_and_lines(repository: Path) -> None:
+def test_changes_of_a_command_are_found_with_digests_and_lines(repository: Path) -> None:
     (repository / "kept.py").write_text("a\nb\nc\n")
     (repository / "gone.py").unlink()
     (repository / "deep").mkdir()
@@ -99,7 +99,7 @@ def test_what_changed_before_that_moment_is_nobodys_news(repository: Path) -> No
     assert looked(repository, since=later) == Scan()
 
 
-def test_a_look_takes_no_lock_and_leaves_the_index_alone(repository: Path) -> None:
+def test_scan_takes_no_lock_and_does_not_change_the_index(repository: Path) -> None:
     (repository / "kept.py").write_text("x\n")
     index = repository / ".git" / "index"
     age(index)
@@ -135,7 +135,7 @@ def test_links_and_odd_names_are_not_followed(repository: Path, tmp_path: Path) 
     assert looked(repository).found == ()
 
 
-def test_of_too_many_files_those_that_changed_last_are_told(
+def test_too_many_changed_files_are_limited_to_the_newest(
     repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shell_changes, "MOST_FILES", 2)
@@ -152,7 +152,7 @@ def test_a_repository_that_git_cannot_read_is_not_walked(repository: Path) -> No
     assert looked(repository) == Scan(whole=False)
 
 
-def test_without_git_a_short_walk_finds_what_changed(tmp_path: Path) -> None:
+def test_changes_are_found_without_git_by_a_short_walk(tmp_path: Path) -> None:
     for name in ("a.py", "sub/b.py", "node_modules/c.js", "sub/__pycache__/d.pyc"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(name)
@@ -172,13 +172,13 @@ class Hasty(FakeClock):
         return self.at
 
 
-def test_a_look_ends_when_its_time_is_over(tmp_path: Path) -> None:
+def test_scan_ends_at_its_time_limit(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("x")
     found = scan_tree(find_tree(str(tmp_path)), {}, since=0, clock=Hasty())
     assert found.found == ()
 
 
-def test_what_was_read_before_is_not_read_again(repository: Path) -> None:
+def test_unchanged_file_is_not_read_again(repository: Path) -> None:
     full = str(repository / "kept.py")
     (repository / "kept.py").write_text("x\n")
     age(repository / "kept.py")

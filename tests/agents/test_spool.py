@@ -130,19 +130,19 @@ def test_claude_alone_tells_its_own_process_and_a_shell_between_is_not_the_agent
     assert (gemini.sender.pid, gemini.sender.start) == (os.getpid(), start_of(os.getpid()))
 
 
-def test_without_a_home_nothing_is_made_and_the_agent_goes_on(script: Script) -> None:
+def test_missing_home_creates_nothing_and_does_not_stop_the_agent(script: Script) -> None:
     shutil.rmtree(script.home)
     script.quietly(b"x" * 1_000_000)
     assert not script.home.exists()
 
 
-def test_spool_that_was_deleted_is_made_anew(script: Script) -> None:
+def test_deleted_spool_is_created_again(script: Script) -> None:
     shutil.rmtree(script.home / "spool")
     script.quietly()
     assert [one.data for one in script.kept()] == [PAYLOAD]
 
 
-def test_home_that_cannot_be_written_lets_the_agent_go_on(script: Script) -> None:
+def test_unwritable_home_does_not_stop_the_agent(script: Script) -> None:
     # Not by its mode: root may write anyway. A file where the folder should be stops everyone.
     shutil.rmtree(script.home / "spool" / TMP)
     (script.home / "spool" / TMP).write_text("in the way")
@@ -238,7 +238,7 @@ def test_what_is_no_payload_is_kept_too(script: Script, payload: bytes) -> None:
     assert [one.data for one in script.kept()] == [payload]
 
 
-def test_many_at_once_are_all_kept(script: Script) -> None:
+def test_many_concurrent_payloads_are_all_spooled(script: Script) -> None:
     line = 'i=0; while [ $i -lt 25 ]; do echo "$1-$i" | /bin/sh $2 codex Stop; i=$((i + 1)); done'
     runs = [
         subprocess.Popen(["/bin/sh", "-c", line, "", str(n), str(script.path)]) for n in range(4)
@@ -283,7 +283,7 @@ def test_end_of_a_turn_starts_one_that_ingests_and_does_not_wait_for_it(
     assert (tmp_path / "started").read_text() == "ingest --quiet\n"
 
 
-def test_nobody_else_is_started_while_one_ingests(
+def test_only_one_ingesting_process_is_started(
     script: Script, program: Path, tmp_path: Path
 ) -> None:
     script = Script(script.home, program=[str(program)])
@@ -334,7 +334,7 @@ def test_file_without_its_first_line_is_all_payload(script: Script) -> None:
     assert second.data.endswith(PAYLOAD)
 
 
-def test_what_is_set_aside_is_kept_and_waits_no_more(script: Script) -> None:
+def test_set_aside_payload_is_stored_and_no_longer_waits(script: Script) -> None:
     script.quietly(b"no JSON")
     (one,) = script.spool.waiting()
     script.spool.set_aside(one.name)

@@ -252,7 +252,7 @@ COMMANDS: dict[str, tuple[dict[str, Any], object, ev.CommandRan]] = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_codex_tells_how_a_command_ended(name: str) -> None:
+def test_codex_reports_the_result_of_a_command(name: str) -> None:
     given, told, expected = COMMANDS[name]
     assert bodies(CodexReader(), META, calls("shell", given, 1), output(1, 2, told)) == [expected]
 
@@ -300,7 +300,7 @@ def test_codex_patches_plans_and_calls_servers() -> None:
     ]
 
 
-def test_a_rollout_of_a_sub_agent_belongs_to_who_sent_it() -> None:
+def test_rollout_of_a_sub_agent_belongs_to_its_parent() -> None:
     spawned = {"subagent": {"thread_spawn": {"parent_thread_id": "n0"}}}
     reader = CodexReader()
     [ran] = said(
@@ -324,7 +324,7 @@ def gemini_call(name: str, args: object, status: str = "success", **more: Any) -
     return {"id": f"c-{name}", "name": name, "args": args, "status": status, **more}
 
 
-def test_gemini_is_heard_once_however_often_a_record_grows() -> None:
+def test_gemini_message_is_parsed_once_even_if_its_record_grows() -> None:
     output = "Output: no\nExit Code: 3\nPGID: 7"
     answer = [{"functionResponse": {"response": {"output": output}}}]
     call = gemini_call("run_shell_command", {"command": "make all"}, result=answer)
@@ -361,7 +361,7 @@ def test_gemini_is_heard_once_however_often_a_record_grows() -> None:
     )
 
 
-def test_gemini_tells_of_what_it_refused_and_of_sub_agents() -> None:
+def test_gemini_reports_refused_calls_and_sub_agents() -> None:
     refused = gemini_call("run_shell_command", {"command": "rm x"}, "cancelled")
     sent = gemini_call("invoke_agent", {"agent_name": "scout", "prompt": "look"}, agentId="a7")
     assert bodies(GeminiReader(), chat("gemini", 1, "", toolCalls=[refused, sent])) == [
@@ -385,7 +385,7 @@ def heard_of(one: Transcript) -> tuple[list[Body], dict[str, int]]:
     return [move for heard in read_events(one, unknown) for move in heard.bodies], unknown
 
 
-def test_a_conversation_of_claude_and_its_sub_agents_are_heard_together(tmp_path: Path) -> None:
+def test_claude_conversation_is_parsed_together_with_its_sub_agents(tmp_path: Path) -> None:
     main = write(tmp_path / "-w" / "n1.jsonl", user("fix it", 1), user("and that", 5))
     inside = {"isSidechain": True, "agentId": "a7"}
     below = tmp_path / "-w" / "n1" / "subagents" / "agent-a7.jsonl"
@@ -417,7 +417,7 @@ def test_conversations_of_codex_and_gemini_are_found_where_they_lie(tmp_path: Pa
     assert heard_of(second)[0] == [ev.MessageSent(role="user", text="an older one")]
 
 
-def test_what_is_not_understood_is_counted(tmp_path: Path) -> None:
+def test_unknown_entries_are_counted(tmp_path: Path) -> None:
     path = write(tmp_path / "n1.jsonl", user("fix it", 1), line("teleport"), [1], line("summary"))
     with path.open("ab") as file:
         file.write(b"{torn\n\xff\xfe\n" + b"[" * 5000 + b"\n\n")
@@ -439,7 +439,7 @@ def test_a_line_that_is_too_long_costs_no_memory(
     assert unknown == ["too long", "too long"]
 
 
-def test_nothing_but_transcripts_is_taken_for_one(tmp_path: Path) -> None:
+def test_only_transcripts_are_recognized_as_transcripts(tmp_path: Path) -> None:
     (tmp_path / "fifo.jsonl").parent.mkdir(exist_ok=True)
     os.mkfifo(tmp_path / "fifo.jsonl")
     (tmp_path / "link.jsonl").symlink_to("/etc/passwd")
@@ -449,7 +449,7 @@ def test_nothing_but_transcripts_is_taken_for_one(tmp_path: Path) -> None:
     assert find("codex", str(tmp_path / "not there")) == []
 
 
-def test_transcripts_lie_where_each_agent_keeps_them() -> None:
+def test_transcripts_are_found_in_the_folder_of_each_agent() -> None:
     assert folder("claude-code", "/home/u", {}) == "/home/u/.claude/projects"
     assert folder("codex", "/home/u", {"CODEX_HOME": "/c"}) == "/c/sessions"
     assert folder("gemini", "/home/u", {}) == "/home/u/.gemini/tmp"

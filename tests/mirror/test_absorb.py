@@ -46,7 +46,7 @@ def test_an_edit_is_recorded_as_events_of_the_file(make: Make) -> None:
     assert project.kinds("user")[-1] == "note.added", "what was edited comes before what is decided"
 
 
-def test_an_edit_is_taken_up_before_the_command_is_decided(make: Make) -> None:
+def test_edit_is_absorbed_before_the_command_is_decided(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v["pending_tasks"].append("Write docs"))
     project.session.tasks.start("write-docs")
@@ -101,7 +101,7 @@ def test_a_stale_file_written_back_in_one_line_is_known_as_such(make: Make) -> N
     assert (now["goal"], now["status"]) == ("Ours", "paused")
 
 
-def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make: Make) -> None:
+def test_stale_file_does_not_remove_a_key_of_another_program(make: Make) -> None:
     project = with_tasks(make)
     stale = project.read()
     project.edit(lambda value: value.update(x_hers={"deep": ["kept"]}))
@@ -117,7 +117,7 @@ def test_a_stale_file_written_back_does_not_take_a_key_of_someone_else_away(make
     assert everything(project.folder) == before
 
 
-def test_a_key_that_was_taken_out_does_not_come_back_with_a_stale_copy(make: Make) -> None:
+def test_removed_key_does_not_return_with_a_stale_copy(make: Make) -> None:
     project = make("praxis")
     project.edit(lambda doc: doc["metadata"].update(x_hers="first"))
     project.session.note("taken up")
@@ -133,7 +133,7 @@ def test_a_key_that_was_taken_out_does_not_come_back_with_a_stale_copy(make: Mak
 
 @pytest.mark.parametrize("times", [1, 2])
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator", "praxis"])
-def test_a_key_that_its_owner_takes_out_again_stays_out(
+def test_key_removed_again_by_its_owner_stays_removed(
     make: Make, format_id: str, times: int
 ) -> None:
     project = make(format_id)
@@ -150,7 +150,7 @@ def test_a_key_that_its_owner_takes_out_again_stays_out(
 
 
 @pytest.mark.parametrize("format_id", ALL)
-def test_a_rewound_file_says_nothing_and_is_written_anew(make: Make, format_id: str) -> None:
+def test_rewound_file_is_no_edit_and_is_written_again(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.tasks.add("First", id="t1")
     project.session.record.command("pytest", arguments="-q")
@@ -215,7 +215,7 @@ def said_by(found: dict[str, tuple[bytes, int, int]]) -> dict[str, list[str]]:
     }
 
 
-def test_a_file_rewound_by_git_is_written_anew(make: Make) -> None:
+def test_file_rewound_by_git_is_written_again(make: Make) -> None:
     project = make(git=True)
     (project.folder / ".claude").mkdir()
     project.session.files.bind("orchestrator")
@@ -245,7 +245,7 @@ def test_a_restored_backup_of_a_log_gets_the_missing_lines_again(make: Make) -> 
     ]
 
 
-def test_what_both_sides_changed_is_a_dispute_and_both_are_kept(make: Make) -> None:
+def test_change_on_both_sides_is_a_dispute_with_both_values(make: Make) -> None:
     project = with_tasks(make, "craft")
     stale = project.read()
     project.session.record.rename("Ours")
@@ -314,7 +314,7 @@ def test_a_pause_does_not_contest_that_the_goal_is_reached(make: Make) -> None:
     assert project.session.status().status == "completed" and not project.disputes()
 
 
-def test_an_ending_that_nobody_contests_is_one(make: Make) -> None:
+def test_uncontested_end_is_recorded(make: Make) -> None:
     project = with_tasks(make)
     project.edit(lambda v: v.update(status="complete"))
     project.again().note("next")
@@ -331,7 +331,7 @@ UNSAYABLE: dict[str, tuple[str, Callable[[Any], object]]] = {
 
 
 @pytest.mark.parametrize("said", UNSAYABLE)
-def test_an_edit_that_no_event_can_say_is_told_and_kept(make: Make, said: str) -> None:
+def test_edit_without_an_event_is_reported_and_stays_in_the_file(make: Make, said: str) -> None:
     format_id, change = UNSAYABLE[said]
     project = make(format_id)
     project.session.decide("Use JWT")
@@ -506,7 +506,7 @@ def _carry_on(project: Project, format_id: str, word: str, value: dict[str, Any]
         agent |= {"status": word, ended: stamped(project)}
 
 
-def test_a_change_that_is_taken_back_is_an_edit_too(make: Make) -> None:
+def test_reverted_change_is_an_edit_too(make: Make) -> None:
     project = with_tasks(make)
     project.session.pause()
     project.edit(lambda v: v.update(status="in_progress", updated="2099-01-01T00:00:00Z"))
@@ -729,7 +729,7 @@ def test_tasks_that_are_done_are_not_tried_one_by_one(make: Make, tries: list[ob
     assert len(tries) < 10
 
 
-def test_a_task_that_is_taken_out_leaves_its_status_to_no_other(make: Make) -> None:
+def test_removed_task_passes_its_status_to_no_other(make: Make) -> None:
     project = make("orchestrator")
     for name in ("one", "two", "three"):
         project.session.tasks.add(f"Task {name}", id=name)
@@ -885,7 +885,7 @@ def test_the_second_of_two_decisions_of_one_moment_is_not_the_first_in_other_wor
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_decision_that_someone_changes_is_the_same_one(make: Make, format_id: str) -> None:
+def test_changed_decision_stays_the_same_decision(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.decide("Use a file", because="it is simple")
     project.session.decide("Use it for all of them", because="one is enough")
@@ -898,7 +898,7 @@ def test_a_decision_that_someone_changes_is_the_same_one(make: Make, format_id: 
         assert (what, because) in decided(project) and len(decided(project)) == 2
 
 
-def test_a_choice_that_someone_changes_is_the_same_one(make: Make) -> None:
+def test_changed_choice_stays_the_same_choice(make: Make) -> None:
     """This file has one text for what was to be decided and what was chosen."""
     project = make("orchestrator")
     project.session.decide("Which store", because="so", options=["a", "b"], chosen="b")
@@ -1051,7 +1051,7 @@ def test_json_keeps_its_own_indentation_and_unknown_keys(make: Make) -> None:
         ("orchestrator", "updated"),
     ],
 )
-def test_a_key_comes_and_goes_as_often_as_its_owner_says(
+def test_key_can_be_added_and_removed_repeatedly_by_its_owner(
     make: Make, format_id: str, stamp: str
 ) -> None:
     project = make(format_id)
@@ -1092,7 +1092,9 @@ SECRET = "ghp_" + "a1B2c3D4e5" * 4
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_secret_in_a_file_stays_there_and_goes_nowhere_else(make: Make, format_id: str) -> None:
+def test_secret_in_a_file_stays_there_and_is_stored_nowhere_else(
+    make: Make, format_id: str
+) -> None:
     project = make(format_id)
     title = f"Rotate {SECRET} today"
     project.edit(lambda v: v["pending_tasks"].append(title))

@@ -140,7 +140,7 @@ def test_files_that_say_something_else_than_a_session_that_came_are_another(
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_files_that_a_session_let_go_of_are_its_own_again(stay: Forestay, kind: str) -> None:
+def test_unbound_files_can_be_bound_to_their_session_again(stay: Forestay, kind: str) -> None:
     session = stay.start("Add login", formats=[kind])
     (binding,) = session.files.list()
     session.files.unbind(kind)
@@ -151,7 +151,7 @@ def test_files_that_a_session_let_go_of_are_its_own_again(stay: Forestay, kind: 
     assert [b.place for b in session.files.list()] == [binding.place] and len(stay.list()) == 1
 
 
-def test_what_was_written_into_files_that_a_session_let_go_of_is_taken_up(stay: Forestay) -> None:
+def test_edit_of_unbound_files_is_absorbed_when_they_are_bound_again(stay: Forestay) -> None:
     session = stay.start("Add login", formats=["craft"])
     (binding,) = session.files.list()
     session.files.unbind("craft")
@@ -202,7 +202,7 @@ def test_an_essay_that_names_no_folder_names_its_own_once_it_is_written(
     assert yaml.safe_load(place.read_text())["session_dir"] == str(place.parent)
 
 
-def test_what_was_converted_beside_its_source_is_a_copy(stay: Forestay, project: Path) -> None:
+def test_file_converted_next_to_its_source_is_a_copy(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["craft"])
     (source,) = stay.files.adopt()
     for to in ALL[:2]:
@@ -243,9 +243,7 @@ def test_a_source_and_its_copies_that_are_found_together_are_one_session(
     assert dict(outcomes(list(stay.files.adopt()))) == wanted and len(stay.list()) == 1
 
 
-def test_the_file_that_was_adopted_goes_on_whatever_lies_beside_it(
-    stay: Forestay, project: Path
-) -> None:
+def test_adopted_file_continues_whatever_is_next_to_it(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     mine, other = project / "session.json", project / "back.json"
     (project / ORCHESTRATOR).rename(mine)
@@ -344,9 +342,7 @@ def test_an_entry_of_an_index_whose_session_is_gone_is_told_and_not_adopted(
 
 @pytest.mark.req("S0-53", "S0-54", "S0-55", "S0-56", "S0-57", "S0-79")
 @pytest.mark.parametrize("steps", [1, 2, 3])
-def test_what_is_created_after_a_session_was_adopted_is_taken_up(
-    stay: Forestay, project: Path, steps: int
-) -> None:
+def test_file_created_after_adoption_is_absorbed(stay: Forestay, project: Path, steps: int) -> None:
     fill(project, kinds=["ai-session"])
     folder, index = (project / STATE).parent, project / INDEX
     index.write_text(index.read_text().replace('active"', 'paused"'))
@@ -638,7 +634,7 @@ def test_a_session_with_an_odd_id_is_adopted_once(
     assert (first.outcome, again.outcome, again.session) == ("adopted", "known", first.session)
 
 
-def test_of_two_files_with_one_id_the_second_is_told_and_left_alone(
+def test_second_file_with_the_same_id_is_reported_and_left_alone(
     stay: Forestay, project: Path
 ) -> None:
     fill(project)
@@ -694,9 +690,7 @@ def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_
 
 
 @pytest.mark.req("S1-138")
-def test_what_a_file_that_is_only_read_takes_back_is_taken_back_here(
-    stay: Forestay, project: Path
-) -> None:
+def test_retraction_in_a_read_only_file_is_recorded(stay: Forestay, project: Path) -> None:
     path = project / LEGACY_FILE
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps(LEGACY))
@@ -770,7 +764,7 @@ def _essay_id(path: Path) -> str:
 
 
 @pytest.mark.req("S0-85")
-def test_bad_lines_of_a_log_are_told_and_the_rest_is_adopted(stay: Forestay, project: Path) -> None:
+def test_bad_log_lines_are_reported_and_the_rest_is_adopted(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session"])
     log = project / STATE.replace("state.yaml", "history.jsonl")
     log.write_bytes(log.read_bytes() + b'{"torn": "li\n' + log.read_bytes())
@@ -833,7 +827,7 @@ def test_text_that_could_not_be_kept_whole_is_no_news_when_something_else_change
     assert (one.session, again.outcome, again.events) == (again.session, "known", 0)
 
 
-def test_artifacts_beside_a_session_are_kept_with_it(stay: Forestay, project: Path) -> None:
+def test_artifacts_next_to_a_session_are_stored_with_it(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["ai-session", "essay"])
     kept = (project / STATE).parent / "artifacts"
     (kept / "deep").mkdir(parents=True, exist_ok=True)
@@ -850,7 +844,7 @@ def test_artifacts_beside_a_session_are_kept_with_it(stay: Forestay, project: Pa
     ]
 
 
-def test_artifacts_that_are_not_kept_are_told(
+def test_artifacts_that_are_not_stored_are_reported(
     stay: Forestay, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["ai-session"])
@@ -893,7 +887,7 @@ def test_essays_of_the_user_are_found_without_a_path(
 
 @pytest.mark.req("S3-120")
 @pytest.mark.parametrize("why", ["writable", "link", "foreign", "file"])
-def test_a_folder_that_others_may_have_made_is_not_looked_at(
+def test_folder_that_other_users_may_have_created_is_not_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, why: str
 ) -> None:
     root = tmp_path / "tmp"
@@ -923,7 +917,7 @@ def test_a_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:
     assert stay.list(all=True) == []
 
 
-def test_one_that_fails_keeps_no_other_from_being_adopted(stay: Forestay, project: Path) -> None:
+def test_failed_adoption_does_not_stop_the_others(stay: Forestay, project: Path) -> None:
     fill(project)
     (project / CRAFT).write_bytes(b"")
     (project / PRAXIS).write_bytes(b"\0" * 100)
@@ -1293,7 +1287,7 @@ def moved_essay(stay: Forestay, tmp_path: Path) -> tuple[Any, Path]:
 
 
 @pytest.mark.req("S3-9", "S3-109")
-def test_a_session_goes_on_where_its_folder_was_moved_to(stay: Forestay, tmp_path: Path) -> None:
+def test_session_continues_in_its_moved_folder(stay: Forestay, tmp_path: Path) -> None:
     session, new = moved_essay(stay, tmp_path)
     before = snapshot(new)
     (one,) = stay.files.adopt(str(new))
@@ -1308,7 +1302,7 @@ def test_a_session_goes_on_where_its_folder_was_moved_to(stay: Forestay, tmp_pat
     assert (again.outcome, again.events) == ("known", 0)
 
 
-def test_what_was_written_into_moved_files_is_taken_up(stay: Forestay, tmp_path: Path) -> None:
+def test_edit_of_moved_files_is_absorbed(stay: Forestay, tmp_path: Path) -> None:
     session, new = moved_essay(stay, tmp_path)
     state = new / "session-state.yaml"
     state.write_text(state.read_text().replace('status: "in_progress"', 'status: "paused"', 1))
@@ -1318,9 +1312,7 @@ def test_what_was_written_into_moved_files_is_taken_up(stay: Forestay, tmp_path:
     assert one.outcome == "moved" and one.events and session.status().status == "paused"
 
 
-def test_a_project_that_was_moved_keeps_its_one_session(
-    stay: Forestay, tmp_path: Path, project: Path
-) -> None:
+def test_moved_project_still_has_one_session(stay: Forestay, tmp_path: Path, project: Path) -> None:
     formats = ["ai-session", "craft", "praxis", "orchestrator"]
     session = stay.start("Move me", formats=formats)
     new = tmp_path / "new-name"
@@ -1332,7 +1324,7 @@ def test_a_project_that_was_moved_keeps_its_one_session(
     assert not project.exists()
 
 
-def test_a_project_that_was_moved_keeps_its_current_session(
+def test_moved_project_still_has_its_current_session(
     stay: Forestay, tmp_path: Path, project: Path
 ) -> None:
     stay.start("Another", formats=["craft"])

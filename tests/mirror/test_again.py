@@ -139,7 +139,7 @@ def test_the_version_of_the_last_writing_can_be_told_alone(bound: tuple[Bindings
         assert Bindings(store._tables).last_content(binding, "f") == data
 
 
-def test_secrets_that_someone_wrote_into_a_long_file_are_never_kept(make: Make) -> None:
+def test_secrets_in_a_long_file_are_never_stored(make: Make) -> None:
     project = make("craft")
     secret = "AKIA" + "ABCDEFGH" * 2
     value = json.loads(project.place.read_text())

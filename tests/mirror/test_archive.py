@@ -81,9 +81,7 @@ def test_saving_on_request_writes_what_is_missing(make: Make) -> None:
     "end, word",
     [(Session.complete, "complete"), (lambda session: session.lifecycle.abort(), "aborted")],
 )
-def test_an_ended_session_goes_to_the_archive(
-    make: Make, end: Callable[[Session], object], word: str
-) -> None:
+def test_ended_session_is_archived(make: Make, end: Callable[[Session], object], word: str) -> None:
     project = make("orchestrator")
     native = project.read()["session_id"]
     end(project.session)
@@ -136,7 +134,7 @@ def test_a_reopened_session_does_not_push_another_out(make: Make) -> None:
     assert project.read()["status"] == "in_progress" and project.place in archived(project)
 
 
-def test_an_archive_of_someone_else_is_not_written_over(make: Make) -> None:
+def test_archive_of_another_program_is_not_overwritten(make: Make) -> None:
     project = make("orchestrator")
     target = project.folder / HISTORY / f"{project.read()['session_id']}.json"
     target.parent.mkdir()
@@ -252,7 +250,7 @@ def test_doctor_knows_what_helps_where_another_program_wrote_over_our_file(make:
     assert format_checks.examine(project.home.context) == [] and len(archived(project)) == 1
 
 
-def test_that_a_session_was_put_away_for_another_is_told(make: Make) -> None:
+def test_archiving_a_session_for_another_is_reported(make: Make) -> None:
     project = make("orchestrator")
     project.home.start("another", formats=["orchestrator"])
     (kept,) = archived(project)
@@ -282,7 +280,7 @@ def test_a_session_whose_folder_is_gone_makes_room_for_another(make: Make) -> No
     assert project.read()["pending_tasks"] == ["still known"]
 
 
-def test_a_session_that_cannot_be_put_away_keeps_another_from_being_begun(make: Make) -> None:
+def test_session_that_cannot_be_archived_blocks_a_new_one(make: Make) -> None:
     project = make("orchestrator")
     target = project.folder / HISTORY / f"{project.read()['session_id']}.json"
     target.parent.mkdir()
@@ -447,7 +445,7 @@ def test_files_of_a_session_whose_end_was_cut_off_are_told_and_ended_by_doctor(
     assert place.exists() == (format_id != "orchestrator")
 
 
-def test_an_ended_session_that_somebody_wrote_to_is_still_to_be_put_away(
+def test_edited_ended_session_still_has_to_be_archived(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("orchestrator")
@@ -483,7 +481,7 @@ def test_an_edit_after_the_end_leaves_no_files_to_doctor(make: Make, key: str) -
     assert not project.suspended and project.read()[key] == "specs/login"
 
 
-def test_what_was_aborted_but_not_put_away_is_put_away_by_the_next_command(
+def test_next_command_archives_an_aborted_session(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make("orchestrator")
@@ -532,7 +530,7 @@ def test_who_still_writes_a_session_that_was_ended_here_is_told_how_it_goes_on(m
 
 
 @pytest.mark.req("S0-63", "X0-7")
-def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(make: Make) -> None:
+def test_ended_session_archived_by_another_program_is_left_alone(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.complete()
     away = _put_away(project)
@@ -543,7 +541,7 @@ def test_a_session_that_is_over_and_was_put_away_by_another_program_is_let_be(ma
 
 
 @pytest.mark.req("S0-64", "X0-7")
-def test_a_session_that_goes_on_and_was_put_away_by_another_program_is_asked_for(
+def test_open_session_archived_by_another_program_is_reported(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)
@@ -556,7 +554,7 @@ def test_a_session_that_goes_on_and_was_put_away_by_another_program_is_asked_for
     assert project.suspended == "" and _log(project.ai("")).count('"event":"note.added"') == 2
 
 
-def test_files_that_are_gone_since_the_session_ended_are_not_told_as_unfinished(
+def test_files_removed_after_the_end_are_not_reported_as_unfinished(
     make: Make,
 ) -> None:
     project = make(AI_SESSION)

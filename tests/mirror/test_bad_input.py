@@ -97,7 +97,7 @@ def around(five: Five) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("harm", BAD)
-def test_a_bad_file_is_left_alone_or_taken_up_and_the_session_goes_on(
+def test_bad_file_is_left_alone_or_absorbed_and_the_session_continues(
     five: Five, harm: str
 ) -> None:
     good = five.held()
@@ -257,7 +257,7 @@ def test_a_whole_stale_file_brings_its_one_change(five: Five, kind: str) -> None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_homes_on_one_file_take_up_what_the_other_wrote(five: Five, kind: str) -> None:
+def test_two_homes_on_one_file_absorb_each_others_edits(five: Five, kind: str) -> None:
     first = five.project
     with first.opened("other") as other:
         (adopted,) = other.files.adopt(str(five.places[kind]))
@@ -287,9 +287,7 @@ def test_ids_that_differ_by_case_only_are_one_place(five: Five, kind: str) -> No
 
 @pytest.mark.parametrize("kind", ["craft", AI_SESSION])
 @pytest.mark.parametrize("grown", ["long", "wide"])
-def test_the_most_that_a_file_may_hold_is_taken_up_in_a_moment(
-    make: Make, kind: str, grown: str
-) -> None:
+def test_largest_allowed_edit_is_absorbed_quickly(make: Make, kind: str, grown: str) -> None:
     project = make(kind)
     path = project.ai("state.yaml") if kind == AI_SESSION else project.place
     is_yaml = path.suffix == ".yaml"
@@ -313,9 +311,7 @@ def test_the_most_that_a_file_may_hold_is_taken_up_in_a_moment(
 
 @pytest.mark.parametrize("kind", ["orchestrator", "craft"])
 @pytest.mark.parametrize("too_many", [False, True])
-def test_an_edit_that_tells_of_too_many_things_is_left_alone(
-    make: Make, kind: str, too_many: bool
-) -> None:
+def test_edit_with_too_many_elements_is_left_alone(make: Make, kind: str, too_many: bool) -> None:
     project = make(kind)
     tasks = [f"task {n}" for n in range(THINGS + 1 if too_many else THINGS // 2)]
     edited = json.dumps(project.read(project.place) | {"pending_tasks": tasks}, indent=2).encode()
@@ -328,7 +324,7 @@ def test_an_edit_that_tells_of_too_many_things_is_left_alone(
     assert len(project.session.tasks.list()) == (0 if too_many else len(tasks))
 
 
-def test_a_file_of_ours_may_tell_of_any_number_of_things(
+def test_our_own_file_may_have_any_number_of_elements(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("forestay.mirror.read_files.THINGS", 3)

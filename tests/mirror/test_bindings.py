@@ -47,7 +47,7 @@ def test_a_start_that_a_layout_refuses_records_nothing(make: Make, format_id: st
 
 
 @pytest.mark.parametrize("id", ["2026-01-31-abcdef", "2026-01-30-abcdef"])
-def test_an_id_that_is_taken_puts_no_session_away(make: Make, id: str) -> None:
+def test_used_id_archives_no_session(make: Make, id: str) -> None:
     project = make("orchestrator:2026-01-30-abcdef")
     project.home.start("the next", formats=["orchestrator:2026-01-31-abcdef"])
     before = everything(project.folder)
@@ -123,7 +123,7 @@ def _refused(project: Project, format_id: str, what: str, hint: str) -> None:
     assert what in str(refused.value) and hint in refused.value.hint
 
 
-def test_an_entry_of_somebody_else_in_the_index_is_not_taken_over(make: Make) -> None:
+def test_index_entry_of_another_session_is_not_reused(make: Make) -> None:
     project = make()
     entry = {"feature_id": "another-2027-01-15", "started_at": OLD, "last_active": OLD}
     project.index.parent.mkdir()
@@ -137,7 +137,7 @@ def test_an_entry_of_somebody_else_in_the_index_is_not_taken_over(make: Make) ->
     assert entry.items() <= project.read(project.index)["active_features"][0].items()
 
 
-def test_a_link_out_of_the_project_is_followed_only_if_it_is_meant(make: Make) -> None:
+def test_link_out_of_the_project_is_followed_only_on_request(make: Make) -> None:
     project = make()
     elsewhere = project.base / "elsewhere"
     elsewhere.mkdir()
@@ -235,7 +235,7 @@ def test_an_essay_s_folder_that_was_let_go_of_and_has_another_owner_is_told(make
         first.session.files.bind("essay")
 
 
-def test_a_session_that_cannot_be_put_away_now_lets_no_other_begin(make: Make) -> None:
+def test_session_that_cannot_be_archived_now_blocks_a_new_one(make: Make) -> None:
     project = make("orchestrator", git=True)
     (project.folder / ".git/MERGE_HEAD").touch()
     with pytest.raises(Refused, match="in the middle of a merge") as refused:
@@ -276,7 +276,7 @@ def test_binding_twice_is_binding_once(make: Make) -> None:
     assert len(project.session.files.list()) == 1
 
 
-def test_two_homes_on_one_file_take_up_what_the_other_wrote(make: Make) -> None:
+def test_two_homes_on_one_file_absorb_each_others_edits(make: Make) -> None:
     first = make(f"craft:{UUID}")
     other_home = first.opened("other")
     (adopted,) = other_home.files.adopt(str(first.place))
@@ -318,7 +318,7 @@ def test_our_file_coming_back_ends_the_suspension(make: Make) -> None:
     assert project.suspended == "" and project.read()["pending_tasks"] == ["meanwhile"]
 
 
-def test_letting_go_leaves_the_files_as_they_are(make: Make) -> None:
+def test_unbinding_leaves_the_files_unchanged(make: Make) -> None:
     project = make("craft")
     place, data = project.place, project.place.read_bytes()
     project.session.files.unbind("craft")
@@ -327,9 +327,7 @@ def test_letting_go_leaves_the_files_as_they_are(make: Make) -> None:
 
 
 @pytest.mark.parametrize("format_id", [AI_SESSION, "praxis", "craft", "orchestrator", "essay"])
-def test_a_place_that_was_let_go_of_is_found_again_with_what_was_written_there(
-    make: Make, format_id: str
-) -> None:
+def test_unbound_place_is_bound_again_with_its_renderings(make: Make, format_id: str) -> None:
     project = make(format_id)
     kind = format_id.partition(":")[0]
     (before,) = project.session.files.list()
@@ -353,7 +351,7 @@ def test_an_edit_of_a_place_that_was_let_go_of_is_taken_up_when_it_is_had_again(
     assert project.place == place
 
 
-def test_a_place_that_was_let_go_of_is_anybody_s(make: Make) -> None:
+def test_unbound_place_is_free_for_any_session(make: Make) -> None:
     project = make("orchestrator", AI_SESSION)
     first = project.session
     for kind in ("orchestrator", "ai-session"):
@@ -378,7 +376,7 @@ def test_what_was_written_to_a_place_that_was_let_go_of_is_forgotten_with_its_se
         assert project.home.context.store.database.read(f"SELECT * FROM {table}") == []  # type: ignore[attr-defined]
 
 
-def test_a_folder_that_cannot_be_made_is_told_before_anything_is_bound(make: Make) -> None:
+def test_folder_that_cannot_be_created_is_reported_before_binding(make: Make) -> None:
     project = make()
     (project.folder / ".craft").write_text("a file where the folder should be")
     with pytest.raises(ForestayError):

@@ -67,7 +67,7 @@ def test_a_glance_sees_sessions_where_their_layout_keeps_them(
 
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "ai-session"])
-def test_what_is_no_session_in_the_place_of_one_is_told(
+def test_file_that_is_no_session_in_the_place_of_one_is_reported(
     stay: Forestay, project: Path, kind: str
 ) -> None:
     path = project / MAIN[kind]
@@ -337,7 +337,7 @@ def test_a_state_yaml_of_something_else_makes_no_session_of_what_is_around(proje
     assert discover.find(str(project)) == []
 
 
-def test_findings_say_line_place_and_requirement(stay: Forestay, project: Path) -> None:
+def test_findings_have_line_place_and_requirement(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     lines = path.read_text().splitlines()
@@ -505,7 +505,7 @@ BAD: dict[str, Callable[[bytes], bytes]] = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("harm", BAD)
-def test_bad_input_is_told_and_does_no_harm(
+def test_bad_input_is_reported_and_does_no_harm(
     stay: Forestay, project: Path, tmp_path: Path, kind: str, harm: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -540,7 +540,7 @@ def _quick(act: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("what", ["folder", "pipe", "link", "dead link", "loop", "1 GB"])
-def test_something_else_in_the_place_of_a_file_is_told(
+def test_wrong_file_type_in_the_place_of_a_file_is_reported(
     stay: Forestay, project: Path, tmp_path: Path, kind: str, what: str
 ) -> None:
     fill(project, kinds=[kind])
@@ -574,9 +574,7 @@ def test_something_else_in_the_place_of_a_file_is_told(
 
 
 @pytest.mark.parametrize("kind", ["praxis", "ai-session", "orchestrator", "craft"])
-def test_check_says_the_status_that_the_session_has(
-    stay: Forestay, project: Path, kind: str
-) -> None:
+def test_check_reports_the_status_of_the_session(stay: Forestay, project: Path, kind: str) -> None:
     session = stay.start("Fix login", formats=[kind])
     session.record.error("no network")
     assert [each.reading.status for each in stay.files.check(str(project))] == ["active"]
@@ -685,7 +683,7 @@ def test_version_99_is_the_same_bytes_after_every_command(
 
 @pytest.mark.req("S0-86")
 @pytest.mark.parametrize("left", ["state.yaml", "implementation-plan.yaml", "history.jsonl", ""])
-def test_a_half_written_tree_is_found_and_told(stay: Forestay, project: Path, left: str) -> None:
+def test_half_written_tree_is_found_and_reported(stay: Forestay, project: Path, left: str) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
     (folder / "artifacts").mkdir(exist_ok=True)
@@ -741,7 +739,7 @@ BACKUPS: dict[str, tuple[Callable[[Path, bytes], object], str]] = {
 
 @pytest.mark.req("S3-92")
 @pytest.mark.parametrize("harm", BACKUPS)
-def test_a_backup_that_is_of_no_use_is_told(project: Path, stay: Forestay, harm: str) -> None:
+def test_unusable_backup_is_reported(project: Path, stay: Forestay, harm: str) -> None:
     fill(project, kinds=["essay"])
     state = project / ESSAY
     backup = state.with_name(f"{state.name}.bak")

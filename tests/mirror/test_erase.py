@@ -90,7 +90,7 @@ def test_every_line_that_another_program_adds_while_we_take_some_out_stays(make:
     assert "drop it" not in log.read_text() and leftovers(log.parent) == []
 
 
-def test_an_entry_that_is_added_while_another_is_taken_out_of_an_index_stays(
+def test_index_entry_added_during_a_removal_stays(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)

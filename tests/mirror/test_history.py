@@ -162,7 +162,7 @@ def test_an_update_whose_writing_was_cut_short_gets_its_line_once(make: Make, re
     assert recorded(log) == ["note.added", "step.added", "note.added"] and project.edits() == []
 
 
-def test_a_long_log_is_not_read_again_by_who_writes_on(
+def test_long_log_is_not_read_again_by_its_writer(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
@@ -184,9 +184,7 @@ def test_a_long_log_is_not_read_again_by_who_writes_on(
         project.session.note("four")
 
 
-def test_a_log_as_we_left_it_is_not_taken_apart(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unchanged_log_is_not_parsed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     project = make(AI_SESSION)
     for number in range(3):
         project.session.note(str(number))
@@ -264,7 +262,7 @@ def test_a_torn_last_line_stays_and_is_closed(make: Make, torn: bytes) -> None:
     assert names == ["one", "two", "three"]
 
 
-def test_a_line_that_another_program_adds_in_between_is_kept(make: Make) -> None:
+def test_line_added_by_another_program_in_between_stays(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     real = files.append_lines
@@ -295,7 +293,7 @@ def test_the_same_command_twice_is_two_lines(make: Make) -> None:
     assert log.read_text().count('"pytest"') == 4
 
 
-def test_a_log_rewritten_by_someone_is_read_again_and_not_doubled(make: Make) -> None:
+def test_rewritten_log_is_read_again_without_duplicates(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     for name in ("one", "two"):
@@ -412,7 +410,7 @@ def _of_17_mb(project: Project) -> Path:
     return log
 
 
-def test_a_log_that_is_too_long_to_be_read_hinders_nobody(make: Make) -> None:
+def test_log_too_long_to_be_read_blocks_nothing(make: Make) -> None:
     project = make(AI_SESSION)
     log = _of_17_mb(project)
     project.edit(lambda v: v["current_state"].update(mine=1), project.ai("state.yaml"))
@@ -449,7 +447,7 @@ def test_a_log_that_is_too_long_to_be_read_goes_with_its_session(make: Make) -> 
     assert not log.exists()
 
 
-def test_of_a_log_only_the_lines_go_that_say_what_is_forgotten(make: Make) -> None:
+def test_only_log_lines_with_erased_text_are_removed(make: Make) -> None:
     project = make(AI_SESSION)
     log = project.ai("history.jsonl")
     project.session.record.command("a-word-too-many")

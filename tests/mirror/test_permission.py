@@ -28,7 +28,7 @@ def test_a_folder_that_may_not_be_made_is_refused_by_name(open_folder: Path) -> 
         project.home.close()
 
 
-def test_a_read_only_folder_is_told_and_healed_later(open_folder: Path) -> None:
+def test_read_only_folder_is_reported_and_updated_later(open_folder: Path) -> None:
     with as_nobody(open_folder):
         project = Project(open_folder, "orchestrator", "craft")
         os.chmod(project.folder / ".claude", 0o555)
@@ -83,7 +83,7 @@ MODES = {0o000: SHUT, 0o444: SHUT, 0o311: CLOSED, 0o555: "may not be written to"
 
 @pytest.mark.parametrize("mode", MODES, ids=oct)
 @pytest.mark.parametrize("format_id", FORMATS)
-def test_a_closed_folder_is_told_until_it_is_open_again(
+def test_inaccessible_folder_is_reported_until_it_is_accessible(
     open_folder: Path, format_id: str, mode: int
 ) -> None:
     with as_nobody(open_folder):
@@ -123,7 +123,7 @@ def test_a_file_that_may_not_be_read_is_left_alone_and_not_called_damaged(
 
 
 @pytest.mark.parametrize("format_id", FORMATS)
-def test_what_is_another_users_in_a_sticky_folder_is_told(
+def test_file_of_another_user_in_a_sticky_folder_is_reported(
     open_folder: Path, format_id: str
 ) -> None:
     if os.geteuid():

@@ -90,7 +90,7 @@ def test_a_key_that_the_document_requires_comes_back_and_that_is_told_once(
     assert len(told) == len(project.edits()) == 1 and codes(project) == []
 
 
-def test_a_key_that_nobody_requires_stays_out(make: Make) -> None:
+def test_removed_optional_key_stays_removed(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda v: v["metadata"].clear())
     project.session.note("one")
@@ -335,7 +335,7 @@ def test_a_phase_that_a_file_goes_back_to_can_be_passed_again(make: Make, word: 
 
 
 @pytest.mark.req("S1-59")
-def test_a_verdict_that_a_file_takes_back_no_longer_stands(make: Make) -> None:
+def test_verdict_retracted_in_a_file_is_withdrawn(make: Make) -> None:
     project = in_phases(make, done=2)
     project.edit(lambda v: v["phase_artifacts"].clear())
     project.session.note("without evidence")
@@ -355,7 +355,7 @@ def test_an_attempt_that_was_rolled_back_is_not_said_to_be_under_way(make: Make)
 
 
 @pytest.mark.req("S1-83")
-def test_a_file_tells_all_of_a_failed_phase_at_once(make: Make) -> None:
+def test_file_shows_all_of_a_failed_phase_at_once(make: Make) -> None:
     project = in_phases(make)
     project.session.phases.fail(1, {"coverage": 65}, issue="red")
     before = without_id(project.read())
@@ -434,7 +434,9 @@ TIDY = flags(paused=False, paused_at=None, paused_reason=None)
 
 @pytest.mark.req("S1-42", "S1-98")
 @pytest.mark.parametrize("lift", [LIFTED, TIDY], ids=["flag alone", "all of it"])
-def test_who_lifts_a_pause_after_an_error_goes_on(make: Make, lift: Callable[[Any], None]) -> None:
+def test_lifting_a_pause_after_an_error_resumes_the_session(
+    make: Make, lift: Callable[[Any], None]
+) -> None:
     project = make()
     project.session.record.error("no network")
     project.session.pause()
@@ -470,7 +472,7 @@ def test_a_session_with_all_its_phases_that_was_reopened_can_be_paused(make: Mak
 
 
 @pytest.mark.req("S1-42", "S1-98")
-def test_who_lifts_the_pause_of_a_failed_session_goes_on(make: Make) -> None:
+def test_lifting_the_pause_of_a_failed_session_resumes_it(make: Make) -> None:
     project = in_phases(make)
     project.session.lifecycle.fail(because="no network")
     project.edit(LIFTED)
@@ -626,7 +628,7 @@ def test_the_display_says_paused_of_a_session_that_stopped_as_its_file_does(
 @pytest.mark.parametrize(
     "change", [{"total_phases": 1}, {"total_phases": 9}, {"starting_phase": 1}]
 )
-def test_a_session_keeps_the_structure_that_it_started_with(make: Make, change: Any) -> None:
+def test_structure_of_a_session_does_not_change(make: Make, change: Any) -> None:
     project = in_phases(make)
     before = project.read()["workflow_structure"]
     project.edit(lambda v: v["workflow_structure"].update(change))

@@ -102,7 +102,7 @@ def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
     assert {getattr(row, "what", "") for row in rows} == {f"edit {n}" for n in range(EDITS)}
 
 
-def test_every_key_that_nobody_knows_stays_while_we_write(make: Make) -> None:
+def test_unknown_keys_stay_while_we_write(make: Make) -> None:
     project = make("craft")
     project.clock = Clock()
     project.again()
@@ -173,7 +173,7 @@ class Stepwise:
     [*combinations_with_replacement(range(3), 4), (0, 2, 3, 3), (1, 2, 4, 4), (2, 2, 3, 4)],
     ids=str,
 )
-def test_a_key_that_nobody_knows_survives_an_editor_in_any_step(
+def test_unknown_key_survives_an_editor_at_any_step(
     make: Make, monkeypatch: pytest.MonkeyPatch, turns: tuple[int, ...]
 ) -> None:
     project = make("craft")
@@ -204,7 +204,7 @@ SECOND = """\
 
 
 @told
-def test_half_of_a_plan_that_somebody_is_writing_is_not_taken_up(make: Make) -> None:
+def test_half_written_plan_is_not_absorbed(make: Make) -> None:
     project = make(AI_SESSION)
     project.session.tasks.add("First task")
     plan = project.ai("implementation-plan.yaml")
@@ -253,7 +253,7 @@ def test_what_is_written_to_a_file_that_was_open_when_we_exchanged_it_arrives(ma
 
 
 @told
-def test_a_file_that_somebody_keeps_open_stays_theirs_and_is_told(make: Make) -> None:
+def test_file_that_stays_open_in_another_program_is_reported(make: Make) -> None:
     project = make("craft")
     with project.place.open("r+") as file:
         before = project.place.read_bytes()

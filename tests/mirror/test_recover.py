@@ -226,9 +226,7 @@ def test_a_file_in_the_place_of_a_folder_is_told_and_not_said_to_be_mendable(
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("other", [b"null", b"[1, 2]", b"7"])
-def test_what_holds_something_else_than_a_session_is_written_anew(
-    stay: Forestay, kind: str, other: bytes
-) -> None:
+def test_file_without_a_session_is_written_again(stay: Forestay, kind: str, other: bytes) -> None:
     session = a_session(stay)
     path = main_file(session, kind)
     whole = path.read_bytes()
@@ -239,7 +237,7 @@ def test_what_holds_something_else_than_a_session_is_written_anew(
     assert path.read_bytes() == whole and aside(path) == [other]
 
 
-def test_looking_changes_nothing(stay: Forestay, project: Path) -> None:
+def test_examining_changes_nothing(stay: Forestay, project: Path) -> None:
     session = a_session(stay)
     main_file(session, "craft").write_bytes(TORN)
     before = snapshot(project)
@@ -328,7 +326,7 @@ def test_both_sides_of_a_conflict_in_the_index_are_told_and_somebody_chooses(
     assert aside(index) == [CONFLICT.encode()]
 
 
-def test_a_conflict_is_told_whatever_the_file_is_called(stay: Forestay, project: Path) -> None:
+def test_conflict_is_reported_for_any_file_name(stay: Forestay, project: Path) -> None:
     fill(project, ["essay", "craft"])
     for which, name in ((ESSAY, "session-state.yaml.orig"), (CRAFT, "copy")):
         text = (project / which).read_text()
@@ -338,7 +336,7 @@ def test_a_conflict_is_told_whatever_the_file_is_called(stay: Forestay, project:
         assert question is not None and question.choices[0].detail.startswith("which has status")
 
 
-def test_restore_writes_the_files_of_one_layout_anew(stay: Forestay) -> None:
+def test_restore_writes_the_files_of_one_format_again(stay: Forestay) -> None:
     session = a_session(stay)
     for kind in ("craft", "praxis"):
         main_file(session, kind).write_bytes(TORN)
@@ -571,7 +569,7 @@ def test_what_is_no_file_gives_way_to_one_of_another_program_and_is_kept(
 @pytest.mark.parametrize(
     "gone", ["state.yaml", "implementation-plan.yaml", "history.jsonl", "active-features.yaml"]
 )
-def test_a_missing_file_of_another_program_is_made_anew(
+def test_missing_file_of_another_program_is_created_again(
     stay: Forestay, project: Path, gone: str
 ) -> None:
     fill(project, ["ai-session"])
@@ -745,7 +743,7 @@ def essay(project: Path) -> Path:
 
 
 @pytest.mark.req("S3-94", "S3-95", "S3-96", "S3-97")
-def test_level_1_takes_the_backup(stay: Forestay, essay: Path) -> None:
+def test_level_1_uses_the_backup(stay: Forestay, essay: Path) -> None:
     backup = essay.with_name("session-state.yaml.bak")
     backup.write_bytes(essay.read_bytes())
     essay.write_text("stages: [")
@@ -810,7 +808,7 @@ def test_a_session_file_that_is_gone_is_recovered_by_its_name(
 
 
 @pytest.mark.req("S3-98", "S3-99", "S3-100", "S3-101", "S3-102", "S3-103", "S3-104")
-def test_level_2_takes_the_artifacts(stay: Forestay, essay: Path) -> None:
+def test_level_2_uses_the_artifacts(stay: Forestay, essay: Path) -> None:
     essay.write_text("stages: [")
     essay.with_name("session-state.yaml.bak").write_text("also: [broken")
     write = {
@@ -895,7 +893,7 @@ def test_a_corrupted_orchestrator_file_gives_the_menu_as_data_and_as_text(
     assert lines[-1] == "Which would you prefer?"
 
 
-def test_an_answer_that_was_not_asked_for_is_told(stay: Forestay, project: Path) -> None:
+def test_unneeded_choice_is_reported(stay: Forestay, project: Path) -> None:
     fill(project, kinds=["orchestrator"])
     path = project / ORCHESTRATOR
     path.write_bytes(b"{")
@@ -944,7 +942,7 @@ def test_manual_recovery_extracts_what_it_can(stay: Forestay, project: Path) -> 
     assert aside(path) == [whole[:-30]]
 
 
-def test_what_is_set_aside_never_takes_a_name_that_is_taken(stay: Forestay, tmp_path: Path) -> None:
+def test_file_set_aside_never_gets_a_used_name(stay: Forestay, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     names = set()
     for n in range(3):
@@ -1000,7 +998,9 @@ def test_the_doctor_tells_of_faulty_files_as_check_does_whoever_has_them(
     assert "history.jsonl: no JSON" in told[str(project / STATE)].why
 
 
-def test_many_faulty_files_in_one_place_are_told_in_one_line(stay: Forestay, project: Path) -> None:
+def test_many_faulty_files_in_one_place_are_reported_in_one_line(
+    stay: Forestay, project: Path
+) -> None:
     fill(project, kinds=["craft"])
     path = project / CRAFT
     text = path.read_text().replace("1.0.0", "one")
@@ -1014,7 +1014,7 @@ def test_many_faulty_files_in_one_place_are_told_in_one_line(stay: Forestay, pro
 
 
 @pytest.mark.parametrize("most", [1, 2])
-def test_the_doctor_tells_where_it_did_not_look(
+def test_doctor_reports_where_it_did_not_search(
     stay: Forestay, project: Path, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(project, kinds=["craft"])

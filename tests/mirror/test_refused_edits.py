@@ -38,7 +38,7 @@ def test_a_session_whose_file_says_the_impossible_can_be_looked_at(
     assert not over or "it is aborted" in told
 
 
-def test_many_tasks_in_one_edit_are_taken_up_at_once(make: Make) -> None:
+def test_many_tasks_in_one_edit_are_absorbed_at_once(make: Make) -> None:
     project = make("orchestrator")
     project.session.tasks.add("Ours")
     project.edit(lambda value: value["pending_tasks"].extend(f"task {n}" for n in range(400)))

@@ -149,7 +149,7 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("broken", BROKEN.values(), ids=list(BROKEN))
-def test_a_broken_file_keeps_its_bytes_and_the_session_goes_on(
+def test_broken_file_stays_unchanged_and_the_session_continues(
     make: Make, broken: Callable[[bytes], bytes]
 ) -> None:
     project = make("orchestrator")
@@ -315,7 +315,7 @@ def test_a_deleted_folder_is_made_again(make: Make) -> None:
     assert sorted(everything(project.folder)) == names and project.edits() == []
 
 
-def test_a_deleted_folder_is_not_made_again_by_looking(make: Make) -> None:
+def test_deleted_folder_is_not_created_by_reading(make: Make) -> None:
     project = make(AI_SESSION)
     subprocess.run(["rm", "-r", str(project.folder / ".ai-session")], check=True)
     absorb_file_edits(project.home.context, project.session.id)
@@ -327,7 +327,7 @@ def test_a_deleted_folder_is_not_made_again_by_looking(make: Make) -> None:
 
 @pytest.mark.req("S0-65")
 @pytest.mark.parametrize("make_it", [Path.mkdir, lambda path: path.symlink_to("elsewhere")])
-def test_a_lock_that_is_no_file_is_told_until_it_is_put_right(
+def test_lock_that_is_no_file_is_reported_until_fixed(
     make: Make, make_it: Callable[[Path], None]
 ) -> None:
     project = make(AI_SESSION)

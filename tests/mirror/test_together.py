@@ -212,7 +212,7 @@ def test_a_session_whose_beginner_died_gets_its_files_from_the_next_in_its_proje
     assert bound["craft"].root.startswith(str(folder)) and not list(elsewhere.iterdir())
 
 
-def test_a_place_that_has_gone_to_another_since_is_told_once(
+def test_place_bound_to_another_session_since_is_reported_once(
     folder: Path, seen: Callable[..., Forestay], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:

@@ -141,7 +141,7 @@ def test_a_session_whose_files_are_gone_is_not_the_only_other_one_in_the_index(
 
 
 @pytest.mark.parametrize("left", [0, 1])
-def test_files_that_somebody_takes_out_come_back_and_that_is_told(make: Make, left: int) -> None:
+def test_removed_files_are_restored_and_reported(make: Make, left: int) -> None:
     project = make("craft")
     for name in ("a.py", "b.py"):
         (project.folder / name).write_text("x")
@@ -156,7 +156,7 @@ def test_files_that_somebody_takes_out_come_back_and_that_is_told(make: Make, le
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_the_last_decision_taken_out_of_a_file_is_told(make: Make, format_id: str) -> None:
+def test_removal_of_the_last_decision_is_reported(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.note("one")
     project.session.decide("Use x")

@@ -228,7 +228,7 @@ def test_an_old_copy_of_a_file_with_secrets_takes_no_key_of_others_away(make: Ma
     assert value["pending_tasks"] == ["Ours", "More", "And more"]
 
 
-def test_a_key_that_is_taken_out_beside_secrets_stays_out(make: Make) -> None:
+def test_key_removed_next_to_secrets_stays_removed(make: Make) -> None:
     project = with_secret(make)
     project.edit(lambda value: value.update(x_his="for a while"))
     project.session.tasks.add("More")
@@ -243,7 +243,7 @@ def test_a_key_that_is_taken_out_beside_secrets_stays_out(make: Make) -> None:
     assert value["x_hers"]["token"] == SECRET
 
 
-def test_a_key_with_a_secret_that_is_taken_out_stays_out(make: Make) -> None:
+def test_removed_key_with_a_secret_stays_removed(make: Make) -> None:
     project = with_secret(make)
     project.edit(lambda value: value.pop("x_hers"))
     project.session.note("gone")

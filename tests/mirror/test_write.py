@@ -29,7 +29,7 @@ from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
 PLACES = ("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml")
 
 
-def test_all_five_layouts_of_one_session_are_written(make: Make) -> None:
+def test_all_five_formats_of_one_session_are_written(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator", "praxis")
     project.session.files.bind("essay", root=str(project.folder / "essay"))
     project.session.tasks.add("First", id="t1")
@@ -75,7 +75,7 @@ def test_a_new_session_is_made_in_the_order_of_the_document(
 
 
 @pytest.mark.req("S0-10", "S0-11", "S0-12", "S0-13", "S0-14", "S0-15", "S0-16", "S0-17")
-def test_a_new_session_lies_where_the_contract_says(make: Make) -> None:
+def test_new_session_is_in_the_place_of_the_contract(make: Make) -> None:
     project = make(AI_SESSION)
     root, own = project.folder / ".ai-session", project.folder / ".ai-session" / ID
     assert {path.name for path in root.iterdir()} == {ID, "active-features.yaml", "README.md"}
@@ -97,7 +97,7 @@ def test_a_new_session_lies_where_the_contract_says(make: Make) -> None:
         )
     ],
 )
-def test_a_new_session_lies_where_its_layout_has_it(
+def test_new_session_is_in_the_place_of_its_format(
     make: Make, format_id: str, folder: str, name: str
 ) -> None:
     project = make(format_id)
@@ -119,7 +119,7 @@ def test_a_creation_that_stopped_half_way_is_finished(make: Make, last: str) -> 
     assert "t1" in project.ai("implementation-plan.yaml").read_text()
 
 
-def test_a_second_session_in_the_folder_is_listed_beside_the_first(make: Make) -> None:
+def test_second_session_in_the_folder_is_listed_after_the_first(make: Make) -> None:
     project = make(AI_SESSION)
     project.home.start("Other work", formats=["ai-session:other-2026-02-01"])
     project.session.tasks.add("First")
@@ -246,7 +246,7 @@ def test_a_lock_of_another_program_is_waited_for(make: Make, name: str) -> None:
 
 
 @pytest.mark.req("S0-67")
-def test_who_only_reads_the_plan_is_not_waited_for(make: Make) -> None:
+def test_reader_of_the_plan_does_not_block_a_write(make: Make) -> None:
     project = make(AI_SESSION)
     plan = project.ai("implementation-plan.yaml")
     with held(plan, 60, "LOCK_SH"):
@@ -255,7 +255,7 @@ def test_who_only_reads_the_plan_is_not_waited_for(make: Make) -> None:
 
 
 @pytest.mark.req("S0-65", "S0-87", "X0-5")
-def test_a_lock_that_is_never_let_go_is_told_and_the_event_is_kept(
+def test_lock_that_is_never_released_is_reported_and_the_event_is_stored(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     project = make(AI_SESSION)
@@ -295,7 +295,7 @@ def test_who_locks_by_making_the_file_can_between_our_writes(make: Make) -> None
 
 
 @pytest.mark.req("S0-65", "X0-5")
-def test_who_locked_by_making_the_file_is_waited_for(make: Make) -> None:
+def test_lock_by_creating_the_file_is_respected(make: Make) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
     with subprocess.Popen(["sh", "-c", MARK, str(lock), "0.6"]):
@@ -341,7 +341,7 @@ def test_a_lock_that_is_there_for_long_is_told_at_once_and_not_stolen(
 
 @pytest.mark.req("S0-65")
 @pytest.mark.parametrize("said", ["forestay 4194303\n", "forestay 1", "fore"])
-def test_a_lock_that_one_of_us_died_with_is_taken_away(make: Make, said: str) -> None:
+def test_lock_of_a_dead_process_of_ours_is_removed(make: Make, said: str) -> None:
     project = make(AI_SESSION)
     lock = project.ai(".state.lock")
     lock.write_text(said)
@@ -386,7 +386,7 @@ def test_our_own_lock_is_held_while_files_change(
 # -- git ---------------------------------------------------------------------------------------
 
 
-def test_a_new_folder_is_kept_out_of_git(make: Make) -> None:
+def test_new_folder_is_excluded_from_git(make: Make) -> None:
     project = make(AI_SESSION, "craft", "orchestrator", git=True)
     project.session.tasks.add("First")
     assert project.git("status", "--porcelain", "--untracked-files=all") == ""
@@ -401,7 +401,7 @@ def test_a_folder_that_was_there_is_left_to_its_owner(make: Make) -> None:
     assert "orchestrator-session.json" in project.git("status", "--porcelain", "-uall")
 
 
-def test_a_linked_worktree_keeps_its_folder_out_too(make: Make) -> None:
+def test_folder_in_a_linked_worktree_is_excluded_from_git_too(make: Make) -> None:
     project = make(git=True)
     project.git("commit", "-q", "--allow-empty", "-m", "base")
     tree = project.base / "tree"
@@ -519,7 +519,7 @@ def _new(state: Path) -> bytes:
 
 
 @pytest.mark.req("S3-75", "S3-91")
-def test_an_essay_keeps_its_previous_version_beside_it(essay: Essay) -> None:
+def test_previous_version_of_an_essay_is_its_backup(essay: Essay) -> None:
     project, state, backup = essay
     for word in ("one", "two", "three"):
         before = state.read_bytes()
@@ -704,7 +704,7 @@ def test_a_file_that_was_at_fault_does_not_come_back_so(make: Make) -> None:
 
 
 @pytest.mark.parametrize("format_id", ["craft", "orchestrator"])
-def test_a_figure_that_is_taken_back_leaves_the_file(make: Make, format_id: str) -> None:
+def test_retracted_figure_is_removed_from_the_file(make: Make, format_id: str) -> None:
     project = make(format_id)
     project.session.agents.start("code-1", type="code")
     before = project.read()

@@ -1,4 +1,4 @@
-"""Saved at every step: what a call recorded is there after its process is killed."""
+"""What a call recorded still exists after its process is killed."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def begin(home: Path, folder: Path) -> None:
         ("s.record.compaction()", "context.compressed"),
     ],
 )
-def test_what_returned_is_there_after_a_kill(tmp_path: Path, code: str, kind: str) -> None:
+def test_recorded_event_survives_a_kill(tmp_path: Path, code: str, kind: str) -> None:
     begin(tmp_path / "home", tmp_path)
     killed_after(tmp_path / "home", tmp_path, code)
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
@@ -66,7 +66,7 @@ def test_what_returned_is_there_after_a_kill(tmp_path: Path, code: str, kind: st
 
 
 @pytest.mark.req("S1-9", "S1-12")
-def test_someone_without_any_context_is_told_everything(tmp_path: Path) -> None:
+def test_briefing_after_a_kill_contains_everything(tmp_path: Path) -> None:
     begin(tmp_path / "home", tmp_path)
     code = 's.tasks.block("grammar", "the specification is ambiguous"); s.pause(context="asked")'
     killed_after(tmp_path / "home", tmp_path, code)
@@ -77,7 +77,7 @@ def test_someone_without_any_context_is_told_everything(tmp_path: Path) -> None:
 
 
 @pytest.mark.req("S1-13")
-def test_the_state_is_nothing_but_the_journal_added_up(tmp_path: Path) -> None:
+def test_state_equals_the_fold_of_the_journal(tmp_path: Path) -> None:
     from forestay.model.fold import fold
     from tests.histories import image
 
@@ -105,7 +105,7 @@ forestay.open(sys.argv[1], cwd=sys.argv[2]).start("port the parser", id="work")
 """
 
 
-def test_a_session_that_was_begun_is_current_and_listed_after_a_kill(tmp_path: Path) -> None:
+def test_started_session_is_current_and_listed_after_a_kill(tmp_path: Path) -> None:
     command = [sys.executable, "-c", STARTING, str(tmp_path / "home"), str(tmp_path)]
     assert subprocess.run(command).returncode == -signal.SIGKILL
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:

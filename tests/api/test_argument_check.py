@@ -1,4 +1,4 @@
-"""A verb that is given a value of a wrong kind says so, and records nothing."""
+"""A method refuses an argument of a wrong type, and records nothing."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def stay(tmp_path: Path) -> Iterator[Forestay]:
 
 
 def verbs(owner: type) -> list[tuple[str, str, object]]:
-    """Every parameter of every public method, with values it cannot take."""
+    """Return every parameter of every public method, with values of a wrong type."""
     return [
         (name, parameter, value)
         for name, method in inspect.getmembers(owner, inspect.isfunction)
@@ -46,13 +46,13 @@ def verbs(owner: type) -> list[tuple[str, str, object]]:
 
 
 def everything(thing: object) -> list[object]:
-    """A home or a session, with all its topics."""
+    """Return a home or a session, with all its topics."""
     topics = [getattr(thing, name) for name in topics_of(type(thing))]
     return [thing, *(each for topic in topics for each in everything(topic))]
 
 
 def required(method: Callable[..., Any], chosen: str) -> dict[str, object]:
-    """Values for what a method cannot do without, but for the one that is chosen."""
+    """Return values for the required parameters of a method, except the chosen one."""
     good = {"str": "x", "int": 1, "float": 0.5, "str | int": 1}
     return {
         name: good.get(each.annotation, "x")
@@ -71,7 +71,7 @@ def refuses(thing: object, name: str, parameter: str, value: object) -> None:
     assert caught.value.why == f"it is {type(value).__name__}"
 
 
-def test_every_verb_of_a_session_refuses_values_of_a_wrong_kind(stay: Forestay) -> None:
+def test_every_method_of_a_session_refuses_values_of_a_wrong_type(stay: Forestay) -> None:
     session = stay.start("one")
     things = everything(session)
     assert sum(len(verbs(type(thing))) for thing in things) > 300
@@ -81,14 +81,14 @@ def test_every_verb_of_a_session_refuses_values_of_a_wrong_kind(stay: Forestay) 
     assert session.status().seq == 1
 
 
-def test_every_verb_of_a_home_refuses_values_of_a_wrong_kind(stay: Forestay) -> None:
+def test_every_method_of_a_home_refuses_values_of_a_wrong_type(stay: Forestay) -> None:
     for thing in everything(stay):
         for name, parameter, value in verbs(type(thing)):
             refuses(thing, name, parameter, value)
     assert stay.list(all=True) == []
 
 
-def test_a_list_in_which_one_is_no_text_is_refused_and_any_list_of_texts_is_taken(
+def test_list_must_contain_only_texts_and_may_be_any_iterable(
     stay: Forestay,
 ) -> None:
     session = stay.start("one")
@@ -99,7 +99,7 @@ def test_a_list_in_which_one_is_no_text_is_refused_and_any_list_of_texts_is_take
         assert getattr(body, "options", []) == ["a", "b"]
 
 
-def test_whatever_names_a_path_is_taken_for_one(stay: Forestay, tmp_path: Path) -> None:
+def test_path_like_objects_are_accepted_as_paths(stay: Forestay, tmp_path: Path) -> None:
     session = stay.start("one")
     (tmp_path / "a.py").write_text("x")
     path: Any = tmp_path / "a.py"
@@ -115,6 +115,6 @@ def test_an_event_to_undo_may_be_a_number(stay: Forestay) -> None:
     assert [line.retracted for line in session.log()] == [False, True, False]
 
 
-def test_a_parameter_that_does_not_exist_is_a_mistake_of_the_caller(stay: Forestay) -> None:
+def test_unknown_parameter_raises_type_error(stay: Forestay) -> None:
     with pytest.raises(TypeError, match="colour"):
         stay.start("one", colour="red")  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""The functions that the documents name do what the documents say, and lose nothing."""
+"""The functions that the documents name behave as specified, and lose nothing."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_other_version_is_not_loaded_and_not_written_over(version: object) -> No
 
 @pytest.mark.req("S4-79", "S4-80", "S4-81", "S4-82", "S4-83", "S4-84")
 @pytest.mark.parametrize("data", [b"", b'{"schema_version": "1.0", "go', b"[]", b"\xff", b"\0\0"])
-def test_corrupt_file_raises_with_the_choices_and_start_fresh_keeps_it(data: bytes) -> None:
+def test_corrupt_file_raises_with_the_choices_and_start_fresh_preserves_it(data: bytes) -> None:
     CURRENT.parent.mkdir()
     CURRENT.write_bytes(data)
     with pytest.raises(compat.CorruptSession) as caught:
@@ -138,7 +138,7 @@ def test_save_refuses_what_is_not_a_state(bad: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1: 2}, "\ud800"])
-def test_save_refuses_values_that_are_no_json_and_keeps_the_file(value: object) -> None:
+def test_save_refuses_values_that_are_not_json_and_leaves_the_file(value: object) -> None:
     compat.save_session(new())
     before = CURRENT.read_bytes()
     with pytest.raises(InvalidInput):
@@ -172,7 +172,7 @@ def test_archive_leaves_the_file_of_another_session() -> None:
 
 
 @pytest.mark.req("S4-49")
-def test_saving_a_new_session_archives_the_one_that_was_there() -> None:
+def test_saving_a_new_session_archives_the_previous_one() -> None:
     compat.save_session(new("old", "2025-12-27-abc123"))
     before = CURRENT.read_bytes()
     compat.save_session(new("new"))
@@ -181,7 +181,7 @@ def test_saving_a_new_session_archives_the_one_that_was_there() -> None:
 
 
 @pytest.mark.parametrize("id", ["../../x", "a/b", "", ".hidden", 5, None])
-def test_id_that_is_a_path_is_archived_nowhere(id: object, tmp_path: Path) -> None:
+def test_id_that_is_a_path_is_not_archived(id: object, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(InvalidInput):
         compat.archive_session({**new(), "session_id": id})
@@ -225,7 +225,7 @@ def test_state_that_cannot_be_written_moves_nothing() -> None:
     assert CURRENT.exists() and not HISTORY.exists()
 
 
-def test_link_in_the_place_of_the_file_is_not_put_into_the_archive(tmp_path: Path) -> None:
+def test_link_instead_of_the_file_is_not_archived(tmp_path: Path) -> None:
     CURRENT.parent.mkdir()
     (tmp_path / "theirs.json").write_text(json.dumps(new()))
     CURRENT.symlink_to(tmp_path / "theirs.json")
@@ -279,7 +279,7 @@ def test_new_session_has_every_key_and_is_created() -> None:
 
 @pytest.mark.req("S4-15", "S4-87")
 @pytest.mark.parametrize("goal, mode", [("Add login", "swift"), (" ", "default")])
-def test_no_session_is_new_with_a_mode_or_a_goal_that_none_can_have(goal: str, mode: str) -> None:
+def test_new_session_refuses_an_invalid_goal_or_mode(goal: str, mode: str) -> None:
     with pytest.raises(InvalidInput):
         compat.create_new_session(goal, mode)
 
@@ -316,14 +316,14 @@ def test_agent_without_a_result_has_an_empty_one() -> None:
 
 
 @pytest.mark.parametrize("agent, result", [("", "fine"), (5, "fine"), ("code-1", {"a": 1})])
-def test_what_is_no_agent_and_no_result_is_refused(agent: Any, result: Any) -> None:
+def test_invalid_agent_or_result_is_refused(agent: Any, result: Any) -> None:
     state = new()
     with pytest.raises(InvalidInput):
         compat.update_agent_status(state, agent, "complete", result)
     assert state["agents"] == []
 
 
-def test_agent_cannot_be_what_the_document_does_not_know() -> None:
+def test_agent_refuses_a_status_that_the_document_does_not_have() -> None:
     state = new()
     with pytest.raises(InvalidInput):
         compat.update_agent_status(state, "code-1", "dancing")
@@ -347,7 +347,7 @@ def test_session_that_is_over_is_not_resumed(status: str) -> None:
 
 
 @pytest.mark.req("S4-86")
-def test_resuming_nothing_says_so() -> None:
+def test_resuming_without_a_session_is_reported() -> None:
     with pytest.raises(NoSession, match=r"^No session to resume$"):
         compat.resume_from_state(compat.load_session())
 
@@ -372,7 +372,7 @@ def test_saving_a_bound_file_goes_into_the_journal(stay: Forestay) -> None:
         assert [line.event.head.actor for line in session.log()][-1] == "file:orchestrator"
 
 
-def test_saving_a_stale_state_keeps_what_was_written_meanwhile(stay: Forestay) -> None:
+def test_saving_a_stale_state_does_not_undo_later_changes(stay: Forestay) -> None:
     with stay:
         session = stay.start("Add login", formats=["orchestrator"])
         state = compat.load_session()
@@ -396,7 +396,7 @@ def test_completed_bound_session_is_archived_and_completed_in_the_journal(stay: 
 
 
 @pytest.mark.req("S4-90")
-def test_bound_session_that_goes_on_is_saved_and_stays(stay: Forestay) -> None:
+def test_open_bound_session_is_saved_and_stays_current(stay: Forestay) -> None:
     with stay:
         session = stay.start("Add login", formats=["orchestrator"])
         state = compat.load_session()
@@ -405,7 +405,7 @@ def test_bound_session_that_goes_on_is_saved_and_stays(stay: Forestay) -> None:
         assert session.status().status == "paused" and CURRENT.exists()
 
 
-def test_new_session_over_a_bound_one_archives_it_and_it_goes_on(stay: Forestay) -> None:
+def test_new_session_archives_a_bound_one_which_stays_open(stay: Forestay) -> None:
     with stay:
         session = stay.start("Old", formats=["orchestrator"])
         native = session.files.list()[0].native
@@ -436,7 +436,7 @@ def test_saving_an_archived_session_that_is_not_over_makes_it_the_current_one_ag
 
 
 def begin_theirs() -> bytes:
-    """Another program writes a session of its own over the current one."""
+    """Replace the current session by one of another program."""
     CURRENT.write_text(json.dumps(new("Theirs", "2026-01-02-theirs")))
     return CURRENT.read_bytes()
 
@@ -467,7 +467,9 @@ def test_saving_a_bound_session_over_that_of_another_program_archives_the_other(
 
 
 @pytest.mark.parametrize("there", ["theirs", "corrupt"])
-def test_archiving_a_bound_session_keeps_what_came_to_its_place(stay: Forestay, there: str) -> None:
+def test_archiving_a_bound_session_leaves_the_file_that_replaced_it(
+    stay: Forestay, there: str
+) -> None:
     with stay:
         session = stay.start("Old", formats=["orchestrator"])
         state = compat.load_session() or {}
@@ -492,7 +494,7 @@ def workflow(metadata: dict[str, Any] = SIX, **more: Any) -> WorkflowState:
 
 
 @pytest.mark.req("S1-65", "S1-66", "S1-67", "S1-68", "S1-69", "S1-70", "S1-121", "S1-122", "S1-140")
-def test_new_workflow_captures_the_structure_that_is_handed_in() -> None:
+def test_new_workflow_captures_the_given_structure() -> None:
     state = workflow()
     assert state.workflow_structure == {
         "total_phases": 6,
@@ -516,7 +518,7 @@ def test_later_change_of_the_definition_does_not_change_the_session() -> None:
 
 @pytest.mark.req("X1-4")
 @pytest.mark.parametrize(("folder", "first"), [("phases/0", 0), ("phases/1", 1), ("", 1)])
-def test_starting_phase_is_zero_if_its_folder_is_there(
+def test_starting_phase_is_zero_if_its_folder_exists(
     tmp_path: Path, folder: str, first: int
 ) -> None:
     (tmp_path / "flow" / folder).mkdir(parents=True)
@@ -530,14 +532,14 @@ def test_starting_phase_is_zero_if_its_folder_is_there(
     ("metadata", "first"),
     [({"start_phase": 0}, 0), ({"phases": [{"phase_number": 1}]}, 1), ({}, 1), ({"phases": 3}, 1)],
 )
-def test_starting_phase_without_a_folder_is_what_the_definition_says(
+def test_starting_phase_without_a_folder_is_that_of_the_definition(
     metadata: dict[str, Any], first: int
 ) -> None:
     assert compat.starting_phase(metadata) == first
 
 
 @pytest.mark.parametrize("total", ["dynamic", None, 0, True, -1])
-def test_total_that_is_no_number_is_unknown_and_never_guessed(total: object) -> None:
+def test_total_that_is_not_a_number_is_unknown(total: object) -> None:
     state = compat.create_session("test_generation", "a.py", {"total_phases": total}, now=START)
     assert state.workflow_structure["total_phases"] is None
     assert compat.resumption_context(state, START).percent_complete is None
@@ -604,7 +606,7 @@ def test_paused_time_does_not_count() -> None:
 
 
 @pytest.mark.req("S1-141")
-def test_a_pause_that_goes_on_does_not_count() -> None:
+def test_current_pause_does_not_count() -> None:
     state = _after_three()
     at = state.updated_at + timedelta(minutes=5)
     state.lifecycle.update(paused=True, paused_at=at.isoformat())
@@ -628,7 +630,7 @@ def test_status_of_the_context_has_an_order() -> None:
 
 
 @pytest.mark.req("S1-126", "S1-142")
-def test_legacy_state_is_warned_about_and_judged_by_the_total_handed_in() -> None:
+def test_legacy_state_gives_a_warning_and_uses_the_given_total() -> None:
     state = _after_three()
     state.workflow_structure = {}
     told = compat.resumption_context(state, START, total=3)
@@ -637,7 +639,7 @@ def test_legacy_state_is_warned_about_and_judged_by_the_total_handed_in() -> Non
     assert compat.resumption_context(state, START).phases_remaining is None
 
 
-def test_overrun_is_all_of_it_and_nothing_remains() -> None:
+def test_overrun_counts_as_complete_with_nothing_remaining() -> None:
     state = _after_three()
     state.workflow_structure["total_phases"] = 2
     told = compat.resumption_context(state, START)

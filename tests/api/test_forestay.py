@@ -1,4 +1,4 @@
-"""Which session is meant, whose project this is, who else is at work: seen through the library."""
+"""The current session, the project of a folder, and other processes, through the library."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_current_session_that_is_finished_is_not_written_to(stay: Forestay) ->
     assert [choice[0] for choice in caught.value.choices] == [other.id]
 
 
-def test_what_is_picked_up_is_named_current_or_the_only_open_one(stay: Forestay) -> None:
+def test_session_to_resume_is_named_current_or_the_only_open_one(stay: Forestay) -> None:
     stay.start("one", id="one")
     stay.start("two", id="two")
     assert stay.to_resume("one").id == "one" and stay.to_resume().id == "two"
@@ -93,7 +93,7 @@ def test_what_is_picked_up_is_named_current_or_the_only_open_one(stay: Forestay)
         stay.to_resume()
 
 
-def test_the_hands_of_one_agent_are_not_others_to_each_other(
+def test_helper_processes_of_one_agent_are_not_listed_as_others(
     stay: Forestay, home: str, folder: Path
 ) -> None:
     session = stay.start("one").id
@@ -127,14 +127,14 @@ def test_an_id_may_be_shortened_while_it_is_unique(stay: Forestay) -> None:
         stay.session("alpha")
 
 
-def test_the_asked_for_session_wins(stay: Forestay, home: str, folder: Path) -> None:
+def test_session_of_the_settings_is_current(stay: Forestay, home: str, folder: Path) -> None:
     first = stay.start("one")
     stay.start("two")
     with forestay.open(home, cwd=str(folder), session=first.id) as asked:
         assert asked.current().id == first.id
 
 
-def test_a_child_of_a_working_process_means_its_session(stay: Forestay, tmp_path: Path) -> None:
+def test_child_process_uses_the_session_of_its_parent(stay: Forestay, tmp_path: Path) -> None:
     session = stay.start("one")
     session.note("this process is at work now")
     elsewhere = tmp_path / "elsewhere"
@@ -206,7 +206,7 @@ def test_another_repository_at_the_same_path_is_another_project(home: str, tmp_p
         stay.current()
 
 
-def test_init_makes_a_folder_recognisable_wherever_it_goes(home: str, tmp_path: Path) -> None:
+def test_init_makes_a_folder_recognizable_after_a_move(home: str, tmp_path: Path) -> None:
     old = tmp_path / "old"
     old.mkdir()
     with at(home, old) as stay:
@@ -246,7 +246,7 @@ def killed(process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.req("S4-3")
-def test_the_death_of_the_last_holder_is_noticed_and_recorded(home: str, folder: Path) -> None:
+def test_death_of_the_last_holder_is_found_and_recorded(home: str, folder: Path) -> None:
     with at(home, folder) as stay:
         session = stay.start("survive")
         process = working(stay, session, folder)
@@ -276,7 +276,7 @@ def test_resuming_clears_the_interruption_and_counts(home: str, folder: Path) ->
     assert status.resumes == 1
 
 
-def test_letting_go_is_no_interruption(home: str, folder: Path) -> None:
+def test_releasing_a_session_is_not_an_interruption(home: str, folder: Path) -> None:
     with at(home, folder) as stay:
         stay.start("in order").note("done for today")
     with at(home, folder) as stay:
@@ -285,7 +285,7 @@ def test_letting_go_is_no_interruption(home: str, folder: Path) -> None:
     assert status.as_json()["holders"] == []
 
 
-def test_two_processes_on_one_session_are_told_of_each_other(home: str, folder: Path) -> None:
+def test_two_processes_on_one_session_get_a_notice_of_each_other(home: str, folder: Path) -> None:
     told: list[str] = []
     with forestay.open(home, cwd=str(folder), on_notice=told.append) as stay:
         session = stay.start("shared")
@@ -347,7 +347,7 @@ def test_a_secret_in_the_name_of_a_branch_is_neither_shown_nor_drift(
     assert "drifted" not in second.attention and token not in second.text
 
 
-def test_a_session_that_begins_during_a_verification_is_no_damage(
+def test_session_started_during_a_verification_is_not_damage(
     home: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with at(home, folder) as stay, at(home, folder) as other:
@@ -363,7 +363,7 @@ def test_a_session_that_begins_during_a_verification_is_no_damage(
         assert all(report.ok for report in stay.verify())
 
 
-def test_resuming_on_another_branch_says_so_once(home: str, tmp_path: Path) -> None:
+def test_resuming_on_another_branch_is_reported_once(home: str, tmp_path: Path) -> None:
     folder = repository(tmp_path / "repo")
     with at(home, folder) as stay:
         stay.start("branches")
@@ -384,7 +384,7 @@ def test_a_request_for_an_impossible_briefing_records_nothing(stay: Forestay) ->
     assert session.status().status == "paused"
 
 
-def test_below_a_plain_folder_one_is_still_in_it(home: str, folder: Path) -> None:
+def test_subfolder_of_a_plain_folder_belongs_to_its_project(home: str, folder: Path) -> None:
     deep = folder / "a" / "b"
     deep.mkdir(parents=True)
     with at(home, folder) as stay:
@@ -411,7 +411,7 @@ def test_a_plain_folder_keeps_its_session_when_one_is_started_above(
 
 
 @pytest.mark.parametrize("is_link", [True, False])
-def test_below_the_home_folder_one_is_not_in_it(
+def test_subfolder_of_the_home_folder_is_another_project(
     home: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_link: bool
 ) -> None:
     (folder / "a").mkdir()
@@ -425,7 +425,7 @@ def test_below_the_home_folder_one_is_not_in_it(
         stay.current()
 
 
-def test_below_the_root_one_is_not_in_it(home: str, folder: Path) -> None:
+def test_subfolder_of_the_root_is_another_project(home: str, folder: Path) -> None:
     with at(home, Path("/")) as stay:
         session = stay.start("everything")
         assert stay.current().id == session.id
@@ -446,7 +446,7 @@ def test_a_dead_agent_is_not_shown_as_running(home: str, folder: Path) -> None:
     assert len(status.as_json()["holders"]) == 1
 
 
-def test_verify_looks_at_the_store_itself_too(tmp_path: Path) -> None:
+def test_verify_checks_the_store_too(tmp_path: Path) -> None:
     with forestay.open(str(tmp_path / "home"), cwd=str(tmp_path)) as stay:
         stay.start("one", id="one")
         stay.start("two", id="two")
@@ -481,9 +481,7 @@ def test_a_repeated_start_is_current_again(home: str, folder: Path) -> None:
         assert stay.start("goal", key="once").id == first == stay.current().id
 
 
-def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
-    home: str, tmp_path: Path
-) -> None:
+def test_imported_session_belongs_to_the_folder_of_the_import(home: str, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("mine", "third", "fourth")]
     for one in folders:
         one.mkdir()
@@ -503,7 +501,7 @@ def test_what_was_imported_belongs_to_the_folder_where_that_was_done(
             assert stay.list() == []
 
 
-def test_what_was_restored_is_in_no_list_until_it_is_taken_up(home: str, tmp_path: Path) -> None:
+def test_restored_session_is_not_listed_until_it_is_resumed(home: str, tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("mine", "third")]
     for one in folders:
         one.mkdir()

@@ -1,4 +1,4 @@
-"""The verbs of a session, through the library."""
+"""The methods of a session, through the library."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_key_covers_implied_events_too(s: Session) -> None:
     assert kinds(s)[-2:] == ["session.resumed", "session.completed"]
 
 
-def test_events_recorded_together_are_all_there_or_none(stay: Forestay, s: Session) -> None:
+def test_events_recorded_together_are_all_recorded_or_none(stay: Forestay, s: Session) -> None:
     found = Session(stay.context, s.id, actor="file:ai-session")
     edit = ev.ForeignEdited(layout="ai-session", path="state.yaml", digest="0" * 64)
     with pytest.raises(Refused):
@@ -86,7 +86,7 @@ def test_events_recorded_together_are_all_there_or_none(stay: Forestay, s: Sessi
     ]
 
 
-def test_a_long_note_is_kept_whole_beside_its_event(stay: Forestay, s: Session) -> None:
+def test_long_note_is_stored_completely_in_a_blob(stay: Forestay, s: Session) -> None:
     text = "line of a long report\n" * 2000
     body = s.note(text).body
     assert isinstance(body, ev.NoteAdded)
@@ -104,14 +104,14 @@ def test_secrets_reach_neither_events_nor_blobs(stay: Forestay, s: Session, tmp_
     assert b"redacted" in stored
 
 
-def test_an_attribute_whose_name_promises_a_secret_is_not_kept(s: Session) -> None:
+def test_attribute_named_like_a_secret_is_redacted(s: Session) -> None:
     body = s.record.attribute("API_TOKEN", "plain-looking").body
     assert isinstance(body, ev.AttributeSet)
     assert body.value == "[redacted:secret]"
     assert body.redacted == ["secret"]
 
 
-def test_an_artifact_with_a_secret_is_kept_by_its_digest_only(s: Session, folder: Path) -> None:
+def test_artifact_with_a_secret_is_stored_only_as_a_digest(s: Session, folder: Path) -> None:
     (folder / "clean.txt").write_text("all is well\n")
     (folder / "dirty.txt").write_text(f"key {SECRET}\n")
     clean, dirty = (
@@ -125,7 +125,7 @@ def test_an_artifact_with_a_secret_is_kept_by_its_digest_only(s: Session, folder
     assert s.context.store.blob(dirty.body.digest) is None
 
 
-def test_a_file_change_is_worked_out_from_the_file(s: Session, folder: Path) -> None:
+def test_file_change_is_computed_from_the_file(s: Session, folder: Path) -> None:
     path = folder / "a.txt"
     path.write_text("one\n")
     created = s.record.file(str(path)).body
@@ -148,7 +148,7 @@ def test_a_path_outside_of_the_project_is_refused(s: Session, tmp_path: Path) ->
         s.record.file(str(tmp_path / "other.txt"))
 
 
-def test_undo_withdraws_and_undoing_the_undo_brings_back(s: Session) -> None:
+def test_undo_retracts_and_undoing_the_undo_restores(s: Session) -> None:
     s.tasks.add("write the tests", id="t")
     undone = s.undo()
     assert s.show().step("t") is None
@@ -191,7 +191,7 @@ def test_the_state_can_be_shown_as_it_was(s: Session) -> None:
 
 
 def settled(path: Path, text: str) -> str:
-    """A file whose last change is long enough ago to be remembered."""
+    """Write a file whose last change is old enough for its digest to be stored."""
     path.write_text(text)
     time.sleep(0.03)
     return str(path)
@@ -222,7 +222,7 @@ def test_a_recorded_file_is_read_again_only_when_it_was_touched(
     assert drifted(s)
 
 
-def test_a_file_that_another_session_left_otherwise_has_changed(
+def test_file_that_another_session_changed_has_drifted(
     stay: Forestay, s: Session, folder: Path
 ) -> None:
     s.record.file(settled(folder / "a.py", "x = 1\n"))
@@ -231,7 +231,9 @@ def test_a_file_that_another_session_left_otherwise_has_changed(
     assert drifted(s) and not drifted(other)
 
 
-def test_looking_at_files_remembers_nothing(stay: Forestay, s: Session, folder: Path) -> None:
+def test_reading_files_for_a_briefing_stores_nothing(
+    stay: Forestay, s: Session, folder: Path
+) -> None:
     path = settled(folder / "a.py", "x = 1\n")
     s.record.file(path)
     known = stay.context.store.machine.seen_files.find(s.id, [path])
@@ -240,7 +242,7 @@ def test_looking_at_files_remembers_nothing(stay: Forestay, s: Session, folder: 
     assert stay.context.store.machine.seen_files.find(s.id, [path]) == known != {}
 
 
-def test_a_secret_in_a_path_is_not_kept_beside_its_event(
+def test_secret_in_a_path_is_not_stored_outside_its_event(
     stay: Forestay, s: Session, folder: Path, tmp_path: Path
 ) -> None:
     s.record.file(settled(folder / f"{SECRET}.txt", "x"))
@@ -248,7 +250,7 @@ def test_a_secret_in_a_path_is_not_kept_beside_its_event(
     assert SECRET.encode() not in (tmp_path / "home" / "forestay.db").read_bytes()
 
 
-def test_a_deleted_file_that_came_back_has_changed(s: Session, folder: Path) -> None:
+def test_deleted_file_that_exists_again_has_drifted(s: Session, folder: Path) -> None:
     s.record.file(str(folder / "a.py"), action="deleted")
     assert not drifted(s)
     (folder / "a.py").symlink_to("/etc/passwd")
@@ -277,7 +279,7 @@ def test_forgetting_leaves_no_byte_of_the_content(
 
 
 @pytest.mark.parametrize("goal", ["", "   ", "a\0b", "a\x1b[31mb", "\ud800", "x" * 2001, "a\nb"])
-def test_a_goal_that_cannot_be_kept_is_refused_and_nothing_is_made(
+def test_invalid_goal_is_refused_and_creates_nothing(
     tmp_path: Path, folder: Path, goal: str
 ) -> None:
     with (
@@ -289,17 +291,17 @@ def test_a_goal_that_cannot_be_kept_is_refused_and_nothing_is_made(
 
 
 @pytest.mark.parametrize("id", ["../x", "CON", "x" * 300, "a b", ".hidden", "a/b", "ü"])
-def test_an_id_that_is_no_safe_name_is_refused(stay: Forestay, id: str) -> None:
+def test_unsafe_id_is_refused(stay: Forestay, id: str) -> None:
     with pytest.raises(InvalidInput):
         stay.start("goal", id=id)
 
 
-def test_an_id_that_is_taken_is_refused(stay: Forestay, s: Session) -> None:
+def test_id_in_use_is_refused(stay: Forestay, s: Session) -> None:
     with pytest.raises(Refused):
         stay.start("again", id="TRY")
 
 
-def test_a_key_cannot_stand_for_something_else(s: Session) -> None:
+def test_key_cannot_be_reused_for_another_call(s: Session) -> None:
     s.note("one", key="k")
     with pytest.raises(Refused, match="was used for something else"):
         s.note("another", key="k")
@@ -308,7 +310,7 @@ def test_a_key_cannot_stand_for_something_else(s: Session) -> None:
     assert kinds(s).count("note.added") == 1
 
 
-def test_undo_passes_over_the_resume(s: Session) -> None:
+def test_undo_skips_the_resume(s: Session) -> None:
     s.note("a mistake")
     s.resume()
     s.undo()
@@ -339,7 +341,7 @@ def everything_on_disk(stay: Forestay) -> bytes:
 
 
 @pytest.mark.parametrize("cut", [4, 10, 19])
-def test_no_part_of_a_secret_is_kept_where_a_text_is_cut(
+def test_no_part_of_a_secret_is_stored_where_a_text_is_cut(
     stay: Forestay, s: Session, cut: int
 ) -> None:
     filler = "word " * 199
@@ -349,7 +351,7 @@ def test_no_part_of_a_secret_is_kept_where_a_text_is_cut(
     assert SECRET[: cut - 1].encode() not in everything_on_disk(stay)
 
 
-def test_no_part_of_a_secret_is_kept_where_a_foreign_text_is_cut(
+def test_no_part_of_a_secret_is_stored_where_an_external_text_is_cut(
     stay: Forestay, s: Session
 ) -> None:
     long = ("word " * 800)[:3990] + " " + SECRET
@@ -360,7 +362,7 @@ def test_no_part_of_a_secret_is_kept_where_a_foreign_text_is_cut(
     assert SECRET[:9].encode() not in everything_on_disk(stay)
 
 
-def test_a_foreign_value_under_the_name_of_a_secret_is_not_kept(stay: Forestay, s: Session) -> None:
+def test_external_value_named_like_a_secret_is_not_stored(stay: Forestay, s: Session) -> None:
     move = ev.AttributeSet(key="API_TOKEN", value="swordfish77")
     stay.context.journal.append(s.id, move, actor="file:craft", options=AppendOptions(foreign=True))
     assert b"swordfish77" not in everything_on_disk(stay)
@@ -369,7 +371,7 @@ def test_a_foreign_value_under_the_name_of_a_secret_is_not_kept(stay: Forestay, 
 TOKEN = "ghp_" + "Ab1" * 12
 
 
-def test_a_secret_in_the_name_of_who_acts_is_never_kept(tmp_path: Path, folder: Path) -> None:
+def test_secret_in_the_name_of_an_actor_is_never_stored(tmp_path: Path, folder: Path) -> None:
     with forestay.open(str(tmp_path / "home"), cwd=str(folder), actor=TOKEN) as stay:
         s = stay.start("act")
         with s.agents.run(TOKEN) as agent:
@@ -382,14 +384,14 @@ def test_a_secret_in_the_name_of_who_acts_is_never_kept(tmp_path: Path, folder: 
     assert events[-1].head.actor == f"agent:{bodies[0].agent}"
 
 
-def test_a_name_of_who_acts_that_cannot_be_kept_is_cleaned(stay: Forestay, s: Session) -> None:
+def test_invalid_name_of_an_actor_is_cleaned(stay: Forestay, s: Session) -> None:
     odd = Session(stay.context, s.id, actor="a\x1b[31m\ud800\x00b\n" + "c" * 500)
     actor = odd.note("kept").head.actor
     assert actor.startswith("a") and actor.isprintable() and len(actor) <= 200
 
 
 @pytest.mark.parametrize("words", ["\x1b[31mred\x1b[0m", "a\x00b", "half \ud800 pair", ""])
-def test_an_agents_failure_is_recorded_whatever_its_error_says(s: Session, words: str) -> None:
+def test_failure_of_an_agent_is_recorded_with_any_error_text(s: Session, words: str) -> None:
     error = LookupError(words)
     with pytest.raises(LookupError) as caught, s.agents.run("code-1"):
         raise error
@@ -399,7 +401,7 @@ def test_an_agents_failure_is_recorded_whatever_its_error_says(s: Session, words
     assert agent.error.startswith("LookupError") and "\x1b" not in agent.error
 
 
-def test_an_agents_error_that_has_no_words_is_recorded_by_its_name(s: Session) -> None:
+def test_error_of_an_agent_without_a_text_is_recorded_by_its_type(s: Session) -> None:
     class Mute(Exception):
         def __str__(self) -> str:
             raise RuntimeError("no words")
@@ -410,7 +412,7 @@ def test_an_agents_error_that_has_no_words_is_recorded_by_its_name(s: Session) -
     assert agent is not None and agent.error == "Mute"
 
 
-def test_an_agents_error_reaches_the_caller_though_it_cannot_be_recorded(s: Session) -> None:
+def test_error_of_an_agent_reaches_the_caller_if_it_cannot_be_recorded(s: Session) -> None:
     def work() -> None:
         with s.agents.run("code-1"):
             s.lifecycle.abort()
@@ -421,7 +423,9 @@ def test_an_agents_error_reaches_the_caller_though_it_cannot_be_recorded(s: Sess
     assert "is not recorded" in caught.value.__notes__[0]
 
 
-def test_no_part_of_a_secret_in_an_agents_long_error_is_kept(stay: Forestay, s: Session) -> None:
+def test_no_part_of_a_secret_in_a_long_error_of_an_agent_is_stored(
+    stay: Forestay, s: Session
+) -> None:
     with pytest.raises(LookupError), s.agents.run("code-1"):
         raise LookupError(("word " * 400)[:1975] + SECRET)
     assert SECRET[:9].encode() not in everything_on_disk(stay)
@@ -441,7 +445,7 @@ def test_a_link_that_leads_out_of_the_project_is_not_followed(
     assert kinds(s) == ["session.started"]
 
 
-def test_a_large_budget_is_filled_with_what_was_noted_and_run(s: Session) -> None:
+def test_large_budget_is_filled_with_notes_and_commands(s: Session) -> None:
     long = "a remark that goes on " * 20
     for number in range(60):
         s.note(f"{number}: {long}")
@@ -457,7 +461,7 @@ def test_a_large_budget_is_filled_with_what_was_noted_and_run(s: Session) -> Non
     assert s.brief(budget=4000, fenced=False).tokens > 3500
 
 
-def test_a_note_for_whoever_comes_next_is_not_told_twice(s: Session) -> None:
+def test_note_for_next_is_in_a_briefing_only_once(s: Session) -> None:
     s.note("run the slow tests first", for_next=True)
     s.note("another")
     assert s.brief(budget=20_000).text.count("run the slow tests first") == 1

@@ -1,4 +1,4 @@
-"""What two devices contradict each other about: seen by both, settled by one, kept for ever."""
+"""Disputes between two devices: both see them, one settles them, the log has both sides."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ CONTESTS: dict[str, tuple[Callable[[Session], object], Callable[[Session], objec
         "work went on",
     ),
 }
-"""Every class of contradiction: what the laptop does, what the desktop does, what each says."""
+"""Every kind of dispute: what the laptop does, what the desktop does, what each side is."""
 
 
 def contest(pair: Pair, subject: str) -> None:
@@ -96,9 +96,7 @@ def outcome(session: Session, subject: str) -> str:
 @pytest.mark.req("X2-4")
 @pytest.mark.parametrize("subject", CONTESTS)
 @pytest.mark.parametrize("winner", ["laptop", "desktop"])
-def test_the_side_that_is_preferred_stands_on_both_devices(
-    pair: Pair, subject: str, winner: str
-) -> None:
+def test_preferred_side_holds_on_both_devices(pair: Pair, subject: str, winner: str) -> None:
     contest(pair, subject)
     (case,) = pair.a.disputes.list()
     said = {pair.laptop.stay.devices.name_of(side.device): side.outcome for side in case.sides}
@@ -134,7 +132,7 @@ def test_settled_or_not_both_sides_stay_in_the_journal(pair: Pair, subject: str)
     ],
 )
 @pytest.mark.parametrize("way", ["merge", "keep_both"])
-def test_both_sides_can_be_merged_or_kept(
+def test_both_sides_can_be_merged_or_both_stay(
     pair: Pair, subject: str, merged: str, kept: str, way: str
 ) -> None:
     contest(pair, subject)
@@ -150,14 +148,16 @@ def test_a_choice_of_both_rejects_neither(pair: Pair) -> None:
     assert getattr(pair.a.show().rows.get("decision", "db"), "rejected", None) == []
 
 
-def test_a_file_merged_by_hand_is_what_it_is_now(pair: Pair) -> None:
+def test_file_merged_by_the_user_has_its_present_content(pair: Pair) -> None:
     contest(pair, "file:x.py")
-    write("a and b\n")(pair.desktop.session("s-1"))  # which records it, too: that settles it
+    write("a and b\n")(
+        pair.desktop.session("s-1")
+    )  # this also records it, which settles the dispute
     pair.laptop.take(pair.desktop)
     assert pair.a.disputes.list() == []
 
 
-def test_merging_a_file_takes_its_content_here(pair: Pair) -> None:
+def test_merging_a_file_records_its_present_content(pair: Pair) -> None:
     contest(pair, "file:x.py")
     (pair.laptop.folder / "x.py").write_text("a and b\n")
     pair.a.disputes.settle("x.py", merge=True)
@@ -167,7 +167,7 @@ def test_merging_a_file_takes_its_content_here(pair: Pair) -> None:
     assert outcome(pair.a, "file:x.py") == "" and pair.a.disputes.list() == []
 
 
-def test_settling_says_in_the_log_what_stands_against_what_and_why(pair: Pair) -> None:
+def test_settling_logs_the_sides_the_choice_and_the_reason(pair: Pair) -> None:
     contest(pair, "step:t1")
     pair.a.disputes.settle("t1", prefer="laptop", because="its tests ran")
     *_, statement, note = [line.event.body for line in pair.a.log()]
@@ -197,9 +197,7 @@ def test_a_repeated_call_settles_once(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("status", ["paused", "completed"])
-def test_what_is_disputed_can_be_settled_when_the_session_is_laid_aside_or_over(
-    pair: Pair, status: str
-) -> None:
+def test_dispute_can_be_settled_in_a_paused_or_finished_session(pair: Pair, status: str) -> None:
     contest(pair, "step:t1")
     pair.a.pause() if status == "paused" else pair.a.complete()
     pair.a.disputes.settle(prefer="laptop")
@@ -228,7 +226,7 @@ def test_resuming_never_settles_that_a_session_is_not_over(pair: Pair) -> None:
         {"dispute": "t7", "prefer": 1},
     ],
 )
-def test_what_is_not_clear_settles_nothing(pair: Pair, wrong: dict[str, Any]) -> None:
+def test_ambiguous_call_settles_nothing(pair: Pair, wrong: dict[str, Any]) -> None:
     contest(pair, "step:t1")
     with pytest.raises(InvalidInput):
         pair.a.disputes.settle(**wrong)
@@ -251,14 +249,14 @@ def test_the_newer_side_is_recommended_and_the_reason_given(pair: Pair) -> None:
     assert case.why == "it was stated 1 hour later by the clocks of the devices"
 
 
-def test_a_clock_that_is_behind_what_it_has_seen_is_not_believed(pair: Pair) -> None:
+def test_clock_behind_an_event_it_knows_is_ignored(pair: Pair) -> None:
     pair.laptop.clock.jump(-48 * HOUR)
     pair.a.note("a day that was")
     pair.a.note("more that the other does not know")
     contest(pair, "step:t1")
     pair.laptop.clock.jump(48 * HOUR)
     (case,) = pair.b.disputes.list()
-    assert "by the clocks" in case.why  # its own past is no later than itself
+    assert "by the clocks" in case.why  # its own earlier events are not newer
     behind = Pair(pair.laptop.folder)
     behind.desktop.clock.jump(-48 * HOUR)
     behind.a.note("the laptop knows more")
@@ -272,7 +270,7 @@ def test_a_clock_that_is_behind_what_it_has_seen_is_not_believed(pair: Pair) -> 
 
 
 @pytest.mark.req("X2-4")
-def test_the_dialogue_shows_each_device_each_side_and_every_way(pair: Pair) -> None:
+def test_dialogue_shows_devices_sides_and_ways_to_settle(pair: Pair) -> None:
     contest(pair, "step:t1")
     shown = dialogue(pair.a)
     laptop = next(one for one in shown["devices"] if one["here"])
@@ -297,7 +295,7 @@ def test_the_dialogue_shows_each_device_each_side_and_every_way(pair: Pair) -> N
 
 @pytest.fixture
 def edited(pair: Pair) -> Session:
-    """A layout file that was changed where the journal had changed too."""
+    """Return a session with a file that was edited where the journal had changed too."""
     session = pair.a
     binding = session.files.bind("craft")
     (place,) = Path(binding.root).rglob("*.json")
@@ -332,12 +330,12 @@ def test_a_file_against_the_journal_is_settled_either_way(
     assert json.loads(place.read_text())["goal"] == goal
 
 
-def test_a_home_without_disputes_says_so(pair: Pair) -> None:
+def test_missing_disputes_are_reported(pair: Pair) -> None:
     home: Forestay = pair.laptop.stay
     assert dialogue(home.session("s-1"))["disputes"] == []
 
 
-def test_a_dispute_is_named_by_how_its_id_begins_where_that_is_enough(pair: Pair) -> None:
+def test_dispute_is_found_by_a_unique_prefix_of_its_id(pair: Pair) -> None:
     for session, chosen in ((pair.a, "sqlite"), (pair.b, "files")):
         for what in ("store", "stove"):
             session._recorder.record(
@@ -350,7 +348,7 @@ def test_a_dispute_is_named_by_how_its_id_begins_where_that_is_enough(pair: Pair
     assert [case.subject for case in pair.a.disputes.list()] == ["decision:stove-0a1b"]
 
 
-def test_what_is_disputed_is_shown_with_its_words_and_is_what_comes_next(pair: Pair) -> None:
+def test_dispute_is_shown_with_its_text_and_is_the_next_step(pair: Pair) -> None:
     contest(pair, "step:t1")
     (case,) = dialogue(pair.a)["disputes"]
     assert (case["about"], case["title"]) == ("task t1", "one")

@@ -1,4 +1,4 @@
-"""Results are typed values: fields are attributes, times are datetimes, JSON is the contract."""
+"""Results are typed values: fields are attributes, times are datetimes, their JSON is stable."""
 
 from __future__ import annotations
 

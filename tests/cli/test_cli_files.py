@@ -294,7 +294,7 @@ def test_unwritten_files_are_reported_by_read_only_commands(
         if write_too:
             cli.ok("note", "hello")
         (one,) = cli.json("status")["suspended"]
-        why = "no JSON" if is_torn else "version 9 is not supported for writing"
+        why = "invalid JSON" if is_torn else "version 9 is not supported for writing"
         assert (one["layout"], one["path"]) == ("orchestrator", str(path)) and why in one["why"]
         assert f"  files    orchestrator not written: {one['why']}\n" in cli.ok("status").out
         assert f"not written: {one['why']}\n" in cli.ok("files").out

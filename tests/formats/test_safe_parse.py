@@ -92,7 +92,7 @@ JSON = [
     ("[" * 65 + "]" * 65, "too-deep", 1),
     ('[{"a":' * 20_000, "too-deep", 1),
     ("[" * 65, "too-deep", 1),
-    ("[" * 500 + "NaN" + "]" * 500 + " " * safe_parse._PLACED, "too-deep", 1),
+    ("[" * 500 + "NaN" + "]" * 500 + " " * safe_parse._MAX_SLOW, "too-deep", 1),
     ("[\n" * 64, "json-syntax", 65),
     ('["' + "[" * 65 + '\\x"]', "json-syntax", 1),
 ]
@@ -109,9 +109,9 @@ def test_json_that_cannot_be_read_is_refused_by_name_and_line(
 @pytest.mark.parametrize(
     "text, form, said",
     [
-        ('["tab\there"]', "json", "no JSON: invalid control character"),
-        ('["open', "json", "no JSON: unterminated string"),
-        ("a: b: c", "yaml", "no YAML: mapping values are not allowed in this context"),
+        ('["tab\there"]', "json", "invalid JSON: invalid control character"),
+        ('["open', "json", "invalid JSON: unterminated string"),
+        ("a: b: c", "yaml", "invalid YAML: mapping values are not allowed in this context"),
     ],
 )
 def test_what_a_parser_says_tells_of_what_it_is(text: str, form: str, said: str) -> None:
@@ -293,7 +293,7 @@ def test_conflict_markers_within_a_text_are_no_conflict() -> None:
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
 def test_a_torn_line_is_told_the_same_with_and_without_an_end(end: str) -> None:
     *_, torn = read_lines('{"a": 1}\n{"a": "b' + end)
-    assert torn.bad is not None and torn.bad.message == "no JSON: unterminated string"
+    assert torn.bad is not None and torn.bad.message == "invalid JSON: unterminated string"
 
 
 def test_lines_that_are_no_values_are_kept_as_they_stand() -> None:
@@ -386,7 +386,7 @@ def test_a_key_that_stands_twice_in_a_long_text_is_found(spaces: str) -> None:
 
 
 def test_a_key_that_stands_twice_is_found_beside_one_that_is_spaced_otherwise() -> None:
-    rest = json.dumps("x" * safe_parse._PLACED)
+    rest = json.dumps("x" * safe_parse._MAX_SLOW)
     text = f'{{"a": 1, "a": 2, "b" : 3, "c": {rest}}}'
     assert refusal(text, "json").code == "duplicate-key"
 

@@ -995,7 +995,7 @@ def test_the_doctor_tells_of_faulty_files_as_check_does_whoever_has_them(
     assert sorted(told) == sorted([str(current), str(project / STATE)])
     assert told[str(current)].fix == f"forestay files check {current}"
     assert told[str(current)].why == "orchestrator-session.json: schema_version is missing"
-    assert "history.jsonl: no JSON" in told[str(project / STATE)].why
+    assert "history.jsonl: invalid JSON" in told[str(project / STATE)].why
 
 
 def test_many_faulty_files_in_one_place_are_reported_in_one_line(

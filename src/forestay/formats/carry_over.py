@@ -405,7 +405,7 @@ def _return(b: Format, old: Tree, facts: Facts, where: Where, native_id: str) ->
             zip(b.files(_named_by_files(b, old, known.native_id)), b.files(native_id), strict=True)
         )
         old = {names.get(name, name): value for name, value in old.items()}
-    # The files may come from another machine: what they say about it stays.
+    # The files may come from another machine: their values about it stay.
     return write(b, old, facts, replace(where, project_path="", device=""), full=True)
 
 
@@ -450,7 +450,7 @@ def _loss(b: Format, files: Tree, facts: Facts, where: Where) -> Loss:
     carried = [name for name in _differences(native, wanted) if name not in lost]
     return Loss(
         [_carried(b, name) for name in carried],
-        [f"{b.id} cannot keep {name}" for name in lost],
+        [f"{b.id} cannot store {name}" for name in lost],
     )
 
 
@@ -474,7 +474,7 @@ def _differences(have: Plain, want: Plain) -> Iterator[str]:
 
 
 def _unlike(have: Plain, want: Plain) -> list[str]:
-    """Return the keys that differ; what a format says where nothing is known is no difference,
+    """Return the keys that differ; a value that a format has for an unknown fact is no difference,
     unless the default is a word too."""
     keys = [*want, *(key for key in _HAVE_DEFAULTS if key in have and key not in want)]
     return [key for key in keys if not diff.same(have.get(key), want.get(key))]
@@ -510,7 +510,7 @@ def _extra(format: Format, files: Tree, native_id: str) -> Plain:
 
 
 def _with(format: Format, files: Tree, native_id: str, **parts: Plain) -> Tree:
-    """Return the files with these parts under our key; an empty part is taken out."""
+    """Return the files with these parts under our key; an empty part is removed."""
     name = format.files(native_id)[0]
     main = files.get(name)
     if not isinstance(main, dict) or (EXTRA in main and not _extra(format, files, native_id)):

@@ -29,7 +29,7 @@ STRONG = (
     "agent",
 )
 WEAK = ("title", "task", "what", "decision", "path", "name")
-"""Keys that tell elements of a list apart; a weak one may be changed without being another."""
+"""Keys that identify elements of a list; an element may get another value of a weak key."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
 _SMALL_GAP = 4096
@@ -37,36 +37,39 @@ _RIVALS = 16
 
 
 def text_of(value: Any) -> str:
-    """A text that is equal exactly for values that are the same."""
+    """Return a text that is equal exactly for values that are the same."""
     return _ENCODER.encode(value)
 
 
-def spelled(value: Any) -> bytes:
-    """JSON that is equal only for values that are the same, and often for those; quickly."""
+def quick_json(value: Any) -> bytes:
+    """Return JSON that is equal only for values that are the same; fast.
+
+    The same values with another order of keys give other JSON.
+    """
     try:
         return msgspec.json.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):  # odd keys and numbers
+    except (TypeError, ValueError, OverflowError, RecursionError):  # unusual keys and numbers
         return text_of(value).encode()
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two values are alike in every type; the order of keys does not matter."""
-    return one is other or (bool(one == other) and _is_spelled_alike(one, other))
+    """Return whether two values are equal, types included; the order of keys does not matter."""
+    return one is other or (bool(one == other) and _has_same_types(one, other))
 
 
-def _is_spelled_alike(one: Any, other: Any) -> bool:
-    """Whether values that are equal are of the same types too."""
-    # Most have their keys in one order, and need not have them sorted.
-    return spelled(one) == spelled(other) or text_of(one) == text_of(other)
+def _has_same_types(one: Any, other: Any) -> bool:
+    """Return whether equal values have the same types too."""
+    # Most have their keys in the same order, so the fast way is tried first.
+    return quick_json(one) == quick_json(other) or text_of(one) == text_of(other)
 
 
 def identical(one: Any, other: Any) -> bool:
-    """Whether two values are alike even in the order of their keys."""
+    """Return whether two values are equal, the order of keys included."""
     return one is other or (bool(one == other) and json.dumps(one) == json.dumps(other))
 
 
 def shared(old: Any, new: Any) -> Any:
-    """The new value, in which whatever is as it was is the very part of the old one."""
+    """Return the new value, with the very objects of the old one for all equal parts."""
     if old is new:
         return old
     if isinstance(old, dict) and isinstance(new, dict):
@@ -74,12 +77,12 @@ def shared(old: Any, new: Any) -> Any:
             key: each if old.get(key) is each else shared(old.get(key), each)
             for key, each in new.items()
         }
-        # The values first: they tell at once in most cases, and keys may have changed places.
+        # Values are compared first because that is fast; the keys may still have another order.
         is_same = len(old) == len(new) and all(map(operator.is_, old.values(), made.values()))
         return old if is_same and list(old) == list(made) else made
     if isinstance(old, list) and isinstance(new, list):
         if len(old) < len(new) and all(map(operator.is_, old, new)):
-            return new  # one that only grew, as most do
+            return new  # most lists only grow
         start = [
             one if one is other else shared(one, other)
             for one, other in zip(old, new, strict=False)
@@ -90,15 +93,15 @@ def shared(old: Any, new: Any) -> Any:
 
 
 def identity(*lists: Sequence[Any]) -> str:
-    """The first key that tells the maps in each of the lists apart, or an empty string."""
+    """Return the first key that identifies the maps in each of the lists, or an empty string."""
     maps = [[each for each in elements if isinstance(each, dict)] for elements in lists]
     for key in STRONG + WEAK if all(maps) else ():
-        if all(_tells_apart(key, each) for each in maps):
+        if all(_is_unique(key, each) for each in maps):
             return key
     return ""
 
 
-def _tells_apart(key: str, maps: Sequence[dict[str, Any]]) -> bool:
+def _is_unique(key: str, maps: Sequence[dict[str, Any]]) -> bool:
     seen: set[Hashable] = set()
     for each in maps:
         value = each.get(key)
@@ -109,13 +112,13 @@ def _tells_apart(key: str, maps: Sequence[dict[str, Any]]) -> bool:
 
 
 Key = Callable[[Any], Hashable]
-"""What an element is known by; None when it is not known that way."""
+"""Returns what identifies an element, or None."""
 Pass = tuple[Key, Key]
-"""What the elements of two lists are known by."""
+"""What identifies the elements of the old list, and those of the new one."""
 
 
 def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict[int, int]:
-    """Place in `old` → place in `new`, by the keys of each pass in turn, equals in their order."""
+    """Return places in `old` → places in `new`, paired by each pass in turn, equals in order."""
     found: dict[int, int] = {}
     for of_old, of_new in passes:
         taken, free = set(found.values()), defaultdict[Hashable, deque[int]](deque)
@@ -132,15 +135,15 @@ def pair(old: Sequence[Any], new: Sequence[Any], passes: Iterable[Pass]) -> dict
 
 
 def both(*keys: Key) -> list[Pass]:
-    """Passes for which an element of either list is known by the same."""
+    """Return passes with the same key for both lists."""
     return [(key, key) for key in keys]
 
 
 def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
-    """Which element of the old list each of the new is, as (old, new) in the order of the new.
+    """Return pairs of places (old, new) of the same elements, in the order of the new list.
 
-    Maps are known by their identity (then pairs may cross), everything else by equality; what is
-    left over between two neighbours is paired by position when it looks like an edit.
+    Maps are paired by their identity key (such pairs may cross), everything else by equality. What
+    is left between two pairs is paired by position if it looks like an edit.
     """
     key = identity(old, new)
     here, there = [_name(each, key) for each in old], [_name(each, key) for each in new]
@@ -148,7 +151,7 @@ def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
         pairs = _by_name(here, there)
     else:
         pairs = _in_order(here, there)
-        pairs += _namesakes(old, new, pairs)
+        pairs += _pair_namesakes(old, new, pairs)
     return sorted(pairs + _edits(old, new, pairs, key), key=lambda places: places[1])
 
 
@@ -162,10 +165,10 @@ def _by_name(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
     return [*pair(old, new, both(lambda name: name)).items()]
 
 
-def _namesakes(
+def _pair_namesakes(
     old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]]
 ) -> list[tuple[int, int]]:
-    """Among maps that only share a name: each with the one of that name that is most like it."""
+    """Pair maps with the same name, each with the most similar one."""
     here, there = _others(old, [i for i, _ in pairs]), _others(new, [j for _, j in pairs])
     key = _common_key([*(old[i] for i in here), *(new[j] for j in there)])
     groups: dict[Hashable, list[int]] = {}
@@ -187,7 +190,7 @@ def _others(elements: Sequence[Any], known: list[int]) -> list[int]:
 
 
 def _common_key(elements: list[Any]) -> str:
-    """The first key under which all of some maps have a name, though not each its own."""
+    """Return the first key that all of some maps have, even if their values are not unique."""
     for key in STRONG + WEAK:
         if elements and all(isinstance(each.get(key), (str, int)) for each in elements):
             return key
@@ -199,7 +202,7 @@ def _likeness(one: dict[str, Any], other: dict[str, Any]) -> int:
 
 
 def _in_order(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """A long common subsequence: ends first, then what is unique, then what is left if little."""
+    """Return a long common subsequence: ends first, then unique names, then small remainders."""
     pairs: list[tuple[int, int]] = []
     todo = [(0, len(old), 0, len(new))]
     while todo:
@@ -241,7 +244,7 @@ def _unique(names: list[Hashable], start: int, stop: int) -> dict[Hashable, int]
 
 
 def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The longest part of the pairs that rises on both sides."""
+    """Return the longest subsequence of the pairs that rises on both sides."""
     tails: list[int] = []
     ends: list[int] = []
     before: list[int] = []
@@ -275,7 +278,7 @@ def _edits(
 def _alike(
     old: Sequence[Any], new: Sequence[Any], span: tuple[int, int, int, int]
 ) -> list[tuple[int, int]]:
-    """Pairs within a gap of unequal sides: each in turn with the next that shares a field."""
+    """Pair elements in a gap of unequal sides: each with the next one that shares a field."""
     a, b, c, d = span
     found = []
     for index in range(a, b):
@@ -293,7 +296,7 @@ def _shares(one: Any, other: Any) -> bool:
 
 
 def is_edit(one: Any, other: Any, key: str) -> bool:
-    """Whether an element may be a changed form of another rather than another one."""
+    """Return whether an element may be an edited form of the other one."""
     if isinstance(one, dict) and isinstance(other, dict):
         return _shares(one, other) if key in STRONG else bool(one.keys() & other.keys())
     if isinstance(one, (dict, list)) or isinstance(other, (dict, list)):
@@ -305,14 +308,14 @@ def is_edit(one: Any, other: Any, key: str) -> bool:
 
 
 class _Missing:
-    """Marks a place that is not there."""
+    """Stands for a missing value."""
 
 
 _MISSING = _Missing()
 
 
 def merge(base: Any, ours: Any, theirs: Any) -> tuple[Any, list[Path]]:
-    """Both changes to a base in one value, ours where they contradict; and where they do."""
+    """Merge two changes of a base; return the value, ours in conflicts, and their paths."""
     conflicts: list[Path] = []
     value = _merge(base, ours, theirs, (), conflicts)
     return value, conflicts
@@ -356,11 +359,11 @@ def _merge_maps(
 def _merge_lists(
     base: list[Any], ours: list[Any], theirs: list[Any], path: Path, conflicts: list[Path]
 ) -> list[Any]:
-    """Our list, with their version of each element, and their new ones behind their neighbours."""
+    """Return our list with their changes, and their new elements after their neighbours."""
     to_ours, to_theirs = (dict(align(base, side)) for side in (ours, theirs))
     to_ours, to_theirs = (
-        _less_taken(base, ours, to_ours, theirs, to_theirs),
-        _less_taken(base, theirs, to_theirs, ours, to_ours),
+        _without_common_additions(base, ours, to_ours, theirs, to_theirs),
+        _without_common_additions(base, theirs, to_theirs, ours, to_ours),
     )
     of_theirs = {new: old for old, new in to_theirs.items()}
     partner = _partners(ours, theirs, to_ours, of_theirs)
@@ -384,11 +387,13 @@ def _merge_lists(
     return head + [element for slot in slots for element in slot]
 
 
-def _less_taken(
+def _without_common_additions(
     base: list[Any], side: list[Any], known: dict[int, int], other: list[Any], there: dict[int, int]
 ) -> dict[int, int]:
-    """Which element of a side each of the base is; none that the other side has added just so: it
-    is no edit then, and what was in its place is taken out."""
+    """Return the pairs of base and side without edits to what the other side added.
+
+    Such an element was added on both sides, and the one at its place in the base was removed.
+    """
     added = {text_of(other[i]) for i in set(range(len(other))).difference(there.values())}
     return {
         old: new
@@ -400,7 +405,7 @@ def _less_taken(
 def _partners(
     ours: list[Any], theirs: list[Any], to_ours: dict[int, int], of_theirs: dict[int, int]
 ) -> dict[int, int]:
-    """Which of our elements each of theirs is: through the base, or added alike on both sides."""
+    """Return our place for their elements, paired through the base or added on both sides."""
     partner = {place: to_ours[old] for place, old in of_theirs.items() if old in to_ours}
     mine = [i for i in range(len(ours)) if i not in set(to_ours.values())]
     other = [i for i in range(len(theirs)) if i not in of_theirs]

@@ -23,7 +23,7 @@ from forestay.formats.facts import Facts
 from forestay.formats.port import Salvaged
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.text.salvage_json import clean, decoded, recover
+from forestay.formats.text.salvage_json import decode_damaged, recover, without_surrogates
 
 _T = TypeVar("_T")
 
@@ -92,7 +92,7 @@ _VALUE = (
 def _read_fields(
     data: bytes, is_session: Callable[[Node], object], keys: Iterable[str]
 ) -> _SalvagedValue | None:
-    text, remarks = decoded(data)
+    text, remarks = decode_damaged(data)
     matches = {key: re.search(_VALUE.format(key), text) for key in keys}
     found = {key: _parse_field(match[1]) for key, match in matches.items() if match}
     if not is_session(found):
@@ -106,7 +106,7 @@ def _parse_field(raw: str) -> Any:
     if raw.startswith("["):  # a list of numbers, which may break off
         return [int(number) for number in re.findall(r"\d+", raw) if len(number) <= 6]
     try:
-        return clean(json.loads(raw, strict=False))
+        return without_surrogates(json.loads(raw, strict=False))
     except ValueError:
         return raw.strip('"')
 

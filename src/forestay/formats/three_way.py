@@ -53,7 +53,7 @@ _CLOSED = ("done", "skipped")
 _OVER = ("completed", "failed", "aborted", "abandoned")
 LONGEST = 2000
 _CLEAR = 0.5
-"""Of how many of its words a decision must keep more to be the same one without doubt."""
+"""The share of its words above which an edited decision is certainly the same one."""
 _NAMED = {
     "steps": ("id", "title"),
     "agents": ("id",),
@@ -182,7 +182,7 @@ def as_recorded(facts: Facts) -> Plain:
     return told
 
 
-# -- what is written into a file that says some of it already ------------------------------------
+# -- writing facts into existing files -------------------------------------
 
 
 def write_facts(
@@ -197,7 +197,7 @@ def write_facts(
     """Return the files for some facts; a value that reads the same is left as it is in `old`.
 
     The journal stores no text that is too long, a secret, or of control characters whole, and
-    gives everything a time: `clean` is its cleaning of plain facts, and `is_clean` tells that it
+    gives everything a time: `clean` is its cleaning of plain facts, and `is_clean` means that it
     changes nothing in the facts of `old`.
     """
     if not old:
@@ -231,7 +231,7 @@ def restore_texts(original: Any, cleaned: Any, new: Any) -> Any:
         }
     if isinstance(cleaned, list) and isinstance(new, list):
         places = {to: at for at, to in trees.align(cleaned, new)}
-        # What stands elsewhere in the list by now is known by its texts alone.
+        # Elements that moved within the list are identified by their texts alone.
         words = _originals(original, cleaned)
         return [
             restore_texts(original[places[to]], cleaned[places[to]], value)
@@ -313,14 +313,14 @@ def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointF
     return replace(fact, verdict=said.verdict, at=None) if same else fact
 
 
-# -- what an edit was made from ------------------------------------------------------------------
+# -- the base of an edit --------------------------------------------------------------------
 
 _COMPARED = 256_000
 """How many bytes of renderings are read at most to find the nearest one."""
 
 
 _MEMBER_NAMES = (*trees.STRONG, *trees.WEAK, "message", "context")
-"""The keys by which members of lists are told apart."""
+"""The keys that identify members of lists."""
 
 
 def choose_base(id: str, found: Any, kept: Sequence[bytes], read: Callable[[bytes], Any]) -> Any:
@@ -359,7 +359,7 @@ def _member_name(member: Any) -> str:
     return str(next(filter(None, names), ""))
 
 
-# -- what no event can say -------------------------------------------------------------------------
+# -- what no event records ------------------------------------------------------------------------
 
 
 class _Edit(Struct):
@@ -437,7 +437,7 @@ def _unrecorded_elements(edit: _Edit, key: str) -> Iterator[str]:
         is_new = element != was.get(name) and name in all_ and all_[name] != ours.get(name)
         if is_new and name not in recorded:
             yield f"{key}: {name}"
-    if key != "checkpoints":  # a verdict that is taken out is withdrawn
+    if key != "checkpoints":  # a removed verdict is withdrawn
         yield from _removed_elements(edit, key)
 
 
@@ -492,7 +492,7 @@ def _stay_open(merged: dict[str, Any], today: dict[str, Any]) -> str:
 
 
 def _astray(before: Plain, after: Plain, today: Plain, merged: Plain) -> str:
-    """Keep our position if an edit names a closed step as current; return that as residue."""
+    """Restore our position if an edit names a closed step as current; return that as residue."""
     place, was = after.get("position", ""), before.get("position", "")
     steps = {s.get("id"): s.get("status", "pending") for s in merged.get("steps", [])}
     if place == was or steps.get(place or was) not in _CLOSED:

@@ -317,7 +317,7 @@ def _split_records(content: str) -> Iterator[tuple[int, str]]:
     """Yield records with their line number; a line that starts none continues the one above."""
     number, held = 0, list[str]()
     for at, line in enumerate(content.split("\n"), 1):
-        if git_conflict.mark_of(line):
+        if git_conflict.marker_in(line):
             continue
         if held and line.lstrip().startswith("{"):
             yield number, "\n".join(held)

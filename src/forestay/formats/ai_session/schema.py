@@ -29,7 +29,7 @@ from forestay.formats.ai_session.read import (
     name,
 )
 from forestay.formats.coerce import mapping, sequence, text
-from forestay.formats.diff import spelled
+from forestay.formats.diff import quick_json
 from forestay.formats.port import ERROR, INFO, WARNING, Tree, Where
 from forestay.formats.schema import MOMENT, SECOND, Rule, check_time_order, check_value, nodes, warn
 from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, session_status, unit_status
@@ -373,7 +373,7 @@ def _check_durations(tree: Tree, lines: list[Any], where: Where) -> Iterator[Fin
 
 def _check_index(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
     listed = sequence(read.part(tree, INDEX).get("active_features"))
-    yield from _check_entries(spelled(listed), where.naive, strict)
+    yield from _check_entries(quick_json(listed), where.naive, strict)
     id = read.folder(tree) or read.identity(tree)
     if not read.has_session(tree) or not id or not isinstance(tree[read.key_of(tree, INDEX)], dict):
         return

@@ -48,7 +48,7 @@ from forestay.formats.essay.fields import (
 )
 from forestay.formats.port import Bundle, Where
 from forestay.formats.text import safe_parse
-from forestay.formats.text.salvage_json import decoded, ends_within_a_line
+from forestay.formats.text.salvage_json import decode_damaged, ends_within_a_line
 
 FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 FROM_ARTIFACTS = (
@@ -87,7 +87,7 @@ def recover(bundle: Bundle, where: Where) -> Recovery | None:
     state, backup = (_parse_state(bundle.get(name)) for name in (STATE, BACKUP))
     if state is not None:
         return Recovery("none", "", state, bundle[STATE])
-    text, remarks = decoded(bundle.get(STATE, b""))
+    text, remarks = decode_damaged(bundle.get(STATE, b""))
     if (state := _parse_state(text.encode())) is not None:
         message = "; ".join(remarks) or "the file was read in spite of its faults"
         return Recovery("whole", message, state, text.encode())

@@ -1,12 +1,12 @@
-"""Documents: text that is parsed, and rewritten so that only what changed changes.
+"""Parse the text of a file, and rewrite it so that only changed values change.
 
-A rewrite walks the new value beside the nodes of the old text and makes *edits*: spans of the old
-text with their replacement. Everything outside them stays as it is, byte for byte: comments,
-quotes, indentation, line ends, the order of keys. New entries look like their neighbours; one that
-is removed takes its own lines and the comment at their end along.
+A rewrite compares the new value with the nodes of the old text and makes *edits*: spans of the old
+text with their replacement. Everything outside them stays the same, byte for byte: comments,
+quotes, indentation, line ends, the order of keys. New entries get the style of their neighbours;
+a removed entry is removed with its lines and the comment at their end.
 
-The result is parsed again before it is handed out. When it does not say what it should (odd YAML:
-aliases, anchors that went away), larger parts are written anew, in the end the whole file.
+The result is parsed again before it is returned. If it has another value than wanted (unusual YAML:
+aliases, removed anchors), larger parts are written as in a new file, in the end all of it.
 """
 
 from __future__ import annotations
@@ -59,16 +59,15 @@ _MOST = {JSON: safe_parse.LARGEST, YAML: safe_parse.LARGEST_YAML, JSONL: safe_pa
 
 
 def kind_of(name: str) -> str:
-    """How a file is spelled, by its name or that of its backup."""
+    """Return the kind of a file (json, yaml, jsonl) by its name or that of its backup."""
     return name.removesuffix(".bak").rsplit(".", 1)[-1]
 
 
 class Document:
-    """The text of one file and what it says."""
+    """The text of one file and its value."""
 
     def __init__(self, kind: str, written: str | bytes, said: Any) -> None:
-        """`said` is what is `written`, and nobody changes it; whoever has bytes need not have them
-        decoded."""
+        """`said` is the value of the `written` text or bytes, and must not be changed."""
         self.kind = kind
         self._written = written
         self.said = said
@@ -77,7 +76,7 @@ class Document:
 
     @classmethod
     def parse(cls, data: bytes, kind: str, *, limit: int = 0) -> Document:
-        """What some bytes say; `Unreadable` when they cannot be read safely."""
+        """Parse some bytes; raise `Unreadable` when they cannot be read safely."""
         text = safe_parse.decode(data, limit or _MOST[kind])
         if kind == JSON:
             return cls(kind, text, safe_parse.json_value(text))
@@ -94,7 +93,7 @@ class Document:
 
     @cached_property
     def value(self) -> Any:
-        """What the text says, as plain values; whoever changes them does not change the text."""
+        """A copy of the value, which the caller may change."""
         return copied(self.said)
 
     @cached_property
@@ -122,8 +121,8 @@ class Document:
         return (json_style if self.kind == JSON else yaml_style)(self.text, self.root)
 
     def line(self, path: str | Sequence[str | int]) -> int:
-        """The line, from 1, of a place such as `agents[2].status`; of what is around it if the
-        place is not there."""
+        """Return the line, from 1, of a path such as `agents[2].status`, or of the nearest value
+        around it if the path does not exist."""
         keys = list(keys_in(path)) if isinstance(path, str) else list(path)
         if self.kind == JSONL:
             lines = [at for at, line in enumerate(self.lines, 1) if line.node]
@@ -136,11 +135,11 @@ class Document:
         return Breaks(self.text, JSON_BREAKS if self.kind == JSON else BREAKS)
 
     def rewrite(self, value: Any) -> bytes:
-        """The text with this value instead; the same bytes when it says this already."""
+        """Return the bytes with this value instead; the same bytes if the value is the same."""
         return self.rewritten(value).data
 
     def rewritten(self, value: Any) -> Document:
-        """The document whose bytes `rewrite` gives: to go on from without parsing them."""
+        """Return the document that `rewrite` returns the bytes of."""
         require_plain(value)
         if diff.same(self.said, value):
             return self
@@ -153,14 +152,16 @@ class Document:
         return Document.parse(fresh(self.kind, value), self.kind, limit=_ANY)
 
     def _attempts(self, value: Any) -> Iterator[str]:
-        yield from self._edited(value)
+        yield from self._try_edit(value)
         if self.kind == YAML:
-            yield from self._edited(value, expand=True)
-            yield from self._edited(value, expand=True, anew=_changed_keys(self.said, value))
+            yield from self._try_edit(value, expand=True)
+            yield from self._try_edit(
+                value, expand=True, fresh_keys=_changed_keys(self.said, value)
+            )
         yield fresh(self.kind, value, self.style).decode()
 
-    def _edited(
-        self, value: Any, *, expand: bool = False, anew: frozenset[str] = frozenset()
+    def _try_edit(
+        self, value: Any, *, expand: bool = False, fresh_keys: frozenset[str] = frozenset()
     ) -> Iterator[str]:
         try:
             yield edit(
@@ -170,14 +171,14 @@ class Document:
                 value,
                 is_json=self.kind == JSON,
                 expand=expand,
-                anew=anew,
+                fresh_keys=fresh_keys,
             )
         except (Clash, ValueError, IndexError):
             return
 
 
 def keys_in(where: str) -> Iterator[str | int]:
-    """The keys of a place such as `agents[2].status`."""
+    """Yield the keys of a path such as `agents[2].status`."""
     for index, name in _WHERE.findall(where):
         yield int(index) if index else name
 
@@ -213,8 +214,11 @@ def _changed_keys(old: Any, new: Any) -> frozenset[str]:
 
 
 def _rewrite_lines(document: Document, new: list[Any]) -> str:
-    """Lines that say what they said stay, and bad ones always; new ones go behind the line they
-    follow, or to the end of the file."""
+    """Return a JSON Lines text with the new values.
+
+    Unchanged and bad lines stay; a new line is inserted after the one that it follows in `new`, or
+    at the end of the file.
+    """
     lines = document.lines
     numbers = [at for at, line in enumerate(lines) if line.node]
     pairs = diff.rising(sorted(diff.align(document.said, new)))
@@ -227,7 +231,7 @@ def _rewrite_lines(document: Document, new: list[Any]) -> str:
         known = lines[behind] if place in stay else None
         made.setdefault(behind, []).append(_line_text(document, known, value))
     parts = [part for at in range(-1, len(lines)) for part in _parts(document, at, made)]
-    # Only the last line may lack its end.
+    # Only the last line may have no line end.
     whole = [part if part.endswith("\n") else part + document.style.eol for part in parts[:-1]]
     return "".join(whole + parts[-1:])
 

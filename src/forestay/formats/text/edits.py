@@ -1,8 +1,8 @@
-"""Edits: the least change of a text after which it says another value.
+"""Edit a text with as few changes as possible so that it has another value.
 
-The new value is walked beside the nodes of the old text. JSON and flow collections are rebuilt from
-their items and the gaps between them; block collections gain and lose whole lines. Nothing is
-checked here: whoever applies the edits parses the result and compares.
+The new value is compared with the nodes of the old text. JSON and flow collections are rebuilt from
+their items and the gaps between them; in block collections, whole lines are added and removed.
+Nothing is checked here: the caller parses the result and compares.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class _Entry(Struct):
 
 
 Plan = list[tuple[int | None, Any, str]]
-"""What a collection becomes: the old entry it is (if any), its value, its key."""
+"""The new entries of a collection: the place of the old entry (if any), value and key of each."""
 
 
 def edit(
@@ -62,11 +62,16 @@ def edit(
     *,
     is_json: bool,
     expand: bool = False,
-    anew: frozenset[str] = frozenset(),
+    fresh_keys: frozenset[str] = frozenset(),
 ) -> str:
-    """The text, made to say a new value. `expand` writes aliases out; the top-level keys in `anew`
-    are written as in a new file."""
-    editor = _Editor(Lines(text, JSON_BREAK if is_json else BREAK), style, is_json, expand, anew)
+    """Return the text with a new value.
+
+    `expand` replaces aliases by their values; the top-level keys in `fresh_keys` are written
+    as in a new file.
+    """
+    editor = _Editor(
+        Lines(text, JSON_BREAK if is_json else BREAK), style, is_json, expand, fresh_keys
+    )
     editor.change(root, value, None)
     return apply(text, editor.edits)
 
@@ -83,24 +88,24 @@ def apply(text: str, edits: list[tuple[int, int, str]], start: int = 0, end: int
 
 
 class _Editor:
-    """Collects the edits that turn a text into one that says something else."""
+    """Collects the edits that give a text another value."""
 
     def __init__(
-        self, at: Lines, style: Style, is_json: bool, expand: bool, anew: frozenset[str]
+        self, at: Lines, style: Style, is_json: bool, expand: bool, fresh_keys: frozenset[str]
     ) -> None:
         self.at = at
         self.text = at.text
         self.style = style
         self.is_json = is_json
         self.expand = expand
-        self.anew = anew
+        self.fresh_keys = fresh_keys
         self.edits: list[tuple[int, int, str]] = []
 
-    def _another(self) -> _Editor:
-        return _Editor(self.at, self.style, self.is_json, self.expand, self.anew)
+    def _new_editor(self) -> _Editor:
+        return _Editor(self.at, self.style, self.is_json, self.expand, self.fresh_keys)
 
     def change(self, node: Node, new: Any, lead: int | None, *, flow: bool = False) -> None:
-        """Edits for one value; `lead` is where its colon or dash ends, None for the whole."""
+        """Add the edits of one value; `lead` is the end of its colon or dash, None at the root."""
         if diff.same(node.value, new) and not (self.expand and _has_alias(node)):
             return
         if node.kind != LEAF and node.items and new and isinstance(new, type(node.value)):
@@ -132,12 +137,12 @@ class _Editor:
     def _inline(self, node: Node, new: Any) -> str:
         if not self.is_json:
             return yaml_flow(new, self.style, _quote(node))
-        if not is_full(new) or self._is_lined(node.start):
+        if not is_full(new) or self._begins_line(node.start):
             return json_text(new, self.style, self._indent(node.start))
         return json_text(new, _on_one_line(self.style))
 
-    def _is_lined(self, at: int) -> bool:
-        """Whether what stands there begins a line of its own (behind its key)."""
+    def _begins_line(self, at: int) -> bool:
+        """Return whether the value at a place is the first on its line, apart from its key."""
         return self.style.unit is not None and bool(
             re.match(r'[ \t]*(?:"(?:[^"\\]|\\.)*"\s*:\s*)?\Z', self.text[self.at.start(at) : at])
         )
@@ -155,10 +160,10 @@ class _Editor:
         if gaps is None:
             self._put(node, self._inline(node, new))
             return
-        self._put(node, self._rebuilt(node, plan, gaps))
+        self._put(node, self._rebuild(node, plan, gaps))
 
     def _gaps(self, node: Node) -> list[str] | None:
-        """What stands before, between and behind the items; None when it is more than space."""
+        """Return the text before, between and after the items; None if it is more than space."""
         sign = "{" if node.kind == MAP else "["
         if self.text[node.start] != sign or _has_bare_key(node):
             return None
@@ -171,15 +176,16 @@ class _Editor:
         clean = not gaps[0].strip() and not gaps[-1].strip()
         return gaps if clean and all(_SEPARATOR.match(gap) for gap in gaps[1:-1]) else None
 
-    def _rebuilt(self, node: Node, plan: Plan, gaps: list[str]) -> str:
+    def _rebuild(self, node: Node, plan: Plan, gaps: list[str]) -> str:
         parts = [self.text[node.start]]
         usual = self._usual_gap(gaps)
         likes = {
-            kind: _like(node, kind) for kind in {type(new) for old, new, _ in plan if old is None}
+            kind: _last_of_kind(node, kind)
+            for kind in {type(new) for old, new, _ in plan if old is None}
         }
         before: int | None = None
         for place, (old, value, key) in enumerate(plan):
-            # An item keeps the gap before it while its neighbour is the same.
+            # The gap before an item stays as long as its neighbour is the same.
             is_same = old is not None and old > 0 and before == old - 1
             parts.append(gaps[0] if place == 0 else gaps[old or 0] if is_same else usual)
             if old is None:
@@ -190,7 +196,7 @@ class _Editor:
         return "".join([*parts, gaps[-1], self.text[node.end - 1]])
 
     def _usual_gap(self, gaps: list[str]) -> str:
-        """What stands between most items."""
+        """Return the text between most items."""
         inner = gaps[1:-1]
         if inner:
             return Counter(inner).most_common(1)[0][0]
@@ -199,8 +205,8 @@ class _Editor:
     def _old_item(self, node: Node, old: int, value: Any) -> str:
         item, start = node.items[old], (node.keys or node.items)[old].start
         if item.value == value and type(item.value) is type(value) and not item.items:
-            return self.text[start : item.end]  # a map of thousands of words is not walked through
-        sub = self._another()
+            return self.text[start : item.end]  # unchanged: its parts need no visit
+        sub = self._new_editor()
         sub.change(item, value, -1, flow=True)
         return apply(self.text, sub.edits, start, item.end)
 
@@ -222,7 +228,7 @@ class _Editor:
     # block: lines and columns
 
     def _entries(self, node: Node) -> list[_Entry]:
-        """Where each entry begins and ends; None of them share a line but the first."""
+        """Return where each entry begins and ends; only the first may share a line."""
         made, at = [], block_start(self.text, node)
         for place, item in enumerate(node.items):
             start = self._skip(at)
@@ -248,7 +254,7 @@ class _Editor:
     def _block(self, node: Node, plan: Plan, *, is_root: bool) -> None:
         entries = self._entries(node)
         column = self.at.column(entries[0].start)
-        stay = _staying(plan)
+        stay = _unmoved(plan)
         kept = {plan[place][0] or 0: plan[place][1] for place in stay}
         new = self._new_entries(node, plan, stay, entries)
         self._insert(entries, column, -1, new.get(-1, []))
@@ -261,7 +267,7 @@ class _Editor:
                 self._remove(entry)
 
     def _keep(self, node: Node, entry: _Entry, value: Any, index: int, is_root: bool) -> None:
-        if is_root and node.kind == MAP and node.keys[index].value in self.anew:
+        if is_root and node.kind == MAP and node.keys[index].value in self.fresh_keys:
             self._replace(entry.node, value, entry.lead)
         else:
             self.change(entry.node, value, entry.lead)
@@ -269,7 +275,7 @@ class _Editor:
     def _new_entries(
         self, node: Node, plan: Plan, stay: set[int], entries: list[_Entry]
     ) -> dict[int, list[str]]:
-        """The texts of what is new or was moved, by the entry that they follow (-1: none)."""
+        """Return the texts of new and moved entries by the entry that they follow (-1: none)."""
         column = self.at.column(entries[0].start)
         texts: dict[int, list[str]] = {}
         behind = -1
@@ -290,7 +296,7 @@ class _Editor:
     def _moved(self, entry: _Entry, value: Any) -> str:
         if not self._is_alone(entry.start):
             raise Clash
-        sub = self._another()
+        sub = self._new_editor()
         sub.change(entry.node, value, entry.lead)
         end = self.at.next(entry.end)
         text = apply(self.text, sub.edits, entry.start, end)
@@ -321,7 +327,7 @@ class _Editor:
         self.edits.append((self.at.start(entry.start), self.at.next(entry.end), ""))
 
     def _remove_first(self, entries: list[_Entry], kept: int) -> None:
-        """The first entry may share its line with a dash; then the next one moves up to it."""
+        """Remove the first entries; after a dash on their line, the next one moves up to it."""
         if kept == 0:
             return
         if self._is_alone(entries[0].start):
@@ -337,7 +343,7 @@ class _Editor:
         return self.at.next(one.end) == self.at.start(two.start)
 
     def _replace(self, node: Node, new: Any, lead: int | None) -> None:
-        """A value of another kind: on the same line, or as lines of its own."""
+        """Replace a value by one of another kind, on the same line or on separate lines."""
         is_block = node.kind != LEAF and node.style == "block"
         if lead is None or lead < 0:
             self._put(node, yaml_block(new, self.style, self.at.column(node.start)))
@@ -381,7 +387,7 @@ class _Editor:
         self.edits.append((begin, stop, comments))
 
     def _key_column(self, lead: int) -> int:
-        """The column of the key before a colon, behind any dashes on its line."""
+        """Return the column of the key before a colon, after any dashes on its line."""
         line = self.text[self.at.start(lead) : lead]
         match = re.match(r"[ ]*(?:[-?][ ]+)*", line)
         return match.end() if match else 0
@@ -399,7 +405,7 @@ class _Editor:
         if is_full(new):
             text = yaml_flow(new, self.style)
         else:
-            text = _respelled(node, new, self.style)
+            text = _scalar_like(node, new, self.style)
         if node.anchor:
             text = f"&{node.anchor} {text}"
         if node.start == node.end:
@@ -416,8 +422,8 @@ def _has_bare_key(node: Node) -> bool:
     return any(item.start == item.end for item in node.items)
 
 
-def _like(node: Node, kind: type) -> Node | None:
-    """The last item of a kind that holds something."""
+def _last_of_kind(node: Node, kind: type) -> Node | None:
+    """Return the last non-empty item of a kind."""
     alike = (each for each in reversed(node.items) if type(each.value) is kind)
     return next((each for each in alike if each.items), None)
 
@@ -427,7 +433,7 @@ def _on_one_line(style: Style) -> Style:
 
 
 def _map_plan(old: list[str], new: dict[str, Any]) -> Plan:
-    """The keys that stay in the order of the file, each new one behind the one before it."""
+    """Return old keys in the order of the file, each new one after the key before it."""
     index = {key: place for place, key in enumerate(old)}
     behind: dict[int, Plan] = {}
     last = -1
@@ -443,14 +449,14 @@ def _map_plan(old: list[str], new: dict[str, Any]) -> Plan:
     return plan
 
 
-def _staying(plan: Plan) -> set[int]:
-    """The places of the plan whose old entries stay where they are: as many as keep their order."""
+def _unmoved(plan: Plan) -> set[int]:
+    """Return the places of the plan whose old entries need not move, as many as possible."""
     pairs = sorted((old, place) for place, (old, _, _) in enumerate(plan) if old is not None)
     return {place for _, place in diff.rising(pairs)}
 
 
 def _tail(text: str) -> int:
-    """The length of the line break at the end of a text."""
+    """Return the length of the line break at the end of a text."""
     matches = list(BREAK.finditer(text[-2:]))
     return len(matches[-1].group()) if matches and matches[-1].end() == len(text[-2:]) else 0
 
@@ -459,8 +465,8 @@ def _quote(node: Node) -> str:
     return "'" if isinstance(node.value, str) and node.style == "'" else '"'
 
 
-def _respelled(node: Node, new: Any, style: Style) -> str:
-    """A scalar in the manner of the one it replaces."""
+def _scalar_like(node: Node, new: Any, style: Style) -> str:
+    """Return a scalar in the style of the one it replaces."""
     if not isinstance(new, str) or not isinstance(node.value, str) or node.style == "*":
         return yaml_scalar(new, style)
     if node.style == "" and is_stamp(new) and is_stamp(node.value):

@@ -1,4 +1,4 @@
-"""Conflict: what git leaves in a file of which two versions could not be merged."""
+"""Split a text with git conflict markers into its two versions."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ _MARKS: dict[str, tuple[int, ...]] = {
     "=======": (1,),
     ">>>>>>>": (0, 1),
 }
-"""Into which sides the lines after a mark go; what stood there before both goes into none."""
+"""The sides that get the lines after a marker; the common ancestor belongs to neither."""
 _LINE = re.compile(r"[^\n]*\n|[^\n]+")
 
 
-def mark_of(line: str) -> str:
-    """The mark that a line is, or nothing."""
+def marker_in(line: str) -> str:
+    """Return the conflict marker in a line, or an empty string."""
     mark = line[:7]
     return mark if mark in _MARKS and line[7:8] in ("", " ", "\r", "\n") else ""
 
 
 def sides(text: str) -> list[str]:
-    """The text, or both sides of it if it holds a conflict; what stands outside is in both."""
+    """Return the text, or its two versions if it has conflicts; lines outside are in both."""
     made: tuple[list[str], list[str]] = ([], [])
     into: tuple[int, ...] = (0, 1)
     is_in_two = False
     for line in _LINE.findall(text):
-        mark = mark_of(line)
+        mark = marker_in(line)
         if mark and (mark == _OURS or is_in_two):
             into, is_in_two = _MARKS[mark], True
             continue

@@ -1,15 +1,15 @@
-"""Guarded parsing: text of strangers becomes nodes with spans, or `Unreadable` with a named code.
+"""Parse untrusted JSON and YAML into nodes with spans, or raise `Unreadable` with a stable code.
 
-Every limit holds while parsing, before anything is built from the text: size, encoding, depth,
-number of nodes, expansion of aliases, length of numbers. Nothing recurses, nothing is constructed
-but plain values. A `Node` knows where it stands in the text (character offsets), so that `document`
-can change one value and leave every other byte alone.
+Every limit is checked while parsing, before anything is built from the text: size, encoding, depth,
+number of nodes, expansion of aliases, length of numbers. Nothing recurses, and only plain values
+are constructed. A `Node` has its span in the text (character offsets), so that `document` can
+change one value and preserve every other byte.
 
-YAML is read as its 1.2 core schema: plain scalars become null, booleans, integers and floats, all
-else stays a string (dates, `yes`, `on`). So does `1234e56`, against that schema: no program writes
-a number in that way, and those that know YAML 1.1 only write texts so, such as the name of a
-commit. Keys are always strings; a merge key `<<` is a key like any other, and a remark. Of tags
-only those that say what the value is anyway are allowed.
+YAML is read by its 1.2 core schema: plain scalars become null, booleans, integers and floats,
+everything else stays a string (dates, `yes`, `on`). So does `1234e56`, unlike in that schema: no
+program writes a number that way, and programs with YAML 1.1 write texts so, such as the hash of a
+commit. Keys are always strings; a merge key `<<` is an ordinary key, reported as a remark. Only
+tags that do not change the value are allowed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from forestay.errors import Damaged
 from forestay.formats.coerce import copied
 
 if TYPE_CHECKING:
-    import yaml  # for JSON, which most files are, nobody loads it
+    import yaml  # not loaded for JSON, which most files are
 
 LARGEST = 5 * 1024 * 1024
 LARGEST_YAML = 3 * 1024 * 1024
 LONGEST = 16 * 1024 * 1024
-"""How many bytes a document, and a log, may have: what somebody edited is read, compared, searched
-for secrets, and written, and whoever types a command then waits for about a second at most."""
+"""The most bytes of a JSON document, a YAML document and a log. An edited file is read, compared,
+searched for secrets and written, and a command should wait at most about a second for that."""
 DEPTH = 64
 NODES = 150_000
 YAML_NODES = 75_000
@@ -63,7 +63,7 @@ class Unreadable(Damaged):
 
 
 class Node:
-    """A value and its span. Maps hold `keys` beside `items`; `style` is how it is spelled.
+    """A value and its span. Maps have `keys` as well as `items`; `style` is how it is written.
 
     Styles: `flow` and `block` for collections; for leaves the quote, `|`, `>`, `*` for an alias,
     or nothing for a plain scalar. The end of a block collection is that of its last item.
@@ -85,28 +85,28 @@ class Node:
 
     @property
     def keys(self) -> list[Node]:
-        return self._unfolded()[0]
+        return self._find_parts()[0]
 
     @property
     def items(self) -> list[Node]:
-        return self._unfolded()[1]
+        return self._find_parts()[1]
 
-    def _unfolded(self) -> tuple[list[Node], list[Node]]:
-        # The parts of a JSON node are looked for when someone first asks for them.
+    def _find_parts(self) -> tuple[list[Node], list[Node]]:
+        # The parts of a JSON node are searched for at the first use.
         if self._parts is None:
             self._parts = _json_parts(self._text, self) if self._text else ([], [])
         return self._parts
 
 
 class Remark(Struct, frozen=True):
-    """Something remarkable that is no reason to refuse: `code`, and the line it stands on."""
+    """Something unusual that is no reason to refuse a file: its `code` and line."""
 
     code: str
     line: int
 
 
 class BadLine(Struct, frozen=True):
-    """A line of a JSON Lines file that is no value: its raw text is kept as it stands."""
+    """A line of a JSON Lines file that is not valid JSON; its raw text is preserved."""
 
     number: int
     raw: str
@@ -124,7 +124,7 @@ class Line(Struct):
 
 
 def decode(data: bytes, limit: int = LARGEST) -> str:
-    """The text of some bytes, strictly UTF-8 without a mark."""
+    """Return the text of some bytes, strictly UTF-8 without a byte order mark."""
     if len(data) > limit:
         raise Unreadable("too-large", f"{len(data)} bytes are more than {limit}")
     if data.startswith(b"\xef\xbb\xbf"):
@@ -133,7 +133,7 @@ def decode(data: bytes, limit: int = LARGEST) -> str:
         raise Unreadable("utf16", "the file is UTF-16, not UTF-8", 1, 1)
     at = data.find(b"\0")
     if at >= 0:
-        raise _at_byte("nul", "the file holds a NUL byte", data, at)
+        raise _at_byte("nul", "the file contains a NUL byte", data, at)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -166,7 +166,7 @@ def _refuse_conflicts(text: str) -> None:
     if "<<<<<<< " in text and ">>>>>>> " in text:
         match = _CONFLICT.search(text)
         if match is not None:
-            message = "the file holds git conflict markers"
+            message = "the file contains git conflict markers"
             raise _at("conflict-markers", message, text, match.start())
 
 
@@ -179,7 +179,7 @@ _WORD = re.compile(r"-?[A-Za-z]+")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
 _APART = re.compile(r'"[ \t\n\r]+:')
 _BRACKET = re.compile(r"[\[\]{}]")
-_PLACED = 256 * 1024
+_MAX_SLOW = 256 * 1024
 _CONSTANT = {"true": True, "false": False, "null": None}
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 _scanstring: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
@@ -187,85 +187,87 @@ _scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["sc
 
 
 def read_json(text: str) -> Node:
-    """The node tree of a JSON text."""
+    """Return the node tree of a JSON text."""
     return json_root(text, json_value(text))
 
 
 def json_root(text: str, value: Any) -> Node:
-    """The node tree of a JSON text that is known to be sound and to say this."""
-    return _json_node(text, _behind_space(text, 0), value, len(text.rstrip(" \t\n\r")))
+    """Return the node tree of a JSON text that is known to be valid and to have this value."""
+    return _json_node(text, _skip_space(text, 0), value, len(text.rstrip(" \t\n\r")))
 
 
-def _no_json(error: json.JSONDecodeError) -> str:
-    """What the parser says, as the rest of a sentence that tells what it is about."""
-    said = error.msg.removesuffix(" at").removesuffix(" starting")
-    return f"no JSON: {said[:1].lower()}{said[1:]}"
+def _describe_error(error: json.JSONDecodeError) -> str:
+    """Return the parser's message as part of a sentence."""
+    message = error.msg.removesuffix(" at").removesuffix(" starting")
+    return f"invalid JSON: {message[:1].lower()}{message[1:]}"
 
 
 def json_value(text: str) -> Any:
-    """The value of a JSON text."""
+    """Return the value of a JSON text."""
     if not text.strip(" \t\n\r"):
         raise Unreadable("empty", "the file is empty", 1, 1)
     if "<<<<<<< " in text:
         _refuse_conflicts(text)
-    if _at_most(text) > NODES and _at_most(_STRING.sub("", text)) > NODES:
+    if _max_values(text) > NODES and _max_values(_STRING.sub("", text)) > NODES:
         raise Unreadable("too-many-nodes", f"more than {NODES} values")
     try:
         return _json_value(text)
     except json.JSONDecodeError as error:
         if _is_deep(text[: error.pos]):
             _Json(text).read()
-        raise _at("json-syntax", _no_json(error), text, error.pos) from None
+        raise _at("json-syntax", _describe_error(error), text, error.pos) from None
     except (Unreadable, RecursionError):
-        # Where it is takes a slower reading, which a long text is not worth.
-        if len(text) <= _PLACED or _is_deep(text):
+        # Only the slower parser reports the position; for long texts it takes too long.
+        if len(text) <= _MAX_SLOW or _is_deep(text):
             _Json(text).read()
         raise
 
 
 def _json_value(text: str) -> Any:
-    value = _decoded(text)
+    value = _decode_json(text)
     if text.count("[") + text.count("{") > DEPTH:
-        _demand_flat(value)
+        _refuse_deep(value)
     has_pairs = "\\ud" in text or "\\uD" in text
     if has_pairs and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
         raise Unreadable("lone-surrogate", "half of a surrogate pair")
     return value
 
 
-def _at_most(text: str) -> int:
-    """A number of values that a JSON text does not exceed; its own, but for signs in strings and
-    empty collections."""
+def _max_values(text: str) -> int:
+    """Return an upper bound for the number of values in a JSON text.
+
+    It is exact except for characters in strings and empty collections.
+    """
     return text.count(",") + text.count("[") + text.count("{") + 1
 
 
 def _is_deep(text: str) -> bool:
-    """Whether a text that is no sound JSON seems too deep, before whatever else is wrong in it.
+    """Return whether a text that is not valid JSON seems nested too deeply.
 
-    How deep the decoder goes until it gives up differs from Python to Python, and so would what
-    it finds first.
+    That is reported before any other fault, because the depth at which the decoder fails depends
+    on the version of Python.
     """
     signs = _BRACKET.findall(_STRING.sub("", text))
     return max(accumulate(1 if sign in "[{" else -1 for sign in signs), default=0) > DEPTH
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise Unreadable("duplicate-key", "a key stands twice in one object")
+        raise Unreadable("duplicate-key", "a key occurs twice in one object")
     return made
 
 
-def _never(word: str) -> Any:
+def _refuse_constant(word: str) -> Any:
     raise Unreadable("not-finite", f"{word} is not a number")
 
 
 def number(word: str, is_float: bool) -> int | float:
-    """The number that decimal text says, unless it is too long or not finite."""
+    """Return the number in decimal text; refuse one that is too long or not finite."""
     if is_float:
         value = float(word)
         if not math.isfinite(value):
-            raise Unreadable("not-finite", "a number is too great for a float")
+            raise Unreadable("not-finite", "a number is too large for a float")
         return value
     return _integer(word)
 
@@ -278,21 +280,24 @@ def _integer(word: str) -> int:
 
 def _decoder(**hook: Any) -> json.JSONDecoder:
     return json.JSONDecoder(
-        parse_constant=_never,
+        parse_constant=_refuse_constant,
         parse_int=_integer,
         parse_float=lambda digits: number(digits, True),
         **hook,
     )
 
 
-# Made once: a log has thousands of lines, each a text of its own.
-_DECODER = _decoder(object_pairs_hook=_once)
+# Made once, because each of the thousands of lines of a log is decoded separately.
+_DECODER = _decoder(object_pairs_hook=_refuse_duplicates)
 
 
-def _decoded(text: str) -> Any:
-    """What a JSON text says. To look at the keys of each object is slow: in a long one they are
-    counted, and if as many are left as there can be, none stood twice."""
-    if len(text) <= _PLACED:
+def _decode_json(text: str) -> Any:
+    """Return the value of a JSON text; refuse duplicate keys.
+
+    Checking the keys of each object is slow. In a long text they are only counted: if there are as
+    many in the value as in the text, no key was duplicate.
+    """
+    if len(text) <= _MAX_SLOW:
         return _DECODER.decode(text)
     keys = 0
 
@@ -306,22 +311,22 @@ def _decoded(text: str) -> Any:
     return value if is_sure else _DECODER.decode(text)
 
 
-def _demand_flat(value: Any) -> None:
+def _refuse_deep(value: Any) -> None:
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(DEPTH):
-        inside = map(_inside, level)
+        inside = map(_children, level)
         level = [each for values in inside for each in values if isinstance(each, (dict, list))]
     if level:
         raise Unreadable("too-deep", f"more than {DEPTH} levels deep")
 
 
-def _inside(value: Any) -> Collection[Any]:
+def _children(value: Any) -> Collection[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()
 
 
-def _behind_space(text: str, at: int) -> int:
+def _skip_space(text: str, at: int) -> int:
     match = _SPACE.match(text, at)
     return match.end() if match else at
 
@@ -336,25 +341,25 @@ def _json_node(text: str, start: int, value: Any, end: int) -> Node:
 
 
 def _json_parts(text: str, node: Node) -> tuple[list[Node], list[Node]]:
-    """The keys and items of a container in a text that was found to be sound."""
+    """Return the keys and items of a container in a valid text."""
     keys: list[Node] = []
     items: list[Node] = []
     at = node.start + 1
     for value in node.value.values() if node.kind == MAP else node.value:
-        at = _behind_space(text, at)
+        at = _skip_space(text, at)
         if node.kind == MAP:
             end = _scanstring(text, at + 1, True)[1]
             keys.append(_json_node(text, at, "", end))
-            at = _behind_space(text, _behind_space(text, end) + 1)
+            at = _skip_space(text, _skip_space(text, end) + 1)
         items.append(_json_node(text, at, value, _scan_once(text, at)[1]))
-        at = _behind_space(text, items[-1].end) + 1
+        at = _skip_space(text, items[-1].end) + 1
     for key, name in zip(keys, node.value, strict=False):
         key.value = name
     return keys, items
 
 
 class _Json:
-    """A scanner that tells what is wrong and where: slower, and never deeper than it may be."""
+    """A slower parser that reports what is wrong and where, and limits the depth."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -388,10 +393,10 @@ class _Json:
 
     def _key(self, container: dict[str, Any]) -> str:
         if self._peek() != '"':
-            raise self._wrong("a key in double quotes is expected")
+            raise self._wrong("expected a key in double quotes")
         start, key = self.at, self._string()
         if key in container:
-            message = f"the key {key[:80]!r} stands twice in one object"
+            message = f"the key {key[:80]!r} occurs twice in one object"
             raise _at("duplicate-key", message, self.text, start)
         self._expect(":")
         return key
@@ -415,7 +420,7 @@ class _Json:
             value, end = _scanstring(self.text, self.at + 1, True)
         except json.JSONDecodeError as error:
             self.at = error.pos
-            raise self._wrong(_no_json(error)) from None
+            raise self._wrong(_describe_error(error)) from None
         if SURROGATE.search(value):
             raise self._wrong("half of a surrogate pair", "lone-surrogate")
         self.at = end
@@ -438,7 +443,7 @@ class _Json:
         if word in ("NaN", "Infinity", "-Infinity"):
             raise self._wrong(f"{word} is not a number", "not-finite")
         if word not in _CONSTANT:
-            raise self._wrong("a value is expected" if self._peek() else "the text ends too early")
+            raise self._wrong("expected a value" if self._peek() else "the text ends too early")
         self.at += len(word)
         return _CONSTANT[word]
 
@@ -448,13 +453,13 @@ class _Json:
             raise self._wrong(f"more than {NODES} values", "too-many-nodes")
 
     def _peek(self) -> str:
-        self.at = _behind_space(self.text, self.at)
+        self.at = _skip_space(self.text, self.at)
         return self.text[self.at : self.at + 1]
 
     def _expect(self, wanted: str) -> None:
         sign = self._peek()
         if sign != wanted:
-            raise self._wrong(f"'{wanted}' is expected" if sign else "the text ends too early")
+            raise self._wrong(f"expected '{wanted}'" if sign else "the text ends too early")
         self.at += 1
 
     def _wrong(self, message: str, code: str = "json-syntax") -> Unreadable:
@@ -465,7 +470,7 @@ class _Json:
 
 
 def read_lines(text: str) -> list[Line]:
-    """The lines of a JSON Lines text: values, blank ones, and bad ones with their raw text."""
+    """Return the lines of a JSON Lines text: values, blank ones, and bad ones with their text."""
     _refuse_conflicts(text)
     parts = _split(text)
     if len(parts) > LINES:
@@ -476,14 +481,14 @@ def read_lines(text: str) -> list[Line]:
         line = _line(raw, number_, start)
         bad += line.bad is not None
         if bad > BAD_LINES:
-            raise _at("bad-line", f"more than {BAD_LINES} lines are no JSON", text, start)
+            raise _at("bad-line", f"more than {BAD_LINES} lines are not JSON", text, start)
         lines.append(line)
         start += len(raw)
     return lines
 
 
 def _split(text: str) -> list[str]:
-    # Only the line feed ends a line: other breaks may stand inside JSON strings.
+    # Only a line feed ends a line: other breaks may occur inside JSON strings.
     parts = text.split("\n")
     return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
 
@@ -493,7 +498,7 @@ def _line(raw: str, number_: int, start: int) -> Line:
     if not raw.strip(" \t\r\n"):
         return line
     try:
-        # Without its end: a torn line lacks the end of a text, and holds no line feed in it.
+        # Without the line feed, so that the message does not report one inside a string.
         line.node = read_json(raw.rstrip("\r\n"))
     except Unreadable as error:
         line.bad = BadLine(number_, raw, error.code, error.message)
@@ -516,7 +521,7 @@ _NOT_FINITE = re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z")
 
 
 def read_yaml(text: str) -> tuple[Node, list[Remark]]:
-    """The node tree of the one document in a YAML text, and what is remarkable in it."""
+    """Return the node tree of the one document in a YAML text, and remarks on it."""
     import yaml
 
     _refuse_conflicts(text)
@@ -529,7 +534,7 @@ def read_yaml(text: str) -> tuple[Node, list[Remark]]:
         message = "a character that YAML does not allow"
         raise Unreadable("yaml-syntax", message, *_forbidden(text)) from None
     if composer.root is None:
-        raise Unreadable("empty", "the file says nothing", 1, 1)
+        raise Unreadable("empty", "the file has no content", 1, 1)
     return composer.root, composer.remarks
 
 
@@ -546,18 +551,18 @@ _FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U001
 
 def _yaml_error(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
     mark = error.problem_mark or error.context_mark
-    # What lacks its end is noticed behind the line that has the fault, perhaps behind all lines.
+    # A missing end is detected after the line with the fault, perhaps at the end of the file.
     lacks_end = mark is not None and mark.index >= len(text.rstrip())
     if error.context_mark and (lacks_end or error.context == "while scanning a simple key"):
         mark = error.context_mark
-    message = f"no YAML: {error.problem}" if error.problem else "no YAML"
+    message = f"invalid YAML: {error.problem}" if error.problem else "invalid YAML"
     if mark is None:
         return Unreadable("yaml-syntax", message)
     return Unreadable("yaml-syntax", message, mark.line + 1, mark.column + 1)
 
 
 def plain(word: str) -> Any:
-    """What an unquoted scalar means by the core schema."""
+    """Return the value of an unquoted scalar by the core schema."""
     if word and word[0] not in _BEGINNINGS:
         return word
     if word in _NULL:
@@ -585,9 +590,9 @@ def number_of_base(word: str) -> int:
 
 
 def is_huge(value: int) -> bool:
-    """Whether a number, in decimal, is longer than what is read."""
+    """Return whether a number has more decimal digits than are allowed."""
     bits = value.bit_length()
-    # That it is short, or far too long for Python to spell, is seen at once.
+    # The number of bits decides most cases, also where Python refuses to print the number.
     return bits > DIGITS * 3 and (bits > DIGITS * 10 // 3 or len(str(value)) > DIGITS)
 
 
@@ -599,7 +604,7 @@ def _events(text: str) -> Iterator[Any]:
 
 
 class _Open:
-    """A collection being composed: its node, its parts, the key that waits for a value."""
+    """An unfinished collection: its node, its parts, and the key that has no value yet."""
 
     __slots__ = ("is_map", "items", "key", "keys", "node", "value")
 
@@ -611,7 +616,7 @@ class _Open:
 
 
 class _Yaml:
-    """Composes nodes from parser events with a stack of its own."""
+    """Builds nodes from parser events, with a stack instead of recursion."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -639,7 +644,7 @@ class _Yaml:
         nodes = 0
         for event in _events(self.text):
             nodes += type(event) in begins
-            # What aliases repeat counts too: it is written out wherever else the values go.
+            # Values repeated by aliases count too, because other formats have them in full.
             if nodes + self.expanded > YAML_NODES:
                 raise self._wrong("too-many-nodes", f"more than {YAML_NODES} values", event)
             act = handle.get(type(event))
@@ -656,7 +661,7 @@ class _Yaml:
         node.end = event.end_mark.index
         frame = self.open[-1] if self.open else None
         is_key = frame is not None and frame.is_map and frame.key is None
-        # A scalar is its own text if it is quoted, or a key; and not tagged.
+        # A quoted scalar or key without a tag is always a string.
         if event.tag is None and (is_key or not event.implicit[0]):
             node.value = event.value
         else:
@@ -682,7 +687,7 @@ class _Yaml:
         return value
 
     def _block_end(self, node: Node) -> int:
-        """Where the text of a block scalar ends: before its last line break."""
+        """Return the end of the text of a block scalar, before its last line break."""
         raw = self.text[node.start : node.end]
         header = _HEADER.search(raw)
         kept = raw if header is None or "+" not in header.group() else ""
@@ -693,9 +698,9 @@ class _Yaml:
         self.aliases += 1
         target = self.anchors.get(event.anchor)
         if target is None:
-            raise self._wrong("yaml-syntax", f"no anchor {event.anchor[:80]} before it", event)
+            raise self._wrong("yaml-syntax", f"the anchor {event.anchor[:80]} is undefined", event)
         if any(frame.node is target for frame in self.open):
-            raise self._wrong("alias-bomb", "an alias that holds itself", event)
+            raise self._wrong("alias-bomb", "an alias that contains itself", event)
         self.expanded += _size(target.value, EXPANSION + 1)
         if self.aliases > ALIASES or self.expanded > EXPANSION:
             raise self._wrong("alias-bomb", "too much is repeated through aliases", event)
@@ -746,7 +751,7 @@ class _Yaml:
         if word is None:
             raise self._wrong("yaml-syntax", "a key that is no scalar", event)
         if word in frame.value:
-            message = f"the key {word!r} stands twice in one map"
+            message = f"the key {word!r} occurs twice in one map"
             raise self._wrong("duplicate-key", message[:200], event)
         if word == "<<" and not node.style:
             self.remarks.append(Remark("merge-key", event.start_mark.line + 1))
@@ -773,5 +778,5 @@ def _size(value: Any, most: int) -> int:
     todo, count = [value], 0
     while todo and count <= most:
         count += 1
-        todo.extend(_inside(todo.pop()))
+        todo.extend(_children(todo.pop()))
     return count

@@ -1,12 +1,12 @@
-"""What a damaged JSON file still says: all of it up to the break, and lone fields behind it.
+"""Read a damaged JSON file: everything before the damage, and single fields after it.
 
-The text is followed token by token. The last place at which it could have ended, had every open
-bracket been closed, is where it is cut. Behind the cut, values of topmost keys are still found by
-their indentation. If that is not all, a text of up to a megabyte is tried again with its slips put
-right: a comma too many or too few, a remark, a backslash that escapes nothing, a word of another
-language. Time is in proportion to the text, of which only the first megabytes are read.
+The text is read token by token and cut at the last place where closing all open brackets gives
+valid JSON. After the cut, values of top-level keys are found by their indentation. If that is not
+everything, a text of up to a megabyte is read again with common mistakes repaired: a comma too many
+or too few, a comment, a backslash that escapes nothing, a word of another language. The time is
+proportional to the size, of which only the first megabytes are read.
 
-Of YAML that can be parsed, `ends_within_a_line` says whether more may have followed.
+For YAML that can be parsed, `ends_within_a_line` returns whether more may have followed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LIMIT = 4 * 1024 * 1024
 DEEPEST = 64
 TOKENS = 200_000
 
-# A number must be seen to end: at the end of a torn file it may be half of one.
+# A number must be followed by something: at the end of a file it may be incomplete.
 _TOKEN = re.compile(
     r"[ \t\r\n]*+(?:([\[{])|([\]}])|([,:])"
     r'|("[^"\\\0]*+(?:\\.[^"\\\0]*+)*+")'
@@ -36,7 +36,7 @@ _INDENT = re.compile(r'\{[ \t]*\r?\n([ \t]{1,8})"')
 _FIELD = re.compile(
     r'^([ \t]{1,8})"([A-Za-z_]{1,40})"[ \t]*:[ \t]*'
     r'("[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"|true|false|null'
-    # A 0 that nothing follows may have been 0.4.
+    # A 0 at the end of the file may have been 0.4.
     r"|-?[0-9]{1,15}(?:\.[0-9]{1,15})?(?=[\s,]))"
     r"[ \t]*,?[ \t]*\r?$",
     re.MULTILINE,
@@ -44,7 +44,7 @@ _FIELD = re.compile(
 
 
 class Torn(Struct):
-    """What was found: a value, remarks on how, and the keys found behind the break."""
+    """What was found: a value, remarks on the damage, and the keys found after the damage."""
 
     value: dict[str, Any]
     remarks: list[str]
@@ -53,31 +53,31 @@ class Torn(Struct):
 
 
 def recover(data: bytes) -> Torn | None:
-    """What the bytes of a JSON object still say, or None when it is nothing."""
-    text, remarks = decoded(data)
-    torn = _followed(text, remarks)
+    """Return what can be read of the bytes of a JSON object, or None."""
+    text, remarks = decode_damaged(data)
+    torn = _read_tokens(text, remarks)
     if (torn is not None and torn.whole) or len(text) > LIMIT // 4:
-        return torn  # nobody slips in so much text, and each slip takes its time
-    again = _followed(_SLIP.sub(_put_right, text), remarks)
+        return torn  # repairing large texts would take too long
+    again = _read_tokens(_MISTAKE.sub(_repair, text), remarks)
     return max((torn, again), key=lambda one: (one.whole, len(one.value)) if one else (False, 0))
 
 
-def _followed(text: str, remarks: list[str]) -> Torn | None:
+def _read_tokens(text: str, remarks: list[str]) -> Torn | None:
     start = text.find("{")
     if start < 0:
         return None
-    end, closers = _last_safe(text, start)
-    value = _loaded(text[start:end] + closers)
+    end, closers = _find_cut(text, start)
+    value = _load_object(text[start:end] + closers)
     whole = not closers and not text[end:].strip()
     if not whole:
-        torn = "the file breaks off or is damaged; what stands before the damage was read"
+        torn = "the file is incomplete or damaged; everything before the damage was read"
         remarks = [*remarks, torn]
-    behind = _behind(text, start, end, value) if closers else {}
+    behind = _fields_after(text, start, end, value) if closers else {}
     return Torn({**value, **behind}, remarks, list(behind), whole) if value or behind else None
 
 
-def decoded(data: bytes) -> tuple[str, list[str]]:
-    """The text of a damaged file, and what is odd in it."""
+def decode_damaged(data: bytes) -> tuple[str, list[str]]:
+    """Return the text of a damaged file, and remarks on it."""
     remarks = ["only the first megabytes were read"] if len(data) > LIMIT else []
     data = data[:LIMIT]
     if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -88,16 +88,16 @@ def decoded(data: bytes) -> tuple[str, list[str]]:
     if "\0" in text.rstrip("\0") or text.endswith("\0"):
         remarks.append("a part of the file was overwritten with zeros")
     if "\ufffd" in text:
-        remarks.append("bytes that are no UTF-8 were replaced")
+        remarks.append("bytes that are not UTF-8 were replaced")
     text, *other = sides(text) if "<<<<<<< " in text else [text]
-    remarks += ["of two versions in conflict, the first was taken"] if other else []
+    remarks += ["of two versions in conflict, the first was used"] if other else []
     return text.rstrip("\0"), remarks
 
 
-# --- slips -------------------------------------------------------------------------------------
+# --- mistakes ----------------------------------------------------------------------------------
 
-# A text that does not end is passed over, too, so that nothing in it is looked at again.
-_SLIP = re.compile(
+# A string without an end matches too, so that nothing inside it is repaired.
+_MISTAKE = re.compile(
     r'(?P<text>"[^"\\\0]*+(?:\\.[^"\\\0]*+)*+"?)'
     r"|,(?=[ \t\r\n]*+[\]}])"
     r"|//[^\n]*+"
@@ -108,13 +108,13 @@ _WORDS = {"True": "true", "False": "false"}
 _NO_ESCAPE = re.compile(r'(?<!\\)(?:\\\\)*+\\(?!["/bfnrt]|u[0-9a-fA-F]{4})')
 
 
-def _put_right(slip: re.Match[str]) -> str:
-    if slip["text"]:
-        # A backslash that begins no escape stands for itself, as in C:\Users.
-        return _NO_ESCAPE.sub(r"\g<0>\\", slip[0])
-    if slip["gap"]:
-        return f",{slip[0]}"
-    return _WORDS.get(slip[0], "null") if slip["word"] else ""
+def _repair(mistake: re.Match[str]) -> str:
+    if mistake["text"]:
+        # A backslash that begins no escape is literal, as in C:\Users.
+        return _NO_ESCAPE.sub(r"\g<0>\\", mistake[0])
+    if mistake["gap"]:
+        return f",{mistake[0]}"
+    return _WORDS.get(mistake[0], "null") if mistake["word"] else ""
 
 
 # --- the part before the damage ----------------------------------------------------------------
@@ -132,8 +132,8 @@ _NEXT: dict[str, dict[str, str]] = {
 _UNSAFE = ("colon", "value", "key", "more")
 
 
-def _last_safe(text: str, start: int) -> tuple[int, str]:
-    """Where the text may end, and the brackets that close it there."""
+def _find_cut(text: str, start: int) -> tuple[int, str]:
+    """Return where to cut the text, and the brackets that close it there."""
     stack: list[str] = []
     state, at, safe = "value", start, start
     for _ in range(TOKENS):
@@ -141,7 +141,7 @@ def _last_safe(text: str, start: int) -> tuple[int, str]:
             break
         sign = _sign(match)
         after = _NEXT[state].get(sign)
-        if after is None or not _stacked(stack, sign):
+        if after is None or not _track_bracket(stack, sign):
             break
         state, at = after, match.end()
         if state == "more":
@@ -159,8 +159,8 @@ def _sign(match: re.Match[str]) -> str:
     return "string" if match.lastindex == _STRING else "scalar"
 
 
-def _stacked(stack: list[str], sign: str) -> bool:
-    """Follow brackets; False for one that closes nothing, or that goes too deep."""
+def _track_bracket(stack: list[str], sign: str) -> bool:
+    """Push or pop a bracket; return False if it closes nothing or is too deep."""
     if sign in _CLOSER and len(stack) < DEEPEST:
         stack.append(_CLOSER[sign])
         return True
@@ -170,40 +170,40 @@ def _stacked(stack: list[str], sign: str) -> bool:
     return sign not in "[]{}"
 
 
-def _loaded(text: str) -> dict[str, Any]:
+def _load_object(text: str) -> dict[str, Any]:
     try:
         value = json.loads(text, strict=False)
     except (ValueError, RecursionError):
         return {}
-    return clean(value) if isinstance(value, dict) else {}
+    return without_surrogates(value) if isinstance(value, dict) else {}
 
 
-def clean(value: Any) -> Any:
-    """The value without halves of surrogate pairs, which no file could hold."""
+def without_surrogates(value: Any) -> Any:
+    """Return the value without lone surrogates, which cannot be written."""
     if isinstance(value, dict):
-        return {clean(key): clean(inner) for key, inner in value.items()}
+        return {without_surrogates(key): without_surrogates(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [clean(inner) for inner in value]
+        return [without_surrogates(inner) for inner in value]
     if isinstance(value, str) and not value.isascii():
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return value
 
 
-# --- the part behind it ------------------------------------------------------------------------
+# --- the part after it -------------------------------------------------------------------------
 
 
-def _behind(text: str, start: int, end: int, known: dict[str, Any]) -> dict[str, Any]:
-    """Topmost keys behind the cut: those that are indented like the first key of the file."""
+def _fields_after(text: str, start: int, end: int, known: dict[str, Any]) -> dict[str, Any]:
+    """Return top-level keys after the cut: those indented like the first key of the file."""
     indent = _INDENT.match(text, start)
     if indent is None:
         return {}
     found: dict[str, Any] = {}
     for match in _FIELD.finditer(text, end):
         if match[1] == indent[1] and match[2] not in known:
-            found |= _loaded(f'{{"{match[2]}":{match[3]}}}')
+            found |= _load_object(f'{{"{match[2]}":{match[3]}}}')
     return found
 
 
 def ends_within_a_line(data: bytes) -> bool:
-    """Whether YAML ends neither after a line nor with the brace that closes all of it."""
+    """Return whether YAML ends neither with a line end nor with the brace that closes it."""
     return not data.endswith(b"\n") and not data.lstrip().startswith(b"{")

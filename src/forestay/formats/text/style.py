@@ -38,7 +38,7 @@ _PIECE = 1 << 16
 
 
 class Clash(Exception):
-    """A text that is not laid out as it would have to be for an edit."""
+    """The text is written in a way that cannot be edited in place."""
 
 
 class Style(Struct, frozen=True):
@@ -90,11 +90,11 @@ def require_plain(value: Any) -> None:
         if not inside:
             return
         level = inside
-    raise InvalidInput("The value is too deep", why=f"more than {safe_parse.DEPTH} levels")
+    raise InvalidInput("The value is nested too deeply", why=f"more than {safe_parse.DEPTH} levels")
 
 
 def _refuse(value: Any) -> None:
-    raise InvalidInput("The value cannot be written", why=f"{ascii(value)[:80]} has no spelling")
+    raise InvalidInput("The value cannot be written", why=f"{ascii(value)[:80]} is not plain data")
 
 
 def is_full(value: Any) -> bool:
@@ -170,7 +170,7 @@ def yaml_double(value: str, style: Style) -> str:
 
 
 def is_plain(value: str) -> bool:
-    """Return whether a string may stand unquoted and every YAML reader parses it as a string."""
+    """Return whether every YAML reader parses the string as a string without quotes."""
     return bool(_WORDS.match(value)) and value.lower() not in _WORDS_OF_YAML
 
 
@@ -282,8 +282,8 @@ _EXPONENT = re.compile(rb"[:,\[][-0-9.]+e")
 
 
 class Lines:
-    """Line starts of a text, looked for in those pieces of it that someone asks about: an edit of
-    a long one is about few."""
+    """Line starts of a text, searched for piece by piece on demand: an edit of a long text needs
+    few of them."""
 
     def __init__(self, text: str, breaks: re.Pattern[str] = BREAK) -> None:
         self.text = text
@@ -301,8 +301,8 @@ class Lines:
         return starts[count - 1] if count else 0
 
     def _starts(self, piece: int) -> list[int]:
-        """Where lines begin behind the breaks of a piece, and behind the sign before it: one of
-        two signs that stand in two pieces is of the later one."""
+        """Return where lines begin in a piece; a break of two characters in two pieces belongs to
+        the later piece."""
         if piece not in self._pieces:
             end = (piece + 1) * _PIECE
             found = self.breaks.finditer(self.text, max(piece * _PIECE - 1, 0), end)
@@ -316,12 +316,12 @@ class Lines:
         return at - self.start(at)
 
     def rest(self, at: int) -> int:
-        """Where the line ends on which nothing but a comment follows."""
+        """Return the end of the line if only a comment follows."""
         match = _REST.match(self.text, at)
         return match.end() if match else at
 
     def next(self, at: int) -> int:
-        """Where the next line begins, after such a rest."""
+        """Return where the next line begins, if only a comment follows on this one."""
         end = self.rest(at)
         match = BREAK.match(self.text, end)
         if match is None and end < len(self.text):
@@ -333,8 +333,7 @@ class Lines:
 
 
 class Breaks:
-    """How many lines end before a place of a text, in its pieces counted once: a long one may have
-    many findings, or one only."""
+    """Counts the lines before a place in a text; each piece of it is counted at most once."""
 
     def __init__(self, text: str, signs: Sequence[str]) -> None:
         self.text = text
@@ -348,12 +347,12 @@ class Breaks:
 
     def _in(self, start: int, end: int) -> int:
         signs = sum(self.text.count(sign, start, end) for sign in self.signs)
-        # Both are one, and may stand in two pieces.
+        # CR and LF are one break, and may be in two pieces.
         return signs - ("\r" in self.signs and self.text.count("\r\n", start, end + 1))
 
 
 def nodes_of(root: Node) -> Iterator[Node]:
-    """All values of a document in order."""
+    """Yield all values of a document in order."""
     todo = [root]
     while todo:
         node = todo.pop()
@@ -362,7 +361,7 @@ def nodes_of(root: Node) -> Iterator[Node]:
 
 
 def line_end(text: str) -> str:
-    """How most lines of a text end."""
+    """Return the line end of most lines of a text."""
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
@@ -400,7 +399,7 @@ def yaml_style(text: str, root: Node) -> Style:
 
 
 def block_start(text: str, node: Node) -> int:
-    """Where the first entry of a block collection begins, behind an anchor or tag."""
+    """Return where the first entry of a block collection begins, after an anchor or tag."""
     match = _PROPERTIES.match(text, node.start)
     behind = match.end() if match else node.start
     trivia = TRIVIA.match(text, behind) if behind > node.start else None

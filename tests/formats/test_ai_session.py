@@ -631,7 +631,7 @@ def test_phase_retains_the_task_of_its_name_when_another_is_removed() -> None:
     assert made[PLAN]["phases"] == [kept]
 
 
-def test_tasks_without_a_phase_are_in_one_that_is_no_step() -> None:
+def test_tasks_without_a_phase_are_in_a_phase_that_is_not_a_step() -> None:
     loose = [StepFact("Sing"), StepFact("Sing"), StepFact("Dance", "D")]
     made = FORMAT.put(None, Facts(native_id=FEATURE, steps=loose), WHERE)
     (phase,) = made[PLAN]["phases"]
@@ -713,7 +713,7 @@ def test_no_file_is_created_without_an_id_or_for_another_version() -> None:
 
 
 @pytest.mark.req("S0-74", "S0-78")
-def test_whole_session_has_no_finding() -> None:
+def test_complete_session_has_no_finding() -> None:
     names = frozenset([f"{name}" for name in tree()] + ["artifacts/boat.md"])
     assert codes(tree(), replace_where(names), strict=True) == []
 
@@ -751,7 +751,7 @@ def test_file_that_lacks_a_key_is_recognised(place: str) -> None:
 
 
 @pytest.mark.req("S0-34", "S0-35", "S0-36")
-def test_strict_wants_stamps_in_our_form() -> None:
+def test_strict_check_requires_our_style_of_timestamps() -> None:
     made = changed("plan/phases/0/tasks/0/started_at", "2025-03-04T11:05:00+01:00")
     assert codes(made) == []
     assert codes(made, strict=True) == ["stamp-style"]

@@ -113,7 +113,7 @@ def test_each_file_parses_or_is_reported(row: Row) -> None:
 
 @pytest.mark.req("S0-78", "S0-79", "S0-88")
 @pytest.mark.parametrize("row", PARSING, ids=name_of)
-def test_each_file_is_read_and_judged_as_the_table_says(row: Row) -> None:
+def test_each_file_is_read_and_checked_as_in_the_table(row: Row) -> None:
     value = parsed(row)
     tree: Tree = {row.name: value}
     reading = FORMAT.reading(tree, WHERE)
@@ -126,12 +126,12 @@ def test_each_file_is_read_and_judged_as_the_table_says(row: Row) -> None:
 
 
 @pytest.mark.parametrize("row", PARSING, ids=name_of)
-def test_putting_back_what_each_file_says_changes_nothing(row: Row) -> None:
+def test_writing_the_facts_of_each_file_back_changes_nothing(row: Row) -> None:
     tree: Tree = {row.name: parsed(row)}
     assert json.dumps(FORMAT.put(tree, FORMAT.get(tree, WHERE), WHERE)) == json.dumps(tree)
 
 
-def test_the_table_names_every_file_of_the_layout() -> None:
+def test_table_names_every_file_of_the_format() -> None:
     names = (STATE, PLAN, LOG, INDEX)
     stems = tuple(name.partition(".")[0] for name in names)
     held = (path for path in CORPUS.rglob("*") if path.is_file())
@@ -149,14 +149,14 @@ def salvage(path: str, name: str) -> Any:
 
 
 @pytest.mark.req("S0-85")
-def test_the_misindented_state_is_saved_whole() -> None:
+def test_misindented_state_is_salvaged_completely() -> None:
     found = salvage("generated/broken/state.status-misindented.yaml", STATE)
     assert (found.facts.native_id, found.facts.status) == ("payment-api-2025-01-10", "completed")
     assert (found.inferred, found.lost) == ([], [])
 
 
 @pytest.mark.req("S0-47", "S0-79")
-def test_the_entries_of_the_broken_indexes_are_saved() -> None:
+def test_entries_of_broken_indexes_are_salvaged() -> None:
     def ids(path: str) -> tuple[list[str], int]:
         index, lost = salvage_index((CORPUS / path).read_bytes())
         assert all(entry["status"] == "active" for entry in index["active_features"])
@@ -173,7 +173,7 @@ def test_the_entries_of_the_broken_indexes_are_saved() -> None:
 
 
 @pytest.mark.req("S0-85", "X0-10")
-def test_the_broken_log_is_saved_with_all_its_commands() -> None:
+def test_broken_log_is_salvaged_with_all_its_commands() -> None:
     found = salvage(f"generated/session-tree/{FEATURE}/history.jsonl", LOG)
     names = [command.name for command in found.facts.commands]
     assert names == ["plan", "plan", "implement", "implement", "implement", "review"]
@@ -189,7 +189,7 @@ def test_the_broken_log_is_saved_with_all_its_commands() -> None:
 
 
 @pytest.mark.req("S0-85")
-def test_the_whole_tree_is_saved_though_index_and_log_are_broken() -> None:
+def test_tree_with_broken_index_and_log_is_salvaged_completely() -> None:
     root = CORPUS / "generated/session-tree"
     bundle = {name: (root / name).read_bytes() for name in FORMAT.files(FEATURE)}
     found = FORMAT.salvage(bundle, WHERE)
@@ -212,7 +212,7 @@ def test_the_whole_tree_is_saved_though_index_and_log_are_broken() -> None:
 
 
 @pytest.mark.req("S0-45")
-def test_nanoseconds_in_the_log_are_seen() -> None:
+def test_nanoseconds_in_the_log_are_reported() -> None:
     found = salvage(f"generated/session-tree/{FEATURE}/history.jsonl", LOG)
     tree = FORMAT.put(None, found.facts, WHERE)
     codes = [finding.code for finding in FORMAT.check(tree, WHERE)]
@@ -220,7 +220,7 @@ def test_nanoseconds_in_the_log_are_seen() -> None:
 
 
 @pytest.mark.req("S0-85")
-def test_nothing_is_made_of_an_empty_state_alone() -> None:
+def test_empty_state_alone_gives_no_facts() -> None:
     assert FORMAT.salvage({STATE: b""}, WHERE) is None
 
 
@@ -228,7 +228,7 @@ def test_nothing_is_made_of_an_empty_state_alone() -> None:
 
 
 @pytest.mark.req("S0-99", "X0-9")
-def test_a_real_acknowledgment_is_read_and_holds_for_the_original() -> None:
+def test_real_acknowledgment_is_valid_for_the_original() -> None:
     text = (CORPUS / "generated/valid/contract-acknowledgment.md").read_text()
     (given,) = contract.parse(text)
     assert (given.agent, given.version, given.pledged) == ("agent-1", "1.0", True)

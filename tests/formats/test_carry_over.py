@@ -58,14 +58,14 @@ def example() -> Facts:
 
 @often
 @given(formats, facts)
-def test_everything_comes_back_from_a_layout_that_cannot_say_it(format: Toy, want: Facts) -> None:
+def test_facts_return_from_a_format_without_fields_for_them(format: Toy, want: Facts) -> None:
     files = carry_over.write(format, None, want, HERE, full=True)
     assert carry_over.read(format, files, LATER) == want
 
 
 @often
 @given(formats, facts)
-def test_the_carried_values_survive_text(format: Toy, want: Facts) -> None:
+def test_carried_values_survive_serialization(format: Toy, want: Facts) -> None:
     files = carry_over.write(format, None, want, HERE, full=True)
     name, main = next(iter(files.items()))
     kind = name.rpartition(".")[2]
@@ -83,7 +83,7 @@ def test_writing_what_was_read_changes_nothing(
     assert diff.identical(again, files)
 
 
-def test_steps_of_one_name_keep_their_statuses() -> None:
+def test_steps_with_equal_names_retain_their_statuses() -> None:
     for statuses in product(("pending", "running", "blocked", "done"), repeat=3):
         steps = [StepFact("plan it", id=f"t{n}", status=s) for n, s in enumerate(statuses)]
         files = carry_over.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
@@ -92,7 +92,7 @@ def test_steps_of_one_name_keep_their_statuses() -> None:
         assert diff.identical(carry_over.write(POOR, files, read, HERE), files)
 
 
-def test_of_steps_of_one_name_what_is_over_stays_over() -> None:
+def test_finished_step_among_equal_names_stays_finished() -> None:
     said = ("skipped", "running")
     steps = [StepFact("build it", id=f"t{n}", status=s) for n, s in enumerate(said)]
     files = carry_over.write(POOR, None, Facts(native_id="n", steps=steps), HERE)
@@ -102,12 +102,12 @@ def test_of_steps_of_one_name_what_is_over_stays_over() -> None:
     ]
 
 
-def test_a_layout_that_says_everything_gets_no_extra_key() -> None:
+def test_format_with_all_fields_gets_no_extra_key() -> None:
     files = carry_over.write(RICH, None, Facts(native_id="n", goal="g", status="paused"), HERE)
     assert EXTRA not in main_of(files)
 
 
-def test_a_mirror_carries_statuses_and_nothing_else() -> None:
+def test_mirror_carries_statuses_only() -> None:
     files = carry_over.write(POOR, None, example(), HERE)
     said = carry_over.read(POOR, files, HERE)
     assert said.status == "aborted"
@@ -115,21 +115,21 @@ def test_a_mirror_carries_statuses_and_nothing_else() -> None:
     assert (said.because, said.agents, {step.id for step in said.steps}) == ("", [], {""})
 
 
-def test_the_extra_key_goes_when_there_is_nothing_to_carry() -> None:
+def test_extra_key_is_removed_when_nothing_is_carried() -> None:
     files = carry_over.write(POOR, None, example(), HERE)
     plainer = Facts(native_id="n1", goal="ship", status="completed")
     assert EXTRA in main_of(files)
     assert EXTRA not in main_of(carry_over.write(POOR, files, plainer, HERE))
 
 
-def test_a_carried_status_counts_only_while_the_own_word_is_unchanged() -> None:
+def test_carried_status_counts_only_while_the_files_word_is_unchanged() -> None:
     files = carry_over.write(POOR, None, example(), HERE, full=True)
     main_of(files)["word"] = "open"
     said = carry_over.read(POOR, files, HERE)
     assert (said.status, said.because) == ("active", "tired")
 
 
-def test_a_step_without_an_id_is_found_again_after_another_program_finished_it() -> None:
+def test_step_without_an_id_is_found_again_after_another_program_finished_it() -> None:
     files = carry_over.write(POOR, None, example(), HERE, full=True)
     main = main_of(files)
     main["todo"].remove("build")
@@ -141,7 +141,7 @@ def test_a_step_without_an_id_is_found_again_after_another_program_finished_it()
     assert steps["t3"].status == "failed"
 
 
-def test_a_step_without_an_id_is_found_again_after_another_program_retitled_it() -> None:
+def test_step_without_an_id_is_found_again_after_another_program_retitled_it() -> None:
     files = carry_over.write(POOR, None, example(), HERE, full=True)
     main_of(files)["todo"][0] = "build well"
     steps = {step.id: step for step in carry_over.read(POOR, files, HERE).steps}
@@ -149,7 +149,7 @@ def test_a_step_without_an_id_is_found_again_after_another_program_retitled_it()
     assert set(steps) == {"t1", "t2", "t3"}
 
 
-def test_a_new_step_of_another_program_stays_without_an_id() -> None:
+def test_new_step_of_another_program_stays_without_an_id() -> None:
     files = carry_over.write(POOR, None, example(), HERE, full=True)
     main_of(files)["todo"].append("celebrate")
     steps = carry_over.read(POOR, files, HERE).steps
@@ -171,7 +171,7 @@ def test_junk_under_the_extra_key_is_harmless(format: Toy, want: Facts, junk: An
         assert carry_over.convert(format, files, POOR, HERE)[0]
 
 
-def test_junk_in_the_place_of_all_facts_is_harmless_where_a_goal_is_made_of_others() -> None:
+def test_junk_instead_of_facts_is_harmless_where_the_goal_is_derived() -> None:
     files = PRAXIS.put(None, example(), HERE)
     own = PRAXIS.get(files, HERE)
     for junk in (5, [1], None, {"goal": 5}):
@@ -180,7 +180,7 @@ def test_junk_in_the_place_of_all_facts_is_harmless_where_a_goal_is_made_of_othe
         assert carry_over.read(PRAXIS, files, HERE).goal == own.goal
 
 
-def test_what_a_newer_version_carries_is_left_alone() -> None:
+def test_values_carried_by_a_newer_version_are_not_changed() -> None:
     files = carry_over.write(POOR, None, example(), HERE)
     main_of(files)[EXTRA] = {"v": 2, "facts": "in a form unknown here"}
     again = carry_over.write(POOR, files, example(), HERE, full=True)
@@ -194,7 +194,7 @@ pairs = st.sampled_from([(RICH, POOR), (POOR, RICH)])
 
 @often
 @given(pairs, facts, st.booleans(), st.dictionaries(keys, values, max_size=3))
-def test_there_and_back_is_the_same(
+def test_conversion_there_and_back_gives_the_same(
     pair: tuple[Toy, Toy], want: Facts, full: bool, strange: dict[str, Any]
 ) -> None:
     a, b = pair
@@ -207,7 +207,9 @@ def test_there_and_back_is_the_same(
 
 @often
 @given(facts, st.dictionaries(keys, values, max_size=3))
-def test_a_longer_walk_keeps_strange_keys(want: Facts, strange: dict[str, Any]) -> None:
+def test_conversion_through_several_formats_preserves_unknown_keys(
+    want: Facts, strange: dict[str, Any]
+) -> None:
     files = with_strange_keys(carry_over.write(POOR, None, want, HERE), strange)
     there = carry_over.convert(POOR, files, RICH, HERE)[0]
     further = carry_over.convert(RICH, there, OTHER, HERE)[0]
@@ -247,26 +249,26 @@ def changes(old: Any, new: Any, path: str = "") -> dict[str, Any]:
     return {} if diff.same(old, new) else {path: new}
 
 
-def test_a_status_changed_there_arrives_and_nothing_else_changes() -> None:
+def test_status_changed_there_arrives_and_nothing_else_changes() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["word"] = "open"
     assert changes(main_of(files), main_of(back(POOR, there, RICH))) == {".state": "active"}
 
 
-def test_a_progress_changed_there_arrives_and_nothing_else_changes() -> None:
+def test_progress_changed_there_arrives_and_nothing_else_changes() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["percent"] = 75
     assert changes(main_of(files), main_of(back(POOR, there, RICH))) == {".progress": 0.75}
 
 
-def test_a_task_retitled_there_arrives_and_nothing_else_changes() -> None:
+def test_task_retitled_there_arrives_and_nothing_else_changes() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["todo"][0] = "build well"
     after = main_of(back(POOR, there, RICH))
     assert changes(main_of(files), after) == {".items[1].text": "build well"}
 
 
-def test_a_task_finished_there_arrives_and_nothing_else_changes() -> None:
+def test_task_finished_there_arrives_and_nothing_else_changes() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["todo"].remove("build")
     main_of(there)["finished"].append("build")
@@ -274,7 +276,7 @@ def test_a_task_finished_there_arrives_and_nothing_else_changes() -> None:
     assert changes(main_of(files), after) == {".items[1].state": "done"}
 
 
-def test_a_decision_added_there_arrives_and_nothing_else_changes() -> None:
+def test_decision_added_there_arrives_and_nothing_else_changes() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["log"].append("use b")
     after = main_of(back(POOR, there, RICH))
@@ -282,7 +284,7 @@ def test_a_decision_added_there_arrives_and_nothing_else_changes() -> None:
     assert changes(main_of(files), after).keys() == {".why"}
 
 
-def test_what_another_program_adds_there_goes_back_and_returns() -> None:
+def test_additions_of_another_program_survive_there_and_back() -> None:
     files, there = converted(RICH, POOR)
     main_of(there)["mood"] = {"today": "fine"}
     home = back(POOR, there, RICH)
@@ -291,7 +293,7 @@ def test_what_another_program_adds_there_goes_back_and_returns() -> None:
     assert main_of(again)["mood"] == {"today": "fine"}
 
 
-def test_the_order_of_steps_outlives_a_layout_that_sorts_them() -> None:
+def test_order_of_steps_survives_a_format_that_sorts_them() -> None:
     there = converted(RICH, POOR)[1]
     main_of(there)["todo"].reverse()
     main_of(there)["finished"] = [*main_of(there)["todo"], *main_of(there)["finished"]]
@@ -301,7 +303,7 @@ def test_the_order_of_steps_outlives_a_layout_that_sorts_them() -> None:
     assert {item["state"] for item in after["items"]} == {"done"}
 
 
-def test_a_status_of_a_step_changed_there_arrives_in_the_poorer_layout() -> None:
+def test_step_status_changed_there_arrives_in_a_format_with_fewer_words() -> None:
     there = converted(POOR, RICH)[1]
     main_of(there)["items"][0]["state"] = "done"
     after = main_of(back(RICH, there, POOR))
@@ -310,7 +312,7 @@ def test_a_status_of_a_step_changed_there_arrives_in_the_poorer_layout() -> None
     assert after["x note"] == ["kept"]
 
 
-def test_the_loss_says_what_travels_beside() -> None:
+def test_loss_names_the_carried_values() -> None:
     loss = carry_over.convert(RICH, carry_over.write(RICH, None, example(), HERE), POOR, HERE)[1]
     assert loss.lost == []
     assert "poor has no exact field for began_at: it travels under `forestay`" in loss.carried
@@ -324,7 +326,7 @@ def test_nothing_is_reported_when_everything_has_a_field() -> None:
     assert (loss.carried, loss.lost) == ([], [])
 
 
-def test_what_cannot_be_carried_is_called_lost() -> None:
+def test_value_that_cannot_be_carried_is_reported_lost() -> None:
     class Mute(type(POOR)):  # type: ignore[misc]
         def put(self, old: Any, facts: Facts, where: Where) -> Any:
             return {self.files(facts.native_id)[0]: [facts.goal]}
@@ -336,14 +338,14 @@ def test_what_cannot_be_carried_is_called_lost() -> None:
     assert any("status" in sentence for sentence in loss.lost)
 
 
-def test_a_session_that_says_no_id_comes_back_without_one() -> None:
+def test_session_without_an_id_returns_without_one() -> None:
     files: dict[str, Any] = {"session-.yaml": {"task": "ship"}}
     there = carry_over.convert(POOR, files, RICH, HERE)[0]
     assert carry_over.convert(RICH, there, POOR, LATER)[0] == files
 
 
 @pytest.mark.parametrize("format", [RICH, POOR], ids=["rich", "poor"])
-def test_a_native_id_can_be_given_and_is_never_carried(format: Toy) -> None:
+def test_native_id_can_be_given_and_is_never_carried(format: Toy) -> None:
     files = carry_over.write(RICH, None, example(), HERE)
     there = carry_over.convert(RICH, files, format, HERE, native_id="mine")[0]
     assert carry_over.read(format, there, HERE).native_id == "mine"

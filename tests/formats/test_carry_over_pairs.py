@@ -82,7 +82,7 @@ def test_there_and_back_changes_nothing_and_loses_nothing(one: str, other: str) 
 
 @pytest.mark.parametrize("goal", ["", "Ship the parser"])
 @pytest.mark.parametrize("one, other", PAIRS)
-def test_of_a_layout_passed_through_nothing_is_kept_that_the_facts_say(
+def test_format_passed_through_leaves_nothing_that_the_facts_state(
     one: str, other: str, goal: str
 ) -> None:
     desk = Where(now=LATER.now, project_path="/home/me/app", device="desk")
@@ -98,7 +98,7 @@ def carried_of(files: Tree, origin: str) -> Any:
 
 
 @pytest.mark.parametrize("one, other", PAIRS)
-def test_keys_that_no_layout_knows_are_told_by_their_names(one: str, other: str) -> None:
+def test_unknown_keys_are_reported_by_name(one: str, other: str) -> None:
     a, b = load_format(one), load_format(other)
     files = files_of(a)
     main = next(value for value in files.values() if isinstance(value, dict))
@@ -113,9 +113,7 @@ def test_keys_that_no_layout_knows_are_told_by_their_names(one: str, other: str)
 
 
 @pytest.mark.parametrize("of, key", [("ai-session", "version"), ("craft", "schema_version")])
-def test_of_a_version_that_we_do_not_know_it_is_told_that_it_may_say_more(
-    of: str, key: str
-) -> None:
+def test_unknown_version_is_reported_as_possibly_incomplete(of: str, key: str) -> None:
     files = files_of(load_format(of))
     next(iter(files.values()))[key] = "99.0.0"
     _, loss = carry_over.convert(load_format(of), files, load_format("essay"), HERE)
@@ -158,9 +156,7 @@ WITHOUT: dict[Any, set[str]] = {
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.__name__.strip("_"))
 @pytest.mark.parametrize("one, other", PAIRS)
-def test_an_edit_there_arrives_here_as_if_it_were_made_here(
-    one: str, other: str, edit: Any
-) -> None:
+def test_edit_in_another_format_arrives_like_an_edit_here(one: str, other: str, edit: Any) -> None:
     a, b = load_format(one), load_format(other)
     files = files_of(a)
     there = carry_over.convert(a, files, b, HERE)[0]
@@ -195,7 +191,7 @@ def there_and_back(a: Format, facts: Facts, b: Format, edit: Callable[[Any], obj
     return files[name], back[name]
 
 
-def test_a_stamp_that_is_renewed_there_renews_no_other_here() -> None:
+def test_timestamp_changed_there_changes_no_other_here() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN + 1000)
     facts.agents = [AgentFact("a-1", status="failed", error="no", started_at=BEGAN)]
     facts.claims = [ClaimFact("it is so", result="contested", because="I say so")]
@@ -210,7 +206,7 @@ def test_a_stamp_that_is_renewed_there_renews_no_other_here() -> None:
     assert after["user_overrides"] == before["user_overrides"] != []
 
 
-def test_an_agent_that_is_taken_out_there_leaves_nothing_to_the_next() -> None:
+def test_agent_removed_there_leaves_nothing_to_the_next() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.agents = [AgentFact("a-1", task="one"), AgentFact("b-1", task="two"), AgentFact("c-1")]
 
@@ -223,7 +219,7 @@ def test_an_agent_that_is_taken_out_there_leaves_nothing_to_the_next() -> None:
     assert after["agents"] == [before["agents"][0], before["agents"][2]]
 
 
-def test_a_section_that_is_done_there_is_done_here_also_if_others_have_its_name() -> None:
+def test_section_done_there_is_done_here_even_if_others_have_its_name() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [
         StepFact("Argument development", id="stage-3", unit="stage", status="running"),
@@ -243,7 +239,7 @@ def test_a_section_that_is_done_there_is_done_here_also_if_others_have_its_name(
 
 
 @pytest.mark.parametrize("target", ["", "src/parser.py"])
-def test_another_target_in_a_praxis_file_is_no_other_goal(target: str) -> None:
+def test_changed_target_in_a_praxis_file_does_not_change_the_goal(target: str) -> None:
     """Its files have no goal: what stands for one there is made of the target."""
     facts = Facts(goal="Ship the parser", target=target, began_at=BEGAN, updated_at=BEGAN)
 
@@ -256,7 +252,7 @@ def test_another_target_in_a_praxis_file_is_no_other_goal(target: str) -> None:
     assert after["goal"] == before["goal"] == "Ship the parser"
 
 
-def test_what_a_layout_adds_to_a_map_leaves_in_it_what_travelled() -> None:
+def test_keys_added_to_a_map_leave_carried_keys_in_it() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, attributes={"craft.notes": "mine"})
 
     def note(value: Any) -> None:
@@ -268,7 +264,7 @@ def test_what_a_layout_adds_to_a_map_leaves_in_it_what_travelled() -> None:
     assert told.attributes["essay.voice_calibration.calibration_notes"] == "calm"
 
 
-def test_the_order_of_a_list_is_no_loss() -> None:
+def test_order_of_a_list_is_not_a_loss() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     phases = [StepFact(f"Phase {n}", id=f"phase-{n}", unit="phase", status="done") for n in (0, 1)]
     facts.steps = [*phases, StepFact("Phase 2", id="phase-2", unit="phase", status="running")]
@@ -290,14 +286,14 @@ def through(files: Tree, *way: str, where: Where = LATER) -> Tree:
 
 
 @pytest.mark.parametrize("one, other, third", list(permutations(REGISTRY, 3))[::3])
-def test_two_layouts_far_and_back_the_same_way_changes_nothing(
+def test_conversion_through_two_formats_and_back_changes_nothing(
     one: str, other: str, third: str
 ) -> None:
     files = json.loads(json.dumps(files_of(load_format(one))))
     assert diff.identical(through(files, one, other, third, other, one), files)
 
 
-def test_a_file_says_of_its_machine_what_it_said_also_when_it_comes_back_elsewhere() -> None:
+def test_file_that_returns_elsewhere_still_names_its_machine() -> None:
     craft, desk = load_format("craft"), Where(now=BEGAN, project_path="/home/me/app", device="desk")
     facts = Facts("11111111-2222-4333-8444-555555555555", began_at=BEGAN, updated_at=BEGAN)
     files = carry_over.write(craft, None, facts, desk, full=True)
@@ -310,7 +306,7 @@ def test_a_file_says_of_its_machine_what_it_said_also_when_it_comes_back_elsewhe
 
 
 @pytest.mark.parametrize("key, began", [("created_at", "began_at"), ("updated_at", "updated_at")])
-def test_a_time_that_the_file_does_not_tell_is_made_of_no_other(key: str, began: str) -> None:
+def test_missing_time_is_not_derived_from_another(key: str, began: str) -> None:
     """A stamp is never put where none was, nor under another name than it has there."""
     first = {
         "session_id": "bees",
@@ -332,7 +328,7 @@ def test_a_time_that_the_file_does_not_tell_is_made_of_no_other(key: str, began:
     assert ("updated" in back) is (key == "updated_at")
 
 
-def test_an_agent_that_was_skipped_gets_no_progress_by_another_change() -> None:
+def test_skipped_agent_gets_no_progress_by_another_change() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, agents=[AgentFact("a-1", status="skipped")])
 
     def renew(value: Any) -> None:
@@ -344,7 +340,7 @@ def test_an_agent_that_was_skipped_gets_no_progress_by_another_change() -> None:
 
 
 @pytest.mark.parametrize("other", ["orchestrator", "craft"])
-def test_a_phase_that_is_taken_out_there_leaves_its_tasks_here(other: str) -> None:
+def test_phase_removed_there_leaves_its_tasks_here(other: str) -> None:
     facts = replace(some_facts(), native_id="dig-2026-01-31", workflow="spec")
     files = carry_over.write(load_format("ai-session"), None, facts, HERE, full=True)
     there = through(files, "ai-session", other)
@@ -360,7 +356,7 @@ def test_a_phase_that_is_taken_out_there_leaves_its_tasks_here(other: str) -> No
     )
 
 
-def test_a_phase_keeps_the_task_of_its_name_when_another_phase_is_taken_out_there() -> None:
+def test_phase_retains_the_task_of_its_name_when_another_is_removed_there() -> None:
     a, b = load_format("ai-session"), load_format("orchestrator")
     steps = [StepFact("Dig", "dig", "phase", status="blocked"), StepFact("Build", "b", "phase")]
     files = carry_over.write(a, None, Facts(native_id="dig-2026-01-31", steps=steps), HERE)
@@ -373,7 +369,7 @@ def test_a_phase_keeps_the_task_of_its_name_when_another_phase_is_taken_out_ther
     assert [task["task_id"] for task in back[plan]["phases"][0]["tasks"]] == ["b"]
 
 
-def test_a_task_that_is_done_there_leaves_the_others_in_their_order() -> None:
+def test_task_done_there_leaves_the_order_of_the_others() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [StepFact(f"do {n}", id=f"T{n}", status="running") for n in range(4)]
 
@@ -392,7 +388,7 @@ def test_a_task_that_is_done_there_leaves_the_others_in_their_order() -> None:
 
 
 @pytest.mark.parametrize("other", ["praxis", "essay"])
-def test_a_session_without_a_goal_gets_none_by_what_is_worked_on(other: str) -> None:
+def test_session_without_a_goal_gets_none_from_its_position(other: str) -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
 
     def aim(value: Any) -> None:
@@ -410,7 +406,7 @@ UNNAMED: dict[str, tuple[str, str, str]] = {
 
 
 @pytest.mark.parametrize("which", UNNAMED)
-def test_a_session_comes_back_under_its_own_name(which: str) -> None:
+def test_session_returns_under_its_own_name(which: str) -> None:
     of, name, id = UNNAMED[which]
     (value,) = files_of(load_format(of)).values()
     key = "pipeline_id" if of == "essay" else "session_id"
@@ -426,7 +422,7 @@ def test_a_session_comes_back_under_its_own_name(which: str) -> None:
     assert back.get(key, "") == id and back["mine"] == [1]
 
 
-def test_sections_stand_by_their_number_whatever_the_order_of_tasks() -> None:
+def test_sections_are_ordered_by_number_whatever_the_order_of_tasks() -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     named: Any = {"unit": "section", "parent": "stage-3"}
     ids = [f"stage-3/section-{n}" for n in (1, 2)]
@@ -442,7 +438,7 @@ def test_sections_stand_by_their_number_whatever_the_order_of_tasks() -> None:
 
 @pytest.mark.parametrize("other", ["craft", "orchestrator"])
 @pytest.mark.parametrize("was_over", [True, False])
-def test_a_task_that_is_taken_up_again_has_not_ended(other: str, was_over: bool) -> None:
+def test_resumed_task_has_no_end(other: str, was_over: bool) -> None:
     status = "done" if was_over else "blocked"
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, goal="Pay by card")
     facts.steps = [StepFact("Sum up", id="T1", status=status, started_at=BEGAN, ended_at=BEGAN)]
@@ -460,7 +456,7 @@ def test_a_task_that_is_taken_up_again_has_not_ended(other: str, was_over: bool)
 
 
 @pytest.mark.parametrize("other", ["craft", "essay", "orchestrator"])
-def test_a_program_that_writes_1_for_1_0_changes_nothing(other: str) -> None:
+def test_program_that_writes_1_for_1_0_changes_nothing(other: str) -> None:
     facts = Facts(began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [StepFact("Phase 0", id="phase-0", unit="phase", status="done")]
     facts.steps[0].started_at, facts.steps[0].ended_at = BEGAN, BEGAN + 60_000
@@ -479,7 +475,7 @@ def test_a_program_that_writes_1_for_1_0_changes_nothing(other: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["craft", "orchestrator"])
-def test_a_phase_that_is_gone_back_from_is_still_a_task(of: str) -> None:
+def test_revisited_phase_is_still_a_task(of: str) -> None:
     titles = ("Design", "Build", "Test")
     facts = Facts(began_at=BEGAN, updated_at=BEGAN, steps=[StepFact(title) for title in titles])
     facts.steps[0].status = "done"
@@ -493,7 +489,7 @@ def test_a_phase_that_is_gone_back_from_is_still_a_task(of: str) -> None:
 
 
 @pytest.mark.parametrize("of", ["craft", "orchestrator"])
-def test_phases_that_are_but_headings_are_no_tasks(of: str) -> None:
+def test_phases_that_are_only_headings_are_not_tasks(of: str) -> None:
     b, facts = load_format(of), Facts(goal="Pay by card", began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [
         StepFact("Build", id="P1", unit="phase"),
@@ -514,7 +510,7 @@ def test_phases_that_are_but_headings_are_no_tasks(of: str) -> None:
 
 
 @pytest.mark.parametrize("other", ["craft", "orchestrator"])
-def test_a_heading_goes_with_the_last_of_its_tasks(other: str) -> None:
+def test_heading_is_removed_with_its_last_task(other: str) -> None:
     facts = Facts(goal="Pay by card", began_at=BEGAN, updated_at=BEGAN)
     facts.steps = [StepFact("Build", id="P1", unit="phase"), StepFact("Sum", id="T1", parent="P1")]
     facts.steps += [StepFact("Test", id="P2", unit="phase"), StepFact("Try", id="T2", parent="P2")]
@@ -528,7 +524,7 @@ def test_a_heading_goes_with_the_last_of_its_tasks(other: str) -> None:
 
 
 @pytest.mark.parametrize("id", ["../../x", "/etc/x", "a/b"])
-def test_a_session_whose_id_is_a_path_comes_back_inside_and_whole(id: str) -> None:
+def test_session_whose_id_is_a_path_returns_completely_inside_its_folder(id: str) -> None:
     (value,) = files_of(load_format("praxis")).values()
     value = {**value, "session_id": id, "mine": [1]}
     back = through({f"{id}.json": value}, "praxis", "craft", "praxis")
@@ -552,7 +548,7 @@ def _real_files() -> list[tuple[str, Path]]:
 
 
 @needs_corpus
-def test_real_files_come_back_with_equal_values() -> None:
+def test_real_files_return_with_equal_values() -> None:
     seen = set()
     for id, path in _real_files():
         a, kind = load_format(id), path.suffix[1:]

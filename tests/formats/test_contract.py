@@ -37,7 +37,7 @@ def test_shipped_contract_names_its_version_status_and_date() -> None:
     assert "2025-01-09" in text
 
 
-def test_shipped_contract_says_how_it_changes() -> None:
+def test_shipped_contract_states_how_it_changes() -> None:
     text = " ".join(contract.shipped().decode().split())
     assert "new acknowledgment by every agent" in text
     assert "It raises the version; one that breaks readers raises the first number" in text
@@ -134,7 +134,7 @@ def test_any_text_before_stays_when_an_agent_joins(text: str, agent: str) -> Non
     assert all(0 <= each.start < each.end <= len(text) for each in others)
 
 
-def test_second_block_of_the_same_agent_goes() -> None:
+def test_second_block_of_the_same_agent_is_removed() -> None:
     text = acknowledged("ann", "bob") + "\n" + contract.block("ann", NOON, b"old")
     made = contract.put(text, "ann", NOON, SPEC)
     assert [each.agent for each in contract.parse(made)] == ["ann", "bob"]

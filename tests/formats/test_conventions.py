@@ -28,9 +28,7 @@ def stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: list[str]) -> Fo
 
 @pytest.mark.req("X0-4", "X0-3", "S0-72")
 @pytest.mark.parametrize("inside", ["", "notes.txt", "state.yaml"])
-def test_folder_that_is_there_is_left_untouched(
-    stay: Forestay, tmp_path: Path, inside: str
-) -> None:
+def test_existing_folder_is_not_changed(stay: Forestay, tmp_path: Path, inside: str) -> None:
     folder = tmp_path / ".ai-session" / ID
     folder.mkdir(parents=True)
     if inside:
@@ -46,9 +44,7 @@ def test_folder_that_is_there_is_left_untouched(
 
 
 @pytest.mark.req("X0-3", "S0-72")
-def test_an_id_that_the_index_lists_for_somebody_else_is_refused(
-    stay: Forestay, tmp_path: Path
-) -> None:
+def test_id_listed_for_another_session_is_refused(stay: Forestay, tmp_path: Path) -> None:
     root = tmp_path / ".ai-session"
     root.mkdir()
     listed = f"active_features:\n- feature_id: {ID}\n  status: active\n"
@@ -63,7 +59,7 @@ def test_an_id_that_the_index_lists_for_somebody_else_is_refused(
 @pytest.mark.parametrize(
     "id", ["-login-2026-01-31", "login-", "Login-2026-01-31", "../x-2026-01-31"]
 )
-def test_id_that_is_no_feature_id_is_refused_and_makes_nothing(
+def test_invalid_feature_id_is_refused_and_creates_nothing(
     stay: Forestay, tmp_path: Path, id: str
 ) -> None:
     with stay:
@@ -74,7 +70,7 @@ def test_id_that_is_no_feature_id_is_refused_and_makes_nothing(
 
 
 @pytest.mark.req("X0-5", "S0-65", "S0-87")
-def test_layouts_own_lock_is_waited_for_five_seconds_and_not_stolen(
+def test_lock_of_the_format_is_awaited_for_five_seconds_and_not_broken(
     stay: Forestay, tmp_path: Path, said: list[str]
 ) -> None:
     with stay:

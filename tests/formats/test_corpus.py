@@ -101,14 +101,14 @@ def test_every_file_of_the_corpus_is_in_a_table() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OTHERS))
-def test_what_is_no_session_file_is_said_to_be_none(cli: Cli, name: str) -> None:
+def test_other_files_are_reported_as_not_sessions(cli: Cli, name: str) -> None:
     answer = cli("--json", "files", "check", str(CORPUS / name))
     assert [finding["code"] for finding in answer.json["findings"]] == ["unknown-layout"]
     assert answer.code == 5
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
-def test_check_says_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_check_reports_as_in_the_table(cli: Cli, tmp_path: Path, name: str) -> None:
     answer = cli("--json", "files", "check", str(CORPUS / name), *options(name, tmp_path))
     said = answer.json
     codes = tuple(finding["code"] for finding in said["findings"])
@@ -128,7 +128,7 @@ def _require_read(said: dict[str, Any], name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_file_is_reported_and_what_it_says_is_salvaged(cli: Cli, name: str) -> None:
+def test_broken_file_is_reported_and_salvaged(cli: Cli, name: str) -> None:
     path = CORPUS / name
     answer = cli("--json", "files", "check", str(path))
     assert answer.code == 5
@@ -139,7 +139,7 @@ def test_a_broken_file_is_reported_and_what_it_says_is_salvaged(cli: Cli, name: 
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if alone(name)])
-def test_adopt_takes_what_the_table_says(cli: Cli, tmp_path: Path, name: str) -> None:
+def test_adopt_adopts_the_files_in_the_table(cli: Cli, tmp_path: Path, name: str) -> None:
     path = CORPUS / name
     before = path.read_bytes()
     (one,) = cli("--json", "adopt", str(path), *options(name, tmp_path)).json["adopted"]
@@ -182,7 +182,7 @@ def _require_told(stay: Forestay, path: Path, state: State, tmp_path: Path) -> N
     assert {step.title for step in facts.steps} <= {row.title for row in titles}
 
 
-def test_the_whole_corpus_is_adopted_in_one_go(cli: Cli) -> None:
+def test_whole_corpus_is_adopted_at_once(cli: Cli) -> None:
     told = cli.json("adopt", str(CORPUS), "--workflows", WORKFLOWS)["adopted"]
     outcomes = [one["outcome"] for one in told]
     assert outcomes.count("rival") == 2 and outcomes.count("unreadable") == 0
@@ -192,7 +192,7 @@ def test_the_whole_corpus_is_adopted_in_one_go(cli: Cli) -> None:
     assert tree["outcome"] == "adopted" and tree["problems"]
 
 
-def test_the_session_that_showed_the_fault_is_complete(cli: Cli) -> None:
+def test_session_that_showed_the_fault_is_complete(cli: Cli) -> None:
     (path,) = (CORPUS / "1/legacy-2025-10-27").glob("062f24e7*.json")
     said = cli.json("files", "check", str(path))
     assert said["complete"] is True and said["status"] == "completed"

@@ -87,7 +87,7 @@ def validator(strict: bool) -> Any:
 
 
 @pytest.mark.req("S2-7", "S2-6", "S2-17", "S2-76", "S2-77", "S2-78", "S2-80", "S2-81")
-def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
+def test_new_file_has_every_key_of_the_document_in_its_order() -> None:
     made = write(Facts(native_id=ID, goal="g", began_at=1))
     assert list(made) == list(DOCUMENT)
     assert made["mode"] == "default"
@@ -99,7 +99,7 @@ def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
 
 
 @pytest.mark.req("S2-8", "S2-9", "S2-87")
-def test_new_ids_are_version_4_uuids_and_never_one_that_is_taken() -> None:
+def test_new_ids_are_version_4_uuids_and_never_in_use() -> None:
     facts = Facts(goal="g", began_at=5)
     first = FORMAT.new_id(facts, HERE, frozenset())
     second = FORMAT.new_id(facts, HERE, frozenset({first}))
@@ -111,7 +111,7 @@ def test_new_ids_are_version_4_uuids_and_never_one_that_is_taken() -> None:
 
 
 @pytest.mark.req("X2-1")
-def test_what_is_beside_a_session_file_is_left_and_not_taken_for_it() -> None:
+def test_files_next_to_a_session_file_are_not_read_as_sessions() -> None:
     assert FORMAT.files(ID) == [NAME]
     beside = {"index.json": {"sessions": []}, f"{ID}/decisions.log": "x", **tree()}
     assert FORMAT.get(beside, HERE).goal == DOCUMENT["goal"]
@@ -160,7 +160,7 @@ def test_progress_is_the_figure_given_else_counted() -> None:
 
 
 @pytest.mark.req("S2-14")
-def test_a_device_that_writes_is_named_and_known() -> None:
+def test_writing_device_is_named_and_listed() -> None:
     facts = replace(read(), device="", goal="another")
     made = FORMAT.put(tree(), facts, replace(HERE, device="Laptop 2"))[NAME]
     assert made["device"] == "Laptop 2"
@@ -202,7 +202,7 @@ def test_artifacts_are_read_and_written_even_of_a_running_agent() -> None:
 
 
 @pytest.mark.req("S2-30", "S2-31", "S2-32", "S2-33", "S2-34")
-def test_an_agents_error_is_read_and_written() -> None:
+def test_agents_error_is_read_and_written() -> None:
     agent = read().agents[2]
     assert (agent.error, agent.category, agent.retries) == ("no network", "transient", 2)
     assert agent.retried_at == 1_769_937_000_000
@@ -232,7 +232,7 @@ def test_each_agent_status_has_its_word_and_result(status: str, word: str, resul
 
 
 @pytest.mark.req("S2-29")
-def test_an_agent_that_waits_for_another_is_blocked() -> None:
+def test_agent_that_waits_for_another_is_blocked() -> None:
     made = write(Facts(native_id=ID, agents=[AgentFact("b", status="blocked", blocking_on="a")]))
     assert (made["agents"][0]["status"], made["agents"][0]["blocking_on"]) == ("pending", "a")
     assert FORMAT.get({NAME: made}, HERE).agents[0].status == "blocked"
@@ -249,7 +249,7 @@ def test_duration_is_the_time_between_start_and_end_rounded() -> None:
     ]
 
 
-def test_agents_change_in_place_leave_and_join() -> None:
+def test_agents_are_changed_removed_and_added_in_place() -> None:
     plan, code, _ = read().agents
     new = [replace(code, fraction=0.75), AgentFact("doc-1", type="doc-writer"), plan]
     made = write(replace(read(), agents=new), tree(agents=[{**AGENT, "x": 1}, RUNNING, FAILED, 7]))
@@ -336,7 +336,7 @@ def test_only_sha256_is_written_as_a_hash_and_others_are_reported() -> None:
     ]
 
 
-def test_a_path_alone_is_a_change_and_stays_one() -> None:
+def test_path_alone_is_a_change_and_stays_one() -> None:
     old = tree(files_modified=["a.py", "b.py"])
     assert [f.path for f in FORMAT.get(old, HERE).files] == ["a.py", "b.py"]
     made = write(replace(read(), files=[FileFact("b.py", at=7), FileFact("c.py", at=7)]), old)
@@ -422,7 +422,7 @@ def test_attributes_that_the_document_does_not_have_are_not_written() -> None:
 
 
 @pytest.mark.req("S2-67", "S2-68", "S2-73")
-def test_a_new_file_is_teleported_nowhere() -> None:
+def test_new_file_has_no_teleportation() -> None:
     assert write(Facts(device="iMac"))["teleportation"] == {
         "enabled": False,
         "last_sync": None,
@@ -436,7 +436,7 @@ def test_a_new_file_is_teleported_nowhere() -> None:
 
 
 @pytest.mark.req("S2-76", "S2-77", "S2-78", "S2-79", "S2-80", "S2-81")
-def test_metadata_is_read_written_and_kept() -> None:
+def test_metadata_is_read_written_and_preserved() -> None:
     facts = read()
     assert (facts.git_branch, facts.git_commit) == ("durable", "c" * 40)
     own = ("craft.craft_version", "craft.tags", "craft.notes")
@@ -468,7 +468,7 @@ def test_any_agent_type_is_allowed() -> None:
 
 
 @pytest.mark.req("S2-21")
-def test_an_agent_of_another_ones_id_is_named_by_its_place_in_the_list() -> None:
+def test_agent_with_a_duplicate_id_is_reported_by_its_place() -> None:
     agent = DOCUMENT["agents"][0]
     findings = FORMAT.check(tree(agents=["no agent", agent, {"id": ""}, {"id": ""}, agent]), HERE)
     assert [f.where for f in findings if f.code == "duplicate-agent"] == ["agents[4].id"]
@@ -479,7 +479,7 @@ def test_an_agent_of_another_ones_id_is_named_by_its_place_in_the_list() -> None
 
 @pytest.mark.req("S2-1", "S2-84", "S2-85")
 @pytest.mark.parametrize("strict", [False, True])
-def test_the_published_schemas_are_made_from_the_rules(strict: bool) -> None:
+def test_published_schemas_are_made_from_the_rules(strict: bool) -> None:
     text = (SCHEMAS / FILES[strict]).read_text("utf-8")
     assert json.loads(text) == published(strict=strict)
     assert "Versions: 1.0.0 2026-01-17 Initial schema definition" in text
@@ -487,7 +487,7 @@ def test_the_published_schemas_are_made_from_the_rules(strict: bool) -> None:
 
 
 @pytest.mark.req("S2-85")
-def test_the_jsonschema_tool_validates_a_session_file(tmp_path: Path) -> None:
+def test_jsonschema_tool_validates_a_session_file(tmp_path: Path) -> None:
     session = tmp_path / "session.json"
     tool = [sys.executable, "-W", "ignore", "-m", "jsonschema", "-i", str(session)]
     for strict, name in FILES.items():
@@ -497,7 +497,7 @@ def test_the_jsonschema_tool_validates_a_session_file(tmp_path: Path) -> None:
             assert ended.returncode == code, (strict, ended.stderr)
 
 
-def test_the_schema_is_not_needed_to_check() -> None:
+def test_schema_is_not_needed_to_check() -> None:
     program = (
         "import sys; from forestay.formats.port import Where, load_format;"
         "load_format('craft').check({'a.json': {}}, Where());"
@@ -517,7 +517,7 @@ def test_check_and_schema_agree(strict: bool, data: st.DataObject) -> None:
 
 @pytest.mark.req("S2-12", "S2-85")
 @pytest.mark.parametrize("strict", [False, True])
-def test_the_schema_refuses_days_that_the_calendar_has_not(strict: bool) -> None:
+def test_schema_refuses_days_that_do_not_exist(strict: bool) -> None:
     stamp = re.compile(published(strict=strict)["properties"]["created_at"]["pattern"])
     days = itertools.product((0, 1, 1900, 2000, 2024, 2026, 9999), range(14), range(33))
     for year, month, day in days:
@@ -560,7 +560,7 @@ def projected(facts: Facts) -> Facts:
 
 
 @given(stories.facts)
-def test_reading_what_was_written_says_the_facts(facts: Facts) -> None:
+def test_reading_written_facts_returns_them(facts: Facts) -> None:
     said = replace(FORMAT.get(FORMAT.put(None, facts, HERE), HERE), attributes={})
     assert said == projected(facts)
 
@@ -568,7 +568,7 @@ def test_reading_what_was_written_says_the_facts(facts: Facts) -> None:
 # --- recognising and salvaging -----------------------------------------------------------------
 
 
-def test_keys_behind_the_damage_are_found_by_their_indentation() -> None:
+def test_keys_after_the_damage_are_found_by_their_indentation() -> None:
     text = json.dumps(DOCUMENT, indent=2)
     hole = text.replace('"device": "Workbench"', '"device": "Wor\0\0\0\0')
     saved = FORMAT.salvage({NAME: hole.encode()}, HERE)

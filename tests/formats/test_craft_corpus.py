@@ -98,7 +98,7 @@ def test_each_file_has_its_findings(name: str) -> None:
 
 
 @pytest.mark.req("S2-82", "S2-44", "S2-83")
-def test_the_complete_example_is_read_in_full() -> None:
+def test_complete_example_is_read_in_full() -> None:
     facts = FORMAT.get(load(SEED), HERE)
     assert [(a.id, a.status, a.fraction) for a in facts.agents] == [
         ("arch-1", "done", 1.0),
@@ -113,21 +113,21 @@ def test_the_complete_example_is_read_in_full() -> None:
 
 
 @pytest.mark.req("S2-82", "S2-85")
-def test_the_complete_example_satisfies_the_published_schema() -> None:
+def test_complete_example_satisfies_the_published_schema() -> None:
     jsonschema = pytest.importorskip("jsonschema")
     schemas = Path(forestay.formats.craft.__file__).parent
     published = json.loads((schemas / "session-state-v1.json").read_text("utf-8"))
     jsonschema.Draft202012Validator(published).validate(load(SEED)[SEED])
 
 
-def test_the_companion_is_read_for_what_it_says() -> None:
+def test_companion_is_read() -> None:
     facts = FORMAT.get(load(COMPANION), HERE)
     assert [agent.status for agent in facts.agents] == ["done", "running"]
     assert [f.path for f in facts.files] == ["src/auth/oauth.ts", "src/middleware/auth.ts"]
 
 
 @pytest.mark.parametrize("folder, names", [("2", [SETTINGS]), ("4", None), ("1", None)])
-def test_files_of_other_kinds_are_not_taken_for_sessions(
+def test_files_of_other_kinds_are_not_read_as_sessions(
     folder: str, names: list[str] | None
 ) -> None:
     paths = [CORPUS / folder / name for name in names] if names else []

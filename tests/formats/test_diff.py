@@ -19,12 +19,12 @@ lists = st.lists(elements, max_size=7)
 
 
 @pytest.mark.parametrize("one, other", [(1, True), (1, 1.0), (0, False), (0.0, -0.0), ("1", 1)])
-def test_types_tell_values_apart(one: Any, other: Any) -> None:
+def test_values_of_different_types_differ(one: Any, other: Any) -> None:
     assert not same(one, other)
     assert not same({"a": [one]}, {"a": [other]})
 
 
-def test_the_order_of_keys_matters_to_identity_alone() -> None:
+def test_order_of_keys_matters_only_for_identical_values() -> None:
     one, other = {"a": 1, "b": 2}, {"b": 2, "a": 1}
     assert same(one, other)
     assert not identical(one, other)
@@ -35,7 +35,7 @@ def test_the_order_of_keys_matters_to_identity_alone() -> None:
 
 @often
 @given(lists, lists)
-def test_an_alignment_pairs_each_element_at_most_once(old: list[Any], new: list[Any]) -> None:
+def test_alignment_pairs_each_element_at_most_once(old: list[Any], new: list[Any]) -> None:
     pairs = align(old, new)
     assert len({i for i, _ in pairs}) == len({j for _, j in pairs}) == len(pairs)
     assert all(0 <= i < len(old) and 0 <= j < len(new) for i, j in pairs)
@@ -44,19 +44,19 @@ def test_an_alignment_pairs_each_element_at_most_once(old: list[Any], new: list[
 
 @often
 @given(lists)
-def test_a_list_is_aligned_with_itself(old: list[Any]) -> None:
+def test_list_is_aligned_with_itself(old: list[Any]) -> None:
     assert align(old, copy.deepcopy(old)) == [(i, i) for i in range(len(old))]
 
 
 @often
 @given(st.lists(st.integers(), unique=True, max_size=9), st.integers(0, 9), st.integers())
-def test_an_insertion_moves_nothing(old: list[int], at: int, more: int) -> None:
+def test_insertion_moves_nothing(old: list[int], at: int, more: int) -> None:
     new = [*old[:at], "new", *old[at:]]
     assert all(old[i] == new[j] for i, j in align(old, new))
     assert len(align(old, new)) == len(old)
 
 
-def test_the_identity_is_the_first_key_that_all_share_uniquely() -> None:
+def test_identity_is_the_first_key_that_all_share_uniquely() -> None:
     assert identity([{"id": 1, "title": "x"}, {"id": 2, "title": "x"}]) == "id"
     assert identity([{"id": 1, "title": "x"}, {"id": 1, "title": "y"}]) == "title"
     assert identity([{"id": 1, "title": "x"}], [{"title": "x"}]) == "title"
@@ -64,13 +64,13 @@ def test_the_identity_is_the_first_key_that_all_share_uniquely() -> None:
     assert identity(["x", {"name": "y"}]) == "name"
 
 
-def test_elements_with_an_id_are_followed_when_they_move() -> None:
+def test_elements_with_an_id_are_paired_when_they_move() -> None:
     old = [{"id": "a", "n": 1}, {"id": "b", "n": 2}]
     new = [{"id": "b", "n": 3}, {"id": "c", "n": 2}, {"id": "a", "n": 1}]
     assert align(old, new) == [(1, 0), (0, 2)]
 
 
-def test_a_retitled_element_is_the_same_and_another_id_is_another() -> None:
+def test_retitled_element_is_the_same_and_one_with_another_id_is_not() -> None:
     assert align([{"title": "a"}, {"title": "b"}], [{"title": "a"}, {"title": "c"}]) == [
         (0, 0),
         (1, 1),
@@ -78,12 +78,12 @@ def test_a_retitled_element_is_the_same_and_another_id_is_another() -> None:
     assert align([{"id": "a", "n": 1}], [{"id": "b", "n": 2}]) == []
 
 
-def test_a_changed_sentence_is_paired_with_what_stood_in_its_place() -> None:
+def test_changed_sentence_is_paired_with_the_one_at_its_place() -> None:
     assert align(["a", "b", "c"], ["a", "B", "c"]) == [(0, 0), (1, 1), (2, 2)]
     assert align(["a", "c"], ["a", "B", "c"]) == [(0, 0), (1, 2)]
 
 
-def test_namesakes_are_told_apart_by_what_else_they_say() -> None:
+def test_elements_with_equal_names_are_paired_by_their_other_fields() -> None:
     old = [{"title": "t"}, {"title": "t", "status": "done"}]
     new = [{"title": "t", "status": "done", "id": "1"}, {"title": "t", "id": "2"}]
     assert sorted(align(old, new)) == [(0, 1), (1, 0)]
@@ -117,7 +117,7 @@ def test_long_lists_take_no_quadratic_time(old: list[Any], new: list[Any]) -> No
 
 @often
 @given(st.one_of(values, maps), st.one_of(values, maps))
-def test_a_change_on_one_side_alone_is_taken(base: Any, changed: Any) -> None:
+def test_change_on_one_side_is_merged(base: Any, changed: Any) -> None:
     assert merge(base, base, changed) == (changed, [])
     assert merge(base, changed, base) == (changed, [])
     assert merge(base, changed, copy.deepcopy(changed)) == (changed, [])
@@ -125,7 +125,7 @@ def test_a_change_on_one_side_alone_is_taken(base: Any, changed: Any) -> None:
 
 @often
 @given(values, values, values, values)
-def test_changes_of_different_keys_are_both_taken(a: Any, b: Any, c: Any, d: Any) -> None:
+def test_changes_of_different_keys_are_both_merged(a: Any, b: Any, c: Any, d: Any) -> None:
     base = {"x": a, "y": b}
     assert merge(base, {"x": c, "y": b}, {"x": a, "y": d}) == ({"x": c, "y": d}, [])
 
@@ -138,7 +138,7 @@ def test_arguments_are_never_changed(base: Any, ours: Any, theirs: Any) -> None:
     assert (base, ours, theirs) == before
 
 
-def test_contradictions_are_named_and_ours_stands() -> None:
+def test_conflicts_are_reported_and_ours_wins() -> None:
     base = {"s": "a", "list": [{"id": 1, "n": 1}, {"id": 2, "n": 1}]}
     ours = {"s": "b", "list": [{"id": 1, "n": 2}, {"id": 2, "n": 1}]}
     theirs = {"s": "c", "list": [{"id": 1, "n": 3}, {"id": 2, "n": 4}]}
@@ -147,7 +147,7 @@ def test_contradictions_are_named_and_ours_stands() -> None:
     assert conflicts == [("s",), ("list", 0, "n")]
 
 
-def test_elements_added_on_both_sides_are_both_kept_and_equal_ones_once() -> None:
+def test_elements_added_on_both_sides_are_merged_and_equal_ones_only_once() -> None:
     base = [{"id": 1}]
     ours = [{"id": 1}, {"id": 2}, {"id": 9}]
     theirs = [{"id": 0}, {"id": 1}, {"id": 9}, {"id": 3}]
@@ -157,11 +157,13 @@ def test_elements_added_on_both_sides_are_both_kept_and_equal_ones_once() -> Non
 
 
 @pytest.mark.parametrize("a, b", [("a", "b"), ({"n": 1, "m": 1}, {"n": 2, "m": 1})])
-def test_what_one_side_added_is_no_edit_of_what_the_other_took_out(a: Any, b: Any) -> None:
+def test_element_added_on_one_side_is_not_an_edit_of_one_removed_on_the_other(
+    a: Any, b: Any
+) -> None:
     assert merge([a], [b], [a, b]) == merge([a], [a, b], [b]) == ([b], [])
 
 
-def test_a_removal_is_taken_unless_the_other_side_changed_what_was_removed() -> None:
+def test_removal_is_merged_unless_the_other_side_changed_the_element() -> None:
     base = [{"id": 1, "n": 1}, {"id": 2, "n": 1}]
     assert merge(base, [{"id": 2, "n": 1}], base) == ([{"id": 2, "n": 1}], [])
     assert merge(base, base, [{"id": 2, "n": 1}]) == ([{"id": 2, "n": 1}], [])
@@ -170,7 +172,7 @@ def test_a_removal_is_taken_unless_the_other_side_changed_what_was_removed() -> 
     assert len(conflicts) == 1
 
 
-def test_a_value_of_the_greatest_depth_is_no_trouble() -> None:
+def test_value_of_the_maximum_depth_is_merged() -> None:
     base: Any = 1
     target: Any = 2
     for level in range(64):

@@ -83,14 +83,14 @@ seeds = st.integers(0, 2**32)
 
 @often
 @given(kinds, maps, seeds)
-def test_saying_the_same_again_changes_no_byte(kind: str, value: Any, seed: int) -> None:
+def test_writing_the_same_value_changes_no_byte(kind: str, value: Any, seed: int) -> None:
     document = written(kind, value, seed)
     assert document.rewrite(copy.deepcopy(value)) == document.data
 
 
 @often
 @given(kinds, maps, seeds, st.data())
-def test_a_rewritten_text_says_the_new_value(
+def test_rewritten_text_has_the_new_value(
     kind: str, value: Any, seed: int, data: st.DataObject
 ) -> None:
     document = written(kind, value, seed)
@@ -100,14 +100,14 @@ def test_a_rewritten_text_says_the_new_value(
 
 @often
 @given(kinds, st.one_of(scalars, values), st.one_of(scalars, values), seeds)
-def test_any_text_can_be_made_to_say_anything(kind: str, old: Any, new: Any, seed: int) -> None:
+def test_any_text_can_get_any_value(kind: str, old: Any, new: Any, seed: int) -> None:
     document = written(kind, old, seed)
     assert diff.same(Document.parse(document.rewrite(new), kind).value, new)
 
 
 @often
 @given(kinds, maps, seeds, st.data())
-def test_lines_that_touch_no_change_stay_in_their_order(
+def test_unchanged_lines_stay_in_their_order(
     kind: str, value: Any, seed: int, data: st.DataObject
 ) -> None:
     document = written(kind, value, seed)
@@ -202,7 +202,7 @@ ODD = [
 
 
 @pytest.mark.parametrize("text", ODD)
-def test_odd_yaml_keeps_its_bytes_while_it_says_the_same(text: str) -> None:
+def test_unusual_yaml_retains_its_bytes_while_its_value_is_the_same(text: str) -> None:
     document = Document.parse(text.encode(), "yaml")
     assert document.rewrite(document.value) == text.encode()
 
@@ -210,7 +210,7 @@ def test_odd_yaml_keeps_its_bytes_while_it_says_the_same(text: str) -> None:
 @pytest.mark.parametrize("text", ODD)
 @settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_odd_yaml_can_be_made_to_say_anything(text: str, data: st.DataObject) -> None:
+def test_unusual_yaml_can_get_any_value(text: str, data: st.DataObject) -> None:
     document = Document.parse(text.encode(), "yaml")
     new = data.draw(edits(document.value))
     assert diff.same(Document.parse(document.rewrite(new), "yaml").value, new)
@@ -307,14 +307,14 @@ YAML_EDITS = [
 
 
 @pytest.mark.parametrize("change, old, new", YAML_EDITS)
-def test_an_edit_of_yaml_looks_like_the_file(
+def test_edit_of_yaml_has_the_style_of_the_file(
     change: Callable[[Any], None], old: str, new: str
 ) -> None:
     assert PLAN.count(old) == 1
     assert changed(PLAN, change) == PLAN.replace(old, new)
 
 
-def test_a_list_that_loses_everything_keeps_the_comments_around_it() -> None:
+def test_emptied_list_retains_the_comments_around_it() -> None:
     text = "a:  # list\n  # one\n  - 1  # uno\n  - 2\n# end\nb: 1\n"
     assert changed(text, put("a", to=[])) == "a: []  # list\n  # one\n# end\nb: 1\n"
 
@@ -323,28 +323,28 @@ def test_a_list_that_loses_everything_keeps_the_comments_around_it() -> None:
     "inner, new, made",
     [(" - 1\n", [], " []\n"), ("\n    - 1\n", [], " []\n"), ("\n    []\n", ["x"], ' - "x"\n')],
 )
-def test_a_list_within_a_list_begins_on_the_line_of_its_dash(
+def test_list_within_a_list_begins_on_the_line_of_its_dash(
     inner: str, new: list[str], made: str
 ) -> None:
     text = "a:  # list\n  -{}# end\n"
     assert changed(text.format(inner), put("a", 0, to=new)) == text.format(made)
 
 
-def test_a_removed_line_leaves_the_comment_of_the_line_before() -> None:
+def test_removed_line_leaves_the_comment_of_the_line_before() -> None:
     assert changed("a: 1  # one\nb: 2  # two\nc: 3\n", drop("b")) == "a: 1  # one\nc: 3\n"
 
 
-def test_a_moved_element_takes_its_lines_along() -> None:
+def test_moved_element_moves_with_its_lines() -> None:
     text = "- id: a # x\n  n: 1\n- id: b\n  n: 02\n"
     assert changed(text, lambda value: value.reverse()) == "- id: b\n  n: 02\n- id: a # x\n  n: 1\n"
 
 
-def test_a_plain_stamp_stays_plain() -> None:
+def test_unquoted_timestamp_stays_unquoted() -> None:
     text = "at: 2025-01-09T10:00:00Z\n"
     assert changed(text, put("at", to="2025-01-10T10:00:00Z")) == "at: 2025-01-10T10:00:00Z\n"
 
 
-def test_an_alias_is_written_out_only_when_it_must_be() -> None:
+def test_alias_is_expanded_only_when_necessary() -> None:
     text = "a: &x [1, 2]\nb: *x\nc: 3\n"
     assert changed(text, put("c", to=4)) == "a: &x [1, 2]\nb: *x\nc: 4\n"
     assert changed(text, push("b", item=3)) == "a: &x [1, 2]\nb:\n  - 1\n  - 2\n  - 3\nc: 3\n"
@@ -383,14 +383,14 @@ JSON_EDITS = [
 
 
 @pytest.mark.parametrize("change, old, new", JSON_EDITS)
-def test_an_edit_of_json_looks_like_the_file(
+def test_edit_of_json_has_the_style_of_the_file(
     change: Callable[[Any], None], old: str, new: str
 ) -> None:
     assert JSON_TEXT.count(old) == 1
     assert changed(JSON_TEXT, change, "json") == JSON_TEXT.replace(old, new)
 
 
-def test_a_compact_file_stays_compact_and_an_escaped_one_escaped() -> None:
+def test_compact_file_stays_compact_and_an_escaped_one_escaped() -> None:
     assert changed('{"a":1,"b":[1]}', push("b", item=2), "json") == '{"a":1,"b":[1,2]}'
     assert changed('{"a":"\\u00e9"}', put("a", to="ü"), "json") == '{"a":"\\u00fc"}'
 
@@ -403,7 +403,7 @@ lines = st.lists(values, max_size=6)
 
 @often
 @given(lines, lines, st.data())
-def test_lines_are_kept_and_bad_ones_are_never_lost(
+def test_lines_are_preserved_including_bad_ones(
     old: list[Any], new: list[Any], data: st.DataObject
 ) -> None:
     bad = ["{torn", "", "not json"]
@@ -421,7 +421,7 @@ def test_lines_are_kept_and_bad_ones_are_never_lost(
     assert appended.startswith(text.encode())
 
 
-def test_a_torn_last_line_is_closed_before_another_is_appended() -> None:
+def test_torn_last_line_is_closed_before_another_is_appended() -> None:
     document = Document.parse(b'{"a":1}\n{"b":', "jsonl")
     assert document.rewrite([{"a": 1}, {"c": [1, "x"]}]) == b'{"a":1}\n{"b":\n{"c":[1,"x"]}\n'
 
@@ -429,14 +429,14 @@ def test_a_torn_last_line_is_closed_before_another_is_appended() -> None:
 # New files, places, refusals
 
 
-def test_a_new_json_file_has_two_spaces_and_no_escapes() -> None:
+def test_new_json_file_has_two_spaces_and_no_escapes() -> None:
     assert (
         fresh("json", {"a": ["é"], "b": {}})
         == '{\n  "a": [\n    "é"\n  ],\n  "b": {}\n}\n'.encode()
     )
 
 
-def test_a_new_yaml_file_looks_like_those_of_the_documents() -> None:
+def test_new_yaml_file_has_the_style_of_the_documents() -> None:
     value: dict[str, Any] = {
         "version": "1.0",
         "list": [{"id": "x", "of": ["a"]}, [1], []],
@@ -467,12 +467,12 @@ def test_new_lines_are_compact() -> None:
 
 @often
 @given(st.sampled_from(["json", "yaml", "jsonl"]), st.lists(values, max_size=4))
-def test_a_new_file_holds_its_value(kind: str, value: Any) -> None:
+def test_new_file_has_its_value(kind: str, value: Any) -> None:
     document = Document.parse(fresh(kind, value), kind)
     assert diff.same(document.value, value)
 
 
-def test_a_very_long_key_is_written_and_read() -> None:
+def test_very_long_key_is_written_and_read() -> None:
     value = {"k" * 3000: {"l" * 3000: [{"m" * 2000: 1}]}}
     assert Document.parse(fresh("yaml", value), "yaml").value == value
 
@@ -483,14 +483,14 @@ def test_a_very_long_key_is_written_and_read() -> None:
     ids=lambda value: type(value).__name__,
 )
 @pytest.mark.parametrize("kind", ["json", "yaml"])
-def test_what_has_no_spelling_is_refused(kind: str, value: Any) -> None:
+def test_value_that_cannot_be_written_is_refused(kind: str, value: Any) -> None:
     with pytest.raises(InvalidInput):
         fresh(kind, value)
     with pytest.raises(InvalidInput):
         Document.parse(b"1", kind).rewrite([value])
 
 
-def test_a_value_too_deep_is_refused() -> None:
+def test_value_too_deep_is_refused() -> None:
     value: Any = 1
     for _ in range(64):
         value = [value]
@@ -503,11 +503,11 @@ def test_a_value_too_deep_is_refused() -> None:
     "path, line",
     [("phases[0].tasks[1].status", 11), ("phases[1]", 14), ("feature", 2), ("gone", 2)],
 )
-def test_a_place_has_a_line(path: str, line: int) -> None:
+def test_path_in_yaml_has_a_line(path: str, line: int) -> None:
     assert Document.parse(PLAN.encode(), "yaml").line(path) == line
 
 
-def test_places_in_json_and_in_lines_have_lines_too() -> None:
+def test_paths_in_json_and_json_lines_have_a_line() -> None:
     assert Document.parse(JSON_TEXT.encode(), "json").line("agents[1].s") == 6
     assert Document.parse(JSON_TEXT.encode(), "json").line(("more", 1)) == 10
     assert Document.parse(b"\n{}\n{x\n[]\n", "jsonl").line("[1]") == 4
@@ -519,14 +519,14 @@ def test_changing_the_value_in_place_does_not_change_the_document() -> None:
     assert document.rewrite(document.value) == b'{"a": [1, 2]}'
 
 
-def test_a_rewritten_document_goes_on_from_there() -> None:
+def test_rewritten_document_can_be_rewritten_again() -> None:
     document = Document.parse(PLAN.encode(), "yaml")
     once = document.rewritten({**document.value, "feature": "y"})
     assert once.rewrite({**once.value, "feature": "x"}) == document.data
 
 
 @needs_corpus
-def test_real_files_keep_their_bytes() -> None:
+def test_real_files_retain_their_bytes() -> None:
     kept = 0
     for path in sorted(CORPUS.rglob("*")):
         kind = path.suffix.removeprefix(".")
@@ -541,7 +541,7 @@ def test_real_files_keep_their_bytes() -> None:
 
 
 @given(st.text("ab\n\r\u2028", max_size=40), st.integers(1, 7))
-def test_lines_begin_where_they_do_however_a_text_is_looked_through(text: str, piece: int) -> None:
+def test_line_starts_do_not_depend_on_the_order_of_lookups(text: str, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(style, "_PIECE", piece)
         for breaks in (style.BREAK, style.JSON_BREAK):
@@ -551,7 +551,7 @@ def test_lines_begin_where_they_do_however_a_text_is_looked_through(text: str, p
             assert found == [max(s for s in starts if s <= at) for at in range(len(text))]
 
 
-def test_a_change_looks_only_at_the_pieces_of_a_long_text_that_it_is_in() -> None:
+def test_edit_of_a_long_text_scans_only_the_pieces_around_it() -> None:
     value = {"status": "on", "notes": [{"n": number} for number in range(50_000)]}
     document = Document.parse(json.dumps(value, indent=2).encode(), "json")
     asked: set[int] = set()
@@ -576,7 +576,7 @@ def test_quick_way_to_write_json_gives_the_same_bytes(value: Any) -> None:
 
 
 @pytest.mark.parametrize("odd", [float("nan"), "\ud800", {1: 2}, (1, 2), object()])
-def test_what_has_no_spelling_is_refused_wherever_it_is_new(odd: object) -> None:
+def test_new_value_that_cannot_be_written_is_refused_at_any_place(odd: object) -> None:
     document = Document.parse(b'{"a": [1, {"b": 2}], "c": {"d": [3]}}', "json")
     said = document.said
     for value in (odd, {**said, "c": odd}, {**said, "a": [*said["a"], odd]}, {**said, "e": [odd]}):
@@ -586,7 +586,7 @@ def test_what_has_no_spelling_is_refused_wherever_it_is_new(odd: object) -> None
         document.rewrite({**said, "\ud800": 1})
 
 
-def test_an_element_that_goes_leaves_its_neighbours_as_they_were_written() -> None:
+def test_removed_element_leaves_the_style_of_its_neighbours() -> None:
     text = """\
 list:
 -   id: a

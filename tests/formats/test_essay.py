@@ -84,14 +84,14 @@ def value_at(doc: Any, path: str) -> Any:
 
 
 @pytest.mark.req("S3-1", "S3-74", "S3-75", "S3-76")
-def test_the_state_its_backup_and_its_temporary_file_have_the_documents_names() -> None:
+def test_state_its_backup_and_its_temporary_file_have_the_documents_names() -> None:
     assert FORMAT.files("essay-x") == ["session-state.yaml"]
     assert fields.BACKUP == "session-state.yaml.bak"
     assert fields.TEMPORARY == "session-state.yaml.tmp"
 
 
 @pytest.mark.req("S3-77", "S3-78", "S3-79", "S3-80", "S3-81", "S3-82", "S3-83", "S3-84", "S3-85")
-def test_the_files_beside_the_state_are_known_by_name() -> None:
+def test_files_next_to_the_state_are_recognised_by_name() -> None:
     names = [
         "stage-1-thesis.md",
         "stage-1-development-log.md",
@@ -125,14 +125,14 @@ def test_the_files_beside_the_state_are_known_by_name() -> None:
         ("", False),
     ],
 )
-def test_an_id_is_essay_and_a_uuid(native_id: str, possible: bool) -> None:
+def test_id_is_essay_and_a_uuid(native_id: str, possible: bool) -> None:
     assert (FORMAT.why_invalid_id(native_id) == "") is possible
     codes = {finding.code for finding in check(changed("pipeline_id", native_id))}
     assert bool(codes & {"odd-id", "placeholder"}) is not possible
 
 
 @pytest.mark.req("S3-122", "X3-1")
-def test_a_folder_is_named_by_the_second_it_was_made() -> None:
+def test_folder_is_named_after_the_second_of_its_creation() -> None:
     assert stage_files.folder_name(BEGAN, "utc") == "essay-pipeline-20260214-143022"
     assert stage_files.folder_moment("essay-pipeline-20260214-143022", "utc") == BEGAN
     for other in ("essay-pipeline-20261314-143022", "essay-pipeline-2026", "x", "essay-pipeline-"):
@@ -149,7 +149,7 @@ def test_a_folder_is_named_by_the_second_it_was_made() -> None:
         ("stage-3-1.md", ["stage-3-10.v4.md"], "stage-3-1.v1.md"),
     ],
 )
-def test_an_archived_version_gets_the_next_number_before_its_ending(
+def test_archived_version_gets_the_next_number_before_its_ending(
     name: str, names: list[str], made: str
 ) -> None:
     assert stage_files.version_name(name, names) == made
@@ -184,7 +184,7 @@ def test_identity_times_and_status_are_read() -> None:
         ("needs_review", "needs_review"),
     ],
 )
-def test_the_words_for_stages_and_sections_mean(word: str, status: str) -> None:
+def test_words_for_stages_and_sections_have_their_statuses(word: str, status: str) -> None:
     for number in (1, 2, 3, 4):
         told = steps(changed(f"stages.stage_{number}.status", word))
         assert told[f"stage-{number}"].status == status
@@ -215,7 +215,7 @@ def test_stages_and_sections_are_steps_in_their_order() -> None:
 
 
 @pytest.mark.req("S3-26", "S3-40")
-def test_sections_that_are_null_are_none_at_all() -> None:
+def test_null_sections_are_no_sections() -> None:
     for number in (3, 4):
         doc = changed(f"stages.stage_{number}.sections", None)
         assert not [id for id in steps(doc) if id.startswith(f"stage-{number}/")]
@@ -254,13 +254,13 @@ ATTRIBUTES = {
 
 
 @pytest.mark.req(*dict.fromkeys(number for _, number in ATTRIBUTES.values()))
-def test_single_values_are_attributes_where_they_say_more_than_the_default() -> None:
+def test_single_values_other_than_the_default_are_attributes() -> None:
     assert get(session()).attributes == {name: value for name, (value, _) in ATTRIBUTES.items()}
     assert get(fields.blank()).attributes == {}
 
 
 @pytest.mark.req("S3-39", "S3-49", "S3-69", "S3-70", "S3-71", "S3-72", "S3-73")
-def test_the_output_and_the_rest_are_read_too() -> None:
+def test_output_and_remaining_fields_are_read() -> None:
     doc = session()
     doc["stages"]["stage_4"]["paragraph_log"] = f"{ROOT}/stage-4-paragraph-log.md"
     doc["voice_calibration"]["voice_reference_mode"] = "sample"
@@ -288,7 +288,7 @@ def test_the_output_and_the_rest_are_read_too() -> None:
         ("3", 2, 1, "stage-4/section-1"),
     ],
 )
-def test_the_position_is_the_current_stage_or_section(
+def test_position_is_the_current_stage_or_section(
     stage: Any, three: int | None, four: int | None, position: str
 ) -> None:
     doc = session()
@@ -299,7 +299,7 @@ def test_the_position_is_the_current_stage_or_section(
 
 
 @pytest.mark.req("S3-50", "S3-51", "S3-52", "S3-53", "S3-54", "S3-55", "S3-56")
-def test_a_deferred_verification_is_an_open_claim() -> None:
+def test_deferred_verification_is_an_open_claim() -> None:
     doc = changed("deferred_verifications.0.paragraph", 4)
     claim = ClaimFact("Tides are late", "timeout", 2, 4, at=clock.read("2026-02-14T16:10:00Z"))
     assert get(doc).claims[0] == claim
@@ -307,20 +307,20 @@ def test_a_deferred_verification_is_an_open_claim() -> None:
 
 
 @pytest.mark.req("S3-57", "S3-58", "S3-59", "S3-61", "S3-62")
-def test_a_user_override_is_a_claim_with_a_result() -> None:
+def test_user_override_is_a_claim_with_a_result() -> None:
     at = clock.read("2026-02-14T16:15:00Z")
     assert get(session()).claims[1] == ClaimFact(
         "Boats float", resolved=True, result="unverified", because="I saw one", at=at
     )
 
 
-def test_a_claim_put_off_and_then_let_stand_is_one_claim() -> None:
+def test_claim_deferred_and_then_accepted_is_one_claim() -> None:
     doc = changed("user_overrides.0.claim_text", "Tides are late")
     (claim,) = get(doc).claims
     assert (claim.reason, claim.result, claim.because) == ("timeout", "unverified", "I saw one")
 
 
-def test_what_is_still_a_placeholder_says_nothing() -> None:
+def test_placeholders_give_no_facts() -> None:
     doc = fields.blank()
     doc.update(pipeline_id="essay-{uuid}", started_at="{ISO8601}", session_dir="{path}")
     doc.update(style_profile_path="{path}")
@@ -328,7 +328,7 @@ def test_what_is_still_a_placeholder_says_nothing() -> None:
     assert (facts.native_id, facts.began_at, facts.attributes) == ("", None, {})
 
 
-def test_reading_tells_status_and_the_share_of_steps_that_are_done() -> None:
+def test_reading_reports_status_and_share_of_done_steps() -> None:
     reading = FORMAT.reading({STATE: session()}, HERE)
     assert (reading.layout, reading.complete, reading.status) == ("essay", False, "active")
     assert reading.progress == 6 / 8 and reading.writable
@@ -404,7 +404,7 @@ TEMPLATE: dict[str, Any] = {
 
 
 @pytest.mark.req("S3-2", "S3-3", "S3-4")
-def test_a_new_file_is_the_template_with_its_initial_values() -> None:
+def test_new_file_is_the_template_with_its_initial_values() -> None:
     where = Where(now=NOW, root=ROOT)
     made = FORMAT.put(None, Facts(native_id=TEMPLATE["pipeline_id"], began_at=BEGAN), where)
     assert list(made) == [STATE]
@@ -442,7 +442,7 @@ def test_new_sections_begin_with_their_initial_values_and_are_counted() -> None:
 
 @pytest.mark.req("S3-12", "S3-17", "S3-23", "S3-28", "S3-35", "S3-44")
 @pytest.mark.parametrize("status", UNIT)
-def test_a_units_status_is_written_in_the_documents_words(status: str) -> None:
+def test_units_status_is_written_in_the_documents_words(status: str) -> None:
     words = {"pending": "not_started", "done": "completed", "needs_review": "needs_review"}
     words["skipped"] = "not_started"
     facts = get(session())
@@ -454,7 +454,7 @@ def test_a_units_status_is_written_in_the_documents_words(status: str) -> None:
     assert told == {words.get(status, "in_progress")}
 
 
-def test_a_spelling_that_means_the_same_is_left_alone() -> None:
+def test_spelling_with_the_same_meaning_is_not_changed() -> None:
     doc = changed("status", "complete")
     doc["stages"]["stage_1"]["status"] = "done"
     doc["last_activity"] = "2026-02-14 18:00:00.5+01:00"
@@ -464,7 +464,7 @@ def test_a_spelling_that_means_the_same_is_left_alone() -> None:
 
 
 @pytest.mark.req("S3-10", "S3-11", "S3-25", "S3-117")
-def test_the_position_is_written_with_the_stages_name() -> None:
+def test_position_is_written_with_the_stages_name() -> None:
     doc = put(session(), replace(get(session()), position="stage-3/section-1"))
     assert (doc["current_stage"], doc["current_stage_name"]) == (3, "argument_development")
     assert doc["stages"]["stage_3"]["current_section"] == 1
@@ -473,7 +473,7 @@ def test_the_position_is_written_with_the_stages_name() -> None:
     assert elsewhere == session()
 
 
-def test_an_attribute_that_is_none_goes_back_to_the_templates_value() -> None:
+def test_removed_attribute_gets_the_value_of_the_template() -> None:
     facts = get(session())
     facts.attributes = {
         "essay.pushback_level": None,
@@ -487,18 +487,18 @@ def test_an_attribute_that_is_none_goes_back_to_the_templates_value() -> None:
     assert doc == expected
 
 
-def test_attributes_that_are_not_spoken_of_stay() -> None:
+def test_attributes_missing_from_the_facts_stay() -> None:
     assert put(session(), replace(get(session()), attributes={})) == session()
 
 
-def test_an_attribute_that_the_field_cannot_hold_is_not_written() -> None:
+def test_attribute_that_the_field_cannot_hold_is_not_written() -> None:
     facts = get(session())
     facts.attributes = {"essay.stage_2.total_sections": "two", "essay.pushback_level": 3}
     assert put(session(), facts) == session()
 
 
 @pytest.mark.req("S3-13", "S3-18", "S3-38", "S3-29", "S3-69")
-def test_a_result_that_exists_is_named_when_its_stage_is_completed() -> None:
+def test_result_that_exists_is_named_when_its_stage_is_completed() -> None:
     where = replace(HERE, names=NAMES | {"final-essay.md"})
     ids = [f"stage-{n}" for n in (1, 2, 3, 4)] + ["stage-3/section-1"]
     done = [StepFact("x", id, status="done", parent=id.partition("/")[0]) for id in ids]
@@ -524,7 +524,7 @@ def test_only_a_completed_session_gets_an_end() -> None:
     assert again["output"]["completed_at"] is None
 
 
-def test_sections_that_are_gone_are_taken_out_and_stages_never() -> None:
+def test_missing_sections_are_removed_and_stages_never() -> None:
     facts = get(session())
     facts.steps = [step for step in facts.steps if step.id in ("stage-4", "stage-4/section-1")]
     doc = put(session(), facts)
@@ -533,7 +533,7 @@ def test_sections_that_are_gone_are_taken_out_and_stages_never() -> None:
     assert doc["stages"]["stage_1"] == session()["stages"]["stage_1"]
 
 
-def test_odd_entries_among_the_sections_stay() -> None:
+def test_unreadable_entries_among_the_sections_stay() -> None:
     doc = changed("stages.stage_3.sections", [None, "x", {"a": 1}, argued(1), argued(2)])
     facts = get(doc)
     facts.steps = [step for step in facts.steps if step.id != "stage-3/section-1"]
@@ -574,7 +574,7 @@ def test_new_claims_are_added_to_their_logs() -> None:
 
 
 @pytest.mark.req("S3-56", "S3-57")
-def test_a_claim_that_is_settled_keeps_its_entry() -> None:
+def test_resolved_claim_retains_its_entry() -> None:
     facts = get(session())
     facts.claims[0] = replace(facts.claims[0], resolved=True, result="partial", because="so be it")
     doc = put(session(), facts)
@@ -587,7 +587,7 @@ def test_a_claim_that_is_settled_keeps_its_entry() -> None:
     assert get(doc).claims[0].result == "partial"
 
 
-def test_claims_that_are_gone_from_the_facts_stay_in_the_logs() -> None:
+def test_claims_missing_from_the_facts_stay_in_the_logs() -> None:
     assert put(session(), replace(get(session()), claims=[])) == session()
 
 
@@ -602,13 +602,13 @@ def test_claims_that_are_gone_from_the_facts_stay_in_the_logs() -> None:
         ("unknown", "no_results"),
     ],
 )
-def test_a_reason_becomes_the_nearest_of_the_documents_words(reason: str, word: str) -> None:
+def test_reason_becomes_the_nearest_of_the_documents_words(reason: str, word: str) -> None:
     assert defer_reason(reason) == word
     assert word in vocabulary.DEFER_REASONS
 
 
 @pytest.mark.req("S3-63", "S3-64", "S3-65", "S3-66", "S3-67", "S3-68")
-def test_revisits_are_added_to_the_revision_history_and_never_taken_out() -> None:
+def test_revisits_are_added_to_the_revision_history_and_never_removed() -> None:
     told = RevisitFact("stage-2", "turned around", "major", ["stage-4-draft.v1.md"], NOW + 7)
     elsewhere = RevisitFact("phase-2", "no stage of an essay")
     doc = put(session(), Facts(revisits=[told, elsewhere]))
@@ -679,7 +679,7 @@ def _at(value: Any, path: tuple[Any, ...]) -> Any:
 
 @pytest.mark.req("S3-1")
 @pytest.mark.parametrize("value", [None, [], "text", 7, {}])
-def test_a_file_without_state_is_called_that(value: Any) -> None:
+def test_file_without_state_is_reported(value: Any) -> None:
     assert [(f.code, f.severity, f.file) for f in check(value)] == [("no-state", ERROR, STATE)]
 
 
@@ -693,20 +693,20 @@ def test_each_stage_has_the_documents_name() -> None:
         assert (made["current_stage"], made["current_stage_name"]) == (number, name)
 
 
-def test_a_part_that_is_missing_is_told_once() -> None:
+def test_missing_part_is_reported_once() -> None:
     assert ("missing-key", "output", "S3-69") in found(changed("output", "-"))
     assert len(check(changed("voice_calibration", "-"))) == 1
     assert found(changed("voice_calibration", 3)) == {("wrong-type", "voice_calibration", "S3-47")}
 
 
-def test_strict_wants_our_own_style_of_stamps() -> None:
+def test_strict_check_requires_our_style_of_timestamps() -> None:
     doc = changed("started_at", "2026-02-14T15:30:22.000+01:00")
     assert check(doc) == []
     told = check(doc, strict=True)
     assert [(f.code, f.severity, f.where) for f in told] == [("stamp-style", ERROR, "started_at")]
 
 
-def test_placeholders_are_remarkable_and_nothing_worse() -> None:
+def test_placeholders_are_reported_as_information_only() -> None:
     told = check(changed("style_profile_path", "{path}"))
     assert [(f.code, f.severity) for f in told] == [("placeholder", INFO)]
 
@@ -720,7 +720,7 @@ def test_placeholders_are_remarkable_and_nothing_worse() -> None:
         ("stages.stage_4.draft_file", "stage-4-draft.md"),
     ],
 )
-def test_a_completed_stage_needs_its_file(path: str, name: str) -> None:
+def test_completed_stage_needs_its_file(path: str, name: str) -> None:
     doc = changed(path.rpartition(".")[0] + ".status", "completed")
     assert not {code for code, *_ in found(doc)} & {"file-missing", "completed-without-file"}
     gone = replace(HERE, names=NAMES - {name})
@@ -731,7 +731,7 @@ def test_a_completed_stage_needs_its_file(path: str, name: str) -> None:
 
 
 @pytest.mark.req("S3-110")
-def test_a_completed_section_needs_its_argument_map() -> None:
+def test_completed_section_needs_its_argument_map() -> None:
     path = "stages.stage_3.sections[1].argument_map_file"
     gone = replace(HERE, names=NAMES - {"stage-3-section-2-arguments.md"})
     assert found(session(), gone) == {("file-missing", path, "S3-110")}
@@ -742,7 +742,7 @@ def test_a_completed_section_needs_its_argument_map() -> None:
 @pytest.mark.req("S3-111")
 @pytest.mark.parametrize("stage", [3, 4])
 @pytest.mark.parametrize("section, fits", [(1, True), (2, True), (3, False), (0, False)])
-def test_the_current_section_lies_within_all_sections(stage: int, section: int, fits: bool) -> None:
+def test_current_section_must_be_one_of_the_sections(stage: int, section: int, fits: bool) -> None:
     codes = {code for code, *_ in found(changed(f"stages.stage_{stage}.current_section", section))}
     assert codes == (set() if fits else {"section-out-of-range" if section else "out-of-range"})
 
@@ -752,7 +752,7 @@ def test_the_current_section_lies_within_all_sections(stage: int, section: int, 
     "paragraph, total, fits",
     [(1, 4, True), (5, 4, True), (6, 4, False), (0, 4, False), (99, None, True), (0, None, False)],
 )
-def test_the_current_paragraph_is_at_most_the_one_after_the_last(
+def test_current_paragraph_must_be_at_most_the_one_after_the_last(
     paragraph: int, total: int | None, fits: bool
 ) -> None:
     doc = changed("stages.stage_4.current_paragraph", paragraph)
@@ -770,7 +770,7 @@ def test_the_current_paragraph_is_at_most_the_one_after_the_last(
         ("stages.stage_4.sections.0.completed_paragraphs", "S3-43"),
     ],
 )
-def test_a_number_that_another_contradicts_is_told(path: str, number: str) -> None:
+def test_contradicting_numbers_are_reported(path: str, number: str) -> None:
     where = path.replace(".0.", "[0].")
     assert found(changed(path, 99)) == {("count-differs", where, number)}
 
@@ -788,7 +788,7 @@ def test_every_file_that_is_named_must_exist() -> None:
     assert found(final, replace(HERE, names=frozenset())) == set()
 
 
-def test_a_folder_that_was_moved_is_told_and_its_files_are_still_found() -> None:
+def test_moved_folder_is_reported_and_its_files_are_found() -> None:
     moved = replace(HERE, root="/home/ann/moved")
     assert found(session(), moved) == {("folder-differs", "session_dir", "S3-9")}
 
@@ -806,7 +806,7 @@ def test_a_folder_that_was_moved_is_told_and_its_files_are_still_found() -> None
         ("none running none none", []),
     ],
 )
-def test_no_stage_is_completed_over_one_that_was_not_started(
+def test_completed_stage_after_one_not_started_is_reported(
     statuses: str, faults: list[str]
 ) -> None:
     words = {"done": "completed", "none": "not_started", "review": "needs_review"}
@@ -818,22 +818,22 @@ def test_no_stage_is_completed_over_one_that_was_not_started(
     assert all(f.requirement == "S3-114" for f in told if f.code == "prerequisite-not-started")
 
 
-def test_a_session_that_is_completed_before_its_stages_is_told() -> None:
+def test_session_completed_before_its_stages_is_reported() -> None:
     assert ("completed-too-early", "status", "S3-5") in found(changed("status", "completed"))
 
 
-def test_a_last_activity_before_the_start_is_told() -> None:
+def test_last_activity_before_the_start_is_reported() -> None:
     doc = changed("last_activity", "2026-02-14T14:30:21Z")
     assert found(doc) == {("time-runs-back", "last_activity", "S3-4")}
 
 
 @pytest.mark.req("S3-76")
-def test_what_an_unfinished_write_left_is_told() -> None:
+def test_files_left_by_an_unfinished_write_are_reported() -> None:
     where = replace(HERE, names=NAMES | {fields.TEMPORARY})
     assert [(f.code, f.severity) for f in check(session(), where)] == [("write-unfinished", INFO)]
 
 
-def test_a_session_in_tmp_is_warned_of() -> None:
+def test_session_in_tmp_gives_a_warning() -> None:
     where = replace(HERE, root="/tmp/essay-pipeline-20260214-143022")
     codes = {finding.code for finding in check(changed("session_dir", where.root), where)}
     assert codes == {"folder-is-temporary"}
@@ -924,7 +924,7 @@ def stages(bundle: dict[str, bytes]) -> dict[str, Any]:
 
 @pytest.mark.req("S3-94", "S3-95", "S3-96", "S3-97")
 @pytest.mark.parametrize("broken", [BROKEN, b"", b"\0" * 50, b"a: b: c", b"\xff\xfe", WHOLE[:200]])
-def test_a_state_that_cannot_be_read_comes_back_from_the_backup(broken: bytes) -> None:
+def test_unreadable_state_is_restored_from_the_backup(broken: bytes) -> None:
     made = recovered({STATE: broken, fields.BACKUP: WHOLE, "stage-1-thesis.md": THESIS})
     assert made.level == "backup"
     assert made.message == "Session state recovered from backup. Last state update may be lost."
@@ -938,7 +938,7 @@ def test_a_state_that_cannot_be_read_comes_back_from_the_backup(broken: bytes) -
 @pytest.mark.parametrize(
     "odd", [b"\xef\xbb\xbf" + WHOLE, WHOLE + b"\0" * 50, WHOLE.decode().encode("utf-16")]
 )
-def test_a_state_whose_bytes_alone_are_odd_loses_nothing(odd: bytes) -> None:
+def test_state_with_wrong_bytes_only_loses_nothing(odd: bytes) -> None:
     made = recovered({STATE: odd, fields.BACKUP: BROKEN, "stage-1-thesis.md": THESIS})
     assert (made.level, made.state, made.data) == ("whole", session(), WHOLE)
     saved = FORMAT.salvage({STATE: odd}, HERE)
@@ -947,7 +947,7 @@ def test_a_state_whose_bytes_alone_are_odd_loses_nothing(odd: bytes) -> None:
 
 
 @pytest.mark.req("S3-94")
-def test_a_state_that_breaks_off_within_a_line_is_never_taken_for_a_whole_one() -> None:
+def test_state_torn_within_a_line_is_never_read_as_complete() -> None:
     data = fresh("yaml", session())
     by_name = yaml.safe_dump(session(), sort_keys=True).encode()
     # Of the very last value nobody can tell whether it is whole: nothing is to follow it.
@@ -962,7 +962,7 @@ def test_a_state_that_breaks_off_within_a_line_is_never_taken_for_a_whole_one() 
     ).level == ("artifacts")
 
 
-def test_a_state_without_a_last_line_end_is_whole_whatever_keys_it_lacks() -> None:
+def test_state_without_a_final_newline_is_complete_whatever_keys_are_missing() -> None:
     data = fresh("yaml", session()).rstrip()
     assert recovered({STATE: data, fields.BACKUP: BROKEN}).level == "none"
     less = {key: value for key, value in session().items() if key != "voice_calibration"}
@@ -971,13 +971,13 @@ def test_a_state_without_a_last_line_end_is_whole_whatever_keys_it_lacks() -> No
     assert recovered({STATE: json.dumps(first).encode(), fields.BACKUP: WHOLE}).level == "none"
 
 
-def test_a_state_that_is_whole_needs_no_recovery() -> None:
+def test_complete_state_needs_no_recovery() -> None:
     assert recovered({STATE: WHOLE, fields.BACKUP: BROKEN}).level == "none"
 
 
 @pytest.mark.req("S3-98", "S3-103", "S3-104")
 @pytest.mark.parametrize("backup", [BROKEN, b"", None, b"just: text", b"[1, 2]"])
-def test_without_a_backup_the_artifacts_tell_the_state(backup: bytes | None) -> None:
+def test_state_without_a_backup_is_derived_from_the_artifacts(backup: bytes | None) -> None:
     bundle = dict(EVIDENCE) if backup is None else {**EVIDENCE, fields.BACKUP: backup}
     made = recovered(bundle)
     assert made.level == "artifacts"
@@ -990,7 +990,7 @@ def test_without_a_backup_the_artifacts_tell_the_state(backup: bytes | None) -> 
 
 
 @pytest.mark.req("S3-99", "S3-93", "X3-5")
-def test_a_thesis_means_that_stage_1_is_completed() -> None:
+def test_thesis_means_that_stage_1_is_completed() -> None:
     made = stages({STATE: b"", "stage-1-thesis.md": THESIS})["stage_1"]
     assert made["status"] == "completed"
     assert made["thesis_file"] == f"{ROOT}/stage-1-thesis.md"
@@ -1003,7 +1003,7 @@ def test_a_thesis_means_that_stage_1_is_completed() -> None:
 
 
 @pytest.mark.req("S3-100", "S3-93", "X3-5")
-def test_an_outline_means_that_stage_2_is_completed() -> None:
+def test_outline_means_that_stage_2_is_completed() -> None:
     made = recovered({STATE: b"", "stage-1-thesis.md": THESIS, "stage-2-outline.md": OUTLINE})
     two = made.state["stages"]["stage_2"]
     assert (two["status"], two["completed_at"]) == ("completed", "2026-02-14T15:30:00Z")
@@ -1052,12 +1052,12 @@ def test_stage_3_is_completed_only_when_the_writing_has_begun() -> None:
 
 @pytest.mark.req("X3-5")
 @pytest.mark.parametrize("said", [b"No", b"Pending", b"[date/time]", b"not yet"])
-def test_a_map_that_the_user_has_not_approved_is_still_in_progress(said: bytes) -> None:
+def test_map_not_approved_by_the_user_is_in_progress(said: bytes) -> None:
     assert not stage_files.arguments(MAP + b"\n## Approved By User\n" + said).approval.given
 
 
 @pytest.mark.req("S3-102", "X3-5")
-def test_the_draft_tells_how_far_the_writing_has_come() -> None:
+def test_progress_of_the_writing_is_read_from_the_draft() -> None:
     four = stages(EVIDENCE)["stage_4"]
     assert [
         (s["section_index"], s["completed_paragraphs"], s["status"]) for s in four["sections"]
@@ -1126,19 +1126,19 @@ def sections_of(bundle: dict[str, bytes]) -> list[dict[str, Any]]:
     return listed
 
 
-def test_what_a_draft_tells_is_counted_in_words() -> None:
+def test_draft_is_counted_in_words() -> None:
     told = recovered({"stage-4-draft.md": b"## A\n\nOne.\n"}).inferred
     assert "stage 4: 1 paragraph in 1 section" in told
 
 
-def test_a_final_essay_means_that_all_is_done() -> None:
+def test_final_essay_means_that_everything_is_done() -> None:
     made = recovered({**EVIDENCE, "final-essay.md": b"# Tides"}).state
     assert (made["status"], made["stages"]["stage_4"]["status"]) == ("completed", "completed")
     assert made["output"]["final_essay_file"] == f"{ROOT}/final-essay.md"
 
 
 @pytest.mark.req("S3-69", "S3-72", "S3-103")
-def test_of_the_output_only_that_is_lost_which_the_final_essay_does_not_tell() -> None:
+def test_only_output_fields_not_in_the_final_essay_are_lost() -> None:
     made = recovered({**EVIDENCE, "final-essay.md": b"# Tides\n\nThey come and go."})
     assert made.state["output"]["total_word_count"] == 5
     told = {line for line in made.lost if "output" in line}
@@ -1154,7 +1154,7 @@ def test_of_the_output_only_that_is_lost_which_the_final_essay_does_not_tell() -
 
 
 @pytest.mark.req("S3-103", "S3-113")
-def test_a_final_essay_that_is_gone_is_not_named_by_what_is_rebuilt() -> None:
+def test_rebuilt_state_does_not_name_a_missing_final_essay() -> None:
     left = f"output:\n  final_essay_file: {ROOT}/final-essay.md\n  total_word_count: 9\nstages: ["
     made = recovered({**EVIDENCE, STATE: left.encode()})
     assert made.state["output"]["final_essay_file"] is None
@@ -1173,7 +1173,7 @@ def test_salvaged_facts_name_the_sections_and_the_thesis() -> None:
     assert saved.inferred and "voice_calibration" in saved.lost
 
 
-def test_what_is_left_of_the_damaged_file_is_kept() -> None:
+def test_readable_part_of_the_damaged_file_is_preserved() -> None:
     lines = [f"{key}: {json.dumps(value)}" for key, value in session().items()]
     text = "\n".join(lines).encode()
     torn, rest = text.index(b"stages:") + 40, text.index(b"voice_calibration")
@@ -1185,7 +1185,7 @@ def test_what_is_left_of_the_damaged_file_is_kept() -> None:
         assert state[key] == session()[key]
 
 
-def test_the_folders_name_tells_when_it_began() -> None:
+def test_start_is_read_from_the_name_of_the_folder() -> None:
     made = recovered({STATE: b"", "stage-1-thesis.md": THESIS})
     assert made.state["started_at"] == "2026-02-14T14:30:22Z"
     assert made.state["last_activity"] == "2026-02-14T19:30:22Z"
@@ -1193,7 +1193,7 @@ def test_the_folders_name_tells_when_it_began() -> None:
 
 
 @pytest.mark.req("S3-105", "S3-106", "S3-107")
-def test_when_nothing_tells_the_user_is_asked_where_to_resume() -> None:
+def test_user_is_asked_where_to_resume_if_nothing_is_readable() -> None:
     bundle = {STATE: BROKEN, "fact-check-log.md": b"", "stage-1-thesis.v1.md": b""}
     made = recovered(bundle)
     assert (made.level, made.message) == (
@@ -1216,7 +1216,7 @@ def test_when_nothing_tells_the_user_is_asked_where_to_resume() -> None:
 
 @pytest.mark.req("S3-108")
 @pytest.mark.parametrize("stage", [1, 2, 3, 4])
-def test_the_users_answer_makes_a_fresh_state(stage: int) -> None:
+def test_answer_of_the_user_creates_a_new_state(stage: int) -> None:
     bundle = {STATE: BROKEN, "stage-1-thesis.md": THESIS}
     made = salvage.begin_at(stage, bundle, HERE)
     assert get(made).position == f"stage-{stage}"
@@ -1228,7 +1228,7 @@ def test_the_users_answer_makes_a_fresh_state(stage: int) -> None:
 
 
 @pytest.mark.parametrize("said", [b"", b"\0" * 99, b"- a\n", b"{{{"])
-def test_a_session_file_that_says_nothing_is_nothing_to_salvage(said: bytes) -> None:
+def test_empty_session_file_gives_nothing_to_salvage(said: bytes) -> None:
     assert FORMAT.salvage({STATE: said, fields.BACKUP: said}, HERE) is None
     assert recovered({STATE: said}).level == "manual"
     assert FORMAT.salvage({STATE: said, "fact-check-log.md": b"x"}, HERE) is not None
@@ -1254,7 +1254,7 @@ def test_damage_never_stops_a_salvage(bundle: dict[str, bytes], where: Where) ->
 
 
 @given(st.integers(0, 3000), st.integers(0, 3000), st.binary(max_size=30))
-def test_a_state_damaged_anywhere_keeps_what_the_artifacts_say(
+def test_state_damaged_anywhere_retains_the_facts_of_the_artifacts(
     start: int, end: int, noise: bytes
 ) -> None:
     text = "\n".join(f"{key}: {json.dumps(value)}" for key, value in session().items()).encode()
@@ -1302,7 +1302,7 @@ def test_hostile_files_take_no_longer_than_their_length(name: str, data: bytes) 
         (4, None, None, "Stage 4"),
     ],
 )
-def test_the_pause_says_where_and_leaves_out_what_does_not_apply(
+def test_pause_message_names_the_position_and_only_what_applies(
     stage: int, section: int | None, paragraph: int | None, place: str
 ) -> None:
     doc = fields.blank()
@@ -1355,7 +1355,7 @@ def test_sessions_are_listed_as_the_document_does() -> None:
         (40 * DAY, "40 days ago"),
     ],
 )
-def test_the_time_since_is_told_in_the_largest_unit_that_fits(idle: int, told: str) -> None:
+def test_elapsed_time_is_shown_in_the_largest_fitting_unit(idle: int, told: str) -> None:
     assert display.session_list([("x", session())], replace(HERE, now=_last() + idle)).endswith(
         f"Last active: {told}"
     )
@@ -1368,7 +1368,7 @@ def _last() -> int:
 
 
 @pytest.mark.req("S3-125")
-def test_the_summary_says_where_one_left_off() -> None:
+def test_summary_names_the_position() -> None:
     assert display.resume_summary(session()) == (
         "Resuming at Stage 4. Here's where you left off: Paragraph writing in progress, "
         "Section 2 of 2, Paragraph 3, 1 section completed, 1 claim to verify."
@@ -1393,7 +1393,7 @@ def test_anything_can_be_shown(doc: Any) -> None:
 @pytest.mark.parametrize(
     "idle, days", [(-5, 0), (0, 0), (7 * DAY - 1, 0), (7 * DAY, 7), (999 * DAY + 5, 999)]
 )
-def test_an_essay_counts_as_given_up_after_a_week(idle: int, days: int) -> None:
+def test_essay_counts_as_abandoned_after_a_week(idle: int, days: int) -> None:
     late = replace(HERE, now=BEGAN + idle)
     doc = changed("last_activity", clock.write(BEGAN))
     assert display.abandoned_for(doc, late) == days

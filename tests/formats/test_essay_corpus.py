@@ -35,12 +35,12 @@ def load(name: str) -> Tree:
     return {STATE: document(name).value}
 
 
-def test_the_table_has_every_file() -> None:
+def test_table_has_every_file() -> None:
     assert {path.name for path in CORPUS.iterdir()} == set(TABLE)
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_file_reads_as_the_table_says(name: str) -> None:
+def test_each_file_reads_as_in_the_table(name: str) -> None:
     tree = load(name)
     reading = FORMAT.reading(tree, Where())
     findings = FORMAT.check(tree, Where())
@@ -52,14 +52,14 @@ def test_each_file_reads_as_the_table_says(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_what_was_read_written_back_changes_no_byte(name: str) -> None:
+def test_writing_facts_back_changes_no_byte(name: str) -> None:
     parsed = document(name)
     tree = FORMAT.put({STATE: parsed.value}, FORMAT.get({STATE: parsed.value}, Where()), Where())
     assert parsed.rewrite(tree[STATE]) == (CORPUS / name).read_bytes()
 
 
 @pytest.mark.req("S3-1", "S3-26", "S3-40")
-def test_a_new_file_has_the_templates_keys_in_their_order_and_its_values() -> None:
+def test_new_file_has_the_templates_keys_in_their_order_and_its_values() -> None:
     (name,) = TABLE
     template, ours = load(name)[STATE], fields.blank()
     assert keys(ours) == keys(template)

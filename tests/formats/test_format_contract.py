@@ -112,7 +112,7 @@ def test_writing_what_was_read_changes_nothing(sample: Sample, data: st.DataObje
 
 
 @given(data=st.data())
-def test_file_says_the_same_facts_whatever_it_said_before(
+def test_file_has_the_written_facts_whatever_it_had_before(
     sample: Sample, data: st.DataObject
 ) -> None:
     facts = data.draw(stories.facts_for(sample.get()))
@@ -154,7 +154,7 @@ def test_status_of_a_session_has_a_word_of_the_format(sample: Sample, status: st
     "sample, word, status, req",
     cases(lambda s: [(word, status, s.status[1]) for word, status in s.statuses.items()]),
 )
-def test_word_for_a_status_is_read_and_left_alone(
+def test_word_for_a_status_is_read_and_not_changed(
     sample: Sample, word: str, status: str, req: str
 ) -> None:
     tree = sample.changed(sample.status[0], word)
@@ -167,7 +167,7 @@ def test_word_for_a_status_is_read_and_left_alone(
 
 
 @pytest.mark.parametrize("sample, place, req", cases(lambda s: [s.updated]))
-def test_time_of_the_last_change_never_goes_back_and_keeps_its_spelling(
+def test_time_of_the_last_change_never_goes_back_and_retains_its_style(
     sample: Sample, place: str, req: str
 ) -> None:
     moment = sample.get().updated_at
@@ -338,7 +338,7 @@ def test_nothing_is_salvaged_from_nothing(sample: Sample, data: bytes) -> None:
 
 
 @pytest.mark.parametrize("id", ["praxis", "craft", "orchestrator"])
-def test_torn_file_gives_what_stands_before_the_break(id: str) -> None:
+def test_torn_file_gives_everything_before_the_damage(id: str) -> None:
     sample = SAMPLES[id]
     value = sample.tree[sample.main]
     text = json.dumps(value, indent=2)

@@ -237,14 +237,14 @@ def run_wide(seed: int, count: int) -> Tally:
     )
 
 
-def test_mutated_files_are_read_or_told() -> None:
+def test_mutated_files_are_read_or_reported() -> None:
     tally = run(new_seed(), FEW)
     print(tally)
     assert tally.tried.total() == FEW and tally.tried.keys() == set(REGISTRY)
 
 
 @pytest.mark.soak
-def test_very_many_mutated_files_are_read_or_told(tell: Callable[[str], None]) -> None:
+def test_very_many_mutated_files_are_read_or_reported(tell: Callable[[str], None]) -> None:
     tally = run_wide(new_seed(), MANY)
     tell(str(tally))
     assert tally.tried.total() == MANY and tally.tried.keys() == set(REGISTRY)

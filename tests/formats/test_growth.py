@@ -56,7 +56,7 @@ def keys(count: int) -> str:
     return "".join(f"k{n}: 1\n" for n in range(count))
 
 
-def test_too_many_keys_are_refused_once_as_many_as_may_be_are_read() -> None:
+def test_keys_beyond_the_limit_are_refused() -> None:
     most = keys(safe_parse.YAML_NODES // 2 - 1)
     assert len(safe_parse.read_yaml(most)[0].keys) == safe_parse.YAML_NODES // 2 - 1
     many = keys(300_000)
@@ -64,14 +64,14 @@ def test_too_many_keys_are_refused_once_as_many_as_may_be_are_read() -> None:
     assert seconds(lambda: refused(many)) < LIMIT
 
 
-def test_more_anchors_than_may_be_repeated_are_refused() -> None:
+def test_anchors_beyond_the_limit_are_refused() -> None:
     text = "".join(f"- &a{n} 1\n" for n in range(50_000))
     assert refused(text) == "alias-bomb"
     few = "".join(f"- &a{n} 1\n" for n in range(safe_parse.ALIASES))
     assert len(safe_parse.read_yaml(few)[0].items) == safe_parse.ALIASES
 
 
-def test_the_line_of_a_finding_in_millions_of_lines_is_told_in_a_moment() -> None:
+def test_line_of_a_finding_in_millions_of_lines_is_found_in_a_moment() -> None:
     document = Document.parse(b"a:\n" + b" \n" * 1_500_000 + b"b: 1\n", "yaml")
     lines: list[int] = []
     assert seconds(lambda: lines.append(document.line("b"))) < LIMIT
@@ -79,7 +79,7 @@ def test_the_line_of_a_finding_in_millions_of_lines_is_told_in_a_moment() -> Non
 
 
 @given(st.text(alphabet="ab\r\n\x85\u2028"), st.integers(0, 50))
-def test_lines_are_counted_over_pieces_as_in_one(text: str, at: int) -> None:
+def test_lines_are_counted_across_pieces(text: str, at: int) -> None:
     at = min(at, len(text))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(style, "_PIECE", 4)
@@ -101,20 +101,20 @@ def test_thousands_of_steps_are_written_in_a_moment(kind: str, steps: str) -> No
     assert seconds(lambda: made(kind, listed)) < LIMIT
 
 
-def test_an_essay_of_thousands_of_sections_is_checked_in_a_moment() -> None:
+def test_essay_of_thousands_of_sections_is_checked_in_a_moment() -> None:
     section = {"status": "completed", "argument_map_file": "map.md"}
     sections = [{"section_index": n + 1, **section} for n in range(MANY)]
     tree = {"session-state.yaml": {"stages": {"stage_3": {"sections": sections}}}}
     assert seconds(lambda: load_format("essay").check(tree, WHERE)) < LIMIT
 
 
-def test_an_index_that_lists_thousands_twice_is_checked_in_a_moment() -> None:
+def test_index_that_lists_thousands_twice_is_checked_in_a_moment() -> None:
     listed = [{"feature_id": f"add-login{n % MANY}-2026-01-01"} for n in range(2 * MANY)]
     tree = {"active-features.yaml": {"active_features": listed}}
     assert seconds(lambda: load_format("ai-session").check(tree, WHERE)) < LIMIT
 
 
-def test_the_index_of_a_folder_is_judged_once_for_all_sessions_in_it() -> None:
+def test_index_of_a_folder_is_checked_once_for_all_its_sessions() -> None:
     _, tree = made("ai-session", [])
     (entry,) = tree["active-features.yaml"]["active_features"]
     listed = [{**entry, "feature_id": f"add-login{n}-2026-01-01"} for n in range(MANY // 4)]
@@ -129,7 +129,7 @@ def test_the_index_of_a_folder_is_judged_once_for_all_sessions_in_it() -> None:
     assert all("unknown-word" in codes for codes in judged())
 
 
-def test_acknowledgments_of_thousands_of_agents_are_judged_in_a_moment() -> None:
+def test_acknowledgments_of_thousands_of_agents_are_checked_in_a_moment() -> None:
     text = "\n".join(contract.block(f"agent-{n}", NOW, contract.shipped()) for n in range(3_000))
     assert seconds(lambda: contract.summary(text, contract.shipped())) < LIMIT
     assert seconds(lambda: contract.verify_all(text, contract.shipped())) < LIMIT
@@ -143,7 +143,7 @@ def test_thousands_of_agents_are_checked_in_a_moment(kind: str) -> None:
     assert seconds(lambda: load_format(kind).check(tree, WHERE)) < LIMIT
 
 
-def test_thousands_of_phases_that_are_taken_back_take_a_moment() -> None:
+def test_thousands_of_withdrawn_phases_take_a_moment() -> None:
     facts, tree = made("praxis", phases())
     open_again = replace(facts, steps=[replace(step, status="pending") for step in facts.steps])
     assert seconds(lambda: load_format("praxis").put(tree, open_again, WHERE)) < LIMIT
@@ -151,7 +151,7 @@ def test_thousands_of_phases_that_are_taken_back_take_a_moment() -> None:
     assert doc["completed_phases"] == []
 
 
-def test_thousands_of_tasks_that_come_into_other_phases_take_a_moment() -> None:
+def test_thousands_of_tasks_that_change_phases_take_a_moment() -> None:
     names = [f"P{n}" for n in range(MANY // 2)]
     tasks = [StepFact(f"Do {n}", f"T{n}") for n in range(MANY // 2)]
     facts, tree = made("ai-session", [StepFact(name, name, "phase") for name in names] + tasks)
@@ -163,7 +163,7 @@ def test_thousands_of_tasks_that_come_into_other_phases_take_a_moment() -> None:
 
 
 @pytest.mark.parametrize("kind", ["craft", "orchestrator"])
-def test_a_task_of_thousands_of_words_is_compared_in_a_moment(kind: str) -> None:
+def test_task_of_thousands_of_words_is_compared_in_a_moment(kind: str) -> None:
     facts, _ = made(kind, [StepFact("Plan", "p", "phase"), StepFact("one", "t1", parent="p")])
     base = carry_over.write(load_format(kind), None, facts, WHERE, full=True)
     edit = copied(base)
@@ -171,7 +171,7 @@ def test_a_task_of_thousands_of_words_is_compared_in_a_moment(kind: str) -> None
     assert seconds(lambda: carry_over.read(load_format(kind), edit, WHERE)) < LIMIT
 
 
-def test_a_key_that_a_program_adds_everywhere_comes_back_in_a_moment() -> None:
+def test_key_that_a_program_adds_everywhere_returns_in_a_moment() -> None:
     craft, orchestrator = load_format("craft"), load_format("orchestrator")
     facts, _ = made("craft", [])
     facts.agents = [AgentFact(f"a{n}", "dev", f"Do {n}", started_at=NOW) for n in range(800)]
@@ -194,7 +194,7 @@ SPELLED: dict[str, Callable[[list[Any]], bytes]] = {
 
 
 @pytest.mark.parametrize("kind", SPELLED)
-def test_thousands_of_elements_are_put_between_others_in_a_moment(kind: str) -> None:
+def test_thousands_of_elements_are_inserted_in_a_moment(kind: str) -> None:
     every = [f"Task number {n}" for n in range(2 * MANY)]
     document = Document.parse(SPELLED[kind](every[::2]), kind)
     back: list[Document] = []

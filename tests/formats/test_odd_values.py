@@ -166,14 +166,14 @@ def run(seed: int, count: int) -> Counter[str]:
     return tried
 
 
-def test_odd_values_stay_as_they_are_and_come_back_from_each_layout() -> None:
+def test_odd_values_are_unchanged_and_return_from_each_format() -> None:
     seed = new_seed()
     print(f"seed {seed}")
     assert run(seed, FEW).total() == FEW
 
 
 @pytest.mark.soak
-def test_very_many_odd_values_come_back_from_each_layout(tell: Callable[[str], None]) -> None:
+def test_very_many_odd_values_return_from_each_format(tell: Callable[[str], None]) -> None:
     seed = new_seed()
     tried = run(seed, MANY)
     tell(f"{MANY:,} sessions with odd values, seed {seed}: {dict(sorted(tried.items()))}")
@@ -184,7 +184,7 @@ def test_very_many_odd_values_come_back_from_each_layout(tell: Callable[[str], N
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_a_status_in_the_words_of_others_stays_as_it_is(story: str) -> None:
+def test_status_in_the_words_of_other_formats_is_not_changed(story: str) -> None:
     a = story.partition("/")[0]
     for name, data in STORIES[story].items():
         value = Document.parse(data, kind(name)).value
@@ -203,7 +203,7 @@ OTHER_IDS = {
 
 
 @pytest.mark.parametrize("a", OTHER_IDS)
-def test_files_that_name_another_session_inside_come_back_with_every_key(a: str) -> None:
+def test_files_that_name_another_session_inside_return_with_every_key(a: str) -> None:
     (story, name), key = OTHER_IDS[a]
     files = STORIES[f"{a}/{story}"]
     value = Document.parse(files[name], kind(name)).value
@@ -214,7 +214,7 @@ def test_files_that_name_another_session_inside_come_back_with_every_key(a: str)
             assert diff.identical(read(back), read(files)), b
 
 
-def test_a_phase_that_began_at_no_time_is_not_given_one() -> None:
+def test_phase_without_a_start_time_gets_none() -> None:
     files = STORIES["praxis/first"]
     ((name, data),) = files.items()
     value = Document.parse(data, "json").value
@@ -224,7 +224,7 @@ def test_a_phase_that_began_at_no_time_is_not_given_one() -> None:
 
 
 @pytest.mark.parametrize("digits", [3_700, 4_000])
-def test_a_number_that_is_read_can_be_written_and_travels(digits: int) -> None:
+def test_number_that_is_read_can_be_written_and_carried(digits: int) -> None:
     ((name, data),) = STORIES["craft/short"].items()
     value = Document.parse(data, "json").value
     files = {name: written(name, {**value, "mine": 10**digits - 1})}
@@ -233,7 +233,7 @@ def test_a_number_that_is_read_can_be_written_and_travels(digits: int) -> None:
 
 
 @pytest.mark.parametrize("a", ["craft", "orchestrator"])
-def test_a_last_compression_at_no_time_stays_where_none_is_counted(a: str) -> None:
+def test_last_compression_without_a_time_stays_if_none_is_counted(a: str) -> None:
     ((name, data),) = STORIES[f"{a}/first"].items()
     value = Document.parse(data, kind(name)).value
     usage = {"compression_count": 0, "last_compression": "2026-99-99T99:99:99Z"}

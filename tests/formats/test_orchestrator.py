@@ -66,7 +66,7 @@ def found(*, strict: bool = False, **changes: Any) -> list[tuple[str, str, str]]
 
 
 @pytest.mark.req("S4-4", "S4-5", "S4-6")
-def test_it_is_the_layout_of_document_s4_with_one_current_file_and_an_archive() -> None:
+def test_format_of_document_s4_has_one_current_file_and_an_archive() -> None:
     made: Format = FORMAT
     assert load_format("orchestrator") is made
     assert FORMAT.document == "S4"
@@ -75,7 +75,7 @@ def test_it_is_the_layout_of_document_s4_with_one_current_file_and_an_archive() 
 
 
 @pytest.mark.req("S4-7", "S4-9", "S4-10", "S4-15", "S4-16", "S4-36")
-def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
+def test_new_file_has_every_key_of_the_document_in_its_order() -> None:
     facts = Facts(native_id="2026-02-01-a1b2c3", goal="g", status="created", began_at=1000)
     made = FORMAT.put(None, facts, replace(HERE, project_path="/home/me/queue"))[CURRENT]
     assert list(made) == list(DOCUMENT)
@@ -87,7 +87,7 @@ def test_a_new_file_has_every_key_of_the_document_in_its_order() -> None:
 
 
 @pytest.mark.req("S4-8")
-def test_new_ids_are_the_day_and_six_digits_and_never_one_that_is_taken() -> None:
+def test_new_ids_are_the_day_and_six_digits_and_never_in_use() -> None:
     facts = Facts(goal="g", began_at=1_766_831_400_000)
     first = FORMAT.new_id(facts, HERE, frozenset())
     second = FORMAT.new_id(facts, HERE, frozenset({first}))
@@ -101,9 +101,7 @@ def test_new_ids_are_the_day_and_six_digits_and_never_one_that_is_taken() -> Non
 
 @pytest.mark.req("S4-8", "S4-56")
 @given(st.integers(0, 253_402_300_798_999), st.integers(1000, 10**9), st.text(), st.text())
-def test_of_two_new_ids_the_later_one_sorts_behind(
-    began: int, later: int, goal: str, other: str
-) -> None:
+def test_later_of_two_new_ids_sorts_last(began: int, later: int, goal: str, other: str) -> None:
     moments = (began, min(began + later, 253_402_300_799_999))
     ids = [
         FORMAT.new_id(Facts(goal=g, began_at=at or 1), HERE, frozenset())
@@ -160,7 +158,7 @@ def test_agents_are_read_and_written() -> None:
 
 
 @pytest.mark.req("S4-22", "S4-23", "S4-25")
-def test_an_agent_that_ends_or_starts_again_changes_its_keys() -> None:
+def test_agent_that_ends_or_starts_again_changes_its_keys() -> None:
     plan, code, failed = read().agents
     ended = replace(code, status="done", ended_at=plan.ended_at, result="ok", fraction=1.0)
     again = replace(failed, status="running", ended_at=None, error="", fraction=0.104)
@@ -180,7 +178,7 @@ def test_an_agent_that_ends_or_starts_again_changes_its_keys() -> None:
     assert (made[2]["status"], made[2]["progress"]) == ("in_progress", 10)
 
 
-def test_a_pending_agent_is_a_pending_task_until_it_runs() -> None:
+def test_pending_agent_is_a_pending_task_until_it_runs() -> None:
     agent = AgentFact("doc-1", task="Write the manual", status="pending")
     waiting = FORMAT.put(tree(), replace(read(), agents=[*read().agents, agent]), HERE)
     assert [each["id"] for each in waiting[CURRENT]["agents"]] == ["plan-1", "code-1", "test-1"]
@@ -191,7 +189,7 @@ def test_a_pending_agent_is_a_pending_task_until_it_runs() -> None:
     assert started["agents"][-1]["id"] == "doc-1"
 
 
-def test_a_pending_agent_of_another_program_stays_an_agent() -> None:
+def test_pending_agent_of_another_program_stays_an_agent() -> None:
     old = tree(agents=[{"id": "a-1", "status": "pending", "task": "Wait"}])
     assert FORMAT.get(old, HERE).agents[0].status == "pending"
     assert FORMAT.put(old, FORMAT.get(old, HERE), HERE) == old
@@ -215,7 +213,7 @@ def test_work_is_steps_without_ids() -> None:
     assert made["pending_tasks"] == ["Finish it", "Ship it"]
 
 
-def test_bare_sentences_of_work_stay_bare_until_they_say_more() -> None:
+def test_sentences_of_work_stay_sentences_until_they_have_more_fields() -> None:
     old = tree(completed_work=["Design", "Try"])
     steps = [
         StepFact("Design", status="done"),
@@ -230,7 +228,7 @@ def test_bare_sentences_of_work_stay_bare_until_they_say_more() -> None:
 
 
 @pytest.mark.parametrize("agent", ["", "a-1"])
-def test_an_error_that_is_why_the_session_failed_is_told_once(agent: str) -> None:
+def test_error_that_failed_the_session_is_written_once(agent: str) -> None:
     error = ErrorFact("no disk", agent=agent, at=1_769_936_460_000)
     made = write(replace(Facts(), status="failed", because="no disk", errors=[error]))["errors"]
     assert [entry["message"] for entry in made] == ["no disk"]
@@ -239,7 +237,7 @@ def test_an_error_that_is_why_the_session_failed_is_told_once(agent: str) -> Non
 
 
 @pytest.mark.req("S4-30", "S4-31", "S4-32")
-def test_decisions_are_read_written_and_never_lost() -> None:
+def test_decisions_are_read_written_and_never_removed() -> None:
     decision = DecisionFact("Sync at once", because="slow is fine", at=1_769_936_460_000)
     assert read().decisions == [decision]
     new = DecisionFact("Where", options=["a", "b"], chosen="b", at=1_769_936_999_500)
@@ -275,7 +273,7 @@ def test_context_usage_is_read_and_written() -> None:
     ("tokens", "told"),
     [(70_000, []), (70_001, ["warn"]), (100_000, ["warn"]), (100_001, ["compress"])],
 )
-def test_a_context_that_grows_too_large_is_told(tokens: int, told: list[str]) -> None:
+def test_context_that_grows_too_large_is_reported(tokens: int, told: list[str]) -> None:
     usage = {
         "estimated_tokens": tokens,
         "percentage": percentage(tokens, HERE.window),
@@ -290,7 +288,7 @@ def test_a_context_that_grows_too_large_is_told(tokens: int, told: list[str]) ->
     ("mode", "agents", "percent"),
     [("default", 2, 70), ("debug", 1, 90), ("optimize", 4, 60), ("release", 4, 85)],
 )
-def test_more_than_a_mode_is_meant_for_is_told(mode: str, agents: int, percent: int) -> None:
+def test_work_beyond_the_limits_of_a_mode_is_reported(mode: str, agents: int, percent: int) -> None:
     def told(running: int, used: int) -> list[str]:
         many = [{**RUNNING, "id": f"agent-{number}"} for number in range(running)]
         usage = {"estimated_tokens": used * 1280, "percentage": used, "last_compression": None}
@@ -313,7 +311,7 @@ def test_modes_and_limits_are_those_of_the_companion() -> None:
 
 
 @pytest.mark.req("S4-36")
-def test_errors_hold_our_record_and_those_of_failed_agents() -> None:
+def test_errors_include_ours_and_those_of_failed_agents() -> None:
     facts = read()
     assert facts.errors == []
     assert (facts.agents[2].error, facts.agents[2].category) == ("no compiler", "configuration")
@@ -344,7 +342,7 @@ def test_errors_of_other_programs_are_read_in_any_form() -> None:
     assert FORMAT.put(old, FORMAT.get(old, HERE), HERE) == old
 
 
-def test_why_a_session_failed_is_no_second_error() -> None:
+def test_reason_of_a_failed_session_is_not_a_second_error() -> None:
     told = replace(read(), status="failed", because="disk full", errors=[ErrorFact("disk full")])
     assert [each["message"] for each in write(told)["errors"]].count("disk full") == 1
 
@@ -358,7 +356,7 @@ def test_two_failed_agents_of_one_name_share_its_error() -> None:
 
 
 @pytest.mark.req("S4-65", "S4-16")
-def test_a_status_is_written_in_the_documents_words() -> None:
+def test_status_is_written_in_the_documents_words() -> None:
     words = {"created": "created", "active": "in_progress", "completed": "complete"}
     words |= dict.fromkeys(("aborted", "abandoned"), "aborted")
     written = {status: write(Facts(status=status))["status"] for status in SESSION}
@@ -385,7 +383,7 @@ def test_agent_words_are_those_of_the_document() -> None:
 
 
 @pytest.mark.req("S4-65", "S4-67", "S4-68", "S4-70", "S4-71")
-def test_states_follow_each_other_as_drawn() -> None:
+def test_states_follow_each_other_as_in_the_diagram() -> None:
     assert set(LIFECYCLE) == set(STATUSES)
     moves = {(a, b) for a in STATUSES for b in STATUSES if may_become(a, b)}
     assert moves == {
@@ -400,7 +398,7 @@ def test_states_follow_each_other_as_drawn() -> None:
 
 
 @pytest.mark.req("X4-7")
-def test_no_move_of_a_session_leads_back_from_the_end() -> None:
+def test_no_transition_leads_back_from_the_end() -> None:
     words = SESSION_WORDS["orchestrator"]
     for status, after in SESSION_MOVES.items():
         steps = {(words[status], words[then]) for then in after if then in words}
@@ -414,7 +412,7 @@ def test_no_move_of_a_session_leads_back_from_the_end() -> None:
 
 
 @pytest.mark.req("S4-46")
-def test_the_fewest_keys_make_a_session_in_its_place_and_nowhere_else() -> None:
+def test_minimal_keys_make_a_session_only_at_its_path() -> None:
     fewest = {"session_id": "t-1", "goal": "Try it", "agents": []}
     assert FORMAT.recognise(f".claude/{CURRENT}", fewest) >= 0.5
     assert FORMAT.recognise("any.json", fewest) == 0.0
@@ -447,7 +445,7 @@ def test_history_is_newest_first_by_name_and_cut_to_the_limit() -> None:
 
 
 @pytest.mark.req("S4-79", "S4-80", "S4-81", "S4-82", "S4-83", "S4-84")
-def test_the_recovery_menu_is_data_and_the_text_of_the_document() -> None:
+def test_recovery_menu_has_the_text_of_the_document() -> None:
     menu = recovery("orchestrator-session.json.corrupt-1")
     assert [choice.id for choice in menu.choices] == ["fresh", "history", "manual"]
     assert menu.menu == (
@@ -467,7 +465,7 @@ def test_the_recovery_menu_is_data_and_the_text_of_the_document() -> None:
 
 @pytest.mark.req("S4-92")
 @pytest.mark.parametrize("sign", ["└──", "🔄", "✅", "\u26a0\ufe0f"])
-def test_signs_misread_as_windows_1254_are_recognised_and_told(sign: str) -> None:
+def test_characters_misread_as_windows_1254_are_reported(sign: str) -> None:
     bad = b"".join(bytes((byte,)) for byte in sign.encode())
     seen = "".join(bytes((b,)).decode("cp1254", "ignore") or chr(b) for b in bad)
     assert misread(f"## {seen} RESUMING") == [sign]
@@ -513,11 +511,11 @@ def projected(facts: Facts) -> Facts:
 
 
 @given(stories.facts)
-def test_reading_what_was_written_says_the_facts(facts: Facts) -> None:
+def test_reading_written_facts_returns_them(facts: Facts) -> None:
     assert FORMAT.get(FORMAT.put(None, facts, HERE), HERE) == projected(facts)
 
 
-def test_files_in_the_manner_of_aiterm_are_written_as_found() -> None:
+def test_files_written_by_aiterm_retain_their_style() -> None:
     value = {
         "session_id": "dogfood",
         "goal": "g",

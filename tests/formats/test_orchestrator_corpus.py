@@ -77,14 +77,14 @@ def test_each_file_has_its_findings(name: str) -> None:
 
 
 @pytest.mark.req("S4-9", "S4-11", "S4-14", "S4-24", "S4-25", "S4-34")
-def test_the_example_is_what_its_facts_alone_would_make() -> None:
+def test_example_equals_a_new_file_with_its_facts() -> None:
     tree = load(SEED)
     assert FORMAT.put(None, FORMAT.get(tree, HERE), HERE) == {
         "orchestrator-session.json": tree[SEED]
     }
 
 
-def test_the_real_file_is_read_for_what_it_says() -> None:
+def test_real_file_is_read() -> None:
     facts = FORMAT.get(load(AITERM), HERE)
     times = (facts.began_at, facts.paused_at, facts.resumed_at, facts.ended_at)
     assert times == (1766871000000, 1766871120000, 1766871900000, 1766872080000)
@@ -94,6 +94,6 @@ def test_the_real_file_is_read_for_what_it_says() -> None:
 
 
 @pytest.mark.parametrize("folder", ["1", "2"])
-def test_files_of_other_kinds_are_not_taken_for_sessions(folder: str) -> None:
+def test_files_of_other_kinds_are_not_read_as_sessions(folder: str) -> None:
     for path in (CORPUS / folder).rglob("*.json"):
         assert FORMAT.recognise(path.name, json.loads(path.read_text("utf-8"))) == 0.0, path.name

@@ -12,13 +12,13 @@ from tests.formats.pair_walk import walk
 
 
 @pytest.mark.parametrize("first", range(0, 60, 12))
-def test_sessions_come_back_with_what_was_changed_and_nothing_else(first: int) -> None:
+def test_sessions_return_with_the_changes_and_nothing_else(first: int) -> None:
     for seed in range(first, first + 12):
         walk(seed)
 
 
 @pytest.mark.soak
-def test_very_many_sessions_come_back(soak_seconds: float, tell: Callable[[str], None]) -> None:
+def test_very_many_sessions_return(soak_seconds: float, tell: Callable[[str], None]) -> None:
     first = seed = new_seed()
     ends = time.monotonic() + soak_seconds
     while time.monotonic() < ends:

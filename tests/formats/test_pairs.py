@@ -76,7 +76,7 @@ def there_of(story: str, b: str) -> Files:
     return converted(STORIES[story], _format_of(story), b, HERE)
 
 
-def test_every_layout_has_two_stories() -> None:
+def test_every_format_has_two_stories() -> None:
     for a in REGISTRY:
         assert sum(_format_of(story) == a for story in STORIES) >= 2
 
@@ -88,7 +88,7 @@ def test_there_and_back_gives_equal_values(story: str, b: str) -> None:
 
 
 @pytest.mark.parametrize(("story", "b"), PAIRS)
-def test_a_program_that_sorts_all_keys_changes_nothing(story: str, b: str) -> None:
+def test_program_that_sorts_all_keys_changes_nothing(story: str, b: str) -> None:
     values = read(there_of(story, b))
     there = {name: _dumped(name, value, sort_keys=True) for name, value in values.items()}
     back = converted(there, b, _format_of(story), ELSEWHERE)
@@ -96,7 +96,7 @@ def test_a_program_that_sorts_all_keys_changes_nothing(story: str, b: str) -> No
 
 
 @pytest.mark.parametrize(("story", "b"), PAIRS)
-def test_what_travels_is_values_and_never_the_file(story: str, b: str) -> None:
+def test_values_are_carried_and_never_the_file(story: str, b: str) -> None:
     there = b"".join(there_of(story, b).values())
     for data in STORIES[story].values():
         assert data not in there
@@ -104,7 +104,7 @@ def test_what_travels_is_values_and_never_the_file(story: str, b: str) -> None:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_a_walk_through_all_five_loses_nothing(story: str) -> None:
+def test_conversion_through_all_five_formats_loses_nothing(story: str) -> None:
     first = _format_of(story)
     files, way = STORIES[story], [name for name in REGISTRY if name != first]
     for a, b in zip([first, *way], [*way, first], strict=True):
@@ -117,7 +117,7 @@ def test_a_walk_through_all_five_loses_nothing(story: str) -> None:
 
 @pytest.mark.req("S1-127")
 @pytest.mark.parametrize("story", STORIES)
-def test_in_its_own_layout_a_session_is_the_same_or_in_todays_form(story: str) -> None:
+def test_session_converted_to_its_own_format_is_the_same_or_in_the_current_form(story: str) -> None:
     a = _format_of(story)
     made = converted(STORIES[story], a, a, HERE)
     values = read(made)
@@ -413,9 +413,7 @@ def facts_of(files: Files, a: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("story", "b", "what"), CASES)
-def test_a_change_made_there_arrives_and_nothing_else_changes(
-    story: str, b: str, what: str
-) -> None:
+def test_change_made_there_arrives_and_nothing_else_changes(story: str, b: str, what: str) -> None:
     a = _format_of(story)
     there, claim = edited(there_of(story, b), EDITS[b][what])
     back = converted(there, b, a, ELSEWHERE)

@@ -145,7 +145,7 @@ def surroundings(name: str) -> Where:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_each_file_reads_as_the_table_says(name: str) -> None:
+def test_each_file_reads_as_in_the_table(name: str) -> None:
     tree, where = load(name), surroundings(name)
     reading = FORMAT.reading(tree, where)
     progress = None if reading.progress is None else int(reading.progress * 100)
@@ -155,7 +155,7 @@ def test_each_file_reads_as_the_table_says(name: str) -> None:
     assert reading.writable == (reading.generation == "redesign")
 
 
-def test_the_table_has_every_session_file() -> None:
+def test_table_has_every_session_file() -> None:
     files = {path.relative_to(CORPUS).as_posix() for path in CORPUS.rglob("*.json")}
     others = ("classification.json", "workflows/", "ouroboros-2025-11/browser/")
     assert {name for name in files if not name.startswith(others)} == set(TABLE)
@@ -171,7 +171,7 @@ def test_verdicts_agree_with_the_classification() -> None:
         assert ("current-out-of-range" in codes) == row["current_out_of_range"], name
 
 
-def test_the_session_that_showed_the_fault_is_complete() -> None:
+def test_session_that_showed_the_fault_is_complete() -> None:
     name = "legacy-2025-10-27/062f24e7-6fdc-40b3-a2d8-7ffaea6351b6.json"
     (value,) = load(name).values()
     assert FORMAT.reading(load(name), Where()).complete
@@ -180,14 +180,14 @@ def test_the_session_that_showed_the_fault_is_complete() -> None:
 
 
 @pytest.mark.parametrize("name", TABLE)
-def test_what_was_read_written_back_changes_nothing(name: str) -> None:
+def test_writing_facts_back_changes_nothing(name: str) -> None:
     tree, where = load(name), surroundings(name)
     again = FORMAT.put(tree, FORMAT.get(tree, where), where)
     assert json.dumps(again) == json.dumps(load(name))
 
 
 @pytest.mark.parametrize("name", [name for name in TABLE if name != list(TABLE)[-1]])
-def test_the_redesigned_form_says_the_same(name: str) -> None:
+def test_redesigned_form_has_the_same_facts(name: str) -> None:
     tree, where = load(name), surroundings(name)
     new = FORMAT.in_current_form(tree, where)
     before, after = FORMAT.get(tree, where), FORMAT.get(new, where)
@@ -200,7 +200,7 @@ def test_the_redesigned_form_says_the_same(name: str) -> None:
     assert tree == load(name)
 
 
-def test_the_class_reads_and_writes_every_file_of_its_generations() -> None:
+def test_class_reads_and_writes_every_file_of_its_generations() -> None:
     for name in TABLE:
         (value,) = load(name).values()
         again = WorkflowState.from_dict(value).to_dict()
@@ -220,7 +220,7 @@ def test_other_files_of_the_same_program_are_not_sessions(name: str) -> None:
     assert FORMAT.recognise(name, value) == 0
 
 
-def test_a_file_torn_anywhere_gives_what_stands_before() -> None:
+def test_file_torn_anywhere_gives_everything_before_the_damage() -> None:
     data = (CORPUS / list(TABLE)[-1]).read_bytes()
     whole = FORMAT.get(load(list(TABLE)[-1]), Where())
     for length in range(250, len(data), 37):
@@ -241,7 +241,7 @@ def _is_of_a_workflow(path: Path) -> bool:
     [path for path in sorted(CORPUS.rglob("*.json")) if _is_of_a_workflow(path)],
     ids=lambda path: path.stem[:24],
 )
-def test_an_adopted_session_is_at_the_phase_its_file_says(path: Path) -> None:
+def test_adopted_session_is_at_the_phase_in_its_file(path: Path) -> None:
     value = json.loads(path.read_text(encoding="utf-8"))
     where = Where(now=1_800_000_000_000)
     state = State()

@@ -61,7 +61,7 @@ def test_json_carries_its_id_under_our_key() -> None:
     assert rendering_id(document) == ONE and without_id(document.said) == value
 
 
-def test_id_leaves_what_else_stands_under_our_key() -> None:
+def test_id_preserves_other_values_under_our_key() -> None:
     value = {"forestay": {"v": 1, "facts": {"add": {}}}}
     assert without_id(with_id(value, ONE)) == value
     other = {"forestay": {"v": 2, "id": "of a later version"}}

@@ -50,16 +50,16 @@ BYTES = {
 
 @pytest.mark.parametrize("kind", ["json", "yaml", "jsonl"])
 @pytest.mark.parametrize("code", BYTES)
-def test_bytes_that_are_no_text_are_refused_by_name(code: str, kind: str) -> None:
+def test_bytes_that_are_not_text_are_refused_with_a_code(code: str, kind: str) -> None:
     assert refusal(BYTES[code], kind).code == code
 
 
 @pytest.mark.parametrize("text", ['{"a": 1}'.encode("utf-16-le"), "a: 1".encode("utf-16-be")])
-def test_utf16_without_a_mark_is_seen_too(text: bytes) -> None:
+def test_utf16_without_a_mark_is_detected(text: bytes) -> None:
     assert refusal(text, "json").code == "utf16"
 
 
-def test_the_size_is_looked_at_before_anything_else() -> None:
+def test_size_is_checked_first() -> None:
     assert refusal(b"\0" * 101, "json", limit=100).code == "too-large"
     assert refusal(b" " * (safe_parse.LARGEST + 1), "yaml").code == "too-large"
 
@@ -99,9 +99,7 @@ JSON = [
 
 
 @pytest.mark.parametrize("text, code, line", JSON, ids=[repr(row[0][:20]) for row in JSON])
-def test_json_that_cannot_be_read_is_refused_by_name_and_line(
-    text: str, code: str, line: int
-) -> None:
+def test_unreadable_json_is_refused_with_code_and_line(text: str, code: str, line: int) -> None:
     error = refusal(text, "json")
     assert (error.code, error.line) == (code, line)
 
@@ -114,7 +112,7 @@ def test_json_that_cannot_be_read_is_refused_by_name_and_line(
         ("a: b: c", "yaml", "invalid YAML: mapping values are not allowed in this context"),
     ],
 )
-def test_what_a_parser_says_tells_of_what_it_is(text: str, form: str, said: str) -> None:
+def test_parser_message_names_the_language(text: str, form: str, said: str) -> None:
     assert refusal(text, form).message == said
 
 
@@ -170,9 +168,7 @@ YAML = [
 
 
 @pytest.mark.parametrize("text, code, line", YAML, ids=[repr(row[0][:20]) for row in YAML])
-def test_yaml_that_cannot_be_read_is_refused_by_name_and_line(
-    text: str, code: str, line: int
-) -> None:
+def test_unreadable_yaml_is_refused_with_code_and_line(text: str, code: str, line: int) -> None:
     error = refusal(text, "yaml")
     assert (error.code, error.line) == (code, line)
 
@@ -185,7 +181,7 @@ def bomb(levels: int, width: int) -> str:
     return "\n".join(lines)
 
 
-def test_an_alias_bomb_is_refused_before_it_unfolds() -> None:
+def test_alias_bomb_is_refused_before_expansion() -> None:
     assert refusal(bomb(9, 9), "yaml").code == "alias-bomb"
     assert refusal(bomb(40, 2), "yaml").code == "alias-bomb"
     assert refusal("a: &a x\nb: [" + "*a, " * 5000 + "]", "yaml").code == "alias-bomb"
@@ -193,7 +189,7 @@ def test_an_alias_bomb_is_refused_before_it_unfolds() -> None:
     assert refusal(merge, "yaml").code == "alias-bomb"
 
 
-def test_what_aliases_repeat_counts_with_the_values_that_stand_there() -> None:
+def test_values_repeated_by_aliases_count_towards_the_limit() -> None:
     repeated = "a: &a [" + "1, " * 500 + "]\nb: [" + "*a, " * 30 + "]\n"
     assert len(read_yaml(repeated + "c: [" + "1, " * 50_000 + "]")[0].value["c"]) == 50_000
     assert refusal(repeated + "c: [" + "1, " * 70_000 + "]", "yaml").code == "too-many-nodes"
@@ -206,26 +202,26 @@ def test_too_many_values_are_refused() -> None:
     assert refusal(wide, "json").code == "too-many-nodes"
 
 
-def test_commas_in_strings_are_no_values() -> None:
+def test_commas_in_strings_do_not_count_as_values() -> None:
     text = json.dumps(["," * (safe_parse.NODES + 1), '\\",'])
     assert read_json(text).value == json.loads(text)
 
 
-def test_the_greatest_depth_is_read() -> None:
+def test_maximum_depth_is_read() -> None:
     assert read_json("[" * 64 + "]" * 64).kind == "list"
     assert read_yaml("[" * 64 + "]" * 64)[0].kind == "list"
 
 
-def test_a_number_of_four_thousand_digits_is_read() -> None:
+def test_number_of_four_thousand_digits_is_read() -> None:
     assert read_json("9" * 4000).value == 10**4000 - 1
     assert read_yaml("9" * 4000)[0].value == 10**4000 - 1
 
 
-def test_a_pair_of_surrogates_is_one_character() -> None:
+def test_pair_of_surrogates_is_one_character() -> None:
     assert read_json('"\\ud83d\\ude00"').value == "😀"
 
 
-def test_the_error_is_one_of_ours_and_survives_pickling() -> None:
+def test_error_is_one_of_ours_and_survives_pickling() -> None:
     error = refusal("[1", "json")
     assert isinstance(error, Damaged)
     again = pickle.loads(pickle.dumps(error))
@@ -268,7 +264,7 @@ def test_the_error_is_one_of_ours_and_survives_pickling() -> None:
         (">-\n  a\n  b\n", "a b"),
     ],
 )
-def test_scalars_mean_what_the_core_schema_says(text: str, value: Any) -> None:
+def test_scalars_are_read_by_the_core_schema(text: str, value: Any) -> None:
     assert same(read_yaml(f"k: {text}")[0].value, {"k": value})
 
 
@@ -278,25 +274,25 @@ def test_keys_are_strings_and_a_merge_key_is_one_of_them() -> None:
     assert [(remark.code, remark.line) for remark in remarks] == [("merge-key", 4)]
 
 
-def test_an_alias_is_a_copy_of_its_own() -> None:
+def test_alias_is_an_independent_copy() -> None:
     value = read_yaml("a: &a [1]\nb: *a\n")[0].value
     value["a"].append(2)
     assert value["b"] == [1]
 
 
-def test_conflict_markers_within_a_text_are_no_conflict() -> None:
+def test_conflict_markers_inside_a_string_are_no_conflict() -> None:
     text = json.dumps({"diff": "<<<<<<< HEAD\n=======\n>>>>>>> x"})
     assert read_json(text).value == json.loads(text)
     assert read_yaml("a: |\n  <<<<<<< HEAD\n  =======\n  >>>>>>> x\n")[0].kind == "map"
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
-def test_a_torn_line_is_told_the_same_with_and_without_an_end(end: str) -> None:
+def test_torn_line_has_the_same_message_with_and_without_a_line_end(end: str) -> None:
     *_, torn = read_lines('{"a": 1}\n{"a": "b' + end)
     assert torn.bad is not None and torn.bad.message == "invalid JSON: unterminated string"
 
 
-def test_lines_that_are_no_values_are_kept_as_they_stand() -> None:
+def test_invalid_lines_are_preserved() -> None:
     text = '{"a": 1}\n\n{"b": \n{"c": NaN}\r\n[2]\n{"torn'
     lines = read_lines(text)
     assert "".join(text[line.start : line.end] for line in lines) == text
@@ -309,7 +305,7 @@ def test_lines_that_are_no_values_are_kept_as_they_stand() -> None:
     ]
 
 
-def test_a_file_of_lines_may_be_empty() -> None:
+def test_file_of_lines_may_be_empty() -> None:
     assert Document.parse(b"", "jsonl").value == []
 
 
@@ -339,7 +335,7 @@ def every_node(node: Node) -> list[Node]:
 
 @often
 @given(values, st.integers(0, 2**32))
-def test_a_span_in_json_spells_its_value(value: Any, seed: int) -> None:
+def test_span_in_json_parses_to_its_value(value: Any, seed: int) -> None:
     text = Scribe(Random(seed)).json(value)
     for node in every_node(read_json(text)):
         assert same(json.loads(text[node.start : node.end]), node.value)
@@ -347,14 +343,14 @@ def test_a_span_in_json_spells_its_value(value: Any, seed: int) -> None:
 
 @often
 @given(values)
-def test_what_json_refuses_slowly_it_would_have_refused_fast(value: Any) -> None:
+def test_slow_and_fast_json_parsers_refuse_the_same(value: Any) -> None:
     text = json.dumps(value)
     assert same(safe_parse._Json(text).read(), safe_parse.json_value(text))
 
 
 @often
 @given(values, st.integers(0, 2**32))
-def test_the_parser_without_a_c_library_reads_the_same(value: Any, seed: int) -> None:
+def test_pure_python_yaml_parser_reads_the_same(value: Any, seed: int) -> None:
     text = Scribe(Random(seed)).yaml(value)
     fast = read_yaml(text)[0]
     with pytest.MonkeyPatch.context() as patch:
@@ -373,24 +369,24 @@ def test_parse_megabyte_of_json_in_bounded_time() -> None:
     assert time.process_time() - start < 60
 
 
-def test_a_log_of_lines_that_are_no_json_is_refused_before_it_takes_long() -> None:
+def test_log_of_invalid_lines_is_refused_quickly() -> None:
     assert refusal("x\n" * 390_000, "jsonl").code == "bad-line"
 
 
 @pytest.mark.parametrize("spaces", ["", " ", "\n  "])
-def test_a_key_that_stands_twice_in_a_long_text_is_found(spaces: str) -> None:
+def test_duplicate_key_in_a_long_text_is_found(spaces: str) -> None:
     rest = json.dumps([{"note": 'has "quotes": and colons'}] * 10_000)
     assert safe_parse.json_value(f'{{"a"{spaces}: 1, "b": {rest}}}')["a"] == 1
     twice = f'{{"a"{spaces}: 1, "b": {rest}, "\\u0061"{spaces}: 2}}'
     assert refusal(twice, "json").code == "duplicate-key"
 
 
-def test_a_key_that_stands_twice_is_found_beside_one_that_is_spaced_otherwise() -> None:
+def test_duplicate_key_is_found_next_to_a_key_with_other_spacing() -> None:
     rest = json.dumps("x" * safe_parse._MAX_SLOW)
     text = f'{{"a": 1, "a": 2, "b" : 3, "c": {rest}}}'
     assert refusal(text, "json").code == "duplicate-key"
 
 
 @pytest.mark.parametrize("text", ['{"a', '{"a": "b\n', '{"a": "b', '{"a": "\\q"}', "{"])
-def test_what_is_wrong_with_json_is_a_whole_sentence(text: str) -> None:
+def test_message_about_invalid_json_is_a_sentence(text: str) -> None:
     assert not str(refusal(text, "json")).split(" (line")[0].endswith((" at", " starting"))

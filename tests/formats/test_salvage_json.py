@@ -32,13 +32,13 @@ SLIPS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("slip", SLIPS)
-def test_a_slip_costs_nothing_that_stands_around_it(slip: str) -> None:
+def test_mistake_loses_nothing_around_it(slip: str) -> None:
     text, said = SLIPS[slip]
     found = recover(text.encode())
     assert found is not None and found.whole and found.value == said
 
 
-def test_a_slip_before_a_break_costs_nothing_that_stands_between_them() -> None:
+def test_mistake_before_the_damage_loses_nothing_between_them() -> None:
     text = TEXT.replace("C:\\\\kim", "C:\\kim").replace('"x"\n}', '"x')
     found = recover(text.encode())
     assert found is not None and not found.whole
@@ -46,7 +46,7 @@ def test_a_slip_before_a_break_costs_nothing_that_stands_between_them() -> None:
 
 
 @pytest.mark.parametrize("story", [name for name in STORIES if not name.startswith(("ai", "es"))])
-def test_a_slip_in_a_session_file_loses_nothing_of_it(story: str) -> None:
+def test_mistake_in_a_session_file_loses_nothing(story: str) -> None:
     format = load_format(story.partition("/")[0])
     ((name, data),) = STORIES[story].items()
     assert data.rstrip().endswith(b"}")
@@ -55,6 +55,6 @@ def test_a_slip_in_a_session_file_loses_nothing_of_it(story: str) -> None:
     assert saved.facts == format.get({name: json.loads(data)}, Where())
 
 
-def test_any_number_of_slips_is_put_right_in_time() -> None:
+def test_any_number_of_mistakes_is_repaired_in_bounded_time() -> None:
     for noise in (",", '"\\', "//", "/*", '"\n', "NaN ", "\\", "1\n"):
         recover(b"{" + noise.encode() * 50_000)

@@ -38,12 +38,12 @@ def far_zone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_a_stamp_is_read_in_every_spelling(text: str) -> None:
+def test_timestamp_is_read_in_every_spelling(text: str) -> None:
     assert timestamps.read(text) == SPELLINGS[text]
 
 
 @pytest.mark.parametrize("text", SPELLINGS)
-def test_a_stamp_written_over_one_looks_like_it(text: str) -> None:
+def test_replaced_timestamp_retains_its_style(text: str) -> None:
     moment = timestamps.read(text)
     assert moment is not None
     again = timestamps.write(moment, text)
@@ -62,18 +62,18 @@ def test_a_stamp_written_over_one_looks_like_it(text: str) -> None:
         "0000-01-01T00:00:00Z", "{ISO8601}",
     ],
 )  # fmt: skip
-def test_what_is_no_stamp_is_nothing(junk: Any) -> None:
+def test_anything_but_a_timestamp_reads_as_none(junk: Any) -> None:
     assert timestamps.read(junk) is None
     assert not timestamps.is_naive(junk)
     assert timestamps.write(MOMENT, junk) == "2025-01-09T10:00:45Z"
 
 
-def test_a_new_stamp_has_seconds_or_milliseconds_and_z() -> None:
+def test_new_timestamp_has_seconds_or_milliseconds_and_z() -> None:
     assert timestamps.write(MOMENT) == "2025-01-09T10:00:45Z"
     assert timestamps.write(MOMENT, milliseconds=True) == "2025-01-09T10:00:45.123Z"
 
 
-def test_a_stamp_without_a_zone_is_local_or_utc_as_one_says(far_zone: None) -> None:
+def test_timestamp_without_a_zone_is_local_or_utc_as_requested(far_zone: None) -> None:
     assert timestamps.is_naive("2025-01-09T10:00:45")
     assert timestamps.read("2025-01-09T10:00:45", "utc") == MOMENT - 123
     assert timestamps.read("2025-01-09T15:30:45") == MOMENT - 123
@@ -81,12 +81,12 @@ def test_a_stamp_without_a_zone_is_local_or_utc_as_one_says(far_zone: None) -> N
     assert timestamps.write(MOMENT, "2020-01-01 00:00:00.5") == "2025-01-09 15:30:45.1"
 
 
-def test_a_stamp_without_seconds_is_read() -> None:
+def test_timestamp_without_seconds_is_read() -> None:
     assert timestamps.read("2025-01-09T10:00Z") == MOMENT - 45_123
 
 
 @given(st.integers(-(10**15), 10**15), st.sampled_from([*SPELLINGS, "2020-01-01T00:00:00"]))
-def test_what_is_written_is_read_again(moment: int, style: str) -> None:
+def test_written_timestamp_reads_as_the_same_time(moment: int, style: str) -> None:
     text = timestamps.write(moment, style, naive="utc")
     found = timestamps.read(text, "utc")
     assert found is not None
@@ -96,6 +96,6 @@ def test_what_is_written_is_read_again(moment: int, style: str) -> None:
 
 
 @given(st.text(max_size=40))
-def test_any_text_is_a_stamp_or_nothing(text: str) -> None:
+def test_any_text_reads_as_a_time_or_none(text: str) -> None:
     moment = timestamps.read(text)
     assert moment is None or timestamps.read(timestamps.write(moment, text)) is not None

@@ -61,7 +61,7 @@ def stored(home: Forestay) -> Facts:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_what_a_file_tells_is_what_the_journal_says(home: Forestay, story: str) -> None:
+def test_adopted_journal_has_the_facts_of_the_file(home: Forestay, story: str) -> None:
     facts = told(story)
     again = plain(recorded(home, facts, _format_of(story)))
     for field, value in plain(facts).items():
@@ -91,11 +91,11 @@ def _by(key: str, entries: list[dict[str, Any]]) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("story", STORIES)
-def test_nothing_happened_between_two_equal_readings(story: str) -> None:
+def test_equal_readings_give_no_moves(story: str) -> None:
     assert moves(told(story), told(story)) == []
 
 
-def test_moves_bring_one_reading_to_the_other(home: Forestay) -> None:
+def test_moves_lead_from_one_reading_to_the_other(home: Forestay) -> None:
     before = told("craft/first")
     recorded(home, before, "craft")
     after = replace(
@@ -121,7 +121,7 @@ def test_moves_bring_one_reading_to_the_other(home: Forestay) -> None:
     assert home.context.journal.verify("s1").ok
 
 
-def test_steps_are_found_by_id_then_by_title_and_get_an_id_that_is_free() -> None:
+def test_steps_are_paired_by_id_then_by_title_and_get_an_unused_id() -> None:
     base = [StepFact("Write", id="t1"), StepFact("Test", id="t2")]
     new = [
         StepFact("Test"),
@@ -133,7 +133,7 @@ def test_steps_are_found_by_id_then_by_title_and_get_an_id_that_is_free() -> Non
     assert pairs == [("t2", "t2"), ("t1", "t1"), (None, "ship-it"), (None, "ship-it-2")]
 
 
-def test_texts_that_no_event_may_hold_are_tamed_and_nothing_is_refused(home: Forestay) -> None:
+def test_texts_not_allowed_in_events_are_cleaned_and_not_refused(home: Forestay) -> None:
     facts = Facts(
         goal="two\nlines \x1b[31m" + "x" * 5000,
         steps=[StepFact("a\x00b" * 900, id="../../etc/passwd"), StepFact("\u202eevil", id="CON")],
@@ -153,7 +153,7 @@ def test_thousands_of_tasks_get_their_ids_at_once(titles: list[str]) -> None:
     assert len(set(ids)) == len(ids) and time.process_time() - began < 60
 
 
-def test_a_session_without_a_goal_is_named_after_its_id_once() -> None:
+def test_session_without_a_goal_is_named_after_its_id_once() -> None:
     ids = ("essay-1b2c", "2026-01-31-abc123")
     goals = [
         getattr(adoption_moves(Facts(native_id=id), "essay")[0].body, "goal", "") for id in ids

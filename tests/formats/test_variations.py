@@ -215,9 +215,7 @@ def checked(home: Forestay, folder: Path, story: str, changes: dict[str, Any]) -
 
 
 @pytest.mark.parametrize("row", ROWS)
-def test_what_is_different_is_found_and_nothing_else(
-    home: Forestay, tmp_path: Path, row: str
-) -> None:
+def test_only_differences_are_found(home: Forestay, tmp_path: Path, row: str) -> None:
     story, changes, reading, codes = ROWS[row]
     with home:
         known = checked(home, tmp_path / "known", story, {})

@@ -1,8 +1,8 @@
-"""Briefings and resuming: what changed around a session since the last work, and its text.
+"""Briefings and resuming: the surroundings of a session, and the text of its briefing.
 
 The surroundings are true of this machine at this moment: which processes are alive, which branch
 is checked out, which files differ from what the session recorded. None of it is recorded, except
-that `resume` records the deaths it found.
+that `resume` records which processes died.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def write_brief(
         found = brief(state, around, budget=budget, style=style, fmt=fmt, reserve=reserve)
     if fence is None:
         return found
-    # The whole briefing is data for a model, not only what it quotes.
+    # For a model the whole briefing is data, not only its quotations.
     text = fence(found.text.rstrip("\n"), "", "", True)
     return replace(found, text=text, tokens=estimate(text), budget=budget)
 
@@ -95,10 +95,10 @@ def write_brief(
 def _add_recent_lines(
     session: Recorder, around: Surroundings, state: State, view: View, budget: int
 ) -> None:
-    """Read more notes and commands from the journal than the state holds."""
+    """Read more notes and commands from the journal than the state has."""
     counted = ("notes", "command.success", "command.failure", "command.unknown")
     if any(map(state.count, counted)):
-        # No token holds more than three plain characters by the estimate.
+        # By the estimate, no token has more than three plain characters.
         journal = session.context.journal
         around.notes, around.commands = recent_lines(journal, view, 3 * budget)
 

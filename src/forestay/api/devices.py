@@ -29,7 +29,7 @@ class Devices(HomeTopic):
         return Keys(self._context)
 
     def has_keys(self) -> bool:
-        """Whether this device has keys with which sessions can be sent."""
+        """Return whether this device has keys with which sessions can be sent."""
         return is_kept(keychain.folder(self._context))
 
     def name_of(self, id: str) -> str:

@@ -308,7 +308,7 @@ class Forestay:
     # -- the whole home ------------------------------------------------------------------------
 
     def init(self) -> str:
-        """Mark this folder as a project that is recognised even if it is moved."""
+        """Mark this folder as a project that is recognized even if it is moved."""
         return self.context.workspace.mark()
 
     def verify(self) -> builtins.list[Report]:

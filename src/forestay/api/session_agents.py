@@ -176,7 +176,7 @@ class AgentRun:
         return self._agents.progress(self.id, fraction)
 
     def done(self, result: str = "", **files: Sequence[str]) -> Event:
-        """Finish now; `created`, `modified` and `deleted` name files."""
+        """Record the end of the agent; `created`, `modified` and `deleted` are files."""
         self._ended = True
         return self._agents.done(self.id, result=result, **files)  # type: ignore[arg-type]
 

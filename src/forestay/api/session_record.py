@@ -100,7 +100,7 @@ class Record(Topic):
         return event
 
     def artifact(self, path: str, *, key: str = "") -> Event:
-        """Store a file's content with the session; of one that holds secrets only its digest."""
+        """Store a file's content with the session; of a file with secrets only its digest."""
         tree, find_secrets = self._context.workspace.tree, self._context.journal.find_secrets
         body, blobs = build_artifact(path, tree, find_secrets)
         return self._recorder.record(body, key=key, blobs=blobs)
@@ -147,5 +147,5 @@ class Record(Topic):
         return self._record(AttributeSet(key=name, value=value), key)
 
     def rename(self, goal: str, *, key: str = "") -> Event:
-        """Give the session another goal."""
+        """Change the goal of the session."""
         return self._record(SessionRenamed(goal=goal), key)

@@ -66,7 +66,9 @@ def start_session(context: Context, wanted: StartOptions) -> Session:
 
     def check_open() -> None:
         if plan and not wanted.id:
-            _raise_if_open(context, plan, session)
+            open_one = _find_open(context, plan)
+            if open_one and open_one != session:
+                raise _AlreadyOpen(open_one)
 
     try:
         check_open()
@@ -81,7 +83,11 @@ def start_session(context: Context, wanted: StartOptions) -> Session:
                 options=AppendOptions(tree=spot, file_work=file_work, check=check_open),
             )
     except _AlreadyOpen as other:
-        return _resume_open(context, other.session, wanted.formats)
+        found = Session(context, other.session)
+        _add_formats(found, wanted.formats)
+        found.resume()
+        found.was_open = True
+        return found
     if started.repeated and wanted.formats:
         _add_formats(started, wanted.formats)  # the first call may have named none
     return started
@@ -234,11 +240,6 @@ def _pushback_event(plan: Sequence[Body], level: str) -> Sequence[Body]:
 # -- a session that is open -------------------------------------------------------------------
 
 
-def _raise_if_open(context: Context, plan: Sequence[Body], session: str) -> None:
-    if (open_one := _find_open(context, plan)) and open_one != session:
-        raise _AlreadyOpen(open_one)
-
-
 def _find_open(context: Context, plan: Sequence[Body]) -> str:
     """Return the open session of this project with the same workflow and target; else empty."""
     from json import loads
@@ -251,14 +252,6 @@ def _find_open(context: Context, plan: Sequence[Body]) -> str:
         if row["sound"] and loads(str(row["summary"])).get("plan", {}).get("key") == key:
             return str(row["id"])
     return ""
-
-
-def _resume_open(context: Context, session: str, formats: Sequence[str]) -> Session:
-    found = Session(context, session)
-    _add_formats(found, formats)
-    found.resume()
-    found.was_open = True
-    return found
 
 
 def _add_formats(session: Session, formats: Sequence[str]) -> None:

@@ -43,7 +43,7 @@ def read_resource(home: Forestay, uri: str) -> tuple[str, str]:
     parts = uri.removeprefix(_SCHEME).split("/") if uri.startswith(_SCHEME) else [""]
     if uri in CURRENT:
         session = home.to_resume(open_only=False)
-        return _read_briefing(session) if parts[1] == "briefing" else _read_state(session)
+        return _read_session(session, ["briefing"] if parts[1] == "briefing" else [], uri)
     if parts[0] == "session" and 2 <= len(parts) <= 4 and parts[1]:
         return _read_session(home.session(parts[1]), parts[2:], uri)
     raise _unknown_resource(uri)
@@ -51,11 +51,14 @@ def read_resource(home: Forestay, uri: str) -> tuple[str, str]:
 
 def _read_session(session: Session, rest: list[str], uri: str) -> tuple[str, str]:
     if not rest:
-        return _read_state(session)
+        values = {**tools.show_session(session), "status": session.status().as_json()}
+        return _JSON, responses.as_json(responses.clean(values))
     if rest == ["briefing"]:
-        return _read_briefing(session)
+        return _TEXT, session.brief().text
     if rest[0] == "journal" and (len(rest) == 1 or _is_number(rest[1])):
-        return _read_journal(session, int(rest[1]) if len(rest) == 2 else 0)
+        after = int(rest[1]) if len(rest) == 2 else 0
+        values = {"session": session.id, **tools.read_log(session, after, _PAGE)}
+        return _JSON, responses.as_json(responses.clean(values))
     raise _unknown_resource(uri)
 
 
@@ -66,20 +69,6 @@ def _is_number(text: str) -> bool:
 def _unknown_resource(uri: str) -> InvalidInput:
     known = ", ".join([*CURRENT, *TEMPLATES])
     return InvalidInput(f"there is no resource {uri[:200]}", why=f"there are {known}")
-
-
-def _read_briefing(session: Session) -> tuple[str, str]:
-    return _TEXT, session.brief().text
-
-
-def _read_state(session: Session) -> tuple[str, str]:
-    values = {**tools.show_session(session), "status": session.status().as_json()}
-    return _JSON, responses.as_json(responses.clean(values))
-
-
-def _read_journal(session: Session, after: int) -> tuple[str, str]:
-    values = {"session": session.id, **tools.read_log(session, after, _PAGE)}
-    return _JSON, responses.as_json(responses.clean(values))
 
 
 def render_prompt(home: Forestay, prompt: Prompt, session: str) -> str:

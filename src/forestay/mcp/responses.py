@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 Values = dict[str, Any]
 
 MOST_TEXT = 60_000
-"""Characters of JSON that a list of findings may take."""
+"""Most characters of JSON in a list of results."""
 _LONGEST_ERROR_TEXT = 500
 _CHOICES = 20
 _FIND_NAMES = {"list": "sessions", "workflow": "workflows", "phase": "phases", "task": "tasks"}
@@ -58,7 +58,7 @@ def report_error(tool: str, error: ForestayError, home: Forestay, *, reads: bool
     else:
         operation = "read" if reads else "create" if tool == "start" else "update"
         fields = error_values.error_to_json(error, operation, iso(home.context.clock.now()))
-        # A model pays for every word: what is empty is left out.
+        # Every word costs a model tokens: empty fields are left out.
         answer = {"error": {n: v for n, v in fields.items() if v not in ("", [])}}
         answer["error"]["next"] = _next_step(error)
     answer = clean(shorten_texts({"ok": False, **answer}, _LONGEST_ERROR_TEXT))

@@ -196,11 +196,15 @@ def facts_for(known: Facts) -> st.SearchStrategy[Facts]:
 
 
 def core(facts: Facts) -> Any:
-    """What a file of any format says anew whenever facts are written into it."""
+    """Return the facts that every write replaces in a file of any format.
+
+    The status of the session is not among them: a format without a word for it reads it from
+    other fields, such as the errors that a file already has.
+    """
     # A step with steps inside has no status field in some formats: it follows from those.
     parents = {step.parent for step in facts.steps}
     inner = (step for step in facts.steps if not step.id or step.id not in parents)
     steps = sorted((step.title, step.status) for step in inner)
     agents = {agent.id: agent.status for agent in facts.agents}
     others = facts.mode, facts.tokens, facts.git_branch, facts.project_path
-    return facts.status, steps, agents, others
+    return steps, agents, others

@@ -563,8 +563,8 @@ def test_edit_of_a_long_text_scans_only_the_pieces_around_it() -> None:
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(text_edits, "Lines", Watched)
-        made = document.rewritten({**document.said, "status": "off", "new": {"a": 1}})
-    assert made.said == {**value, "status": "off", "new": {"a": 1}}
+        made = document.rewritten({**document.parsed, "status": "off", "new": {"a": 1}})
+    assert made.parsed == {**value, "status": "off", "new": {"a": 1}}
     assert 0 < len(asked) < 5
 
 
@@ -578,7 +578,7 @@ def test_quick_way_to_write_json_gives_the_same_bytes(value: Any) -> None:
 @pytest.mark.parametrize("odd", [float("nan"), "\ud800", {1: 2}, (1, 2), object()])
 def test_new_value_that_cannot_be_written_is_refused_at_any_place(odd: object) -> None:
     document = Document.parse(b'{"a": [1, {"b": 2}], "c": {"d": [3]}}', "json")
-    said = document.said
+    said = document.parsed
     for value in (odd, {**said, "c": odd}, {**said, "a": [*said["a"], odd]}, {**said, "e": [odd]}):
         with pytest.raises(InvalidInput):
             document.rewrite(value)

@@ -57,8 +57,8 @@ def test_nothing_stored_gives_no_base() -> None:
 def test_json_carries_its_id_under_our_key() -> None:
     value = {"mine": 1}
     document = Document.parse(rendered(value, ONE), "json")
-    assert document.said == {"mine": 1, "forestay": {"v": 1, "id": ONE}}
-    assert rendering_id(document) == ONE and without_id(document.said) == value
+    assert document.parsed == {"mine": 1, "forestay": {"v": 1, "id": ONE}}
+    assert rendering_id(document) == ONE and without_id(document.parsed) == value
 
 
 def test_id_preserves_other_values_under_our_key() -> None:
@@ -76,7 +76,7 @@ def test_yaml_carries_its_id_in_a_comment(text: str) -> None:
     assert rendering_id(made) == ONE and rendering_id(with_id_line(made, TWO)) == TWO
     assert without_id_line(made.data) == text.encode()
     if text:
-        assert Document.parse(made.data, "yaml").said == {"a": 1}
+        assert Document.parse(made.data, "yaml").parsed == {"a": 1}
 
 
 def test_new_id_of_a_yaml_document_needs_no_second_parse() -> None:

@@ -481,7 +481,7 @@ def test_pushback_is_chosen_at_the_start_and_changed_on_the_way(stay: Forestay) 
     assert essay.file["pushback_level"] == "minimal"
     essay.session.essay.pushback("light")
     assert essay.file["pushback_level"] == "light"
-    with pytest.raises(InvalidInput, match="of an essay"):
+    with pytest.raises(InvalidInput, match="requires an essay"):
         stay.start("F", workflow="feature", pushback="light")
 
 

@@ -118,12 +118,12 @@ def _reasons(name: str, places: Places) -> Iterator[str]:
         yield from _codex_reasons(places)
         return
     for path in _layers(name, places):
-        said = _settings(path)
-        if said.get("disableAllHooks") is True:
+        problems = _settings(path)
+        if problems.get("disableAllHooks") is True:
             yield f"{path} has disableAllHooks"
-        if said.get("allowManagedHooksOnly") is True:
+        if problems.get("allowManagedHooksOnly") is True:
             yield f"{path} allows managed hooks only"
-        config = said.get("hooksConfig")
+        config = problems.get("hooksConfig")
         if isinstance(config, dict) and config.get("enabled") is False:
             yield f"{path} has hooksConfig.enabled = false"
         if isinstance(config, dict) and "forestay" in (config.get("disabled") or []):
@@ -144,10 +144,10 @@ def _layers(name: str, places: Places) -> list[str]:
 def _settings(path: str) -> Mapping[str, Any]:
     data = files.read_optional(path, _LARGEST) or b"{}"
     try:
-        said = settings_file.value_at(data.decode("utf-8", "replace"), [])
+        problems = settings_file.value_at(data.decode("utf-8", "replace"), [])
     except Unsplicable:
         return {}
-    return said if isinstance(said, dict) else {}
+    return problems if isinstance(problems, dict) else {}
 
 
 def _codex_reasons(places: Places) -> Iterator[str]:
@@ -156,12 +156,12 @@ def _codex_reasons(places: Places) -> Iterator[str]:
     path = place.path(USER, places.variables, places.user_home, places.root)
     data = files.read_optional(path, _LARGEST) or b""
     try:
-        said = tomllib.loads(data.decode("utf-8", "replace"))
+        problems = tomllib.loads(data.decode("utf-8", "replace"))
     except tomllib.TOMLDecodeError:
         return
-    if said.get("features", {}).get("hooks") is False:
+    if problems.get("features", {}).get("hooks") is False:
         yield f"{path} has hooks = false under [features]"
-    missing = _untrusted(said.get("hooks", {}).get("state", {}))
+    missing = _untrusted(problems.get("hooks", {}).get("state", {}))
     if missing:
         yield f"{len(missing)} of them are not trusted yet: {AGENTS['codex'].trust}"
 

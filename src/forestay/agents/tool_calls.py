@@ -83,8 +83,8 @@ def parse_call(call: Call) -> Effects:
 
 def doing(tool: str, given: object) -> str:
     """Describe a call that has begun in one line: `Bash: pytest -q`."""
-    told = given if isinstance(given, dict) else {}
-    about = first_text(_as_text(told.get(name)) for name in _ABOUT)
+    reported = given if isinstance(given, dict) else {}
+    about = first_text(_as_text(reported.get(name)) for name in _ABOUT)
     return one_line(f"{tool}: {about}" if about else tool)
 
 
@@ -152,33 +152,33 @@ def _exit_code(response: dict[str, Any]) -> str | None:
     reason = name_in(object_in(response, "returnDisplay"), "terminateReason")
     if reason not in ("", "GOAL"):
         return reason
-    told = response.get("llmContent")
-    return _exit_in(told) if isinstance(told, str) else None
+    reported = response.get("llmContent")
+    return _exit_in(reported) if isinstance(reported, str) else None
 
 
-def _exit_in(told: str) -> str | None:
-    found = _AT_FIRST.match(told[:1000]) or _AT_LAST.search(told[-1000:])
+def _exit_in(reported: str) -> str | None:
+    found = _AT_FIRST.match(reported[:1000]) or _AT_LAST.search(reported[-1000:])
     if not found or not int(found[1]):
         return None
-    printed = _PRINTED.search(told)
-    return _ended(found[1], printed[1] if printed else told[found.end() :] or told)
+    printed = _PRINTED.search(reported)
+    return _ended(found[1], printed[1] if printed else reported[found.end() :] or reported)
 
 
 def _ended(code: object, output: str) -> str:
     return f"exit {str(code)[:12]}\n{_gist(output)}".strip()
 
 
-def _gist(told: str) -> str:
+def _gist(reported: str) -> str:
     """Return the first line and the end of an error: they say what failed and why.
 
     Only whole lines are cut, and never inside a key: half a secret is not recognized as one.
     """
-    if len(told) <= _ERROR:
-        return told.strip()
-    end = told[-_ERROR:].partition("\n")[2].rpartition("PRIVATE KEY")[2]
-    start = told[:_WORD].partition("\n")
+    if len(reported) <= _ERROR:
+        return reported.strip()
+    end = reported[-_ERROR:].partition("\n")[2].rpartition("PRIVATE KEY")[2]
+    start = reported[:_WORD].partition("\n")
     kept = [start[0]] * bool(start[1]) + ["…", end]
-    return "\n".join(kept).strip() if end.strip() else told[:WIDE]
+    return "\n".join(kept).strip() if end.strip() else reported[:WIDE]
 
 
 def words(response: object) -> str:
@@ -232,8 +232,8 @@ def _other(call: Call) -> Effects:
     if call.tool.startswith(_LOOKS):
         return NOTHING
     given = call.input if isinstance(call.input, dict) else {}
-    told = ", ".join(f"{key}={_brief(value)}" for key, value in list(given.items())[:20])
-    return Effects(bodies=(_command(call, call.tool, cut_text(told, 2000)),))
+    reported = ", ".join(f"{key}={_brief(value)}" for key, value in list(given.items())[:20])
+    return Effects(bodies=(_command(call, call.tool, cut_text(reported, 2000)),))
 
 
 def _brief(value: object) -> str:
@@ -258,14 +258,14 @@ def _file(call: Call) -> Effects:
     if failure(call) is not None:
         return NOTHING
     given = read_object(call.input, "tool_input")
-    told = _answer(call.response)
-    path = first_text(path_in(source, name) for source in (told, given) for name in _PATHS)
+    reported = _answer(call.response)
+    path = first_text(path_in(source, name) for source in (reported, given) for name in _PATHS)
     if not path:
         raise WrongShape("the file has no path")
-    before = next((told[name] for name in _BEFORE if name in told), None)
-    after = _content(call, given, told, before)
-    is_new = _is_new(told, before)
-    added, removed = _lines(told, "" if is_new else before, after)
+    before = next((reported[name] for name in _BEFORE if name in reported), None)
+    after = _content(call, given, reported, before)
+    is_new = _is_new(reported, before)
+    added, removed = _lines(reported, "" if is_new else before, after)
     changed = FileChanged(
         path=path,
         action="created" if is_new else "modified",
@@ -286,18 +286,18 @@ def _answer(response: object) -> dict[str, Any]:
     return shown if isinstance(shown, dict) else {**object_in(response, "metadata"), **response}
 
 
-def _content(call: Call, given: dict[str, Any], told: dict[str, Any], before: object) -> object:
+def _content(call: Call, given: dict[str, Any], reported: dict[str, Any], before: object) -> object:
     for name in _AFTER:
-        if isinstance(told.get(name), str):
-            return told[name]
+        if isinstance(reported.get(name), str):
+            return reported[name]
     if call.tool in WRITES:
         return given.get("content")
-    return _edited(before, told, given) if isinstance(before, str) else None
+    return _edited(before, reported, given) if isinstance(before, str) else None
 
 
-def _edited(before: str, told: dict[str, Any], given: dict[str, Any]) -> str | None:
+def _edited(before: str, reported: dict[str, Any], given: dict[str, Any]) -> str | None:
     """Apply the reported edits to a text; None if one does not fit."""
-    edits = objects_in(given, "edits") or [{**given, **told}]
+    edits = objects_in(given, "edits") or [{**given, **reported}]
     for edit in edits:
         old = first_text(
             text_in(edit, name, len(before) + 1) for name in ("oldString", "old_string")
@@ -312,18 +312,20 @@ def _edited(before: str, told: dict[str, Any], given: dict[str, Any]) -> str | N
     return before
 
 
-def _is_new(told: dict[str, Any], before: object) -> bool:
+def _is_new(reported: dict[str, Any], before: object) -> bool:
     for name, new in (("isNewFile", True), ("exists", False)):
-        if isinstance(told.get(name), bool):
-            return bool(told[name] is new)
-    if isinstance(told.get("type"), str):
-        return bool(told["type"] == "create")
-    return "originalContent" in told and before == ""
+        if isinstance(reported.get(name), bool):
+            return bool(reported[name] is new)
+    if isinstance(reported.get("type"), str):
+        return bool(reported["type"] == "create")
+    return "originalContent" in reported and before == ""
 
 
-def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | None, int | None]:
+def _lines(
+    reported: dict[str, Any], before: object, after: object
+) -> tuple[int | None, int | None]:
     """Count added and removed lines; None where it is not known."""
-    stat, diff = object_in(told, "diffStat"), object_in(told, "filediff")
+    stat, diff = object_in(reported, "diffStat"), object_in(reported, "filediff")
     pairs = (
         (stat.get("model_added_lines"), stat.get("model_removed_lines")),
         (diff.get("additions"), diff.get("deletions")),
@@ -331,7 +333,7 @@ def _lines(told: dict[str, Any], before: object, after: object) -> tuple[int | N
     for added, removed in pairs:
         if parse_count(added) is not None:
             return parse_count(added), parse_count(removed)
-    if hunks := objects_in(told, "structuredPatch"):
+    if hunks := objects_in(reported, "structuredPatch"):
         marks = [line[:1] for hunk in hunks for line in _texts(hunk.get("lines"))]
         return marks.count("+"), marks.count("-")
     if not isinstance(before, str) or not isinstance(after, str):

@@ -22,7 +22,7 @@ def rendering_id(document: Document) -> str:
     if document.kind == "yaml":
         found = _LINE.search(document.data)
         return found[1].decode() if found else ""
-    return text(mapping(mapping(document.said).get(EXTRA)).get("id"))
+    return text(mapping(mapping(document.parsed).get(EXTRA)).get("id"))
 
 
 def without_id(value: Any) -> Any:
@@ -55,7 +55,7 @@ def with_id_line(document: Document, id: str) -> Document:
     new, count = _LINE.subn(line, data, count=1)
     if not count:
         new = line + data
-    made = Document(document.kind, new, document.said)
+    made = Document(document.kind, new, document.parsed)
     if len(new) == len(data) and "root" in vars(document):
         made.root = document.root  # all spans are where they were: no need to parse again
     return made

@@ -108,8 +108,8 @@ def merge_facts(before: Plain, after: Plain, today: Plain) -> tuple[Plain, list[
     merged = {key: each for key, each in merged.items() if each not in ([], {})}
     residue = [_stay_open(merged, today)] if ("status",) in conflicts else []
     residue.append(_astray(before, after, today, merged))
-    said = [path for path in conflicts if not _is_compatible(path, after, today)]
-    contested = [".".join(map(str, path)) for path in said]
+    in_file = [path for path in conflicts if not _is_compatible(path, after, today)]
+    contested = [".".join(map(str, path)) for path in in_file]
     return merged, contested, residue
 
 
@@ -202,10 +202,10 @@ def write_facts(
     """
     if not old:
         return carry_over.write(format, None, facts, where)
-    said = format.get(old, where)
-    facts = _without_untold_times(facts, said)
+    in_file = format.get(old, where)
+    facts = _without_untold_times(facts, in_file)
     if not is_clean:
-        raw = plain(said)
+        raw = plain(in_file)
         facts = msgspec.convert(restore_texts(raw, clean(raw), plain(facts)), Facts)
     made = carry_over.write(format, old, facts, where)
     return {name: trees.shared(old.get(name), value) for name, value in made.items()}
@@ -255,49 +255,49 @@ def _originals(original: Any, cleaned: Any) -> dict[str, str]:
     return {text: raw for each in pairs for text, raw in _originals(*each).items()}
 
 
-def _without_untold_times(facts: Facts, said: Facts) -> Facts:
+def _without_untold_times(facts: Facts, in_file: Facts) -> Facts:
     """Return the facts without times that the files leave out of what they state already.
 
     In the journal everything has a time, even if the file gave none.
     """
-    steps, agents = {s.id: s for s in said.steps if s.id}, {a.id: a for a in said.agents}
-    judged = {check.step: check for check in said.checkpoints}
+    steps, agents = {s.id: s for s in in_file.steps if s.id}, {a.id: a for a in in_file.agents}
+    judged = {check.step: check for check in in_file.checkpoints}
     return replace(
         facts,
         steps=[_with_files(_bare(s, steps.get(s.id)), steps.get(s.id)) for s in facts.steps],
         agents=[
-            _with_error(_bare(agent, said), said)
-            for agent, said in ((a, agents.get(a.id)) for a in facts.agents)
+            _with_error(_bare(agent, in_file), in_file)
+            for agent, in_file in ((a, agents.get(a.id)) for a in facts.agents)
         ],
         checkpoints=[_as_judged(check, judged.get(check.step)) for check in facts.checkpoints],
     )
 
 
-def _bare(fact: _Unit, said: _Unit | None) -> _Unit:
-    if said is None or said.status != fact.status:
+def _bare(fact: _Unit, in_file: _Unit | None) -> _Unit:
+    if in_file is None or in_file.status != fact.status:
         return fact
-    gone = [name for name in _TIMES if getattr(said, name) is None and getattr(fact, name)]
+    gone = [name for name in _TIMES if getattr(in_file, name) is None and getattr(fact, name)]
     return replace(fact, **dict.fromkeys(gone)) if gone else fact
 
 
-def _with_files(fact: StepFact, said: StepFact | None) -> StepFact:
+def _with_files(fact: StepFact, in_file: StepFact | None) -> StepFact:
     """Return a step with the files it made before it was done, which no event records."""
-    new = [] if said is None else [file for file in fact.files if file not in said.files]
-    if said is None or len(said.files) + len(new) == len(fact.files):
+    new = [] if in_file is None else [file for file in fact.files if file not in in_file.files]
+    if in_file is None or len(in_file.files) + len(new) == len(fact.files):
         return fact
-    return replace(fact, files=[*said.files, *new])
+    return replace(fact, files=[*in_file.files, *new])
 
 
-def _with_error(fact: AgentFact, said: AgentFact | None) -> AgentFact:
+def _with_error(fact: AgentFact, in_file: AgentFact | None) -> AgentFact:
     """Return an agent with what its program states of the same run.
 
     That is how often it was tried by then, and the error of the run before, if it runs again.
     """
-    if said is None or _run(said) != _run(fact):
+    if in_file is None or _run(in_file) != _run(fact):
         return fact
-    fact = replace(fact, retries=said.retries, retried_at=said.retried_at)
+    fact = replace(fact, retries=in_file.retries, retried_at=in_file.retried_at)
     is_again = fact.status == "running" and not fact.error
-    return replace(fact, error=said.error, category=said.category) if is_again else fact
+    return replace(fact, error=in_file.error, category=in_file.category) if is_again else fact
 
 
 def _run(agent: AgentFact) -> object:
@@ -305,12 +305,12 @@ def _run(agent: AgentFact) -> object:
     return agent.status, *((getattr(agent, name) or 0) // 1000 for name in _TIMES)
 
 
-def _as_judged(fact: CheckpointFact, said: CheckpointFact | None) -> CheckpointFact:
+def _as_judged(fact: CheckpointFact, in_file: CheckpointFact | None) -> CheckpointFact:
     """Return a verdict in the file's word; `skipped` is stored as passed."""
-    if said is None or said.at is not None or said.evidence != fact.evidence:
+    if in_file is None or in_file.at is not None or in_file.evidence != fact.evidence:
         return fact
-    same = said.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
-    return replace(fact, verdict=said.verdict, at=None) if same else fact
+    same = in_file.verdict in (fact.verdict, "skipped" if fact.verdict == "passed" else "")
+    return replace(fact, verdict=in_file.verdict, at=None) if same else fact
 
 
 # -- the base of an edit --------------------------------------------------------------------

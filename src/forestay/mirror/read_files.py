@@ -67,7 +67,7 @@ class ParsedFile(Struct):
 
 def parsed_file(document: Document) -> ParsedFile:
     """Return a parsed document with what it states; its id is no part of that."""
-    return ParsedFile(document, without_id(document.said))
+    return ParsedFile(document, without_id(document.parsed))
 
 
 class Log:
@@ -343,7 +343,7 @@ class FileReader:
         """Return a rendering that was stored without secrets, with those that the file has."""
         document = parse_file(file.name, data)
         clean = self._context.without_secrets(file.value)
-        value = restore_texts(file.value, clean, without_id(document.said))
+        value = restore_texts(file.value, clean, without_id(document.parsed))
         return ParsedFile((file.read.document if file.read else document).rewritten(value), value)
 
     def require_ours(self, binding: Binding, found_files: Sequence[FoundFile]) -> None:

@@ -243,7 +243,7 @@ class Renderer:
             made.is_clean = not self._context.journal.find_secrets(data.decode("utf-8", "replace"))
         if made.is_clean:
             return data
-        clean = fresh(kind, self._context.without_secrets(made.document.said))
+        clean = fresh(kind, self._context.without_secrets(made.document.parsed))
         id = rendering_id(made.document)
         is_line = kind == "yaml" and id
         return with_id_line(Document(kind, clean, None), id).data if is_line else clean
@@ -444,7 +444,7 @@ def _render_again(old: ParsedFile, kind: str, value: Any) -> ParsedFile | None:
     The result is that of editing the file in place, which takes longer.
     """
     if old.is_usual is None:
-        old.is_usual = fresh(kind, old.document.said) == without_id_line(old.document.data)
+        old.is_usual = fresh(kind, old.document.parsed) == without_id_line(old.document.data)
     if not old.is_usual:
         return None
     return ParsedFile(Document(kind, fresh(kind, value), value), value, is_usual=True)

@@ -270,9 +270,9 @@ def _thesis(verb: _Verb) -> Act:
     kept, data = verb.read(
         _named(verb, "stage_1.thesis_file", fields.THESIS), "the thesis", again="essay approve G1"
     )
-    told = stage_files.thesis(data)
+    parsed = stage_files.thesis(data)
     log = verb.log(fields.THESIS_LOG)
-    return lambda moves: model.approve_thesis(moves, kept, claim_type=told.claim_type, log=log)
+    return lambda moves: model.approve_thesis(moves, kept, claim_type=parsed.claim_type, log=log)
 
 
 _NOTHING = ev.ArtifactSaved(path="", digest="", size=0)
@@ -281,8 +281,8 @@ _NOTHING = ev.ArtifactSaved(path="", digest="", size=0)
 
 def _named(found: _Look, field: str, default: str) -> str:
     """Return the file that a field names if it exists, else the default."""
-    said = Moves(found.state).value(field)
-    return said if isinstance(said, str) and said and found.has(said) else default
+    value = Moves(found.state).value(field)
+    return value if isinstance(value, str) and value and found.has(value) else default
 
 
 def _outline(verb: _Verb) -> Act:
@@ -296,8 +296,8 @@ def _outline(verb: _Verb) -> Act:
         raise Refused(
             f"there can be no section {number}", why=f"at most {model.MOST_SECTIONS} can be"
         )
-    told = stage_files.outline(data)
-    outline = Outline(told.total, told.titles, told.words, told.audience)
+    parsed = stage_files.outline(data)
+    outline = Outline(parsed.total, parsed.titles, parsed.words, parsed.audience)
     return lambda moves: model.approve_outline(moves, kept, outline)
 
 
@@ -366,8 +366,8 @@ def _essay(verb: _Verb, *, confirm: bool) -> Act:
             )
         if found is not None and moves.status(4) not in ("", "pending"):
             words = stage_files.words(found[1])
-            told = moves.whole_number("output.total_word_count")
-            if not recorded or told is None:
+            parsed = moves.whole_number("output.total_word_count")
+            if not recorded or parsed is None:
                 model.record_output(moves, found[0], words=words)
             else:
                 moves.save_artifact(found[0])
@@ -423,10 +423,10 @@ def section_done(
         name = map or _named(verb, field, fields.ARGUMENTS.format(number))
         again = f"essay section done {number} --map {fields.ARGUMENTS.format(number)}"
         kept, data = verb.read(name, f"the argument map of section {number}", again=again)
-        told = stage_files.arguments(data)
+        parsed = stage_files.arguments(data)
         counts = {
-            "verified": told.verified if verified is None else verified,
-            "deferred": told.deferred if deferred is None else deferred,
+            "verified": parsed.verified if verified is None else verified,
+            "deferred": parsed.deferred if deferred is None else deferred,
         }
         act = lambda moves: model.record_map(moves, number, kept, **counts)  # noqa: E731
     return verb.do(act, _sets(field), FACTS)
@@ -576,8 +576,8 @@ def voice(
     def is_same(body: Body) -> bool:
         if score is None:
             return isinstance(body, ev.NoteAdded)
-        told = isinstance(body, ev.AttributeSet) and body.key.endswith(".voice_check_score")
-        return told and body.value == score  # type: ignore[attr-defined]
+        parsed = isinstance(body, ev.AttributeSet) and body.key.endswith(".voice_check_score")
+        return parsed and body.value == score  # type: ignore[attr-defined]
 
     def act(moves: Moves) -> None:
         model.record_voice_check(moves, score, section, because)

@@ -86,7 +86,7 @@ def run(
         head=bytes(watch.head),
         tail=bytes(watch.tail),
         timed_out=watch.timed_out,
-        interrupted=bool(orders.heard),
+        interrupted=bool(orders.received),
     )
 
 
@@ -154,7 +154,7 @@ class _Signals:
 
     def __init__(self, stop: Stop | None) -> None:
         self._stop = stop
-        self.heard: list[int] = []
+        self.received: list[int] = []
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> _Signals:
@@ -170,12 +170,12 @@ class _Signals:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        self.heard.append(number)
+        self.received.append(number)
 
     def check_stop(self) -> None:
         """Check whether `stop` asks to end the command."""
-        if self._stop is not None and not self.heard and self._stop():
-            self.heard.append(signal.SIGTERM)
+        if self._stop is not None and not self.received and self._stop():
+            self.received.append(signal.SIGTERM)
 
 
 class _Watch:
@@ -218,7 +218,7 @@ class _Watch:
             ends = self._clock.monotonic() + _HEARD
             while not silent and selector.select(_LINGER) and self._clock.monotonic() < ends:
                 silent = not self._read(fd)
-        if self.timed_out or self._orders.heard:
+        if self.timed_out or self._orders.received:
             self._kill_the_rest()
 
     def _kill_the_rest(self) -> None:
@@ -255,9 +255,9 @@ class _Watch:
         if self._ends is not None and now >= self._ends:
             self._ends, self.timed_out, self._kills = None, True, now + self._grace
             self._signal(signal.SIGTERM)
-        while self._obeyed < len(self._orders.heard):
+        while self._obeyed < len(self._orders.received):
             # A second signal means that the user does not want to wait.
-            number = signal.SIGKILL if self._obeyed else self._orders.heard[0]
+            number = signal.SIGKILL if self._obeyed else self._orders.received[0]
             self._obeyed += 1
             self._kills = now + self._grace
             self._signal(number)

@@ -77,25 +77,27 @@ class ClaudeReader(Reader):
         for part in objects_in({"parts": content}, "parts"):
             if part.get("type") == "tool_result":
                 yield from self._result(part, record, at)
-        said = "\n".join(texts(content)).strip()
+        content = "\n".join(texts(content)).strip()
         if record.get("isCompactSummary") is True:
-            body = ContextCompressed(summary=plain_summary(said))
+            body = ContextCompressed(summary=plain_summary(content))
             yield self.make_event("compacted", at, key=key, bodies=(body,))
-        elif said and not (record.get("isMeta") is True or self._who(record) or _is_stop(said)):
-            yield self.make_event("prompt", at, key=key, bodies=parse_prompt(said))
+        elif content and not (
+            record.get("isMeta") is True or self._who(record) or _is_stop(content)
+        ):
+            yield self.make_event("prompt", at, key=key, bodies=parse_prompt(content))
 
     def _attached(self, attached: Record, record: Record, at: int) -> Iterator[HookEvent]:
         """Return a prompt that was queued while the agent was working."""
-        said = text_in(attached, "prompt", _LONG)
-        if attached.get("type") == "queued_command" and said.strip() and not self._who(record):
+        content = text_in(attached, "prompt", _LONG)
+        if attached.get("type") == "queued_command" and content.strip() and not self._who(record):
             yield self.make_event(
-                "prompt", at, key=name_in(record, "uuid"), bodies=parse_prompt(said)
+                "prompt", at, key=name_in(record, "uuid"), bodies=parse_prompt(content)
             )
 
     def _result(self, part: Record, record: Record, at: int) -> Iterator[HookEvent]:
-        told, content = record.get("toolUseResult"), "\n".join(texts(part.get("content")))
+        reported, content = record.get("toolUseResult"), "\n".join(texts(part.get("content")))
         error = content if part.get("is_error") is True else None
-        response = told if isinstance(told, dict) else content
+        response = reported if isinstance(reported, dict) else content
         more: dict[str, Any] = {"response": response, "error": error, "by": self._who(record)}
         found = self.answer(name_in(part, "tool_use_id"), at, **more)
         if found is not None:
@@ -108,28 +110,28 @@ class ClaudeReader(Reader):
         for part in objects_in(message, "content"):
             if part.get("type") == "tool_use" and name_in(part, "id"):
                 self.call(name_in(part, "id"), name_in(part, "name"), part.get("input"), at)
-        said = "\n".join(texts(message.get("content"))).strip()
+        content = "\n".join(texts(message.get("content"))).strip()
         key = name_in(record, "uuid")
         if by:
             return  # its last message is the answer to the call that started it
         if record.get("isApiErrorMessage") is True:
-            raised = ErrorRaised(message=said or "the model did not answer")
+            raised = ErrorRaised(message=content or "the model did not answer")
             yield self.make_event("failure", at, key=key, bodies=(raised,))
         else:
-            yield from self._answered(message, said, key, at)
+            yield from self._answered(message, content, key, at)
 
-    def _answered(self, message: Record, said: str, key: str, at: int) -> Iterator[HookEvent]:
+    def _answered(self, message: Record, content: str, key: str, at: int) -> Iterator[HookEvent]:
         model = name_in(message, "model")
         self.model = model if model and not model.startswith("<") else self.model
         ends = message.get("stop_reason") in ("end_turn", "stop_sequence", "refusal")
-        if ends and said:
-            bodies = (MessageSent(role="agent", text=said),)
-            told = {
+        if ends and content:
+            bodies = (MessageSent(role="agent", text=content),)
+            reported = {
                 "tokens": used(object_in(message, "usage")),
                 "model": self.model,
                 "bodies": bodies,
             }
-            yield self.make_event("turn_end", at, key=key, **told)
+            yield self.make_event("turn_end", at, key=key, **reported)
 
     def effects_of(self, id: str, call: Call) -> Effects:
         """Return the effects of a call; sub-agents are known only from their calls."""
@@ -138,22 +140,22 @@ class ClaudeReader(Reader):
         return Effects(bodies=_sent(self._agents.get(id, id), call))
 
 
-def _is_stop(said: str) -> bool:
-    return said.startswith("[Request interrupted")
+def _is_stop(content: str) -> bool:
+    return content.startswith("[Request interrupted")
 
 
 def _sent(id: str, call: Call) -> tuple[Body, ...]:
-    told = call.response if isinstance(call.response, dict) else {}
+    reported = call.response if isinstance(call.response, dict) else {}
     given = call.input if isinstance(call.input, dict) else {}
-    agent = name_in(told, "agentId") or id
-    kind = first_text((name_in(told, "agentType"), name_in(given, "subagent_type")))
+    agent = name_in(reported, "agentId") or id
+    kind = first_text((name_in(reported, "agentType"), name_in(given, "subagent_type")))
     began = AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
     wrong = failure(call)
     if wrong is not None:
         return (began, AgentFailed(agent=agent, error=wrong))
-    if told.get("status") == "async_launched" or not call.tells_end:
+    if reported.get("status") == "async_launched" or not call.tells_end:
         return (began,)
-    tokens = parse_count(told.get("totalTokens"))
+    tokens = parse_count(reported.get("totalTokens"))
     cost = (ContextMeasured(tokens=tokens, agent=agent),) if tokens else ()
     return (began, *cost, AgentFinished(agent=agent, result=words(call.response)))
 

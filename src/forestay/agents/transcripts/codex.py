@@ -102,8 +102,8 @@ class CodexReader(Reader):
         if last.strip() and not self.by:
             key = name_in(payload, "turn_id") or f"turn {at}"
             bodies = (MessageSent(role="agent", text=last),)
-            told = {"tokens": self._tokens, "model": self.model, "bodies": bodies}
-            yield self.make_event("turn_end", at, key=key, **told)
+            reported = {"tokens": self._tokens, "model": self.model, "bodies": bodies}
+            yield self.make_event("turn_end", at, key=key, **reported)
 
     def _counted(self, payload: Record, at: int) -> Iterator[HookEvent]:
         last = object_in(object_in(payload, "info"), "last_token_usage")
@@ -128,9 +128,9 @@ class CodexReader(Reader):
 
     def _answered(self, payload: Record, at: int) -> Iterator[HookEvent]:
         id, output = name_in(payload, "call_id"), payload.get("output")
-        told = _parsed(output) if isinstance(output, str) and output[:1] == "{" else output
+        reported = _parsed(output) if isinstance(output, str) and output[:1] == "{" else output
         code, duration = self._ends.pop(id, (None, None))
-        found = self.answer(id, at, **_outcome(told, code, duration))
+        found = self.answer(id, at, **_outcome(reported, code, duration))
         if found is not None:
             yield found
 
@@ -144,8 +144,8 @@ class CodexReader(Reader):
         """Return the effects of a call; the sub-agent it names has its own rollout."""
         if call.tool not in SENDS or call.error is not None:
             return parse_call(call)
-        told = _parsed(words(call.response))
-        answer = told if isinstance(told, dict) else {}
+        reported = _parsed(words(call.response))
+        answer = reported if isinstance(reported, dict) else {}
         agent = first_text((name_in(answer, "agent_id"), name_in(answer, "new_thread_id"), id))
         given = call.input if isinstance(call.input, dict) else {}
         kind, task = name_in(given, "agent_type"), text_in(given, "message", 400)
@@ -214,11 +214,11 @@ def _is_of_user(payload: Record) -> bool:
     return any(isinstance(kind, str) and kind.startswith("user") for kind in kinds)
 
 
-def _parsed(told: str) -> object:
+def _parsed(reported: str) -> object:
     try:
-        return json.loads(told)
+        return json.loads(reported)
     except (ValueError, RecursionError):
-        return told
+        return reported
 
 
 def _plain(given: object) -> object:
@@ -231,10 +231,10 @@ def _plain(given: object) -> object:
     return given
 
 
-def _outcome(told: object, code: int | None, duration: int | None) -> dict[str, Any]:
+def _outcome(reported: object, code: int | None, duration: int | None) -> dict[str, Any]:
     """Return how a call ended, from its end record or else from its answer."""
-    answer = told if isinstance(told, dict) else {}
-    shown = answer.get("output", told)
+    answer = reported if isinstance(reported, dict) else {}
+    shown = answer.get("output", reported)
     if not isinstance(shown, str):
         return {"response": shown, "duration": duration}
     if shown.startswith("unsupported call"):
@@ -251,13 +251,13 @@ def _outcome(told: object, code: int | None, duration: int | None) -> dict[str, 
     return {**more, "error": error, "response": printed if code is None else {"output": printed}}
 
 
-def _seconds(told: object) -> int | None:
-    is_number = isinstance(told, int | float) and not isinstance(told, bool)
-    return int(told * 1000) if is_number and 0 <= told < 10**9 else None  # type: ignore[operator]
+def _seconds(reported: object) -> int | None:
+    is_number = isinstance(reported, int | float) and not isinstance(reported, bool)
+    return int(reported * 1000) if is_number and 0 <= reported < 10**9 else None  # type: ignore[operator]
 
 
-def _milliseconds(told: object) -> int | None:
-    if not isinstance(told, dict):
+def _milliseconds(reported: object) -> int | None:
+    if not isinstance(reported, dict):
         return None
-    seconds, rest = parse_count(told.get("secs")), parse_count(told.get("nanos"))
+    seconds, rest = parse_count(reported.get("secs")), parse_count(reported.get("nanos"))
     return None if seconds is None or rest is None else seconds * 1000 + rest // 1_000_000

@@ -160,8 +160,8 @@ def _beforehand(agent: str, path: str) -> dict[str, str]:
 
 def _project_root(place: str) -> str:
     try:
-        told = files.read_bounded(os.path.join(place, ".project_root"), 4096)
-        return told.decode().strip()
+        reported = files.read_bounded(os.path.join(place, ".project_root"), 4096)
+        return reported.decode().strip()
     except (ForestayError, UnicodeDecodeError):
         return ""
 
@@ -230,11 +230,11 @@ def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
     for path, by in one.paths:
         beside = f"{os.path.splitext(path)[0]}.meta.json"
         try:
-            told = msgspec.json.decode(files.read_bounded(beside, _CHUNK)) if by else None
+            reported = msgspec.json.decode(files.read_bounded(beside, _CHUNK)) if by else None
         except (ForestayError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             continue
-        if isinstance(told, dict) and isinstance(told.get("toolUseId"), str):
-            yield told["toolUseId"], by
+        if isinstance(reported, dict) and isinstance(reported.get("toolUseId"), str):
+            yield reported["toolUseId"], by
 
 
 def records(path: str, count_unknown: Callable[[str], None]) -> Iterator[object]:

@@ -61,32 +61,32 @@ class GeminiReader(Reader):
     def _message(self, message: Record) -> Iterator[HookEvent]:
         kind, at = name_in(message, "type"), parse_time(message.get("timestamp"))
         content = message.get("content")
-        said = "\n".join(texts(content)).strip()
+        content = "\n".join(texts(content)).strip()
         if kind == "user":
-            yield from self._asked(message, said, at)
+            yield from self._asked(message, content, at)
         elif kind == "gemini":
-            yield from self._answered(message, said, at)
-        elif kind == "error" and said and self._is_new(f"error {name_in(message, 'id')}"):
-            raised = ErrorRaised(message=said, agent=self.by)
+            yield from self._answered(message, content, at)
+        elif kind == "error" and content and self._is_new(f"error {name_in(message, 'id')}"):
+            raised = ErrorRaised(message=content, agent=self.by)
             yield self.make_event("failure", at, key=name_in(message, "id"), bodies=(raised,))
         elif kind not in ("info", "warning", "error"):
             self.count_unknown(kind or "no type")
 
-    def _asked(self, message: Record, said: str, at: int) -> Iterator[HookEvent]:
+    def _asked(self, message: Record, content: str, at: int) -> Iterator[HookEvent]:
         key = name_in(message, "id")
-        if said and not self.by and self._is_new(key):
-            bodies = parse_prompt(said)
+        if content and not self.by and self._is_new(key):
+            bodies = parse_prompt(content)
             if any(isinstance(m, MessageSent) and m.role == "user" for m in bodies):
                 yield self.make_event("prompt", at, key=key, bodies=bodies)
 
-    def _answered(self, message: Record, said: str, at: int) -> Iterator[HookEvent]:
+    def _answered(self, message: Record, content: str, at: int) -> Iterator[HookEvent]:
         self.model = name_in(message, "model") or self.model
         for call in objects_in(message, "toolCalls"):
             yield from self._called(call)
-        if said and not message.get("toolCalls") and not self.by:
+        if content and not message.get("toolCalls") and not self.by:
             key = name_in(message, "id")
             if self._is_new(key):
-                bodies = (MessageSent(role="agent", text=said),)
+                bodies = (MessageSent(role="agent", text=content),)
                 tokens = parse_count(object_in(message, "tokens").get("total")) or 0
                 told: dict[str, Any] = {"tokens": tokens, "model": self.model, "bodies": bodies}
                 yield self.make_event("turn_end", at, key=key, **told)

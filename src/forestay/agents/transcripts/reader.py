@@ -76,13 +76,13 @@ class Reader:
             del self._calls[next(iter(self._calls))]
         self._calls[id] = Pending(tool, given, at)
 
-    def answer(self, id: str, at: int, **told: Any) -> HookEvent | None:
+    def answer(self, id: str, at: int, **reported: Any) -> HookEvent | None:
         """Return the event of an answer, None if its call is unknown."""
         made = self._calls.pop(id, None)
-        return None if made is None else self.ended(id, made, at, **told)
+        return None if made is None else self.ended(id, made, at, **reported)
 
-    def ended(self, id: str, made: Pending, at: int, **told: Any) -> HookEvent:
-        duration, by = told.pop("duration", None), told.pop("by", self.by)
+    def ended(self, id: str, made: Pending, at: int, **reported: Any) -> HookEvent:
+        duration, by = reported.pop("duration", None), reported.pop("by", self.by)
         if duration is None and at and made.at:
             duration = max(0, at - made.at)
         call = Call(
@@ -92,7 +92,7 @@ class Reader:
             by=by,
             cwd=self.cwd,
             native=self.native,
-            **told,
+            **reported,
         )
         meant = self.effects_of(id, call)
         more: dict[str, Any] = {"bodies": meant.bodies, "todo": meant.todo}
@@ -118,6 +118,6 @@ def texts(content: object, kinds: Iterable[str] = ("text",)) -> Iterator[str]:
         yield content
     for part in content if isinstance(content, list) else ():
         if isinstance(part, dict) and part.get("type", "text") in kinds:
-            told = part.get("text")
-            if isinstance(told, str):
-                yield told
+            reported = part.get("text")
+            if isinstance(reported, str):
+                yield reported

@@ -186,8 +186,8 @@ def _get_decision(value: Any, where: Where) -> DecisionFact | None:
         options = [*options, chosen]  # what was chosen was an option
     if not what and not chosen:
         return None
-    said = form.get_fields(of, _CHOICE, where)
-    return DecisionFact(what or chosen, options=options, chosen=chosen, **said)
+    known = form.get_fields(of, _CHOICE, where)
+    return DecisionFact(what or chosen, options=options, chosen=chosen, **known)
 
 
 def _get_file(value: Any, where: Where) -> FileFact | None:
@@ -202,11 +202,11 @@ def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
     # What is true of one machine only is not part of the session.
     sections = ("metadata",) if where.travel else ("teleportation", "metadata")
     return {
-        name: said
+        name: known
         for section in sections
         for name, key in _ATTRIBUTES[section].items()
         for kind in [RULES.keys[section].keys[key].type]
-        if (said := _get_attribute(mapping(root.get(section)).get(key), kind)) is not None
+        if (known := _get_attribute(mapping(root.get(section)).get(key), kind)) is not None
     }
 
 
@@ -301,8 +301,8 @@ def _put_session(root: Node, facts: Facts, where: Where) -> None:
         form.put_field(root, _MODE, facts.mode, where, ROOT)
     form.put_status(root, ID, facts.status, ROOT)
     form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
-    said = FRACTION.read(root.get("progress"), where)
-    figure = facts.progress if said is None else form.progress_of(facts)
+    known = FRACTION.read(root.get("progress"), where)
+    figure = facts.progress if known is None else form.progress_of(facts)
     form.put_field(root, _PROGRESS, figure, where, ROOT)
 
 
@@ -336,11 +336,11 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
         made |= {"options": fact.options or [chosen], "chosen": chosen, "reasoning": None}
     else:
         made = dict(old) if isinstance(old, dict) else {"context": fact.what}
-        said = _get_decision(old, where) or fact
-        if is_reworded := said.what != fact.what:
+        known = _get_decision(old, where) or fact
+        if is_reworded := known.what != fact.what:
             made["context"] = fact.what
-        is_bare = is_reworded and not said.chosen and "chosen" in made
-        if is_bare or (said.options, said.chosen) != (fact.options, fact.chosen):
+        is_bare = is_reworded and not known.chosen and "chosen" in made
+        if is_bare or (known.options, known.chosen) != (fact.options, fact.chosen):
             form.insert(made, "options", fact.options or [chosen], DECISION_ORDER)
             form.insert(made, "chosen", chosen, DECISION_ORDER)
     form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
@@ -399,9 +399,9 @@ def _written_status(fact: AgentFact) -> str:
 
 def _put_error(made: Node, fact: AgentFact, where: Where) -> None:
     error = mapping(made.get("error"))
-    said = form.get_fields(error, _PROBLEM, where) | {"category": _category(error)}
-    said["retries"] = said["retries"] or 0
-    if said == {name: getattr(fact, name) for name in said}:
+    known = form.get_fields(error, _PROBLEM, where) | {"category": _category(error)}
+    known["retries"] = known["retries"] or 0
+    if known == {name: getattr(fact, name) for name in known}:
         return
     new: Node | None = None
     if fact.error:

@@ -66,11 +66,11 @@ def kind_of(name: str) -> str:
 class Document:
     """The text of one file and its value."""
 
-    def __init__(self, kind: str, written: str | bytes, said: Any) -> None:
-        """`said` is the value of the `written` text or bytes, and must not be changed."""
+    def __init__(self, kind: str, written: str | bytes, parsed: Any) -> None:
+        """`parsed` is the value of the `written` text or bytes, and must not be changed."""
         self.kind = kind
         self._written = written
-        self.said = said
+        self.parsed = parsed
         self.remarks: list[Remark] = []
         self.bad: list[BadLine] = []
 
@@ -94,7 +94,7 @@ class Document:
     @cached_property
     def value(self) -> Any:
         """A copy of the value, which the caller may change."""
-        return copied(self.said)
+        return copied(self.parsed)
 
     @cached_property
     def text(self) -> str:
@@ -108,7 +108,7 @@ class Document:
     def root(self) -> Node:
         if self.kind == YAML:
             return safe_parse.read_yaml(self.text)[0]
-        return safe_parse.json_root(self.text, self.said)
+        return safe_parse.json_root(self.text, self.parsed)
 
     @cached_property
     def lines(self) -> list[Line]:
@@ -141,13 +141,13 @@ class Document:
     def rewritten(self, value: Any) -> Document:
         """Return the document that `rewrite` returns the bytes of."""
         require_plain(value)
-        if diff.same(self.said, value):
+        if diff.same(self.parsed, value):
             return self
         if self.kind == JSONL:
             return Document.parse(_rewrite_lines(self, value).encode(), JSONL, limit=_ANY)
         for text in self._attempts(value):
             made = _parsed(self.kind, text)
-            if made is not None and diff.same(made.said, value):
+            if made is not None and diff.same(made.parsed, value):
                 return made
         return Document.parse(fresh(self.kind, value), self.kind, limit=_ANY)
 
@@ -156,7 +156,7 @@ class Document:
         if self.kind == YAML:
             yield from self._try_edit(value, expand=True)
             yield from self._try_edit(
-                value, expand=True, fresh_keys=_changed_keys(self.said, value)
+                value, expand=True, fresh_keys=_changed_keys(self.parsed, value)
             )
         yield fresh(self.kind, value, self.style).decode()
 
@@ -221,7 +221,7 @@ def _rewrite_lines(document: Document, new: list[Any]) -> str:
     """
     lines = document.lines
     numbers = [at for at, line in enumerate(lines) if line.node]
-    pairs = diff.rising(sorted(diff.align(document.said, new)))
+    pairs = diff.rising(sorted(diff.align(document.parsed, new)))
     stay = {to: numbers[old] for old, to in pairs}
     last = max(stay, default=-1)
     made: dict[int, list[str]] = {}

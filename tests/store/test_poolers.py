@@ -16,7 +16,7 @@ import pytest
 psycopg = pytest.importorskip("psycopg")
 
 from forestay.store.postgres.store import PostgresStore  # noqa: E402
-from forestay.testing.contracts.appending import Appending  # noqa: E402
+from forestay.testing.contracts.writing import Appending  # noqa: E402
 from forestay.testing.store_contract import batch, put, texts  # noqa: E402
 from tests.pgserver import PgServer, end_with_parent, somebody  # noqa: E402
 from tests.store.test_postgres import opened  # noqa: E402
@@ -86,8 +86,6 @@ def test_watcher_behind_a_pooler_notices_growth_soon(
     store, other = opened(place), opened(place, "other")
     put(store, "s1", batch("a"))
     assert not store.watch("s1", 1, 0.01)
-    # That a pool shares connections is found out, or was said; else one would look rarely.
-    assert store.capabilities.notifies == (pool != "transaction")
     later = threading.Timer(0.2, put, (other, "s1", batch("b")))
     began = time.monotonic()
     later.start()

@@ -21,7 +21,7 @@ from forestay.testing.store_contract import Place, StoreContract
 _numbers = itertools.count()
 _emptied: list[str] = []
 """Schemas whose tables are there, but empty: making them takes longer than most tests."""
-_TABLES = ("session", "event", "row", "blob", "blob_use", "lost", "find", "chore", "watcher")
+_TABLES = ("session", "event", "row", "blob", "blob_use", "lost", "find", "chore")
 
 
 class PostgresPlace(Place):

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from forestay.errors import InvalidInput
 from forestay.store.machine.remotes import Known, Packed, Reach, Remotes, There
-from forestay.store.sqlite.schema import migrate
 from forestay.store.sqlite.store import SqliteStore
 from forestay.testing.store_contract import batch, put
-from tests.store.support import opened
 
 
 @pytest.fixture
@@ -35,13 +31,6 @@ def test_looking_where_nothing_was_written_finds_nothing(store: SqliteStore, hom
     assert store.machine.remotes.find("usb") is None
     assert store.machine.remotes.waiting() is None
     assert not home.exists()
-
-
-def test_a_home_of_an_older_format_has_no_remotes(home: Path) -> None:
-    home.mkdir()
-    with closing(sqlite3.connect(home / "forestay.db", isolation_level=None)) as old:
-        migrate(old, 0, 4)
-    assert opened(home).machine.remotes.all() == []
 
 
 def test_a_remote_is_added_once_and_listed_by_name(remotes: Remotes) -> None:

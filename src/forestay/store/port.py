@@ -184,17 +184,16 @@ class View:
 
 
 class Capabilities:
-    """What an adapter can do beyond the contract; the rest is done by polling or not at all.
+    """What an adapter can do beyond the contract; the rest is not done at all.
 
     With `files` the journal lies in files of the home, which are checked, backed up hourly and
     rebuilt here. Otherwise that is the business of a server.
     """
 
-    __slots__ = ("files", "notifies", "search")
+    __slots__ = ("files", "search")
 
-    def __init__(self, *, search: bool, notifies: bool, files: bool = True) -> None:
+    def __init__(self, *, search: bool, files: bool = True) -> None:
         self.search = search
-        self.notifies = notifies
         self.files = files
 
 

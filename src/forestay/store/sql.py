@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Any
 
+    from forestay.base.clock import Clock
+
     Rows = list[tuple[Any, ...]]
     Row = tuple[str, str, bool, int, bytes]
 
@@ -122,6 +124,7 @@ class SqlStore(Store):
     """What a store reads outside of views, with its statements."""
 
     statements: Statements
+    _clock: Clock
 
     def _read(self, sql: str, values: Sequence[object]) -> Rows:
         """Return the rows of one query; none while there are no tables."""
@@ -162,6 +165,19 @@ class SqlStore(Store):
         found: Iterable[tuple[Any, ...]] = self._read(self.statements.same_id, (key,))
         found = found or self._read(self.statements.ids_between, between)
         return [str(id) for (id,) in found]
+
+    def watch(self, session: str, after: int, timeout: float) -> bool:
+        key = self._comparable(session)
+        deadline, pause = self._clock.monotonic() + timeout, 0.02
+        while True:
+            found = self._read(self.statements.length, (key,))
+            if found and int(found[0][0]) > after:
+                return True
+            left = deadline - self._clock.monotonic()
+            if left <= 0:
+                return False
+            self._clock.sleep(min(pause, left))
+            pause = min(pause * 1.5, 0.25)
 
     def blob(self, digest: str) -> bytes | None:
         parts = [part for (part,) in self._read(self.statements.blob, (digest,))]

@@ -13,13 +13,10 @@ skipped; everything else is required.
 
 from __future__ import annotations
 
-from forestay.testing.contracts.appending import Appending
 from forestay.testing.contracts.base import Place, batch, found, head, put, text_of, texts
-from forestay.testing.contracts.erasing import Erasing
-from forestay.testing.contracts.reading import Reading
-from forestay.testing.contracts.remembering import Remembering
-from forestay.testing.contracts.searching import Searching
-from forestay.testing.contracts.sharing import Sharing
+from forestay.testing.contracts.reading import Reading, Searching
+from forestay.testing.contracts.sharing import Remembering, Sharing
+from forestay.testing.contracts.writing import Appending, Erasing
 
 __all__ = ["Place", "StoreContract", "batch", "found", "head", "put", "text_of", "texts"]
 

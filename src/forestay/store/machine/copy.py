@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from forestay.errors import ForestayError
 from forestay.store.machine.device import remember_device
-from forestay.store.machine.tables import read_if_present
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -111,11 +110,11 @@ def _read(source: Machine, table: str) -> list[Row]:
     if table == "session":
         columns = ["number", "id", "project"]
     else:
-        columns = [name for (name,) in read_if_present(source.tables, _COLUMNS, (table,))]
+        columns = [name for (name,) in source.tables.read(_COLUMNS, (table,))]
     if not columns:
         return []
     where = _COPIED_META if table == "meta" else ""
-    rows = read_if_present(source.tables, f"SELECT {', '.join(columns)} FROM {table} {where}")
+    rows = source.tables.read(f"SELECT {', '.join(columns)} FROM {table} {where}")
     return [dict(zip(columns, row, strict=True)) for row in rows]
 
 

@@ -32,7 +32,7 @@ class Holder:
 class Holders(Topic):
     def find(self, session: str = "") -> list[Holder]:
         """Return the holders of a session, or of all; the oldest first."""
-        rows = self._tables.read(
+        rows = self._read(
             "SELECT s.id, h.machine, h.boot, h.ns, h.pid, h.start, h.name, h.agent, h.doing,"
             " h.since FROM holder h JOIN session s ON s.number = h.session"
             f" {f'WHERE {BY_ID}' if session else ''} ORDER BY h.since",

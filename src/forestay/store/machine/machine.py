@@ -8,7 +8,7 @@ from __future__ import annotations
 from forestay.errors import Damaged
 from forestay.store.machine import device
 from forestay.store.machine.projects import Projects
-from forestay.store.machine.tables import BY_ID, read_if_present
+from forestay.store.machine.tables import BY_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -105,4 +105,4 @@ class Machine:
     def is_bound(self, session: str) -> bool:
         """Return whether files belong to a session here."""
         sql = f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session AND s.{BY_ID}"
-        return bool(read_if_present(self.tables, sql, (session,)))
+        return bool(self.tables.read(sql, (session,)))

@@ -37,7 +37,7 @@ class TreeRecord:
 class Projects(Topic):
     def tree(self, path: str) -> tuple[str, int, str] | None:
         """Return (inode, project, current session or "") of a known tree, or None."""
-        found = self._tables.read(
+        found = self._read(
             "SELECT t.inode, t.project, s.id FROM tree t LEFT JOIN session s"
             " ON s.number = t.session AND s.forgotten = 0 WHERE t.path = ?",
             (as_text(path),),
@@ -46,7 +46,7 @@ class Projects(Topic):
 
     def all(self) -> list[tuple[int, str, list[Key]]]:
         """Return every project: its number, id and keys."""
-        rows = self._tables.read(
+        rows = self._read(
             "SELECT p.number, p.id, k.kind, k.value FROM project p"
             " LEFT JOIN project_key k ON k.project = p.number ORDER BY p.number"
         )
@@ -59,7 +59,7 @@ class Projects(Topic):
 
     def name_of(self, number: int) -> str:
         """Return the name of a project; "" if there is none."""
-        found = self._tables.read("SELECT name FROM project WHERE number = ?", (number,))
+        found = self._read("SELECT name FROM project WHERE number = ?", (number,))
         return str(found[0][0]) if found else ""
 
     def record_tree(

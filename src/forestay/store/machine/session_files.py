@@ -18,7 +18,7 @@ class SeenFiles(Topic):
         found: dict[str, tuple[str, str]] = {}
         for start in range(0, len(paths), _AT_ONCE):
             some = {as_text(path): path for path in paths[start : start + _AT_ONCE]}
-            for stored, stamp, digest in self._tables.read(
+            for stored, stamp, digest in self._read(
                 "SELECT path, stamp, digest FROM seen_file"
                 f" WHERE session = (SELECT number FROM session WHERE {BY_ID})"
                 f" AND path IN ({','.join('?' * len(some))})",
@@ -30,7 +30,7 @@ class SeenFiles(Topic):
     def stamps_below(self, folder: str) -> set[tuple[str, str]]:
         """Return (path, stamp) of a file, or of those below a folder, as sessions saw them."""
         # They are in order only within a session, so each is asked.
-        rows = self._tables.read(
+        rows = self._read(
             "SELECT f.path, f.stamp FROM session s CROSS JOIN seen_file f"
             " ON f.session = s.number AND f.path >= ? AND f.path < ?",
             (as_text(folder), f"{as_text(folder)}0"),  # the sign behind the slash

@@ -7,8 +7,6 @@ refers to has a row with its id only (`ensure_sessions`).
 
 from __future__ import annotations
 
-from forestay.errors import ForestayError
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
@@ -61,7 +59,7 @@ class Topic:
         self._tables = tables
 
     def _read(self, sql: str, values: Sequence[object] = ()) -> Rows:
-        return read_if_present(self._tables, sql, values)
+        return self._tables.read(sql, values)
 
     def _run(self, sql: str, *values: Sequence[object], soon: bool = False) -> None:
         """Run a statement once for each of these values, in one transaction.
@@ -70,19 +68,6 @@ class Topic:
         """
         write = self._tables.write_soon if soon else self._tables.write
         write(lambda connection: connection.executemany(sql, values))
-
-
-def read_if_present(tables: Tables, sql: str, values: Sequence[object] = ()) -> Rows:
-    """Return the rows of one query; none where its table does not exist yet.
-
-    Readers never migrate: a home that this version has not written to lacks its newest tables.
-    """
-    try:
-        return tables.read(sql, values)
-    except ForestayError as error:
-        if "no such table" in str(error.__cause__):
-            return []
-        raise
 
 
 def key_range(prefix: str) -> tuple[str, str]:

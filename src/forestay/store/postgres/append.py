@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     Also = Callable[[Connection, PgView], None]
 
 _MOST_AT_HAND = 64
-NOTICED = 0.25
-"""Seconds after which a process that keeps writing notices that another one waits."""
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
 
@@ -71,9 +69,7 @@ class Appender:
 
     def __init__(self, local: LocalSide, server: Server) -> None:
         self._local, self._server, self._sql = local, server, server.sql
-        self._channel = channel(server.place.schema)
-        # With the time until which no process is assumed to wait for the session to grow.
-        self._known: dict[str, tuple[Sequence[Any], float]] = {}
+        self._known: dict[str, Sequence[Any]] = {}
         self._planning: set[int] = set()
 
     def record(self, append: Append) -> PgView:
@@ -108,7 +104,7 @@ class Appender:
         It takes effect only if no other process has written since. Otherwise, also if the plan
         refuses, this returns None: it is decided again under the lock.
         """
-        known, alone = self._known.pop(known_text(append.session), (None, 0.0))
+        known = self._known.pop(known_text(append.session), None)
         if known is None:
             return None
         device = self._local.recent_device()
@@ -124,34 +120,24 @@ class Appender:
             return None
         work = save.Saving(self._sql, view, batch)
         append.sent = work.doubt()
-        now = self._server.clock.monotonic()
-        notifies = now >= alone
-        found = self._ask(work, known, notifies=notifies)
+        prepares = self._server.place.prepares
+        try:
+            found = self._server.use(lambda one: work.ask(one, known, prepares=prepares), "update")
+        except NotDone:
+            found = None
         if found is None:
             append.sent = None
             return None
-        if notifies:
-            alone = 0.0 if found[2] else now + NOTICED
-        self._keep(work, found, alone)
+        self._keep(work, found)
         self._remember(view, batch)
         return view
 
-    def _ask(self, work: Saving, known: Sequence[Any], *, notifies: bool) -> tuple[int, ...] | None:
-        channel, prepares = self._channel, self._server.place.prepares
-        try:
-            return self._server.use(
-                lambda one: work.ask(one, channel, known, prepares=prepares, notifies=notifies),
-                "update",
-            )
-        except NotDone:
-            return None
-
-    def _keep(self, work: Saving, answer: Sequence[Any], alone: float = 0.0) -> None:
+    def _keep(self, work: Saving, answer: Sequence[Any]) -> None:
         """Remember a session as it is now, for the next append."""
         if len(self._known) >= _MOST_AT_HAND:
             self._known.clear()
         key, found = work.found(answer[0], answer[1])
-        self._known[key] = (found, alone)
+        self._known[key] = found
 
     # -- under the lock ------------------------------------------------------------------------
 
@@ -227,7 +213,7 @@ class Appender:
         sql, batch = self._sql, work.batch
         try:
             with connection.pipeline():
-                written = work.write(connection, self._channel)
+                written = work.write(connection)
                 if append.blobs:
                     save.put_blobs(connection, sql, view, append.blobs)
                 if batch.erased is not None:
@@ -273,11 +259,6 @@ class Appender:
         if left is None or (left[0] != session and folded(left[0]) != folded(session)):
             return None
         return left[1]
-
-
-def channel(schema: str) -> str:
-    """Return the channel on which the growth of sessions is notified."""
-    return f"forestay_{schema}"
 
 
 def known_text(session: str) -> str:

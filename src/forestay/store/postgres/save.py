@@ -56,14 +56,9 @@ _UNCHANGED = f"""
 # The same for a connection without a lock timeout: not if the row is locked.
 _FREE = f"(SELECT number FROM @session WHERE number = {_UNCHANGED} FOR UPDATE SKIP LOCKED)"
 _WHICH = {"UPDATE": "%(number)s", "UNCHANGED": _UNCHANGED, "FREE": _FREE}
-# Notifications are serialized over the whole server, so they are sent only if a process waits.
-_NOTIFY = """
-    CASE WHEN EXISTS (SELECT 1 FROM @watcher WHERE key = %(key)s AND until > now())
-        THEN 1 + length(pg_notify(%(channel)s, %(key)s)::text)::bigint END
-"""
 # A role or database may be configured to answer before the disk has the data.
 _ANSWER = """
-    SELECT number, row_sum, {}, CASE WHEN current_setting('synchronous_commit') = 'off'
+    SELECT number, row_sum, CASE WHEN current_setting('synchronous_commit') = 'off'
         THEN set_config('synchronous_commit', 'on', true) END
     FROM s
 """
@@ -154,47 +149,35 @@ class Saving:
         after = enumerate(self.batch.entries, start=self._before + 1)
         self._view.event_sum = within(total + sum(sum_of_event(seq, one) for seq, one in after))
 
-    def write(self, connection: Connection, channel: str) -> Cursor:
+    def write(self, connection: Connection) -> Cursor:
         """Send it; the answer has the number of the session and the sum over its rows."""
         view = self._view
         if self.batch.fresh_rows and view.exists:
             connection.execute(self._sql("DELETE FROM @row WHERE session = %s"), (view.number,))
         sql = self._statement("UPDATE" if view.exists else "INSERT")
-        return connection.execute(sql, self._values(channel), binary=True)
+        return connection.execute(sql, self._values(), binary=True)
 
     def ask(
-        self,
-        connection: Connection,
-        channel: str,
-        known: Sequence[Any],
-        *,
-        prepares: bool,
-        notifies: bool,
+        self, connection: Connection, known: Sequence[Any], *, prepares: bool
     ) -> tuple[int, ...] | None:
-        """Write in one round trip if the row of the session is still as `known`; else None.
-
-        With `notifies`, waiting processes are notified; the third number is whether any waited.
-        """
-        values = self._values(channel)
+        """Write in one round trip if the row of the session is still as `known`; else None."""
+        values = self._values()
         values.update(zip(_WAS, _was(known), strict=True))
         whole = _seldom(values) != _was_seldom(known)
-        sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole, notifies=notifies)
-        # Otherwise everything in the answer is known.
-        count = 3 if notifies or self.batch.rows else 0
+        sql = self._statement("UNCHANGED" if prepares else "FREE", whole=whole)
+        # Without rows everything in the answer is known.
+        count = 2 if self.batch.rows else 0
         found = connection.ask(sql, values, count, prepares=prepares)
-        return found if found or found is None else (known[0], known[2], 0)
+        return found if found or found is None else (known[0], known[2])
 
-    def _values(self, channel: str) -> dict[str, object]:
-        self._line = self._new_line()
-        self._line["channel"] = channel
-        self._line |= self._rows()
-        self._line |= self._events()
+    def _values(self) -> dict[str, object]:
+        self._line = {**self._new_line(), **self._rows(), **self._events()}
         return self._line
 
-    def _statement(self, head: str, *, whole: bool = True, notifies: bool = True) -> str:
+    def _statement(self, head: str, *, whole: bool = True) -> str:
         batch = self.batch
         events, rows = min(len(batch.entries), 2), bool(batch.rows)
-        return self._sql(_statement(head, events, rows, batch.fresh_rows, whole, notifies))
+        return self._sql(_statement(head, events, rows, batch.fresh_rows, whole))
 
     def found(self, number: int, row_sum: int) -> tuple[str, tuple[Any, ...]]:
         """Return the key of the session, and its line as `LOAD` would find it now."""
@@ -242,16 +225,14 @@ class Saving:
 
 
 @lru_cache
-def _statement(
-    head: str, events: int, has_rows: bool, fresh_rows: bool, whole: bool, notifies: bool
-) -> str:
+def _statement(head: str, events: int, has_rows: bool, fresh_rows: bool, whole: bool) -> str:
     """Return one statement for a whole batch: of no event, of one, or of several."""
     parts = [f"s AS ({_head(head, has_rows, fresh_rows, whole)})"]
     if events:
         parts.append(f"e AS ({_EVENT if events == 1 else _EVENTS})")
     if has_rows:
         parts.append(f"r AS ({_ROWS})")
-    return f"WITH {', '.join(parts)} {_ANSWER.format(_NOTIFY if notifies else 'NULL')}"
+    return f"WITH {', '.join(parts)} {_ANSWER}"
 
 
 def _head(head: str, has_rows: bool, fresh_rows: bool, whole: bool) -> str:

@@ -73,10 +73,6 @@ MIGRATIONS = (
         session bigint NOT NULL, home text NOT NULL, what text NOT NULL
     );
     CREATE INDEX chore_session ON @chore (session, home);
-    CREATE TABLE @watcher (
-        key text COLLATE "C" NOT NULL, who text NOT NULL, until timestamptz NOT NULL,
-        PRIMARY KEY (key, who)
-    );
     """,
 )
 FORMAT = len(MIGRATIONS)

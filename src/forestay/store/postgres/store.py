@@ -19,7 +19,6 @@ from forestay.store.postgres.connection import Lost, NotThere, Place, Server
 from forestay.store.postgres.local_db import LocalSide, ServerFileWork, put_stubs
 from forestay.store.postgres.maintenance import PostgresMaintenance
 from forestay.store.postgres.view import LOAD, STATEMENTS, PgView, folded
-from forestay.store.postgres.watch import Watcher
 from forestay.store.sql import SqlStore, pack_blobs
 
 TYPE_CHECKING = False
@@ -68,6 +67,7 @@ class LentView(PgView):
 
 
 class PostgresStore(SqlStore):
+    capabilities = Capabilities(search=True, files=False)
     statements = STATEMENTS
 
     def __init__(
@@ -81,7 +81,7 @@ class PostgresStore(SqlStore):
         opens_sealed: bool = False,
     ) -> None:
         self.home = os.path.abspath(home)
-        self.capabilities = Capabilities(search=True, notifies=True, files=False)
+        self._clock = clock
         known = os.path.isdir(os.path.join(self.home, files.STORES))
         self._server = Server(Place(url), clock=clock, timeout=busy_timeout, is_known=known)
         self.shown = self._server.place.shown
@@ -97,7 +97,6 @@ class PostgresStore(SqlStore):
         self.maintenance = PostgresMaintenance(self._local, self._server)
         self._numbers: dict[str, int] = {}
         self._appender = Appender(self._local, self._server)
-        self._watcher = Watcher(self._local, self._server, self.capabilities)
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -235,9 +234,6 @@ class PostgresStore(SqlStore):
         from forestay.store.postgres import search
 
         return search.search(self._local, self._server, self.view, words, text_of, limit)
-
-    def watch(self, session: str, after: int, timeout: float) -> bool:
-        return self._watcher.watch(folded(session), after, timeout)
 
     # -- erasing -------------------------------------------------------------------------------
 

@@ -47,11 +47,11 @@ def is_good(key: str, value: object) -> bool:
 
 
 @cache
-def _frame(format: int = FORMAT) -> Frame:
+def _frame() -> Frame:
     """Return name → (type, SQL) of everything that a fresh database has, in order."""
     connection = sqlite3.connect(":memory:", isolation_level=None)
     try:
-        migrate(connection, 0, format)
+        migrate(connection, 0)
         return {name: (kind, sql) for kind, name, sql in _objects(connection.execute)}
     finally:
         connection.close()
@@ -89,9 +89,7 @@ def find_flaws(read: Read) -> list[Finding]:
         is_good(key, meta.get(key)) and int(meta[key]) > FORMAT for key in ("format", "min_writer")
     ):
         return []  # a newer version knows what its tables look like
-    # What a later version adds is created at the next write, and is not missing before.
-    old = is_good("format", meta.get("format")) and int(meta["format"]) < FORMAT
-    frame = _frame(int(meta["format"]) if old else FORMAT)
+    frame = _frame()
     found = [
         *_missing(there, frame),
         *_altered(there, frame),

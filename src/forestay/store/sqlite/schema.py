@@ -84,9 +84,6 @@ MIGRATIONS = (
         session INTEGER NOT NULL, path TEXT NOT NULL, stamp TEXT NOT NULL, digest TEXT NOT NULL,
         PRIMARY KEY (session, path)
     ) STRICT, WITHOUT ROWID;
-    """,
-    # format 2
-    """
     CREATE TABLE binding (
         number INTEGER PRIMARY KEY, session INTEGER NOT NULL, layout TEXT NOT NULL,
         native TEXT NOT NULL, root TEXT NOT NULL, place TEXT NOT NULL UNIQUE,
@@ -98,16 +95,10 @@ MIGRATIONS = (
         binding INTEGER NOT NULL, file TEXT NOT NULL, n INTEGER NOT NULL, digest TEXT NOT NULL,
         stat TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (binding, file, n)
     ) STRICT, WITHOUT ROWID;
-    """,
-    # format 3
-    """
     CREATE TABLE chore (
         number INTEGER PRIMARY KEY, session INTEGER NOT NULL, what TEXT NOT NULL
     ) STRICT;
     CREATE INDEX chore_session ON chore (session);
-    """,
-    # format 4
-    """
     CREATE TABLE run (
         number INTEGER PRIMARY KEY, agent TEXT NOT NULL, native TEXT NOT NULL,
         session TEXT NOT NULL, process TEXT NOT NULL, folder TEXT NOT NULL,
@@ -123,9 +114,6 @@ MIGRATIONS = (
     CREATE TABLE tally (
         what TEXT PRIMARY KEY, count INTEGER NOT NULL, last INTEGER NOT NULL
     ) STRICT, WITHOUT ROWID;
-    """,
-    # format 5
-    """
     CREATE TABLE remote (
         number INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, address TEXT NOT NULL,
         probe TEXT NOT NULL, added INTEGER NOT NULL, synced INTEGER NOT NULL DEFAULT 0,
@@ -157,9 +145,9 @@ SEALED = 999_999_999
 """The `min_writer` of a store that may not be written any more."""
 
 
-def migrate(connection: sqlite3.Connection, have: int, want: int | None = None) -> None:
+def migrate(connection: sqlite3.Connection, have: int) -> None:
     """Bring the tables up to date, inside the caller's transaction."""
-    for number, script in enumerate(MIGRATIONS[have:want], start=have + 1):
+    for number, script in enumerate(MIGRATIONS[have:], start=have + 1):
         for statement in script.split(";"):
             if statement.strip():
                 connection.execute(statement)

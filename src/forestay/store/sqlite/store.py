@@ -87,7 +87,7 @@ _FILL_EVENT = "UPDATE event SET salt = ?, data = ? WHERE position = ? AND data I
 
 
 class SqliteStore(SqlStore):
-    capabilities = Capabilities(search=True, notifies=False)
+    capabilities = Capabilities(search=True)
     statements = STATEMENTS
 
     def __init__(
@@ -253,18 +253,6 @@ class SqliteStore(SqlStore):
 
     def _in_project(self, project: object) -> tuple[str, object]:
         return "project IS ?", project
-
-    def watch(self, session: str, after: int, timeout: float) -> bool:
-        deadline, pause = self._clock.monotonic() + timeout, 0.02
-        while True:
-            found = self.database.read(STATEMENTS.length, (session,))
-            if found and int(found[0][0]) > after:
-                return True
-            left = deadline - self._clock.monotonic()
-            if left <= 0:
-                return False
-            self._clock.sleep(min(pause, left))
-            pause = min(pause * 1.5, 0.25)
 
     def search(self, words: str, *, text_of: TextOf, limit: int = 20) -> list[dict[str, object]]:
         from forestay.store.sqlite import search

@@ -65,7 +65,7 @@ THIRD_PARTY = {
 PURE = "errors base.vocabulary base.redact base.hashing base.text model.* briefing.*"
 PURE += " agents.hook_event agents.tool_calls agents.payloads agents.payloads_opencode"
 PURE_STDLIB = """
-    __future__ _sha2 _sha256 base64 binascii bisect collections dataclasses datetime difflib
+    __future__ _sha2 _sha256 ast base64 binascii bisect collections dataclasses datetime difflib
     enum fnmatch
     functools hashlib heapq hmac html itertools json math operator re string struct textwrap
     types typing unicodedata

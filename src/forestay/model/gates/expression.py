@@ -6,15 +6,19 @@
     len(files) > 0 and matches(version, "\\d+\\.\\d+")
     report.unit.failed + report.e2e.failed == 0
 
-A text is cut into tokens, a Pratt parser makes a tree, the tree is evaluated over plain values.
-Nothing of Python is ever evaluated. Everything is limited: the length of a text, the depth of the
-tree, the steps of one evaluation, the size of numbers and texts. `and`, `or` and `not` take
-true and false only; a number is never true; comparing values of different types is an error.
-Every error names its column, counted from 1.
+The grammar is a part of Python's, so Python's own parser gives the structure. It only sees the
+operators: names and numbers are replaced by a name `x…` of the same length, texts by `'x…'`, and
+are read from their columns afterwards. So keywords can be names, and no literal is read by Python.
+The tree is evaluated here, over plain values; nothing is ever evaluated by Python. Everything is
+limited: the length of a text, the depth of the tree, the steps of one evaluation, the size of
+numbers and texts. `and`, `or` and `not` take true and false only; a number is never true;
+comparing values of different types is an error. Every error names its column, counted from 1.
 """
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -45,102 +49,48 @@ def _bad(why: str, column: int) -> BadExpression:
     return error
 
 
-class _Token(NamedTuple):
-    kind: str
-    """`number`, `text`, `name`, `end`, or the sign or word itself."""
-    value: Any
-    column: int
-
-
 class _Node(NamedTuple):
-    """A part of the tree: `value`, `field`, `list`, `call`, `compare`, or an operator."""
+    """A part of the tree; the method of `_Evaluation` called after its `kind` evaluates it."""
 
     kind: str
     column: int
     parts: tuple[_Node, ...] = ()
     value: Any = None
-    depth: int = 1
-
-
-# -- tokens ------------------------------------------------------------------------------------
-
-_TOKEN = re.compile(
-    r"""(?P<blank>\s+)
-    |(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{1,3})?)(?![A-Za-z0-9_.])
-    |(?P<text>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)
-    |(?P<sign>==|!=|<=|>=|[-<>+*/%().,\[\]])""",
-    re.VERBOSE | re.DOTALL,
-)
-_WORDS = frozenset({"and", "or", "not", "in"})
-_LITERALS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
-_ESCAPES = {"n": "\n", "t": "\t"}
-_REPLACEMENTS = {"=": "==", "&": "and", "&&": "and", "|": "or", "||": "or", "!": "not"}
-
-
-def _tokens(text: str) -> list[_Token]:
-    found, at = [], 0
-    while at < len(text):
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise _unexpected_character(text, at)
-        if match.lastgroup != "blank":
-            found.append(_token(str(match.lastgroup), match.group(), at + 1))
-        at = match.end()
-    return [*found, _Token("end", None, len(text) + 1)]
-
-
-def _unexpected_character(text: str, at: int) -> BadExpression:
-    if text[at] in "\"'":
-        return _bad("a text without its closing quote", at + 1)
-    if text[at].isdigit():
-        return _bad("not a number", at + 1)
-    meant = _REPLACEMENTS.get(text[at : at + 2]) or _REPLACEMENTS.get(text[at])
-    return _bad(f"unexpected {text[at]!r}" + (f"; write {meant}" if meant else ""), at + 1)
-
-
-def _token(kind: str, word: str, column: int) -> _Token:
-    if kind == "number":
-        return _Token(kind, _number(word, column), column)
-    if kind == "text":
-        return _Token(kind, _unquoted(word), column)
-    if kind == "sign" or word in _WORDS:
-        return _Token(word, word, column)
-    if word in _LITERALS:
-        return _Token("value", _LITERALS[word], column)
-    return _Token(kind, word, column)
-
-
-def _number(word: str, column: int) -> int | float:
-    value = float(word)
-    _require_size(value, column)
-    return int(word) if word.isdigit() else value
-
-
-def _unquoted(word: str) -> str:
-    # Only quotes, backslash, \n and \t are escapes: patterns keep their backslashes.
-    return re.sub(
-        r"\\(.)",
-        lambda m: _ESCAPES.get(m[1], m[1] if m[1] in "\"'\\" else m[0]),
-        word[1:-1],
-        flags=re.DOTALL,
-    )
 
 
 # -- parsing -----------------------------------------------------------------------------------
 
-_COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">=", "in", "not in"})
-_POWERS = {
-    "or": 1,
-    "and": 2,
-    **dict.fromkeys(_COMPARISONS, 4),
-    "+": 5,
-    "-": 5,
-    "*": 6,
-    "/": 6,
-    "%": 6,
+_TEXT = re.compile(r""""(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'""", re.DOTALL)
+_TOKEN = re.compile(
+    rf"""(?P<blank>\s+)
+    |(?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]{{1,3}})?)(?![A-Za-z0-9_.])
+    |(?P<text>{_TEXT.pattern})
+    |(?P<sign>(?:and|or|not|in)\b|==|!=|<=|>=|[-<>+*/%().,\[\]])
+    |(?P<name>[A-Za-z_][A-Za-z0-9_]*)""",
+    re.VERBOSE | re.DOTALL,
+)
+_PATH = re.compile(r"[A-Za-z_]\w*(\s*\.\s*[A-Za-z_]\w*)*", re.ASCII)
+_LITERALS = {"true": True, "false": False, "null": None, "True": True, "False": False, "None": None}
+_ESCAPES = {"n": "\n", "t": "\t"}
+_REPLACEMENTS = {"=": "==", "&": "and", "&&": "and", "|": "or", "||": "or", "!": "not"}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Mod: operator.mod,
 }
-_NOT, _MINUS = 3, 7
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.In: "in",
+    ast.NotIn: "not in",
+}
+_ORDER = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 _ARITY = {
     "len": (1, 1),
     "abs": (1, 1),
@@ -153,139 +103,107 @@ FUNCTIONS = tuple(_ARITY)
 
 
 class _Parser:
-    """Parses by top-down operator precedence: `_POWERS` is how tightly an operator binds."""
-
     def __init__(self, text: str) -> None:
-        self.tokens = _tokens(text)
-        self.at = 0
-        self.open = 0
+        self.text = text
 
     def parse(self) -> _Node:
-        made = self._expression(0)
-        if self._next.kind != "end":
-            raise self._unexpected(self._next)
+        try:
+            tree = ast.parse(self._masked(), mode="eval")
+        except SyntaxError as error:
+            if not error.offset:
+                raise _bad("the rule ends too early", len(self.text) + 1) from None
+            raise _bad(error.msg, error.offset) from None
+        except (RecursionError, MemoryError):
+            raise _bad(f"more than {DEEPEST} levels deep", 1) from None
+        return self._node(tree.body, 1)
+
+    def _masked(self) -> str:
+        """Return the text with `x` in place of the characters of names and literals."""
+        made = ""
+        while (at := len(made)) < len(self.text):
+            match = _TOKEN.match(self.text, at)
+            if match is None:
+                raise _unexpected_character(self.text, at)
+            word, size = match.group(), len(match.group())
+            masks = {"blank": " " * size, "sign": word, "text": f"'{'x' * (size - 2)}'"}
+            made += masks.get(str(match.lastgroup), "x" * size)
         return made
 
-    @property
-    def _next(self) -> _Token:
-        return self.tokens[self.at]
+    def _node(self, node: ast.expr, depth: int) -> _Node:
+        if depth > DEEPEST:
+            raise _bad(f"more than {DEEPEST} levels deep", node.col_offset + 1)
 
-    def _advance(self) -> _Token:
-        self.at += 1
-        return self.tokens[self.at - 1]
+        def make(kind: str, parts: Sequence[ast.expr], value: Any = None) -> _Node:
+            inner = tuple(self._node(part, depth + 1) for part in parts)
+            return _Node(kind, node.col_offset + 1, inner, value)
 
-    def _expect(self, kind: str, what: str) -> _Token:
-        if self._next.kind != kind:
-            raise _bad(f"{what} is expected", self._next.column)
-        return self._advance()
-
-    def _unexpected(self, token: _Token) -> BadExpression:
-        if token.kind == "end":
-            return _bad("the rule ends too early", token.column)
-        return _bad(f"unexpected {token.value!r}", token.column)
-
-    def _expression(self, power: int) -> _Node:
-        self.open += 1
-        if self.open > DEEPEST:
-            raise _bad(f"more than {DEEPEST} levels deep", self._next.column)
-        left = self._prefix(self._advance())
-        while (sign := self._operator()) and _POWERS[sign] > power:
-            left = self._infix(left, sign)
-        self.open -= 1
-        return left
-
-    def _operator(self) -> str:
-        kind = self._next.kind
-        if kind == "not" and self.tokens[self.at + 1].kind == "in":
-            return "not in"
-        return kind if kind in _POWERS else ""
-
-    def _infix(self, left: _Node, sign: str) -> _Node:
-        column = self._advance().column
-        if sign == "not in":
-            self._advance()
-        right = self._expression(_POWERS[sign])
-        if sign in _COMPARISONS:
-            return self._compared(left, sign, right, column)
-        if sign in ("and", "or") and left.kind == sign:
-            return _make_node(sign, left.column, (*left.parts, right))
-        return _make_node(sign, column, (left, right))
-
-    def _compared(self, left: _Node, sign: str, right: _Node, column: int) -> _Node:
-        # a < b < c is one comparison of three values; parentheses make a group.
-        if left.kind == "compare":
-            return _make_node(
-                "compare", left.column, (*left.parts, right), (*left.value, (sign, column))
-            )
-        return _make_node("compare", left.column, (left, right), ((sign, column),))
-
-    def _prefix(self, token: _Token) -> _Node:
-        if token.kind in ("number", "text", "value"):
-            return _Node("value", token.column, value=token.value)
-        if token.kind == "name":
-            return self._named(token)
-        if token.kind == "not":
-            return _make_node("not", token.column, (self._expression(_NOT),))
-        if token.kind == "-":
-            return _make_node("minus", token.column, (self._expression(_MINUS),))
-        if token.kind == "[":
-            return _make_node("list", token.column, self._several("]"))
-        if token.kind == "(":
-            return self._group()
-        raise self._unexpected(token)
-
-    def _group(self) -> _Node:
-        made = self._expression(0)
-        self._expect(")", "')'")
-        return _make_node("group", made.column, (made,))
-
-    def _named(self, token: _Token) -> _Node:
-        if self._next.kind == "(":
-            return self._call(token)
-        names = [token.value]
-        while self._next.kind == ".":
-            self._advance()
-            names.append(self._expect("name", "a name after '.'").value)
-        return _Node("field", token.column, value=tuple(names))
-
-    def _call(self, token: _Token) -> _Node:
-        least, most = _ARITY.get(token.value, (0, 0))
-        if not most:
-            known = ", ".join(FUNCTIONS)
-            raise _bad(f"there is no function {token.value}; there are {known}", token.column)
-        self._advance()
-        parts = self._several(")")
-        if not least <= len(parts) <= most:
-            wanted = str(least) if least == most else f"{least} to {most}"
-            raise _bad(f"{token.value} takes {wanted} values, not {len(parts)}", token.column)
-        if token.value in ("matches", "finds"):
-            _require_pattern(parts[1])
-        return _make_node("call", token.column, parts, token.value)
-
-    def _several(self, end: str) -> tuple[_Node, ...]:
-        parts: list[_Node] = []
-        while self._next.kind != end:
-            if parts:
-                self._expect(",", f"',' or '{end}'")
-            parts.append(self._expression(0))
-        self._advance()
-        return tuple(parts)
+        source = self.text[node.col_offset : node.end_col_offset]
+        match node:
+            case ast.Name() if source in _LITERALS:
+                return make("value", (), _LITERALS[source])
+            case ast.Name() if source[0].isdigit():
+                number = _require_size(float(source), node.col_offset + 1)
+                return make("value", (), int(source) if source.isdigit() else number)
+            case ast.Constant() if _TEXT.fullmatch(source):
+                return make("value", (), _unquoted(source))
+            case ast.Name() | ast.Attribute() if _PATH.fullmatch(source):
+                return make("field", (), tuple(map(str.strip, source.split("."))))
+            case ast.BoolOp():
+                return make("logic", node.values, any if isinstance(node.op, ast.Or) else all)
+            case ast.UnaryOp(ast.Not()):
+                return make("not", [node.operand])
+            case ast.UnaryOp(ast.USub()):
+                return make("minus", [node.operand])
+            case ast.BinOp() if type(node.op) in _ARITHMETIC:
+                return make("arithmetic", [node.left, node.right], _ARITHMETIC[type(node.op)])
+            case ast.Compare() if all(type(op) in _COMPARISONS for op in node.ops):
+                signs = [_COMPARISONS[type(op)] for op in node.ops]
+                return make("compare", [node.left, *node.comparators], signs)
+            case ast.List():
+                return make("list", node.elts)
+            case ast.Call(ast.Name() as name):
+                called = self.text[name.col_offset : name.end_col_offset]
+                made = make("call", node.args, called)
+                _require_function(made)
+                return made
+        raise _bad(f"unexpected {source!r}", node.col_offset + 1)
 
 
-def _make_node(kind: str, column: int, parts: tuple[_Node, ...], value: Any = None) -> _Node:
-    depth = 1 + max((part.depth for part in parts), default=0)
-    if depth > DEEPEST:
-        raise _bad(f"more than {DEEPEST} levels deep", column)
-    return _Node(kind, column, parts, value, depth)
+def _unexpected_character(text: str, at: int) -> BadExpression:
+    if text[at] in "\"'":
+        return _bad("a text without its closing quote", at + 1)
+    if text[at].isdigit():
+        return _bad("not a number", at + 1)
+    meant = _REPLACEMENTS.get(text[at : at + 2]) or _REPLACEMENTS.get(text[at])
+    return _bad(f"unexpected {text[at]!r}" + (f"; write {meant}" if meant else ""), at + 1)
 
 
-def _require_pattern(node: _Node) -> None:
-    if node.kind != "value" or not isinstance(node.value, str):
-        raise _bad("the pattern must be a text in quotes", node.column)
-    try:
-        compile_pattern(node.value)
-    except BadPattern as error:
-        raise _bad(error.what, node.column) from None
+def _unquoted(word: str) -> str:
+    # Only quotes, backslash, \n and \t are escapes: patterns keep their backslashes.
+    return re.sub(
+        r"\\(.)",
+        lambda m: _ESCAPES.get(m[1], m[1] if m[1] in "\"'\\" else m[0]),
+        word[1:-1],
+        flags=re.DOTALL,
+    )
+
+
+def _require_function(call: _Node) -> None:
+    if call.value not in _ARITY:
+        known = ", ".join(FUNCTIONS)
+        raise _bad(f"there is no function {call.value}; there are {known}", call.column)
+    least, most = _ARITY[call.value]
+    if not least <= len(call.parts) <= most:
+        wanted = str(least) if least == most else f"{least} to {most}"
+        raise _bad(f"{call.value} takes {wanted} values, not {len(call.parts)}", call.column)
+    if call.value in ("matches", "finds"):
+        pattern = call.parts[1]
+        if pattern.kind != "value" or not isinstance(pattern.value, str):
+            raise _bad("the pattern must be a text in quotes", pattern.column)
+        try:
+            compile_pattern(pattern.value)
+        except BadPattern as error:
+            raise _bad(error.what, pattern.column) from None
 
 
 # -- evaluating --------------------------------------------------------------------------------
@@ -326,13 +244,10 @@ class _Evaluation:
 
     def of(self, node: _Node) -> Any:
         self._spend(1, node.column)
-        return _EVALUATORS.get(node.kind, _Evaluation._arithmetic)(self, node)
+        return getattr(self, f"_{node.kind}")(node)
 
     def _value(self, node: _Node) -> Any:
         return node.value
-
-    def _group(self, node: _Node) -> Any:
-        return self.of(node.parts[0])
 
     def _list(self, node: _Node) -> list[Any]:
         return [self.of(part) for part in node.parts]
@@ -350,8 +265,7 @@ class _Evaluation:
         return _require_size(found, node.column)
 
     def _logic(self, node: _Node) -> bool:
-        found = (self.truth(part) for part in node.parts)
-        return any(found) if node.kind == "or" else all(found)
+        return bool(node.value(self.truth(part) for part in node.parts))
 
     def _not(self, node: _Node) -> bool:
         return not self.truth(node.parts[0])
@@ -373,15 +287,16 @@ class _Evaluation:
 
     def _arithmetic(self, node: _Node) -> Any:
         left, right = (self._number_of(part) for part in node.parts)
-        if node.kind in "/%" and right == 0:
-            raise _bad("a division by zero", node.column)
-        return _require_size(_ARITHMETIC[node.kind](left, right), node.column)
+        try:
+            return _require_size(node.value(left, right), node.column)
+        except ZeroDivisionError:
+            raise _bad("a division by zero", node.column) from None
 
     def _compare(self, node: _Node) -> bool:
         left = self.of(node.parts[0])
-        for part, (sign, column) in zip(node.parts[1:], node.value, strict=True):
+        for part, sign in zip(node.parts[1:], node.value, strict=True):
             right = self.of(part)
-            if not self._holds(left, sign, right, column):
+            if not self._holds(left, sign, right, node.column):
                 return False
             left = right
         return True
@@ -475,33 +390,6 @@ def are_equal(left: Any, right: Any) -> bool:
     return bool(left == right)
 
 
-_ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": lambda a, b: a + b,
-    "-": lambda a, b: a - b,
-    "*": lambda a, b: a * b,
-    "/": lambda a, b: a / b,
-    "%": lambda a, b: a % b,
-}
-_ORDER: dict[str, Callable[[Any, Any], bool]] = {
-    "<": lambda a, b: a < b,
-    "<=": lambda a, b: a <= b,
-    ">": lambda a, b: a > b,
-    ">=": lambda a, b: a >= b,
-}
-_EVALUATORS: dict[str, Callable[[_Evaluation, _Node], Any]] = {
-    "value": _Evaluation._value,
-    "group": _Evaluation._group,
-    "list": _Evaluation._list,
-    "field": _Evaluation._field,
-    "and": _Evaluation._logic,
-    "or": _Evaluation._logic,
-    "not": _Evaluation._not,
-    "minus": _Evaluation._minus,
-    "compare": _Evaluation._compare,
-    "call": _Evaluation._call,
-}
-
-
 class Expression:
     """A parsed rule. `parse_rule` makes one, or raises `BadExpression`."""
 
@@ -529,4 +417,4 @@ def parse_rule(text: str) -> Expression:
     """Parse a rule; `BadExpression` names what is wrong with it, and where."""
     if len(text) > LONGEST:
         raise BadExpression(f"a rule of more than {LONGEST} characters")
-    return Expression(text)
+    return Expression(text.strip())

@@ -10,11 +10,13 @@ are, the states that its repeats expand to, and the steps of one match.
     ?  *  +  {m}  {m,}  {m,n}
     ^  $    the beginning and the very end of the text
 
-Characters have the meaning they have in Python, with all of Unicode in \\d, \\w and \\s.
+Characters have the meaning they have in Python, with all of Unicode in \\d, \\w and \\s: each
+single one is compared by Python's `re`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from typing import NamedTuple
@@ -27,7 +29,7 @@ MOST_STATES = 2_000
 MOST_REPEATS = 1_000
 MOST_STEPS = 2_000_000
 
-Accepts = Callable[[str], bool]
+Accepts = Callable[[str], object]
 Flags = tuple[bool, bool]
 """Whether the position is the beginning, and the end, of the text."""
 
@@ -64,12 +66,15 @@ class _State(NamedTuple):
 
 # -- reading -----------------------------------------------------------------------------------
 
-_KINDS: dict[str, Accepts] = {
-    "d": str.isdecimal,
-    "w": lambda char: char == "_" or char.isalnum(),
-    "s": str.isspace,
-}
-_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f", "v": "\v"}
+_CHARACTER = r"\\[dDwWsSntrfv]|\\\W"
+_ATOM = re.compile(
+    rf"""{_CHARACTER}                                      # a kind of characters, or one escaped
+    |\[\^?(?:{_CHARACTER}|(?!--|&&|~~|\|\|)[^]\\[])+\]     # a class of characters
+    |[^\\[()|{{*+?]                                        # a character, . or ^ or $
+    """,
+    re.VERBOSE,
+)
+_TIMES = re.compile(r"[?*+]|\{([0-9]{1,6})(?:(,)([0-9]{0,6}))?\}")
 _GROUPS = {
     "=": "lookahead",
     "!": "lookahead",
@@ -77,19 +82,6 @@ _GROUPS = {
     "P": "a named group",
     "#": "a comment",
 }
-
-
-def _not(accepts: Accepts) -> Accepts:
-    return lambda char: not accepts(char)
-
-
-def _is(wanted: str) -> Accepts:
-    return lambda char: char == wanted
-
-
-def _any_of(chosen: Iterable[Accepts]) -> Accepts:
-    kinds = tuple(chosen)
-    return lambda char: any(accepts(char) for accepts in kinds)
 
 
 class _Reader:
@@ -109,11 +101,6 @@ class _Reader:
     def _peek(self) -> str:
         return self.text[self.at : self.at + 1]
 
-    def _advance(self) -> str:
-        char = self._peek()
-        self.at += 1
-        return char
-
     def _alternatives(self) -> _Node:
         rows = [self._sequence()]
         while self._peek() == "|":
@@ -124,26 +111,39 @@ class _Reader:
     def _sequence(self) -> _Node:
         parts = []
         while self._peek() not in ("", "|", ")"):
-            parts.append(self._repeated(self._atom()))
+            parts.append(self._repeated(self._group() if self._peek() == "(" else self._atom()))
         return _Node("sequence", parts=tuple(parts))
 
     def _atom(self) -> _Node:
-        at, char = self.at, self._advance()
-        if char == "(":
-            return self._group(at)
-        if char in "*+?":
-            raise _bad(f"nothing is before '{char}'", at)
-        if char == "{":
-            raise _bad("nothing is before '{'; write \\{ for the character", at)
-        if char in "^$":
-            return _Node("begin" if char == "^" else "end")
-        if char == ".":
-            return _Node("char", lambda char: char != "\n")
-        if char == "[":
-            return _Node("char", self._class(at))
-        return _Node("char", self._escape(at) if char == "\\" else _is(char))
+        match = _ATOM.match(self.text, self.at)
+        if match is None:
+            raise self._unsupported()
+        if match[0] not in "^$":
+            try:
+                # A pattern of one character cannot backtrack.
+                node = _Node("char", re.compile(match[0]).fullmatch)
+            except re.error as error:
+                raise _bad(error.msg, self.at) from None
+        else:
+            node = _Node("begin" if match[0] == "^" else "end")
+        self.at = match.end()
+        return node
 
-    def _group(self, at: int) -> _Node:
+    def _unsupported(self) -> BadPattern:
+        char, after = self._peek(), self.text[self.at + 1 : self.at + 2]
+        if char == "[":
+            why = "not a class of characters, such as [a-z_]; write '\\' before other signs"
+            return _bad(why, self.at)
+        if char != "\\":
+            return _bad(f"nothing is before '{char}'; write \\{char} for the character", self.at)
+        if not after:
+            return _bad("'\\' at the end", self.at)
+        reference = "a backreference " if after.isdecimal() else ""
+        return _bad(f"{reference}\\{after} is not supported", self.at)
+
+    def _group(self) -> _Node:
+        at = self.at
+        self.at += 1
         self.depth += 1
         if self.depth > DEEPEST:
             raise _bad(f"groups are more than {DEEPEST} levels deep", at)
@@ -153,93 +153,34 @@ class _Reader:
                 raise _bad(f"{_GROUPS.get(word, 'this kind of group')} is not supported", at)
             self.at += 2
         node = self._alternatives()
-        if self._advance() != ")":
+        if self._peek() != ")":
             raise _bad("'(' without ')'", at)
+        self.at += 1
         self.depth -= 1
         return node
 
-    def _escape(self, at: int) -> Accepts:
-        char = self._advance()
-        if char.lower() in _KINDS and char:
-            kind = _KINDS[char.lower()]
-            return kind if char.islower() else _not(kind)
-        return _is(self._escaped(char, at))
-
-    def _escaped(self, char: str, at: int) -> str:
-        if not char:
-            raise _bad("'\\' at the end", at)
-        if char in _CONTROLS:
-            return _CONTROLS[char]
-        if char.isdecimal():
-            raise _bad(f"a backreference (\\{char}) is not supported", at)
-        if char.isalnum() or char == "_":
-            raise _bad(f"\\{char} is not supported", at)
-        return char
-
-    def _class(self, at: int) -> Accepts:
-        is_not = self._peek() == "^"
-        self.at += is_not
-        found: list[Accepts] = []
-        while self._peek() != "]":
-            if not self._peek():
-                raise _bad("'[' without ']'", at)
-            found.append(self._member())
-        if not found:
-            raise _bad("nothing is between '[' and ']'; write \\] for the character", at)
-        self.at += 1
-        return _not(_any_of(found)) if is_not else _any_of(found)
-
-    def _member(self) -> Accepts:
-        at, char = self.at, self._advance()
-        if char == "\\" and self._peek().lower() in _KINDS and self._peek():
-            return self._escape(at)
-        low = self._escaped(self._advance(), at) if char == "\\" else char
-        if self._peek() != "-" or self.text[self.at + 1 : self.at + 2] in ("", "]"):
-            return _is(low)
-        self.at += 1
-        char = self._advance()
-        high = self._escaped(self._advance(), at) if char == "\\" else char
-        if high < low:
-            raise _bad(f"the range {low}-{high} goes backwards", at)
-        return lambda char: low <= char <= high
-
     def _repeated(self, part: _Node) -> _Node:
-        at = self.at
-        times = self._times()
-        if times is None:
+        at, char = self.at, self._peek()
+        if char not in ("?", "*", "+", "{"):
             return part
+        match = _TIMES.match(self.text, at)
+        if match is None:
+            raise _bad("a repeat is {m}, {m,} or {m,n}; write \\{ for the character", at)
+        self.at = match.end()
+        least, most = int(match[1] or char == "+"), 1 if char == "?" else None
+        if char == "{" and not match[2]:
+            most = least
+        elif char == "{":
+            most = int(match[3]) if match[3] else None
         if part.kind in ("begin", "end"):
             raise _bad("the beginning or the end cannot be repeated", at)
-        if self._peek() and self._peek() in "?*+{":
+        if self._peek() in ("?", "*", "+", "{"):
             raise _bad("a repeat after a repeat is not supported; use a group", self.at)
-        return _Node("repeat", parts=(part,), least=times[0], most=times[1])
-
-    def _times(self) -> tuple[int, int | None] | None:
-        simple: dict[str, tuple[int, int | None]] = {"?": (0, 1), "*": (0, None), "+": (1, None)}
-        char = self._peek()
-        if char in simple:
-            self.at += 1
-            return simple[char]
-        return self._braces() if char == "{" else None
-
-    def _braces(self) -> tuple[int, int | None]:
-        at = self.at
-        inside, closed, _ = self.text[at + 1 :].partition("}")
-        low, comma, high = inside.partition(",")
-        if not closed or not _is_number(low) or (high and not _is_number(high)):
-            raise _bad("a repeat is {m}, {m,} or {m,n}; write \\{ for the character", at)
-        self.at += len(inside) + 2
-        least = int(low)
-        most = (int(high) if high else None) if comma else least
         if max(least, most or 0) > MOST_REPEATS:
             raise _bad(f"more than {MOST_REPEATS} repeats", at)
         if most is not None and most < least:
-            raise _bad(f"{{{inside}}} ends before it begins", at)
-        return least, most
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 6
+            raise _bad(f"{match[0]} ends before it begins", at)
+        return _Node("repeat", parts=(part,), least=least, most=most)
 
 
 # -- states ------------------------------------------------------------------------------------

@@ -20,10 +20,9 @@ from forestay.agents.spool import BAD, LIMIT
 from forestay.agents.tool_calls import doing
 from forestay.api.forestay import Forestay
 from forestay.cli.main import main
-from forestay.journal.deaths import describe_work
 from forestay.journal.history import LogLine
 from forestay.model import event as ev
-from forestay.store.machine.holders import Holder
+from forestay.store.machine.holders import Holder, describe_work
 from tests.agents.spooling import BEGAN, Hooks
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")

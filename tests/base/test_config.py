@@ -371,7 +371,6 @@ def test_without_a_file_no_parser_is_loaded(home: Path) -> None:
     program = (
         "import sys; from forestay.base import config; config.load(sys.argv[1])\n"
         "heavy = {'tomllib', 'json', 're', 'hashlib', 'datetime', 'typing'}\n"
-        "heavy |= {'forestay.base.files'}\n"
         "print(*(heavy & sys.modules.keys()))"
     )
     command = [sys.executable, "-S", "-E", "-c", program, str(home)]

@@ -21,9 +21,9 @@ from forestay.journal.journal import Journal
 from forestay.journal.projections import search_text
 from forestay.model import event as ev
 from forestay.model.event import Body, Event, Sealed
-from forestay.model.fold import FOLD_VERSION, fold
+from forestay.model.fold import fold
 from forestay.model.hash_chain import next_event
-from forestay.model.state import State
+from forestay.model.state import FOLD_VERSION, State
 from forestay.store.port import Head
 from forestay.store.sqlite.store import SqliteStore
 from tests.histories import image

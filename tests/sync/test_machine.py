@@ -19,7 +19,7 @@ from forestay.api.forestay import Forestay
 from forestay.api.session import Session
 from forestay.base.hashing import digest_of
 from forestay.errors import Refused, Unreachable
-from forestay.journal.projections import encode
+from forestay.journal.stored_state import encode
 from forestay.sync import pack_builder
 from tests.faulty_remotes import MemoryRemote
 from tests.sync.travelling import Travellers, hashes, keep_place, opened, travel

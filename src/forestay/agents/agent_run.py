@@ -24,7 +24,6 @@ from forestay.agents import shell_changes
 from forestay.agents.hook_event import HookEvent, Todo, make_goal, user_prompt
 from forestay.agents.shell_changes import complete_change, has_other_line_ends
 from forestay.agents.tool_calls import SENDS
-from forestay.agents.transcripts.find import outcomes
 from forestay.base.clock import derived_id
 from forestay.base.config import child_environment
 from forestay.base.process import ProcessId, ancestors
@@ -220,6 +219,8 @@ class RunRecorder:
         if not isinstance(body, ev.CommandRan) or body.status != "unknown" or hook.agent != "codex":
             return body
         if self._exit_codes is None:
+            from forestay.agents.transcripts.find import outcomes  # start-up
+
             self._exit_codes = outcomes(self.run.transcript) if self.run.transcript else {}
         if hook.key not in self._exit_codes:
             return body

@@ -13,7 +13,6 @@ ingest it only if that hook seems to have died.
 from __future__ import annotations
 
 import gc
-import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -321,6 +320,8 @@ def _decode_leniently(text: str) -> object:
         return msgspec.json.decode(text)
     except msgspec.ValidationError:
         pass  # it is JSON
+    import json  # start-up
+
     try:
         return json.loads(
             text,

@@ -13,13 +13,13 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from hashlib import sha256
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base import files
 from forestay.base.clock import Clock
+from forestay.base.hashing import digest_of
 from forestay.errors import ForestayError
 from forestay.model.event import FileChanged
 from forestay.model.state import File, Row
@@ -308,7 +308,7 @@ def _committed_digest(tree: Tree, environ: Mapping[str, str], path: str) -> str:
     if size is None or int(size) > MOST_BYTES:
         return ""
     content = git.run_git(tree, environ, "cat-file", "blob", f"HEAD:{path}", timeout=_GIT_SECONDS)
-    return "" if content is None else sha256(content).hexdigest()
+    return "" if content is None else digest_of(content)
 
 
 # -- reported changes ---------------------------------------------------------------------------
@@ -342,6 +342,6 @@ def complete_change(reported: FileChanged, root: str, now: int) -> tuple[FileCha
     if not reported.after:
         return replace(reported, after=digest), (stamp, digest)
     if b"\r\n" in data:
-        same = sha256(data.replace(b"\r\n", b"\n")).hexdigest() == reported.after
+        same = digest_of(data.replace(b"\r\n", b"\n")) == reported.after
         reported = replace(reported, before="", after=digest if same else "")
     return reported, (stamp, digest) if reported.after == digest else ("", "")

@@ -14,23 +14,23 @@ from typing import Any
 from msgspec.structs import replace
 
 from forestay.api.followers import Inactivity
-from forestay.api.status import find_damage
 from forestay.base.text import DEAREST_FENCE, prompt
 from forestay.briefing.brief import Briefing, Surroundings, brief, check_request, estimate
 from forestay.briefing.sections import AMPLE
 from forestay.briefing.token_estimate import cost
-from forestay.journal.deaths import describe_work, event_of_deaths, interrupted_work
-from forestay.journal.history import recent_lines
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import Recorder
+from forestay.journal.stored_state import looks_intact
 from forestay.mirror.session_files import absorb_file_edits, read_state, write_files
-from forestay.model.event import Body, SessionResumed
-from forestay.model.rules import end_is_disputed
 from forestay.model.state import File, State
-from forestay.store.machine.holders import Holder
+from forestay.store.machine.holders import Holder, describe_work, interrupted_work
 from forestay.store.port import View
 from forestay.sync.device_names import names, persons
 from forestay.workspace import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.model.event import Body
 
 
 def resume(
@@ -59,12 +59,20 @@ def resume(
 
 def survey_surroundings(session: Recorder, *, fenced: bool = True) -> Surroundings:
     """Return the surroundings of the session now: processes, branch and changed files."""
-    damage = find_damage(session.context, session.id)
     with session.context.store.view(session.id) as view:
+        damage = _find_damage(session, view)
         state = read_state(session.context, session.id, view)
         return _describe_surroundings(
             session, state, died=_find_dead(session), damage=damage, fenced=fenced
         )
+
+
+def _find_damage(session: Recorder, view: View) -> list[str]:
+    """Return the damage of the session's events, or else of the content stored for them."""
+    if looks_intact(view) and view.keeps_content():
+        return []
+    journal = session.context.journal
+    return [one.what for one in journal.check_chain(view) or journal.check_content(view)]
 
 
 def write_brief(
@@ -98,6 +106,8 @@ def _add_recent_lines(
     """Read more notes and commands from the journal than the state has."""
     counted = ("notes", "command.success", "command.failure", "command.unknown")
     if any(map(state.count, counted)):
+        from forestay.journal.history import recent_lines  # start-up
+
         # By the estimate, no token has more than three plain characters.
         journal = session.context.journal
         around.notes, around.commands = recent_lines(journal, view, 3 * budget)
@@ -118,10 +128,13 @@ def _has_damaged_events(session: Recorder) -> bool:
 
 def _resume_events(session: Recorder, died: Sequence[Holder]) -> list[Body]:
     """Return the events of dead processes, then the resume, unless that would settle a dispute."""
+    from forestay.journal.deaths import event_of_deaths  # start-up
+    from forestay.model.event import SessionResumed  # start-up
+
     branch, commit = session.context.checkout()
     with session.context.store.view(session.id) as view:
         state = session.context.journal.state(view)
-        disputed = end_is_disputed(state)
+        disputed = state.open_dispute() is not None
     moves: list[Body] = [] if disputed else [SessionResumed(git_branch=branch, git_commit=commit)]
     if session.context.store.machine.remotes.all():
         from forestay.sync.arrival import record_tools  # start-up

@@ -82,13 +82,6 @@ def may_expire(context: Context, session: str) -> bool:
     return any(limits) or context.store.machine.is_bound(session)
 
 
-def find_damage(context: Context, session: str) -> list[str]:
-    """Return the damage of the session's events, or else of the content stored for them."""
-    with context.store.view(session) as view:
-        found = context.journal.check_chain(view) or context.journal.check_content(view)
-    return [finding.what for finding in found]
-
-
 def looks_damaged(context: Context, session: str) -> bool:
     """Return whether a quick check finds damage; in a long session only missing events count."""
     with context.store.view(session) as view:

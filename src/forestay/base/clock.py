@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import time
 
+from forestay.base.hashing import sha256
 from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
@@ -113,8 +114,6 @@ def derived_id(*parts: str) -> str:
     Each part is hashed with its length, so ("ab", "c") and ("a", "bc") differ. The bytes hashed
     here are stored as ids and must not change.
     """
-    from forestay.base.hashing import sha256
-
     digest = sha256()
     for part in parts:
         # Lone surrogates reach us from file names; an id must exist for them too.

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 import sys
 
+from forestay.base import files
 from forestay.errors import ForestayError, InvalidInput
 
 TYPE_CHECKING = False
@@ -323,13 +324,11 @@ def _s3_profile(environ: Mapping[str, str]) -> dict[str, str]:
     """Return what the AWS profile of other programs holds; empty if there is none."""
     import configparser
 
-    from forestay.base.files import read_text
-
     folder = os.path.join(_user_home(environ), ".aws")
     path = environ.get("AWS_SHARED_CREDENTIALS_FILE") or os.path.join(folder, "credentials")
     profiles = configparser.RawConfigParser()
     try:
-        profiles.read_string(read_text(path, _FILE_LIMIT) or "")
+        profiles.read_string(files.read_text(path, _FILE_LIMIT) or "")
     except configparser.Error:
         return {}
     name = environ.get("AWS_PROFILE") or "default"
@@ -415,7 +414,7 @@ def child_environment() -> dict[str, str]:
 
 def _from_file(home: str) -> tuple[Layer, tuple[str, ...]]:
     path = os.path.join(home, FILE_NAME)
-    if not os.path.lexists(path):  # the usual case: reader and parser are not even imported
+    if not os.path.lexists(path):  # the usual case: the parser is not even imported
         return {}, ()
     found = _parse(_read(path), path)
     known = {name: (v, path) for name, v in found.items() if name in OPTIONS}
@@ -425,8 +424,6 @@ def _from_file(home: str) -> tuple[Layer, tuple[str, ...]]:
 
 
 def _read(path: str) -> str:
-    from forestay.base import files
-
     try:
         return (files.read_optional(path, _FILE_LIMIT, private=True) or b"").decode()
     except UnicodeDecodeError as error:
@@ -439,8 +436,6 @@ def _read(path: str) -> str:
 
 
 def _repair_hint(path: str) -> str:
-    from forestay.base import files
-
     return f"correct it in an editor, or move it away: {files.move_away_command(path)}"
 
 
@@ -479,8 +474,6 @@ def _require_in_file(name: str) -> None:
 
 def set_value(home: str, key: str, value: object) -> object:
     """Set an option in the home's file durably; return the clean value. Other lines stay."""
-    from forestay.base import files
-
     _require_in_file(key)
     clean, _ = _check(key, value, "argument")
     files.make_private_dir(home)
@@ -498,8 +491,6 @@ def unset(home: str, key: str) -> bool:
 
 
 def _edit(home: str, key: str, statement: str | None) -> None:
-    from forestay.base import files
-
     path = os.path.join(home, FILE_NAME)
     with files.locked(home):
         old = _read(path)

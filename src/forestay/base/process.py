@@ -15,6 +15,7 @@ import os
 import sys
 
 from forestay.base import files
+from forestay.base.hashing import sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -141,8 +142,6 @@ def liveness(process: ProcessId) -> str:
 
 def machine_id() -> str:
     """Return a stable name for this machine that does not reveal its real id."""
-    from forestay.base.hashing import sha256
-
     if "machine" not in _known:
         raw = _machine_file() or _mac_machine() or f"host {os.uname().nodename}"
         _known["machine"] = sha256(f"forestay machine\0{raw}".encode()).hexdigest()[:32]

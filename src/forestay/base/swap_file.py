@@ -14,6 +14,7 @@ import sys
 
 from forestay.base import files
 from forestay.base.clock import Clock
+from forestay.base.hashing import digest_of
 from forestay.errors import ForestayError
 
 TYPE_CHECKING = False
@@ -289,8 +290,6 @@ _LEFT = re.compile(rf"\.(.+?)\.[0-9a-f]{{12}}(\.[0-9a-f]{{{_MARK}}}){{0,2}}{_SWA
 
 
 def _mark(data: bytes) -> str:
-    from forestay.base.hashing import digest_of
-
     return digest_of(data)[:_MARK]
 
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from forestay.base.config import Settings
+    from forestay.base.redact import Redactor
     from forestay.journal.journal import Journal
     from forestay.model.event import Body, Event
     from forestay.store.port import Store
@@ -99,6 +100,7 @@ class Context:
         self._followers: Sequence[Follower] | None = None
         self._store: Store | None = None
         self._journal: Journal | None = None
+        self._redactor: Redactor | None = None
         self._workspace: Workspace | None = None
 
     @property
@@ -123,12 +125,18 @@ class Context:
     @property
     def journal(self) -> Journal:
         if self._journal is None:
-            from forestay.base.redact import Redactor  # start-up
             from forestay.journal.journal import Journal  # start-up
 
-            redactor = Redactor(self.settings.redact_patterns)
-            self._journal = Journal(self.store, self.clock, redactor)
+            self._journal = Journal(self.store, self.clock, self.redactor)
         return self._journal
+
+    @property
+    def redactor(self) -> Redactor:
+        if self._redactor is None:
+            from forestay.base.redact import Redactor  # start-up
+
+            self._redactor = Redactor(self.settings.redact_patterns)
+        return self._redactor
 
     @property
     def workspace(self) -> Workspace:
@@ -149,7 +157,7 @@ class Context:
         from forestay.workspace.tree import head  # start-up
 
         branch, commit = head(self.workspace.tree)
-        return self.journal.redact(terminal(branch or "")), commit or ""
+        return self.redactor.text(terminal(branch or ""))[0], commit or ""
 
     def seen_from(self, folder: str, actor: str) -> Context:
         """Return the same home seen from another folder, for another actor; it shares the store

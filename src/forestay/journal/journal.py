@@ -22,24 +22,17 @@ from forestay.base.hashing import digest_of
 from forestay.base.redact import Redactor
 from forestay.base.text import terminal
 from forestay.errors import Busy, Damaged, NoSession, Refused
-from forestay.journal.projections import (
-    StoredRows,
-    encode,
-    encode_rows,
-    listing,
-    load,
-    read,
-    rebuild_batch,
-)
+from forestay.journal.projections import encode_rows, listing, read, rebuild_batch
+from forestay.journal.stored_state import StoredRows, encode, load, require_intact
 from forestay.journal.validate_input import admit, admit_actor, clean_facts
 from forestay.model import erasure
 from forestay.model import event as ev
 from forestay.model.erasure import Entitled, Rights, Tombstones
 from forestay.model.event import Body, Event, Sealed
-from forestay.model.fold import FOLD_VERSION, advance, extend, fold, follows
+from forestay.model.fold import advance, extend, fold, follows
 from forestay.model.hash_chain import next_of
 from forestay.model.rules import allow, decide, decide_validated, report
-from forestay.model.state import Core, State
+from forestay.model.state import FOLD_VERSION, Core, State
 from forestay.store.machine.change import MachineChange
 from forestay.store.machine.projects import TreeRecord
 from forestay.store.port import Batch, Entry, Head, Store, View
@@ -451,8 +444,6 @@ class Journal:
         A copy of an event under another hash is erased with it. Returns the events that lost
         content now, as they were: none the second time.
         """
-        from forestay.journal.verify import require_intact
-
         done: list[Event] = []
         entitled = self._entitled_elsewhere(session)
 

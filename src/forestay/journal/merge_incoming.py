@@ -17,24 +17,16 @@ import msgspec
 from forestay.base.clock import Clock, short_id
 from forestay.base.hashing import digest_of
 from forestay.errors import Damaged, Refused
-from forestay.journal.projections import (
-    StoredRows,
-    as_sealed,
-    encode,
-    encode_rows,
-    listing,
-    read,
-    rebuild_batch,
-)
-from forestay.journal.verify import require_intact
+from forestay.journal.projections import as_sealed, encode_rows, listing, read, rebuild_batch
+from forestay.journal.stored_state import StoredRows, encode, require_intact
 from forestay.model import event as ev
 from forestay.model.blob_refs import blob_names, may_name
 from forestay.model.erasure import Entitled, Tombstones, anyone
 from forestay.model.event import Event, Header, Sealed
-from forestay.model.fold import FOLD_VERSION, comes_after, extend, fold
+from forestay.model.fold import comes_after, extend, fold
 from forestay.model.hash_chain import check_link
 from forestay.model.merge import in_order
-from forestay.model.state import Core, State
+from forestay.model.state import FOLD_VERSION, Core, State
 from forestay.store.port import Batch, Entry, Store, Stored, View
 
 CheckedEvent = tuple[Sealed, Header, str]

@@ -17,7 +17,8 @@ from typing import NamedTuple
 from forestay.errors import Damaged, ForestayError, InvalidInput, Refused
 from forestay.journal import verify
 from forestay.journal.backup import last_seqs
-from forestay.journal.projections import as_sealed, encode, encode_rows, read, rebuild_batch
+from forestay.journal.projections import as_sealed, encode_rows, read, rebuild_batch
+from forestay.journal.stored_state import encode
 from forestay.model.blob_refs import blob_names
 from forestay.model.event import parse_header
 from forestay.model.fold import fold

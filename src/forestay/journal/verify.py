@@ -13,21 +13,13 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.errors import Damaged
-from forestay.journal.projections import (
-    as_sealed,
-    blob_digest_of,
-    encode,
-    encode_rows,
-    listing,
-    load,
-    read,
-    stored_core,
-)
+from forestay.journal.projections import as_sealed, blob_digest_of, encode_rows, listing, read
+from forestay.journal.stored_state import encode, load, looks_intact, stored_core
 from forestay.model import event as ev
 from forestay.model.event import Header
-from forestay.model.fold import FOLD_VERSION, fold
+from forestay.model.fold import fold
 from forestay.model.hash_chain import check_link
-from forestay.model.state import State
+from forestay.model.state import FOLD_VERSION, State
 from forestay.store.port import Store, Stored, View
 
 _LINE = Finding("catalogue", "error", "the catalogue entry of the session is damaged")
@@ -56,13 +48,10 @@ def check_chain(view: View) -> list[Finding]:
     A checksum over all events answers that quickly; only if it does not match is every event
     checked, to find out what is wrong.
     """
-    core, intact = stored_core(view), view.intact()
-    if core is not None and intact and view.listed_well and not view.lost():
-        heads = {digest for chain in core.chains.values() for _, digest, _ in chain.heads}
-        if view.remembered is None or view.remembered.hash in heads:
-            return []
+    if looks_intact(view):
+        return []
     findings = list(chain_findings(view, list(view.events())))
-    return findings or ([] if intact else [_SUM]) or ([] if view.listed_well else [_LINE])
+    return findings or ([] if view.intact() else [_SUM]) or ([] if view.listed_well else [_LINE])
 
 
 def check_content(store: Store, view: View) -> list[Finding]:
@@ -165,14 +154,3 @@ def _listing_findings(view: View) -> Iterator[Finding]:
     for name, value in listing(load(view)[0]).items():
         if name in listed and listed[name] != value:
             yield _error("catalogue", f"the listed {name} differs from the journal")
-
-
-def require_intact(view: View) -> None:
-    """Refuse to erase from damaged events: the new checksum would hide the damage."""
-    if not view.intact():
-        raise Damaged(
-            f"events of session {view.session} are damaged",
-            why="nothing was erased",
-            hint="run forestay doctor --fix, then try again",
-            session=view.session,
-        )

@@ -178,9 +178,11 @@ class SessionFiles(Follower):
     def state(self, session: str, view: View, pending: Sequence[Move] | None = None) -> State:
         """Return the state with what others wrote into its files and is not absorbed yet."""
         pending = self.pending(session) if pending is None else pending
-        journal = self._context.journal
         if not pending:
-            return journal.state(view)
+            from forestay.journal.stored_state import load  # start-up
+
+            return load(view)[0]
+        journal = self._context.journal
         bodies, times = [move.body for move in pending], [move.at for move in pending]
         formats = " or ".join(binding.layout for binding in self._loaded.bindings(session))
         try:

@@ -18,7 +18,6 @@ from forestay.model import event as ev
 from forestay.model.event import Event, Header
 from forestay.model.handlers import HANDLERS
 from forestay.model.merge import (
-    SESSION,
     Past,
     Side,
     Statements,
@@ -28,9 +27,6 @@ from forestay.model.merge import (
     stances,
 )
 from forestay.model.state import Chain, Core, Dispute, State
-
-FOLD_VERSION = 14
-"""Raised when the effect of events changes: stored states of another version are folded again."""
 
 
 def fold(events: Iterable[Event]) -> State:
@@ -156,10 +152,7 @@ def _note_disputes(state: State, event: Event, changed: list[tuple[str, list[Sid
 
 def _keep_active_while_disputed(state: State) -> None:
     core = state.core
-    if core.forgotten or not state.count("dispute.open"):
-        return
-    dispute = state.rows.get("dispute", SESSION)
-    if isinstance(dispute, Dispute) and dispute.is_open:
+    if not core.forgotten and state.open_dispute():
         # Until it is settled the session must not be archived nor its files removed.
         core.held = {name: getattr(core, name) for name in _ACTIVE}
         for name, value in _ACTIVE.items():

@@ -1,7 +1,7 @@
 """Handlers: the effect of each kind of event on a state. It is defined nowhere else.
 
 Handlers are total: a unit that an event mentions but no event introduced gets a row made from its
-id. `fold` decides in which order events are applied, and which of them count; its `FOLD_VERSION`
+id. `fold` decides in which order events are applied, and which of them count; `FOLD_VERSION`
 is raised when something here changes.
 """
 

@@ -28,13 +28,12 @@ from forestay.model import erasure
 from forestay.model import event as ev
 from forestay.model.event import KIND_OF, Body, Event
 from forestay.model.handlers import SETTLED
-from forestay.model.merge import KEPT, SESSION, stances_of
+from forestay.model.merge import KEPT, stances_of
 from forestay.model.state import (
     EDIT,
     Agent,
     Checkpoint,
     Core,
-    Dispute,
     State,
     Step,
     Unit,
@@ -141,24 +140,14 @@ def _settles(state: State, body: Body) -> bool:
     if isinstance(body, ev.SessionAdopted):
         return False
     if isinstance(body, ev.ForeignEdited):
-        return body.cause == SETTLED and _disputed(state, f"{EDIT}{body.path}") is not None
+        return body.cause == SETTLED and state.open_dispute(f"{EDIT}{body.path}") is not None
     for subject, outcome in stances_of(body, KIND_OF[type(body)]):
-        dispute = _disputed(state, subject)
+        dispute = state.open_dispute(subject)
         if dispute is not None:
             planned = isinstance(body, ev.AgentStarted) and bool(body.status)
             is_side = outcome in {side[3] for side in dispute.sides}
             return is_side or planned or isinstance(body, _ON_BOTH)
     return False
-
-
-def _disputed(state: State, subject: str) -> Dispute | None:
-    row = state.rows.get("dispute", subject)
-    return row if isinstance(row, Dispute) and row.is_open else None
-
-
-def end_is_disputed(state: State) -> bool:
-    """Return whether one device ended the session while another continued it."""
-    return bool(state.count("dispute.open")) and _disputed(state, SESSION) is not None
 
 
 _ON_BOTH = (ev.StepNeedsReview, ev.DecisionMade, ev.FileChanged, ev.SessionReopened)
@@ -348,7 +337,7 @@ def _command_to_continue(status: str, session: str) -> str:
 
 
 def _resume(state: State, body: Body) -> list[Body]:
-    if end_is_disputed(state):
+    if state.open_dispute():
         # A resume would settle the dispute without a decision of the user.
         raise Refused(
             f"whether session {state.core.session} is over is disputed",
@@ -506,7 +495,7 @@ def _move(
 def _may_be_restated(state: State, what: str, unit: Unit, to: str) -> bool:
     """Return whether the outcome of a unit may be recorded again: it is disputed or unknown."""
     subject = f"{_TABLES[what]}:{unit.id}"
-    if to in _OUTCOMES and state.count("dispute.open") and _disputed(state, subject) is not None:
+    if to in _OUTCOMES and state.open_dispute(subject) is not None:
         return True
     died = isinstance(unit, Agent) and unit.category == "interrupted"
     return died and unit.status == "failed" and to in ("done", "failed", "timed_out")

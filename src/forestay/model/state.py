@@ -17,6 +17,8 @@ from typing import Any, ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
+FOLD_VERSION = 14
+"""Raised when the effect of events changes: stored states of another version are folded again."""
 CLOSED_UNITS = frozenset({"done", "skipped"})
 POSITION = "position"
 """The attribute that names the step being worked on."""
@@ -465,6 +467,11 @@ class State:
     def agent(self, key: str) -> Agent | None:
         row = self.rows.get("agent", key)
         return row if isinstance(row, Agent) else None
+
+    def open_dispute(self, subject: str = "session") -> Dispute | None:
+        """Return the open dispute about a subject, by default about the end of the session."""
+        row = self.rows.get("dispute", subject) if self.count("dispute.open") else None
+        return row if isinstance(row, Dispute) and row.is_open else None
 
     def chosen(self, since: int) -> Step | None:
         """Return the open step that was named as current, if that was at `since` or later."""

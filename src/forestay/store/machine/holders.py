@@ -29,6 +29,18 @@ class Holder:
         return self.doing == IDLE
 
 
+def interrupted_work(died: Sequence[Holder]) -> list[Holder]:
+    """Return the holders that died while they were doing something."""
+    return [holder for holder in died if not holder.is_idle]
+
+
+def describe_work(died: Sequence[Holder]) -> str:
+    """Describe what processes were doing when they died; by their names if no more is known."""
+    broken = interrupted_work(died)
+    known = [h.doing or h.agent for h in broken if h.doing or h.agent]
+    return "; ".join(dict.fromkeys(known or [h.name for h in broken]))
+
+
 class Holders(Topic):
     def find(self, session: str = "") -> list[Holder]:
         """Return the holders of a session, or of all; the oldest first."""

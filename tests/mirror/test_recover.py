@@ -19,7 +19,7 @@ from forestay.api.forestay import Forestay
 from forestay.api.session import Session
 from forestay.base import swap_file
 from forestay.errors import InvalidInput, Refused, StoreFailed
-from forestay.formats.text import salvage_json
+from forestay.formats import salvage
 from forestay.health import format_checks
 from forestay.mirror import discover, recover
 from forestay.mirror.recover import Case
@@ -688,7 +688,7 @@ def test_a_side_of_a_conflict_is_what_it_would_have_been_without_the_other(
 def test_a_large_file_of_backslashes_takes_no_longer_than_one_of_letters() -> None:
     def cost(sign: bytes) -> float:
         began = time.process_time()
-        salvage_json.recover(b'{\n  "a": 1,\n  "goal": "' + sign * salvage_json.LIMIT)
+        salvage.read_damaged(b'{\n  "a": 1,\n  "goal": "' + sign * salvage.LIMIT)
         return time.process_time() - began
 
     letters, backslashes = (min(cost(sign) for _ in range(3)) for sign in (b"x", b"\\"))

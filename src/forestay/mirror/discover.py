@@ -48,10 +48,10 @@ from forestay.formats.port import (
     Where,
     load_format,
 )
+from forestay.formats.salvage import read_damaged
 from forestay.formats.status_words import session_status
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import LONGEST, Unreadable
-from forestay.formats.text.salvage_json import recover
 
 MAX_BYTES = LONGEST
 BAD_LINE = "bad-line"
@@ -365,7 +365,7 @@ def _syntax(path: str, data: bytes) -> str:
 
 def _guess(path: str, data: bytes) -> str:
     """Return the format of a file that cannot be parsed; empty if it is unknown."""
-    left = recover(data[: _SEARCHED // 4]) if data else None
+    left = read_damaged(data[: _SEARCHED // 4]) if data else None
     if left and (id := _guess_by_value(path, left.value)):
         return id
     # Without zeros UTF-16 is found, too.

@@ -30,6 +30,7 @@ from forestay.base import files, swap_file
 from forestay.base.clock import Clock, iso
 from forestay.base.findings import Choice, Finding, Question
 from forestay.errors import ForestayError, InvalidInput, Refused, StoreFailed
+from forestay.formats import salvage
 from forestay.formats.ai_session.read import INDEX, entries_of, entry_of
 from forestay.formats.ai_session.read import STATE as AI_STATE
 from forestay.formats.ai_session.salvage import salvage_index
@@ -42,10 +43,8 @@ from forestay.formats.from_state import facts_of
 from forestay.formats.orchestrator import format as orch
 from forestay.formats.port import Bundle, Salvaged, Tree, Where, conventions_of
 from forestay.formats.status_words import session_word
-from forestay.formats.text import git_conflict
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
-from forestay.formats.text.salvage_json import recover as salvage_json
 from forestay.journal.context import Context
 from forestay.mirror import discover
 from forestay.mirror.context import archived_folder, paths_of
@@ -570,9 +569,9 @@ def _rebuild_tree(
         # One file, whatever it is called here.
         tree = {next(iter(one.paths)): next(iter(tree.values()))}
     for name, data in one.bundle.items():
-        left = salvage_json(data) if name.endswith(".json") and name not in one.tree else None
-        if left is not None and isinstance(tree.get(name), dict):
-            tree[name] = {**left.value, **tree[name]}
+        if name.endswith(".json") and name not in one.tree and isinstance(tree.get(name), dict):
+            left = salvage.read_damaged(data)
+            tree[name] = {**(left.value if left else {}), **tree[name]}
     return tree, made
 
 
@@ -608,7 +607,7 @@ def command_of(path: str, choice: str = "") -> str:
 
 def _of_conflict(one: Find, case: Case, name: str, choose: str) -> Case:
     """Ask which side of a merge counts."""
-    both = git_conflict.sides(one.bundle[name].decode("latin-1"))  # which decodes any bytes
+    both = salvage.sides(one.bundle[name].decode("latin-1"))  # which decodes any bytes
     sides = dict(zip(("first", "second"), (side.encode("latin-1") for side in both), strict=True))
     if choose in sides:
         case.writes = {one.paths[name]: sides[choose]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from forestay.base.findings import Finding
@@ -10,9 +11,9 @@ from forestay.formats.coerce import Node, mapping, text
 from forestay.formats.facts import Facts
 from forestay.formats.fields import SECONDS, TEXT, Field
 from forestay.formats.port import Bundle, Format, Reading, Salvaged, Tree, Where, unsafe_id
+from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import EXTRA_RULE, Rule, check_value
 from forestay.formats.status_words import ALSO_SESSION
-from forestay.formats.text.salvage_json import recover
 
 _UPDATED = Field("updated_at", ("changed",), SECONDS, sticky=True)
 _FIELDS = (
@@ -87,9 +88,11 @@ class ToyFormat(Format):
         return list(check_value(RULES, form.main(tree)[1], strict=strict))
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
-        torn = recover(form.main(bundle)[1] or b"")
-        is_ours = torn is not None and torn.value.keys() & {"name", "aim", "open"}
-        return Salvaged(_get(torn.value, where)) if torn and is_ours else None
+        def is_session(root: Node) -> object:
+            return root.keys() & {"name", "aim", "open"}
+
+        data, read = form.main(bundle)[1], partial(_get, where=where)
+        return salvage_json(data, read, is_session=is_session, wanted=RULES.need)
 
 
 FORMAT = ToyFormat()

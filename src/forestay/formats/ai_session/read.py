@@ -31,8 +31,8 @@ from forestay.formats.coerce import mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts, StepFact
 from forestay.formats.fields import NAMES, SECONDS, TEXT, Field, Text, get_fields, number
 from forestay.formats.port import Tree, Where
+from forestay.formats.salvage import ends_within_a_line
 from forestay.formats.status_words import session_status, unit_status
-from forestay.formats.text.salvage_json import ends_within_a_line
 
 ID = "ai-session"
 ROOT = ".ai-session"

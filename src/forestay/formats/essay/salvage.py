@@ -47,8 +47,8 @@ from forestay.formats.essay.fields import (
     value_at,
 )
 from forestay.formats.port import Bundle, Where
+from forestay.formats.salvage import READ_ANYWAY, ends_within_a_line, read_damaged
 from forestay.formats.text import safe_parse
-from forestay.formats.text.salvage_json import decode_damaged, ends_within_a_line
 
 FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 FROM_ARTIFACTS = (
@@ -87,10 +87,10 @@ def recover(bundle: Bundle, where: Where) -> Recovery | None:
     state, backup = (_parse_state(bundle.get(name)) for name in (STATE, BACKUP))
     if state is not None:
         return Recovery("none", "", state, bundle[STATE])
-    text, remarks = decode_damaged(bundle.get(STATE, b""))
-    if (state := _parse_state(text.encode())) is not None:
-        message = "; ".join(remarks) or "the file was read in spite of its faults"
-        return Recovery("whole", message, state, text.encode())
+    left = read_damaged(bundle.get(STATE, b""), "yaml", _is_state, is_torn=find_truncation)
+    if left is not None and left.rung == "whole":
+        message = "; ".join(left.remarks) or READ_ANYWAY
+        return Recovery("whole", message, left.value, left.text.encode())
     if backup is not None:
         lost = "what changed after the backup was made"
         return Recovery("backup", FROM_BACKUP, backup, bundle[BACKUP], lost=[lost])
@@ -150,6 +150,10 @@ def _parse_state(data: bytes | None) -> dict[str, Any] | None:
     except safe_parse.Unreadable:
         return None
     return value if likeness(value) >= 0.5 and not find_truncation(data or b"", value) else None
+
+
+def _is_state(value: Any) -> bool:
+    return likeness(value) >= 0.5
 
 
 def likeness(value: Any) -> float:

@@ -10,7 +10,6 @@ written: a session that comes back from another format comes back in it.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 from forestay.base.findings import Finding
@@ -38,7 +37,7 @@ from forestay.formats.praxis.read import (
     read_facts,
 )
 from forestay.formats.praxis.schema import UUID, check_file, restore_required
-from forestay.formats.salvage import climb, salvage_json
+from forestay.formats.salvage import salvage_json
 
 
 def file_name(session_id: str) -> str:
@@ -124,7 +123,8 @@ class Praxis(Format):
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         """Return the facts that are left in the likeliest and largest session file."""
         names = sorted(bundle, key=lambda name: (not name.endswith(".json"), -len(bundle[name])))
-        return climb(partial(_salvage_file, name, bundle[name], where) for name in names)
+        found = (_salvage_file(name, bundle[name], where) for name in names)
+        return next(filter(None, found), None)
 
 
 _EXPECTED = ("session_id", *SIGNATURE, "created_at", "updated_at", "metadata")

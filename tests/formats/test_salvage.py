@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from forestay.formats.port import Where, load_format
-from forestay.formats.text.salvage_json import recover
+from forestay.formats.salvage import read_damaged, sides
 from tests.formats.test_pairs import STORIES
 
 PLAIN: dict[str, Any] = {"goal": "C:\\kim", "list": [1, {"a": None}], "on": True, "end": "x"}
@@ -34,14 +34,14 @@ SLIPS: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("slip", SLIPS)
 def test_mistake_loses_nothing_around_it(slip: str) -> None:
     text, said = SLIPS[slip]
-    found = recover(text.encode())
-    assert found is not None and found.whole and found.value == said
+    found = read_damaged(text.encode())
+    assert found is not None and found.rung == "whole" and found.value == said
 
 
 def test_mistake_before_the_damage_loses_nothing_between_them() -> None:
     text = TEXT.replace("C:\\\\kim", "C:\\kim").replace('"x"\n}', '"x')
-    found = recover(text.encode())
-    assert found is not None and not found.whole
+    found = read_damaged(text.encode())
+    assert found is not None and found.rung == "partial"
     assert found.value == {key: value for key, value in PLAIN.items() if key != "end"}
 
 
@@ -57,4 +57,36 @@ def test_mistake_in_a_session_file_loses_nothing(story: str) -> None:
 
 def test_any_number_of_mistakes_is_repaired_in_bounded_time() -> None:
     for noise in (",", '"\\', "//", "/*", '"\n', "NaN ", "\\", "1\n"):
-        recover(b"{" + noise.encode() * 50_000)
+        read_damaged(b"{" + noise.encode() * 50_000)
+
+
+# --- git conflicts ------------------------------------------------------------------------------
+
+CONFLICTS = {
+    "no marks": ("a\nb\n", ["a\nb\n"]),
+    "two sides": (
+        "a\n<<<<<<< HEAD\nb\n=======\nc\n>>>>>>> main\nd\n",
+        ["a\nb\nd\n", "a\nc\nd\n"],
+    ),
+    "the version before both is of neither": (
+        "<<<<<<< HEAD\nb\n||||||| base\nz\n=======\nc\n>>>>>>> main\n",
+        ["b\n", "c\n"],
+    ),
+    "two conflicts": (
+        "<<<<<<< x\n1\n=======\n2\n>>>>>>> y\n-\n<<<<<<< x\n3\n=======\n4\n>>>>>>> y\n",
+        ["1\n-\n3\n", "2\n-\n4\n"],
+    ),
+    "lines end as on Windows": (
+        "<<<<<<< x\r\n1\r\n=======\r\n2\r\n>>>>>>> y\r\n",
+        ["1\r\n", "2\r\n"],
+    ),
+    "the last mark ends the file": ("<<<<<<< x\n1\n=======\n2\n>>>>>>> y", ["1\n", "2\n"]),
+    "equal signs without a conflict": ("Title\n=======\ntext\n", ["Title\n=======\ntext\n"]),
+    "more than a mark": ("<<<<<<<<<< x\n", ["<<<<<<<<<< x\n"]),
+}
+
+
+@pytest.mark.parametrize("case", CONFLICTS)
+def test_each_side_is_the_file_without_the_other(case: str) -> None:
+    text, wanted = CONFLICTS[case]
+    assert sides(text) == wanted

@@ -136,19 +136,19 @@ class Ending(Body, frozen=True):
 
 
 class SessionCompleted(Ending, frozen=True):
-    pass
+    """The goal was reached."""
 
 
 class SessionFailed(Ending, frozen=True):
-    pass
+    """The work broke off; it may be resumed."""
 
 
 class SessionAborted(Ending, frozen=True):
-    pass
+    """The session was stopped for good: nothing can reopen it."""
 
 
 class SessionAbandoned(Ending, frozen=True):
-    pass
+    """The session was given up; it may be reopened."""
 
 
 class SessionReopened(Body, frozen=True):
@@ -167,7 +167,7 @@ class SessionInterrupted(Body, frozen=True):
 
 
 class SessionForgotten(Body, frozen=True):
-    pass
+    """The tombstone of the whole session: its content is erased for good."""
 
 
 class EventRetracted(Body, frozen=True):
@@ -282,19 +282,19 @@ class Verdict(Body, frozen=True):
 
 
 class CheckpointPassed(Verdict, frozen=True):
-    pass
+    """The evidence meets the gate of the phase."""
 
 
 class CheckpointFailed(Verdict, frozen=True):
-    pass
+    """The evidence does not meet the gate of the phase."""
 
 
 class CheckpointOverridden(Verdict, frozen=True):
-    pass
+    """The user accepted the phase without the evidence."""
 
 
 class CheckpointRolledBack(Verdict, frozen=True):
-    pass
+    """The phase has to be done again."""
 
 
 # -- agents ------------------------------------------------------------------------------------
@@ -572,9 +572,7 @@ MUST = {"event.forgotten": "0.1.0"}
 """Kinds that a version has to know to act on a session, and the first version that does: an older
 one would continue to show, and pack, what was erased."""
 
-DIGESTS = frozenset(
-    {"before", "after", "digest", "checksum", "blob", "snapshot", "output", "hashes"}
-)
+DIGESTS = frozenset("before after digest checksum blob snapshot output hashes".split())
 """Fields that hold digests: exempt from redaction by type."""
 
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from forestay.base.vocabulary import ROLES, STATUSES
 from forestay.model import event as ev
@@ -35,6 +35,7 @@ from forestay.model.state import (
     Note,
     Problem,
     Proof,
+    Row,
     State,
     Step,
     Unit,
@@ -54,11 +55,20 @@ TOKEN = "[redacted:"
 _LINE = 160
 _WORDS = 800
 """How many characters of the last message the core has."""
+_R = TypeVar("_R", bound=Row)
 
 
 def _line(state: State, event: Event, text: str, most: int = _LINE) -> Line:
     head = event.head
     return Line(head.id, head.at, head.actor, text[:most], state.writer)
+
+
+def _new_row(kind: type[_R], state: State, event: Event, body: Body, **more: Any) -> _R:
+    """Return a row of this kind: the fields that it shares with the event, and `more`."""
+    head = event.head
+    given = {"rank": state.core.events, "at": head.at, "event": head.id, "by": head.actor}
+    values = {**given, **asdict(body), **more}
+    return kind(**{name: values[name] for name in kind.__struct_fields__ if name in values})
 
 
 def _append_recent(lines: list[Line], line: Line) -> list[Line]:
@@ -360,21 +370,10 @@ def _verdict(word: str) -> Callable[[State, Event, Any], None]:
     def handler(state: State, event: Event, body: ev.Verdict) -> None:
         old = state.rows.get("checkpoint", body.step)
         before = old if isinstance(old, Checkpoint) else Checkpoint(step=body.step, verdict="")
-        issue = (body.issue or body.because)[:_LINE]
-        row = Checkpoint(
-            rank=state.core.events,
-            at=event.head.at,
-            step=body.step,
-            verdict=word,
-            observed=body.observed,
-            evidence=body.evidence,
-            issue=body.issue,
-            because=body.because,
-            attempts=before.attempts + (word != "rolled_back"),
-            tries=[*before.tries, (word, event.head.at, issue)][-TRIES:],
-            blob=body.blob,
-            size=body.size,
-        )
+        attempts = before.attempts + (word != "rolled_back")
+        last = (word, event.head.at, (body.issue or body.because)[:_LINE])
+        counted = {"attempts": attempts, "tries": [*before.tries, last][-TRIES:]}
+        row = _new_row(Checkpoint, state, event, body, verdict=word, **counted)
         _put_checkpoint(state, row)
 
     return handler
@@ -398,17 +397,9 @@ def _get_agent(state: State, event: Event, key: str) -> Agent:
 def _agent_started(state: State, event: Event, body: ev.AgentStarted) -> None:
     agent = _get_agent(state, event, body.agent)
     planned = {"status": body.status, "attempts": agent.attempts, "is_planned": True}
-    fresh = Agent(
-        rank=agent.rank,
-        at=event.head.at,
-        id=body.agent,
-        type=body.type,
-        task=body.task,
-        blocking_on=body.blocking_on,
-        tokens=agent.tokens,
-        **(planned if body.status else _start_unit(agent, event.head.at)),
-    )
-    state.put("agent", fresh)
+    begun = planned if body.status else _start_unit(agent, event.head.at)
+    same = {"id": agent.id, "rank": agent.rank, "tokens": agent.tokens}
+    state.put("agent", _new_row(Agent, state, event, body, **same, **begun))
 
 
 def _agent_progressed(state: State, event: Event, body: ev.AgentProgressed) -> None:
@@ -437,7 +428,8 @@ def _agent_ended(status: str) -> Callable[[State, Event, Any], None]:
             ended["attempts"] = max(agent.attempts, body.retries + 1)
             ended["retried_at"] = body.retried_at or agent.retried_at
         state.put("agent", replace(agent, error=body.error, category=category, **ended))
-        _put_problem(state, event, body.error or f"agent {body.agent} {outcome}", body)
+        message = body.error or f"agent {body.agent} {outcome}"
+        state.put("error", _new_row(Problem, state, event, body, message=message))
 
     return handler
 
@@ -448,20 +440,8 @@ def _agent_retried(state: State, event: Event, body: ev.AgentRetried) -> None:
     state.put("agent", replace(agent, **again, **_start_unit(agent, event.head.at)))
 
 
-def _put_problem(state: State, event: Event, message: str, body: Any) -> None:
-    row = Problem(
-        rank=state.core.events,
-        at=event.head.at,
-        event=event.id,
-        message=message,
-        category=getattr(body, "category", ""),
-        agent=body.agent,
-    )
-    state.put("error", row)
-
-
 def _error(state: State, event: Event, body: ev.ErrorRaised) -> None:
-    _put_problem(state, event, body.message, body)
+    state.put("error", _new_row(Problem, state, event, body))
 
 
 def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
@@ -478,49 +458,21 @@ def _decision(state: State, event: Event, body: ev.DecisionMade) -> None:
         earlier = [*old.rejected, *([old.chosen] if old.chosen != chosen else [])]
         made = (choice, *choice.split(BOTH))
         rejected += [o for o in filter(None, earlier) if o not in rejected and o not in made]
-    row = Decision(
-        rank=state.core.events,
-        at=event.head.at,
-        id=body.decision,
-        event=event.id,
-        what=body.what,
-        because=body.because,
-        options=options,
-        chosen=chosen,
-        rejected=rejected,
-        by=event.head.actor,
-    )
-    state.put("decision", row)
+    made_of = {"options": options, "chosen": chosen, "rejected": rejected}
+    state.put("decision", _new_row(Decision, state, event, body, id=body.decision, **made_of))
 
 
 def _file(state: State, event: Event, body: ev.FileChanged) -> None:
     old = state.rows.get("file", body.path)
-    first = old if isinstance(old, File) else None
-    row = File(
-        rank=state.core.events,
-        at=event.head.at,
-        path=body.path,
-        action=body.action,
-        agent=body.agent,
-        changes=1 + (first.changes if first else 0),
-        before=first.before if first else body.before,
-        after=body.after,
-    )
-    state.put("file", row)
+    first = old if isinstance(old, File) else File(path="", before=body.before)
+    counted = {"changes": first.changes + 1, "before": first.before}
+    state.put("file", _new_row(File, state, event, body, **counted))
 
 
 def _artifact(state: State, event: Event, body: Any) -> None:
     old = state.rows.get("artifact", body.path)
-    row = Artifact(
-        rank=state.core.events,
-        at=event.head.at,
-        path=body.path,
-        digest=body.digest,
-        size=body.size,
-        kept=getattr(body, "kept", True),
-        versions=1 + (old.versions if isinstance(old, Artifact) else 0),
-    )
-    state.put("artifact", row)
+    versions = 1 + (old.versions if isinstance(old, Artifact) else 0)
+    state.put("artifact", _new_row(Artifact, state, event, body, versions=versions))
 
 
 def _command(state: State, event: Event, body: ev.CommandRan) -> None:
@@ -557,13 +509,10 @@ def _compressed(state: State, event: Event, body: ev.ContextCompressed) -> None:
 def _note(state: State, event: Event, body: ev.NoteAdded) -> None:
     core = state.core
     core.count("notes")
-    if not body.for_next:
+    if body.for_next:
+        state.put("note", _new_row(Note, state, event, body))
+    else:
         core.notes = _append_recent(core.notes, _line(state, event, body.text))
-        return
-    row = Note(
-        rank=core.events, at=event.head.at, event=event.id, text=body.text, by=event.head.actor
-    )
-    state.put("note", row)
 
 
 def _message(state: State, event: Event, body: ev.MessageSent) -> None:
@@ -578,16 +527,7 @@ def _message(state: State, event: Event, body: ev.MessageSent) -> None:
 
 
 def _deferred(state: State, event: Event, body: ev.ClaimDeferred) -> None:
-    row = Claim(
-        rank=state.core.events,
-        at=event.head.at,
-        id=body.claim,
-        text=body.text,
-        reason=body.reason,
-        section=body.section,
-        paragraph=body.paragraph,
-    )
-    state.put("claim", row)
+    state.put("claim", _new_row(Claim, state, event, body, id=body.claim))
 
 
 def _claim_closed(state: State, event: Event, body: Any) -> None:
@@ -602,73 +542,39 @@ def _attribute(state: State, event: Event, body: ev.AttributeSet) -> None:
     if body.key == "model" and isinstance(body.value, str):
         core.model = body.value
     elif body.key == "progress":
-        core.progress = _as_fraction(body.value)
+        is_number = isinstance(body.value, int | float) and not isinstance(body.value, bool)
+        core.progress = float(min(1, max(0, body.value))) if is_number else None  # type: ignore[type-var,arg-type]
     elif body.key == "position" and isinstance(body.value, str):
         _move_to_phase_of(core, body.value)
     elif body.key == CHECKOUT and isinstance(body.value, str):
         branch, _, commit = body.value.rpartition(" ")
         if _COMMIT.fullmatch(commit):
             _check_out(core, event, branch, commit)
-    row = Attribute(rank=core.events, at=event.head.at, key=body.key, value=body.value)
-    state.put("attribute", row)
+    state.put("attribute", _new_row(Attribute, state, event, body))
 
 
 _COMMIT = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-def _as_fraction(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(min(1, max(0, value)))
-
-
 def _acknowledged(state: State, event: Event, body: ev.ContractAcknowledged) -> None:
-    row = Acknowledgment(
-        rank=state.core.events,
-        at=event.head.at,
-        agent=body.agent,
-        version=body.version,
-        checksum=body.checksum,
-    )
-    state.put("contract", row)
+    state.put("contract", _new_row(Acknowledgment, state, event, body))
 
 
 def _edited(state: State, event: Event, body: ev.ForeignEdited) -> None:
-    row = Edit(
-        rank=state.core.events,
-        at=event.head.at,
-        layout=body.layout,
-        path=body.path,
-        digest=body.digest,
-        cause=body.cause,
-        residue=body.residue,
-    )
-    state.put("edit", row)
+    state.put("edit", _new_row(Edit, state, event, body))
+    subject = f"{EDIT}{body.path}"
     if body.cause.startswith(CONFLICT):
         head = event.head
-        side = (event.hash, head.device, head.n, f"{body.layout}: {body.cause}")
-        subject = f"{EDIT}{body.path}"
-        state.put("dispute", Dispute(rank=row.rank, at=row.at, subject=subject, sides=[side]))
-    elif body.cause == SETTLED:
-        old = state.rows.get("dispute", f"{EDIT}{body.path}")
-        if isinstance(old, Dispute) and old.is_open:
-            state.put("dispute", replace(old, settled_by=event.hash))
+        sides = [(event.hash, head.device, head.n, f"{body.layout}: {body.cause}")]
+        state.put("dispute", _new_row(Dispute, state, event, body, subject=subject, sides=sides))
+    elif body.cause == SETTLED and (old := state.open_dispute(subject)):
+        state.put("dispute", replace(old, settled_by=event.hash))
 
 
 def _observed(state: State, event: Event, body: ev.EvidenceObserved) -> None:
-    row = Proof(
-        rank=state.core.events,
-        at=event.head.at,
-        id=proof_key(body.step, body.proof),
-        event=event.id,
-        again=not any(TOKEN in word for word in (*body.argv, *body.globs)),
-        by=event.head.actor,
-        **{name: getattr(body, name) for name in _OBSERVED},
-    )
-    state.put("proof", row)
-
-
-_OBSERVED = [n for n in ev.EvidenceObserved.__struct_fields__ if n in Proof.__struct_fields__]
+    key = proof_key(body.step, body.proof)
+    again = not any(TOKEN in word for word in (*body.argv, *body.globs))
+    state.put("proof", _new_row(Proof, state, event, body, id=key, again=again))
 
 
 HANDLERS: dict[type[Body], Callable[[State, Event, Any], None]] = {

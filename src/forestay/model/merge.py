@@ -169,31 +169,11 @@ _AGENT_OUTCOMES = {
 }
 _WITHOUT_STATUS = ("step.added", "step.progressed", "step.revisited")
 """Kinds that do not change the status of a step; a revisit records other events that do."""
-_STATUS = frozenset(
-    {
-        *ENDINGS,
-        "session.started",
-        "session.adopted",
-        "session.paused",
-        "session.resumed",
-        "session.reopened",
-    }
-)
-WORK = frozenset(
-    {
-        "plan.set",
-        "plan.resolved",
-        "decision.made",
-        "file.changed",
-        "artifact.saved",
-        "artifact.versioned",
-        "command.ran",
-        "evidence.observed",
-        "session.resumed",
-        "session.reopened",
-        *(k for k in ev.KINDS if k.startswith(("step.", "checkpoint.", "agent.", "claim."))),
-    }
-)
+_BEGINNINGS = "session.started session.adopted session.resumed session.reopened".split()
+_STATUS = frozenset({*ENDINGS, *_BEGINNINGS, "session.paused"})
+_WORK_TOPICS = "plan step checkpoint agent decision file artifact command evidence claim".split()
+WORK = frozenset(kind for kind in ev.KINDS if kind.partition(".")[0] in _WORK_TOPICS)
+WORK |= {"session.resumed", "session.reopened"}
 """Kinds that are work; a concurrent ending of the session is a dispute."""
 
 GOING_ON = {

@@ -40,6 +40,10 @@ from forestay.model.state import (
     last_number,
     number_of,
 )
+from forestay.model.summary import died
+
+Rule = Callable[[State, Any], "list[Body] | None"]
+"""Refuses a move that a state does not allow; may return events that have to be recorded first."""
 
 SESSION_MOVES: dict[str, tuple[str, ...]] = {
     "created": ("active", "aborted", "abandoned"),
@@ -125,25 +129,19 @@ def decide_validated(state: State, body: Body) -> list[Body]:
     _require_writable(state)
     if _settles(state, body):
         return [body]
-    rule = _RULES.get(type(body))
-    if rule is None:
-        _require_open(state, body)
-        return [body]
-    return rule(state, body)
+    implied = _RULES.get(type(body), _require_open)(state, body)
+    return [*(implied or ()), body]
 
 
 def _settles(state: State, body: Body) -> bool:
     """Return whether a move settles a dispute: that is always allowed, also while the session is
     paused or over."""
-    if not state.count("dispute.open"):
-        return False
-    if isinstance(body, ev.SessionAdopted):
+    if not state.count("dispute.open") or isinstance(body, ev.SessionAdopted):
         return False
     if isinstance(body, ev.ForeignEdited):
         return body.cause == SETTLED and state.open_dispute(f"{EDIT}{body.path}") is not None
     for subject, outcome in stances_of(body, KIND_OF[type(body)]):
-        dispute = state.open_dispute(subject)
-        if dispute is not None:
+        if dispute := state.open_dispute(subject):
             planned = isinstance(body, ev.AgentStarted) and bool(body.status)
             is_side = outcome in {side[3] for side in dispute.sides}
             return is_side or planned or isinstance(body, _ON_BOTH)
@@ -190,17 +188,17 @@ def _require_writable(state: State) -> None:
 
 # -- values ------------------------------------------------------------------------------------
 
-_CHOICES: dict[type[Body], list[tuple[str, tuple[str, ...]]]] = {
-    ev.SessionStarted: [("mode", MODES)],
-    ev.SessionAdopted: [("status", STATUSES)],
-    ev.SessionPaused: [("reason", PAUSE_REASONS)],
-    ev.AgentStarted: [("status", ("", "pending", "blocked"))],
-    ev.AgentFinished: [("status", ("", "skipped"))],
-    ev.AgentFailed: [("category", CATEGORIES)],
-    ev.ErrorRaised: [("category", CATEGORIES)],
-    ev.FileChanged: [("action", ACTIONS)],
-    ev.CommandRan: [("status", COMMAND_STATUSES)],
-    ev.MessageSent: [("role", ROLES)],
+_CHOICES: dict[type[Body], tuple[str, tuple[str, ...]]] = {
+    ev.SessionStarted: ("mode", MODES),
+    ev.SessionAdopted: ("status", STATUSES),
+    ev.SessionPaused: ("reason", PAUSE_REASONS),
+    ev.AgentStarted: ("status", ("", "pending", "blocked")),
+    ev.AgentFinished: ("status", ("", "skipped")),
+    ev.AgentFailed: ("category", CATEGORIES),
+    ev.ErrorRaised: ("category", CATEGORIES),
+    ev.FileChanged: ("action", ACTIONS),
+    ev.CommandRan: ("status", COMMAND_STATUSES),
+    ev.MessageSent: ("role", ROLES),
 }
 
 
@@ -213,19 +211,17 @@ def validate(body: Body) -> Body:
 
     Return the body as its bytes will be read again, so that it is folded the same now and later.
     """
-    for name, allowed in _CHOICES.get(type(body), ()):
-        if getattr(body, name) not in allowed:
-            raise InvalidInput(
-                f"{name} cannot be {getattr(body, name)!r}",
-                why=f"it is one of {', '.join(allowed)}",
-            )
+    name, allowed = _CHOICES.get(type(body), ("", ()))
+    if name and getattr(body, name) not in allowed:
+        why = f"it is one of {', '.join(allowed)}"
+        raise InvalidInput(f"{name} cannot be {getattr(body, name)!r}", why=why)
     if isinstance(body, ev.AttributeSet):
         is_number = isinstance(body.value, int | float)
         if is_number and not -MAX_NUMBER < body.value < MAX_NUMBER:  # type: ignore[operator]
             raise InvalidInput(f"the value cannot be {body.value}")  # also refuses NaN
         _check_not_blank("key", body.key)
         if body.key == "progress":
-            _check_progress(body.value)
+            _check_fraction(body.value)
     else:
         _check_fields(body)
     stored = ev.as_stored(body)
@@ -251,20 +247,13 @@ def _check_fields(body: Body) -> None:
 
 
 def _check_fraction(value: object) -> None:
+    """Refuse a progress that is no fraction; None clears it."""
+    why = "it is a fraction from 0 to 1"
+    if isinstance(value, bool | str):
+        raise InvalidInput("progress is a number", why=why)
     if isinstance(value, int | float) and not 0 <= value <= 1:  # also refuses NaN
-        raise InvalidInput(f"progress cannot be {value}", why="it is a fraction from 0 to 1")
-
-
-def _check_progress(value: object) -> None:
-    """Refuse a value of the progress attribute that is no fraction; None clears it."""
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise InvalidInput("progress is a number", why="it is a fraction from 0 to 1")
-    if 1 < value <= 100:
-        why = f"it is a fraction from 0 to 1: {value:g}% is {value / 100:g}"
+        why += f": {value:g}% is {value / 100:g}" if 1 < value <= 100 else ""
         raise InvalidInput(f"progress cannot be {value:g}", why=why)
-    _check_fraction(value)
 
 
 def _check_not_blank(name: str, value: object) -> None:
@@ -299,7 +288,7 @@ def _illegal(state: State, why: str) -> Refused:
     )
 
 
-def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
+def _move_session(to: str) -> Rule:
     def rule(state: State, body: Body) -> list[Body]:
         _require_started(state)
         status = state.core.status
@@ -308,35 +297,29 @@ def _move_session(to: str) -> Callable[[State, Any], list[Body]]:
             raise _illegal(state, why if status != to else f"it is {status} already")
         if to == "completed":
             _require_finished_plan(state)
-        if to == "completed" and status == "paused":
-            return [ev.SessionResumed(), body]
-        return [body]
+        return [ev.SessionResumed()] if to == "completed" and status == "paused" else []
 
     return rule
 
 
-def _start(state: State, body: Body) -> list[Body]:
+def _start(state: State, body: Body) -> None:
     core = state.core
-    if core.status:
-        raise Refused(
-            f"session {core.session} exists already",
-            why=f"it is {core.status}",
-            legal=[_command_to_continue(core.status, core.session)],
-            session=core.session,
-            operation="create",
-        )
-    return [body]
-
-
-def _command_to_continue(status: str, session: str) -> str:
-    """Return the command that continues a session."""
-    moves = SESSION_MOVES.get(status, ())
+    if not core.status:
+        return
+    moves = SESSION_MOVES[core.status]
+    continued = f"resume {core.session}" if moves else f"{_BEGIN} --from {core.session}"
     if "reopened" in moves:
-        return f"{_VERBS['reopened']} --session {session}"
-    return f"resume {session}" if moves else f"{_BEGIN} --from {session}"
+        continued = f"{_VERBS['reopened']} --session {core.session}"
+    raise Refused(
+        f"session {core.session} exists already",
+        why=f"it is {core.status}",
+        legal=[continued],
+        session=core.session,
+        operation="create",
+    )
 
 
-def _resume(state: State, body: Body) -> list[Body]:
+def _resume(state: State, body: Body) -> None:
     if state.open_dispute():
         # A resume would settle the dispute without a decision of the user.
         raise Refused(
@@ -346,12 +329,11 @@ def _resume(state: State, body: Body) -> list[Body]:
             session=state.core.session,
         )
     # An active session may be resumed too: another process continues it after a crash.
-    if state.core.status == "active":
-        return [body]
-    return _move_session("active")(state, body)
+    if state.core.status != "active":
+        _move_session("active")(state, body)
 
 
-def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
+def _archive(state: State, body: ev.SessionArchived) -> None:
     core = state.core
     _require_started(state)
     if body.archived and core.archived:
@@ -364,7 +346,6 @@ def _archive(state: State, body: ev.SessionArchived) -> list[Body]:
         raise refusal
     if not body.archived and not core.archived:
         raise _illegal(state, "it is not archived")
-    return [body]
 
 
 def check_undo(kind: str, *, is_read: bool = False) -> None:
@@ -453,13 +434,12 @@ def _unknown_unit(state: State, what: str, key: str) -> Refused:
     )
 
 
-def _add_step(state: State, body: ev.StepAdded) -> list[Body]:
+def _add_step(state: State, body: ev.StepAdded) -> None:
     _require_open(state, body)
     known = state.step(body.step)
     # An outline may give an existing section another title.
     if known is not None and not known.unit == body.unit == "section":
         raise Refused(f"task {body.step} exists already", hint="choose another --id")
-    return [body]
 
 
 _TABLES = {"task": "step", "agent": "agent"}
@@ -475,64 +455,53 @@ def _require_unit(what: str, state: State, body: Any) -> Unit:
     return unit
 
 
-def _move(
-    what: str, to: str, *, only_from: tuple[str, ...] = ()
-) -> Callable[[State, Any], list[Body]]:
+def _move(what: str, to: str, *, only_from: tuple[str, ...] = ()) -> Rule:
     def rule(state: State, body: Any) -> list[Body]:
         unit = _require_unit(what, state, body)
         if what == "task" and to in ("done", "blocked") and unit.status == "pending":
-            return [ev.StepStarted(step=unit.id), body]
-        if _may_be_restated(state, what, unit, to):
-            return [body]
+            return [ev.StepStarted(step=unit.id)]
+        # An outcome that is disputed, or unknown because the agent died, may be recorded again.
+        disputed = to in _OUTCOMES and state.open_dispute(f"{_TABLES[what]}:{unit.id}")
+        lost = isinstance(unit, Agent) and died(unit) and to in ("done", "failed", "timed_out")
         allowed = to in UNIT_MOVES.get(unit.status, ())
-        if not allowed or (only_from and unit.status not in only_from):
+        allowed = allowed and (not only_from or unit.status in only_from)
+        if not (allowed or disputed or lost):
             raise _refuse_unit(unit, to)
-        return [body]
+        return []
 
     return rule
 
 
-def _may_be_restated(state: State, what: str, unit: Unit, to: str) -> bool:
-    """Return whether the outcome of a unit may be recorded again: it is disputed or unknown."""
-    subject = f"{_TABLES[what]}:{unit.id}"
-    if to in _OUTCOMES and state.open_dispute(subject) is not None:
-        return True
-    died = isinstance(unit, Agent) and unit.category == "interrupted"
-    return died and unit.status == "failed" and to in ("done", "failed", "timed_out")
-
-
-def _progress_step(state: State, body: ev.StepProgressed) -> list[Body]:
+def _progress_step(state: State, body: ev.StepProgressed) -> None:
     _require_unit("task", state, body)
-    return [body]
 
 
-def _reopen_first(because: str) -> Callable[[State, Any], list[Body]]:
+def _reopen_first(because: str) -> Rule:
     """Return a rule that reopens a finished session first, for the same reason as the event."""
 
     def rule(state: State, body: Any) -> list[Body]:
         if "reopened" in SESSION_MOVES.get(state.core.status, ()):
-            return [ev.SessionReopened(because=body.because or f"{because} {body.step}"), body]
+            return [ev.SessionReopened(because=body.because or f"{because} {body.step}")]
         _check_working(state, body)
-        return [body]
+        return []
 
     return rule
 
 
-def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body]:
+def _revisit_step(state: State, body: ev.StepRevisited) -> list[Body] | None:
     _require_started(state)
     if state.step(body.step) is None:
         raise _unknown_unit(state, "task", body.step)
     return _reopen_first("revisit of")(state, body)
 
 
-def _observe(state: State, body: ev.EvidenceObserved) -> list[Body]:
+def _observe(state: State, body: ev.EvidenceObserved) -> None:
     # Also while the session is paused: the command was started before the pause.
     _require_open(state, body)
     if not body.argv:
         raise InvalidInput("no command is named", hint="forestay prove -- COMMAND")
     if body.step and state.step(body.step) is None:
         raise _unknown_unit(state, "task", body.step)
-    return [body]
 
 
 # -- phases of a plan --------------------------------------------------------------------------
@@ -557,31 +526,29 @@ def _defined_phase(state: State, step: str) -> int | None:
     return _phase_of(state, step) if state.core.plan else None
 
 
-def _set_plan(state: State, body: ev.PlanSet) -> list[Body]:
+def _set_plan(state: State, body: ev.PlanSet) -> None:
     _require_open(state, body)
     if state.core.workflow:
         why = f"it follows {state.core.workflow}, from its start to its end"
         raise Refused("the session has a plan already", why=why, hint=f"forestay {_BEGIN}")
-    return [body]
 
 
-def _resolve_plan(state: State, body: ev.PlanResolved) -> list[Body]:
+def _resolve_plan(state: State, body: ev.PlanResolved) -> None:
     """Allow to set the number of phases once, and not below the phases reached."""
     _require_open(state, body)
     core = state.core
     if core.phase is None:
-        return [body]
+        return
     if core.plan_total is not None:
-        raise Refused(
-            f"the plan has {core.plan_total} {core.plan_unit}s", why="that is set only once"
-        )
-    if body.total < _least_total(state):
+        what = f"the plan has {core.plan_total} {core.plan_unit}s"
+        raise Refused(what, why="that is set only once")
+    least = _least_total(state)
+    if body.total < least:
         raise Refused(
             f"the plan cannot have {body.total} {core.plan_unit}s",
             why=f"{core.plan_unit} {core.phase} is reached",
-            legal=[f"phase total {_least_total(state)}"],
+            legal=[f"phase total {least}"],
         )
-    return [body]
 
 
 def _least_total(state: State) -> int:
@@ -633,18 +600,17 @@ def check_current(core: Core, number: int) -> None:
         )
 
 
-def _judge(state: State, body: ev.Verdict) -> list[Body]:
+def _judge(state: State, body: ev.Verdict) -> None:
     """Allow a verdict on the current phase only, and only while it is not completed."""
     number, core = _phase_of(state, body.step), state.core
     if number is None:
         _require_open(state, body)
-        return [body]
+        return
     check_current(core, number)
     _check_working(state, body)
     step = state.step(body.step)
     if step is not None and not step.is_open:
         raise _completed_already(number)
-    return [body]
 
 
 def _completed_already(number: int) -> Refused:
@@ -652,7 +618,7 @@ def _completed_already(number: int) -> Refused:
     return Refused(f"phase {number} is completed", legal=legal, operation="update")
 
 
-def _start_step(state: State, body: ev.StepStarted) -> list[Body]:
+def _start_step(state: State, body: ev.StepStarted) -> None:
     number = _defined_phase(state, body.step)
     if number is not None:
         _check_turn(state, number)
@@ -660,8 +626,8 @@ def _start_step(state: State, body: ev.StepStarted) -> list[Body]:
     has_failed = phase is not None and state.core.phase_verdicts.get(phase) == "failed"
     if has_failed and step is not None and step.status == "running":
         _check_working(state, body)
-        return [body]
-    return _move("task", "running")(state, body)
+    else:
+        _move("task", "running")(state, body)
 
 
 def _check_turn(state: State, number: int) -> None:
@@ -688,7 +654,7 @@ def _command_to_end_phase(core: Core) -> str:
     return f"essay approve {gate}" if gate else f"phase done {core.phase}"
 
 
-def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
+def _complete_step(state: State, body: ev.StepCompleted) -> list[Body] | None:
     number = state.core.phase_of(body.step) if state.core.plan else None
     row = state.rows.get("checkpoint", body.step) if number is not None else None
     passed = isinstance(row, Checkpoint) and row.verdict in ("passed", "overridden")
@@ -701,7 +667,7 @@ def _complete_step(state: State, body: ev.StepCompleted) -> list[Body]:
     return _move("task", "done")(state, body)
 
 
-def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
+def _skip_step(state: State, body: ev.StepSkipped) -> None:
     number = _defined_phase(state, body.step)
     # A phase that began before the total was known may be beyond the last.
     if number is not None and state.core.phase_of(body.step) is not None:
@@ -710,10 +676,10 @@ def _skip_step(state: State, body: ev.StepSkipped) -> list[Body]:
             why="phases come one after the other",
             legal=[f"phase done {state.core.phase} --override{_BECAUSE}"],
         )
-    return _move("task", "skipped")(state, body)
+    _move("task", "skipped")(state, body)
 
 
-def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
+def _reset_step(state: State, body: ev.StepReset) -> None:
     """Allow to reset a step in any status but pending and skipped.
 
     A rollback also resets phases, and the tasks inside them, in those statuses.
@@ -725,7 +691,6 @@ def _reset_step(state: State, body: ev.StepReset) -> list[Body]:
     planned = planned or getattr(step, "unit", "") == "section"
     if not planned and step.status in ("pending", "skipped"):
         raise _refuse_unit(step, "pending")
-    return [body]
 
 
 def _require_finished_plan(state: State) -> None:
@@ -746,22 +711,20 @@ def _require_finished_plan(state: State) -> None:
         )
 
 
-def _start_agent(state: State, body: ev.AgentStarted) -> list[Body]:
+def _start_agent(state: State, body: ev.AgentStarted) -> None:
     _check_working(state, body)
     agent = state.agent(body.agent)
     if agent is not None and "running" not in UNIT_MOVES.get(agent.status, ()):
         raise _refuse_unit(agent, "running")
-    return [body]
 
 
-def _progress_agent(state: State, body: ev.AgentProgressed) -> list[Body]:
+def _progress_agent(state: State, body: ev.AgentProgressed) -> None:
     agent = _require_unit("agent", state, body)
     if agent.status != "running":
         raise _refuse_unit(agent, "", but="; it cannot make progress")
-    return [body]
 
 
-_RULES: dict[type[Body], Callable[[State, Any], list[Body]]] = {
+_RULES: dict[type[Body], Rule] = {
     ev.SessionStarted: _start,
     ev.SessionAdopted: _start,
     ev.SessionPaused: _move_session("paused"),

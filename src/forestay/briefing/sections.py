@@ -37,7 +37,7 @@ from forestay.model.state import (
     State,
     Step,
 )
-from forestay.model.summary import FAILED, died, plain_outcome, plan, subject
+from forestay.model.summary import FAILED, plain_outcome, plan, subject
 from forestay.model.timing import Progress, long
 
 PERSON = "person:"
@@ -333,7 +333,7 @@ def _dead_agents(known: BriefingInput) -> list[Agent]:
     found = [
         a
         for a in reversed(known.open_rows("agent", Agent))
-        if (a.id in gone if a.status == "running" else died(a))
+        if (a.id in gone if a.status == "running" else a.died)
     ]
     seen = {agent.id for agent in found}
     return found + [known.state.agent(key) or Agent(id=key) for key in sorted(gone - seen)]

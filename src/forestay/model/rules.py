@@ -40,7 +40,6 @@ from forestay.model.state import (
     last_number,
     number_of,
 )
-from forestay.model.summary import died
 
 Rule = Callable[[State, Any], "list[Body] | None"]
 """Refuses a move that a state does not allow; may return events that have to be recorded first."""
@@ -462,7 +461,7 @@ def _move(what: str, to: str, *, only_from: tuple[str, ...] = ()) -> Rule:
             return [ev.StepStarted(step=unit.id)]
         # An outcome that is disputed, or unknown because the agent died, may be recorded again.
         disputed = to in _OUTCOMES and state.open_dispute(f"{_TABLES[what]}:{unit.id}")
-        lost = isinstance(unit, Agent) and died(unit) and to in ("done", "failed", "timed_out")
+        lost = isinstance(unit, Agent) and unit.died and to in ("done", "failed", "timed_out")
         allowed = to in UNIT_MOVES.get(unit.status, ())
         allowed = allowed and (not only_from or unit.status in only_from)
         if not (allowed or disputed or lost):

@@ -233,6 +233,11 @@ class Agent(Unit, frozen=True):
     modified: list[str] = []
     deleted: list[str] = []
 
+    @property
+    def died(self) -> bool:
+        """Return whether its process was found dead, and no outcome was recorded since."""
+        return self.status == "failed" and self.category == "interrupted"
+
 
 class Decision(Row, frozen=True):
     id: str

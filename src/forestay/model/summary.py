@@ -345,7 +345,7 @@ def summary(state: State) -> dict[str, Any]:
 def _at_work(agents: list[Agent]) -> tuple[list[str], list[str]]:
     """Return ids of running agents, the oldest first, and of those whose process died."""
     running = [agent.id for agent in reversed(agents) if agent.status == "running"]
-    lost = sorted(agent.id for agent in agents if died(agent))
+    lost = sorted(agent.id for agent in agents if agent.died)
     return [_cut(id, 40) for id in running[:_RUNNING]], [_cut(id, 40) for id in lost[:_RUNNING]]
 
 
@@ -410,11 +410,6 @@ def _needs_agents(state: State) -> bool:
         return False
     by_agents = core.progress is None and "step" not in core.counts
     return by_agents or "agent.running" in core.counts or "agent.failed" in core.counts
-
-
-def died(agent: Agent) -> bool:
-    """Return whether its process was found dead, and no outcome was recorded since."""
-    return agent.status == "failed" and agent.category == "interrupted"
 
 
 def _cut(text: str, limit: int = _TEXT_BYTES) -> str:

@@ -121,7 +121,12 @@ class RunRecorder:
     def apply(self, received: Received) -> None:
         """Add the events of one payload; nothing is recorded until `save`."""
         hook = received.hook
-        self._update_run(received)
+        run, process = self.run, received.process
+        run.last = max(run.last, received.at)
+        run.transcript = received.hook.transcript or run.transcript
+        if process and process != run.process:
+            # What the previous process left unfinished is known from its holder.
+            run.process, run.flights = process, {}
         if hook.what == "start":
             self._handle_start(received)
         elif hook.what == "prompt" and user_prompt(hook):
@@ -129,22 +134,22 @@ class RunRecorder:
         if hook.what != "other":
             self._is_idle = hook.what == "turn_end" and not hook.by
         if hook.bodies or hook.todo:
-            self._ensure_open_session(received)
+            if not self.run.session or self._status == "aborted":
+                self._start_session(received, NO_PROMPT, self.run.session)
+            elif self._status in ("paused", "failed", "created"):
+                self._add(f"{received.key} resumed", [ev.SessionResumed()], received.at)
+                self._status = "active"
         self._add_bodies(received)
         act = self._HANDLERS.get(hook.what)
         if act is not None:
             act(self, received)
         for over in (m for m in hook.bodies if isinstance(m, _AGENT_ENDS)):
             self._remove_agent(over.agent)
-        self._add_todo_changes(received)
-
-    def _update_run(self, received: Received) -> None:
-        run, process = self.run, received.process
-        run.last = max(run.last, received.at)
-        run.transcript = received.hook.transcript or run.transcript
-        if process and process != run.process:
-            # What the previous process left unfinished is known from its holder.
-            run.process, run.flights = process, {}
+        todo = received.hook.todo
+        if todo is not None and self.run.session:
+            self._add_later(
+                f"{received.key} todo", _make_todo_changes(todo, received.hook.by), received.at
+            )
 
     def _handle_start(self, received: Received) -> None:
         run, source = self.run, received.hook.source
@@ -153,14 +158,23 @@ class RunRecorder:
         elif not run.session:
             here = self._session_before_clear(source) or self._open_session_here()
             if here and not self._other_live_holders(here):
-                self._join_session(here)
+                self.run.session = here
+                self._status, self._goal = self._status_and_goal(here)
         if not run.session or self._is_new:
             return
         if self._on_start is not None:
             # Called before anything is recorded, so that earlier drift is still visible.
             self._on_start(Recorder(self._context, self.run.session), received.hook)
         if source != "compact" and self._status not in FINISHED:
-            self._resume(received)
+            held = self._context.workspace.holders(self.run.session)
+            died = [holder for holder, word in held if word == "dead"]
+            if found := event_of_deaths(died, self._status):
+                self._add(f"{received.key} died", [found], received.at)
+            self._change.gone += died
+            branch, commit = self._checkout()
+            resumed = ev.SessionResumed(git_branch=branch, git_commit=commit)
+            self._add(f"{received.key} resumed", [resumed], received.at)
+            self._status, self._tree = "active", self._tree_record()
 
     def _fork(self, received: Received) -> None:
         """Start a session for a forked conversation, linked to the original one."""
@@ -170,17 +184,6 @@ class RunRecorder:
         origin = run.session or self._open_session_here()
         if origin:
             self._start_session(received, self._status_and_goal(origin)[1], origin)
-
-    def _resume(self, received: Received) -> None:
-        """Record that processes died in the session, if any did, and that it is resumed."""
-        died = self._dead_holders()
-        if found := event_of_deaths(died, self._status):
-            self._add(f"{received.key} died", [found], received.at)
-        self._change.gone += died
-        branch, commit = self._checkout()
-        resumed = ev.SessionResumed(git_branch=branch, git_commit=commit)
-        self._add(f"{received.key} resumed", [resumed], received.at)
-        self._status, self._tree = "active", self._tree_record()
 
     def _handle_prompt(self, received: Received, text: str) -> None:
         run = self.run
@@ -193,14 +196,6 @@ class RunRecorder:
         elif self._goal == NO_PROMPT:
             self._goal = make_goal(self._context.journal.redact(text))
             self._add(f"{received.key} goal", [ev.SessionRenamed(goal=self._goal)], received.at)
-
-    def _ensure_open_session(self, received: Received) -> None:
-        """Start or resume a session, so that work can be recorded in it."""
-        if not self.run.session or self._status == "aborted":
-            self._start_session(received, NO_PROMPT, self.run.session)
-        elif self._status in ("paused", "failed", "created"):
-            self._add(f"{received.key} resumed", [ev.SessionResumed()], received.at)
-            self._status = "active"
 
     def _add_bodies(self, received: Received) -> None:
         hook = received.hook
@@ -235,13 +230,6 @@ class RunRecorder:
         sent = (flight for flight in self._redacted_flights() if flight.tool in SENDS)
         task = next((f.doing.removeprefix(f"{f.tool}: ") for f in sent), "")
         return replace(body, task=task)
-
-    def _add_todo_changes(self, received: Received) -> None:
-        todo = received.hook.todo
-        if todo is not None and self.run.session:
-            self._add_later(
-                f"{received.key} todo", _make_todo_changes(todo, received.hook.by), received.at
-            )
 
     # -- calls in flight -----------------------------------------------------------------------
 
@@ -373,14 +361,6 @@ class RunRecorder:
         found = [h for h, word in held if word != "dead" and h.process != self.run.process]
         return [h for h in found if mine is None or mine not in _ancestors_of(h.process)]
 
-    def _dead_holders(self) -> list[Holder]:
-        held = self._context.workspace.holders(self.run.session)
-        return [holder for holder, word in held if word == "dead"]
-
-    def _join_session(self, session: str) -> None:
-        self.run.session = session
-        self._status, self._goal = self._status_and_goal(session)
-
     def _start_session(self, received: Received, goal: str, origin: str = "") -> None:
         """Start a session for this run; the same payload always gives the same session id."""
         run = self.run
@@ -455,16 +435,13 @@ class RunRecorder:
     def _with_relative_path(self, body: Body) -> Body:
         if not isinstance(body, ev.FileChanged):
             return body
-        body = replace(body, path=self._relative_path(body.path))
+        root = self._tree_root()
+        body = replace(body, path=relative(body.path, root, cwd=self.run.folder or root))
         full = os.path.join(self._tree_root(), body.path)
         if body.action == "deleted" or (body.after and not has_other_line_ends(full)):
             return body
         # Some agents do not report the content, or report it with other line ends.
         return complete_change(body, self._tree_root(), self._context.clock.now())[0]
-
-    def _relative_path(self, path: str) -> str:
-        root = self._tree_root()
-        return relative(path, root, cwd=self.run.folder or root)
 
     def _tree_root(self) -> str:
         try:
@@ -482,7 +459,13 @@ class RunRecorder:
         """Record which files shell commands changed: agents do not report them."""
         if not self.run.session:
             return
-        self._add_checkout(received)
+        # Record a changed branch or commit: nothing else may record it when this run ends.
+        branch, commit = self._checkout()
+        with self._context.store.view(self.run.session) as view:
+            core = self._context.journal.state(view).core
+        if commit and (branch, commit) != (core.git_branch, core.git_commit):
+            checkout = ev.AttributeSet(key=CHECKOUT, value=f"{branch} {commit}".strip())
+            self._add(f"{received.key} checkout", self._storable(checkout), received.at)
         try:
             tree = self._context.workspace.tree
             found = shell_changes.scan_tree(
@@ -506,15 +489,6 @@ class RunRecorder:
 
             self._add_later(f"{received.key} scan", made, received.at)
             self._seen = found.seen(tree.root)
-
-    def _add_checkout(self, received: Received) -> None:
-        """Record a changed branch or commit: nothing else may record it when this run ends."""
-        branch, commit = self._checkout()
-        with self._context.store.view(self.run.session) as view:
-            core = self._context.journal.state(view).core
-        if commit and (branch, commit) != (core.git_branch, core.git_commit):
-            checkout = ev.AttributeSet(key=CHECKOUT, value=f"{branch} {commit}".strip())
-            self._add(f"{received.key} checkout", self._storable(checkout), received.at)
 
     def _known_files(self) -> list[str]:
         if self._is_new or not self.run.session:

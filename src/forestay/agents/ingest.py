@@ -131,7 +131,15 @@ class _Ingestion:
             if self._is_over():
                 return False
             self._record_lot(lot if self._remaining is None else lot[: self._remaining])
-        self._scan_after_all()
+        # Shell commands may have changed files: scan once for each run, after all payloads.
+        shells, self._shells = self._shells, {}
+        for received, since in shells.values():
+            try:
+                recorder = RunRecorder(self._context, received, RunChange(self._clock.now()))
+                recorder.scan(received, since)
+                recorder.save([])
+            except (Damaged, Refused, Outdated):
+                continue  # the next shell command scans again
         return self.spool.count() < before and not self._is_over()
 
     def _is_over(self) -> bool:
@@ -141,17 +149,7 @@ class _Ingestion:
     def _record_lot(self, lot: list[Waiting]) -> None:
         if self._remaining is not None:
             self._remaining -= len(lot)
-        self._delete_recorded(lot)
-        self._tallies = RunChange(self._clock.now())
-        done: list[str] = []
-        for span in _spans(self._parse_lot(lot, done)):
-            done += self._record_span(span)
-        if self._tallies.tallies:
-            self._context.store.machine.agent_runs.save(self._tallies)
-        self._delete(done)
-
-    def _delete_recorded(self, lot: list[Waiting]) -> None:
-        """Delete payloads that are recorded already: a process may have died before that."""
+        # Delete payloads that are recorded already: a process may have died before that.
         taken = self._context.store.machine.agent_runs.taken()
         if taken:
             lot[:] = [one for one in lot if one.name not in taken]
@@ -159,6 +157,13 @@ class _Ingestion:
             if taken <= self._deleted and self.spool.sync():
                 self._context.store.machine.agent_runs.forget_taken()
                 self._deleted.clear()
+        self._tallies = RunChange(self._clock.now())
+        done: list[str] = []
+        for span in _spans(self._parse_lot(lot, done)):
+            done += self._record_span(span)
+        if self._tallies.tallies:
+            self._context.store.machine.agent_runs.save(self._tallies)
+        self._delete(done)
 
     def _delete(self, names: Iterable[str]) -> None:
         self._deleted.update(name for name in names if self.spool.drop(name))
@@ -174,23 +179,20 @@ class _Ingestion:
             try:
                 hook = parse_payload(spooled.sender.agent, _decode(spooled), spooled.sender.event)
             except (WrongShape, *_NOT_JSON) as error:
-                self._set_aside(one.name, spooled, error)
+                sender = spooled.sender
+                if isinstance(error, WrongShape):
+                    self.done.wrong += 1
+                    self._tallies.count(f"{sender.agent} {sender.event}: {error}")
+                else:
+                    self.done.quarantined += 1
+                    self._tallies.count(f"{sender.agent or 'unknown'}: not JSON")
+                self.spool.set_aside(one.name)
                 continue
             if hook is None:
                 self._ignore(one.name, spooled, done)
             elif not self._is_left_to_its_hook(one, spooled, hook):
                 self.done.taken += 1
                 yield self._receive(one, spooled, hook)
-
-    def _set_aside(self, name: str, spooled: Spooled, error: Exception) -> None:
-        sender = spooled.sender
-        if isinstance(error, WrongShape):
-            self.done.wrong += 1
-            self._tallies.count(f"{sender.agent} {sender.event}: {error}")
-        else:
-            self.done.quarantined += 1
-            self._tallies.count(f"{sender.agent or 'unknown'}: not JSON")
-        self.spool.set_aside(name)
 
     def _ignore(self, name: str, spooled: Spooled, done: list[str]) -> None:
         self.done.ignored += 1
@@ -241,7 +243,10 @@ class _Ingestion:
             recorder = RunRecorder(self._context, payloads[0], change, on_start)
             for received in payloads:
                 if received.hook.what == "end":
-                    self._scan_before_end(recorder)
+                    self._remember_shell(recorder)
+                    shell = self._shells.pop((recorder.run.agent, recorder.run.native), None)
+                    if shell is not None:
+                        recorder.scan_now(*shell)
                 recorder.apply(received)
             recorder.save(payloads)
             self._remember_shell(recorder)
@@ -258,24 +263,6 @@ class _Ingestion:
             run, (received, since) = recorder.run, recorder.shell
             _, before = self._shells.get((run.agent, run.native), (received, since))
             self._shells[run.agent, run.native] = received, min(since, before)
-
-    def _scan_before_end(self, recorder: RunRecorder) -> None:
-        """Record changes made by shell commands before the end of the run that ran them."""
-        self._remember_shell(recorder)
-        shell = self._shells.pop((recorder.run.agent, recorder.run.native), None)
-        if shell is not None:
-            recorder.scan_now(*shell)
-
-    def _scan_after_all(self) -> None:
-        """Record changes made by shell commands, once for each run, after all payloads."""
-        shells, self._shells = self._shells, {}
-        for received, since in shells.values():
-            try:
-                recorder = RunRecorder(self._context, received, RunChange(self._clock.now()))
-                recorder.scan(received, since)
-                recorder.save([])
-            except (Damaged, Refused, Outdated):
-                continue  # the next shell command scans again
 
 
 @contextmanager
@@ -311,7 +298,9 @@ def _decode(spooled: Spooled) -> object:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _decode_leniently(_without_half_characters(data))
+        # An agent may cut a text in the middle of a character.
+        text = data.decode("utf-8", "replace")
+        return _decode_leniently(_HALF_CHARACTERS.sub(lambda found: found[1] or "\ufffd", text))
 
 
 def _decode_leniently(text: str) -> object:
@@ -349,12 +338,6 @@ _HALF_CHARACTERS = re.compile(
     r"(\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})"
     r"|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
-
-
-def _without_half_characters(data: bytes) -> str:
-    """Replace half characters: an agent may cut a text in the middle of one."""
-    text = data.decode("utf-8", "replace")
-    return _HALF_CHARACTERS.sub(lambda found: found[1] or "\ufffd", text)
 
 
 def _lots(waiting: list[Waiting], limit: int) -> Iterator[list[Waiting]]:

@@ -181,7 +181,8 @@ def plan_install(name: str, scope: str, places: Places, *, tools: bool = True) -
         path = _place(agent.plugin, scope, places)
         if texts[path][1] is not None:
             raise _unreadable(path, "it was not written by forestay")
-        _append_text(texts, path, _plugin(places))
+        text = resources.files("forestay.agents").joinpath("opencode.js").read_text("utf-8")
+        _append_text(texts, path, text.replace('"@SCRIPT@"', json.dumps(places.script)))
     if agent.told and scope == PROJECT:
         path = _real_path(os.path.join(places.root, "AGENTS.md"), scope, places)
         _append_text(texts, path, _block(_guide(), _MARKDOWN))
@@ -383,11 +384,6 @@ def _guide() -> str:
     return resources.files("forestay.agents").joinpath("guide.md").read_text("utf-8")
 
 
-def _plugin(places: Places) -> str:
-    text = resources.files("forestay.agents").joinpath("opencode.js").read_text("utf-8")
-    return text.replace('"@SCRIPT@"', json.dumps(places.script))
-
-
 # -- texts before and after --------------------------------------------------------------------
 
 
@@ -395,7 +391,8 @@ def _texts_without_entries(name: str, scope: str, places: Places) -> Texts:
     """Return every file that could contain our entries, before and after their removal."""
     agent = AGENTS[name]
     texts: Texts = {}
-    made = _made(name, scope, places)
+    known = recorded(places.home).installed.get(f"{name}/{scope}/{_root(scope, places)}", [])
+    made = {made.path: made for made in known}
     for place in (agent.hooks, agent.servers):
         if place and not (place is agent.servers and _is_run(name, scope)):
             path = _place(place, scope, places)
@@ -420,9 +417,13 @@ def _remove_entries(path: str, agent: Agent, made: Made | None, texts: Texts) ->
     if path.endswith(".toml"):
         after = _cut_toml(before, agent.servers_key)
     elif path.endswith(".md"):
-        after = _cut_block(before, _MARKDOWN)
+        first, last = map(re.escape, _MARKDOWN)
+        after = re.sub(rf"\n?{first}.*?{last}", "", before, count=1, flags=re.DOTALL)
     elif before.strip():
-        _require_json(path, before)
+        try:
+            settings_file.check(before)
+        except Unsplicable as error:
+            raise _unreadable(path, str(error)) from None
         containers = made.containers if made else None
         for event in _events(path, after):
             # The user may have added a hook to our entry.
@@ -431,13 +432,6 @@ def _remove_entries(path: str, agent: Agent, made: Made | None, texts: Texts) ->
         after = _cut_entries(path, after, [agent.servers_key], _is_our_server, containers)
     gone = made is not None and made.created and "".join(after.split()) in ("", "{}")
     texts[path] = (before, None if gone else after, made or Made(path))
-
-
-def _require_json(path: str, text: str) -> None:
-    try:
-        settings_file.check(text)
-    except Unsplicable as error:
-        raise _unreadable(path, str(error)) from None
 
 
 def _events(path: str, text: str) -> list[str]:
@@ -460,11 +454,6 @@ def _cut_entries(
         return settings_file.removed(text, place, ours, made)
     except Unsplicable as error:
         raise _unreadable(path, str(error)) from None
-
-
-def _cut_block(text: str, marks: tuple[str, str]) -> str:
-    first, last = map(re.escape, marks)
-    return re.sub(rf"\n?{first}.*?{last}", "", text, count=1, flags=re.DOTALL)
 
 
 def _cut_toml(text: str, key: str) -> str:
@@ -502,16 +491,12 @@ def _text_of(texts: Texts, path: str) -> tuple[str | None, str | None, Made]:
         texts[path] = (before, before, Made(path))
     before, now, made = texts[path]
     if before is None and not made.created:
-        made = Made(path, created=True, folders=_missing_folders(path), containers=made.containers)
+        missing, folder = [], os.path.dirname(path)
+        while folder and not os.path.isdir(folder):
+            missing.append(folder)
+            folder = os.path.dirname(folder)
+        made = Made(path, created=True, folders=missing, containers=made.containers)
     return before, now, made
-
-
-def _missing_folders(path: str) -> list[str]:
-    missing, folder = [], os.path.dirname(path)
-    while folder and not os.path.isdir(folder):
-        missing.append(folder)
-        folder = os.path.dirname(folder)
-    return missing
 
 
 def _changes(texts: Texts) -> list[Change]:
@@ -574,11 +559,6 @@ def _write(change: Change) -> None:
             os.rmdir(folder)
         except OSError:
             return  # other programs use it by now
-
-
-def _made(name: str, scope: str, places: Places) -> dict[str, Made]:
-    known = recorded(places.home).installed.get(f"{name}/{scope}/{_root(scope, places)}", [])
-    return {made.path: made for made in known}
 
 
 def _write_record(home: str, record: Record) -> None:

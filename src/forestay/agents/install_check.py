@@ -37,19 +37,15 @@ def _about_agents(places: Places) -> Iterator[Finding]:
     for plan in installed(places):
         if AGENTS[plan.agent].hooks and not cost:
             cost = _cost()
-        yield _installed_finding(plan, cost)
+        agent = AGENTS[plan.agent]
+        where = "all projects" if plan.scope == USER else "this project"
+        what = f"{agent.title}: installed for {where}"
+        if agent.hooks:
+            what += f", {len(agent.events)} hooks{cost}"
+        way_out = f"to remove it: forestay uninstall {_words(plan)}"
+        yield Finding("agent-installed", "info", what, fix=way_out)
         yield from _outdated(plan, places)
         yield from _find_blockers(plan.agent, places)
-
-
-def _installed_finding(plan: Plan, cost: str) -> Finding:
-    agent = AGENTS[plan.agent]
-    where = "all projects" if plan.scope == USER else "this project"
-    what = f"{agent.title}: installed for {where}"
-    if agent.hooks:
-        what += f", {len(agent.events)} hooks{cost}"
-    way_out = f"to remove it: forestay uninstall {_words(plan)}"
-    return Finding("agent-installed", "info", what, fix=way_out)
 
 
 def _words(plan: Plan) -> str:

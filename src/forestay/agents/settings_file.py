@@ -152,7 +152,11 @@ def _inside(text: str, at: int, depth: int) -> tuple[list[Part], int]:
     while not text.startswith(closing, at):
         begin, key = at, ""
         if is_object:
-            key, at = _key(text, at)
+            match = _STRING.match(text, at)
+            colon = _skip(text, match.end()) if match else at
+            if match is None or not text.startswith(":", colon):
+                raise Unsplicable(_where(text, at))
+            key, at = str(_said(match.group(), text, at)), _skip(text, colon + 1)
         end = _end(text, at, depth + 1)
         parts.append(Part(key, begin, at, end))
         at = _skip(text, end)
@@ -161,14 +165,6 @@ def _inside(text: str, at: int, depth: int) -> tuple[list[Part], int]:
         elif not text.startswith(closing, at):
             raise Unsplicable(_where(text, at))
     return parts, at + 1
-
-
-def _key(text: str, at: int) -> tuple[str, int]:
-    match = _STRING.match(text, at)
-    colon = _skip(text, match.end()) if match else at
-    if match is None or not text.startswith(":", colon):
-        raise Unsplicable(_where(text, at))
-    return str(_said(match.group(), text, at)), _skip(text, colon + 1)
 
 
 def _end(text: str, at: int, depth: int) -> int:

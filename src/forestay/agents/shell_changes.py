@@ -132,7 +132,8 @@ def scan_tree(
     digest of full paths at the last scan, so that unchanged files are not read again.
     """
     deadline = clock.monotonic() + _SECONDS
-    listed = _git_status(tree, environ)
+    answer = git.run_git(tree, environ, *_STATUS, timeout=_GIT_SECONDS)
+    listed = None if answer is None else dict(entries(answer))
     is_whole = listed is not None or tree.git_dir is None
     if listed is None:
         listed = {} if tree.git_dir else dict.fromkeys(_walk(tree.root, clock, deadline), False)
@@ -233,12 +234,6 @@ _STATUS = (
 )
 _TRACKED = {b"1": 8, b"2": 9, b"u": 10}
 """The number of spaces before the path, by kind of line."""
-
-
-def _git_status(tree: Tree, environ: Mapping[str, str]) -> dict[str, bool] | None:
-    """Return changed paths and whether each is tracked; None if git cannot be run."""
-    answer = git.run_git(tree, environ, *_STATUS, timeout=_GIT_SECONDS)
-    return None if answer is None else dict(entries(answer))
 
 
 def entries(answer: bytes) -> Iterator[tuple[str, bool]]:

@@ -278,15 +278,12 @@ class Spool:
         except OSError as error:
             os.close(fd)
             raise files.failure(error, "lock", path) from error
-        self._go_inside()
-        return fd
-
-    def _go_inside(self) -> None:
-        """Open the folder: thousands of files are opened faster relative to it."""
+        # Open the folder: thousands of files are opened faster relative to it.
         try:
             self._inside = os.open(self._new, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             self._inside = None
+        return fd
 
     def answers(self, start: Spooled, now: int) -> bool:
         """Whether the caller, who holds the lock, has to print the briefing for this start.

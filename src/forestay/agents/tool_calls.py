@@ -343,25 +343,20 @@ def _lines(
 
 def differing(before: str, after: str) -> tuple[str, str]:
     """Return two texts without the equal lines at their beginning and end."""
-    start = before.rfind("\n", 0, _same(before, after)) + 1
+    low, high = 0, min(len(before), len(after))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if before.startswith(after[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    start = before.rfind("\n", 0, low) + 1
     before, after = before[start:], after[start:]
     same = _same_end(before, after)
     # The first line of the equal end may be half a line.
     end = before.find("\n", len(before) - same) + 1 if same else 0
     left = len(before) - end if end else 0
     return before[: len(before) - left], after[: len(after) - left]
-
-
-def _same(one: str, other: str) -> int:
-    """Count the characters that two texts share at their beginning."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one.startswith(other[low:middle], low):
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def _same_end(one: str, other: str) -> int:

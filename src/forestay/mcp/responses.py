@@ -54,7 +54,15 @@ def report_error(tool: str, error: ForestayError, home: Forestay, *, reads: bool
     """Return a question if the user can choose a session, else the error with the next step."""
     error_values.redact_error(error, home.context.settings.redact_patterns)
     if isinstance(error, NoSession) and error.choices:
-        answer = _question(error)
+        shown = error_values.choices_to_json(error)[:_CHOICES]
+        question = {
+            "what": f"{error.what}; which session is meant?",
+            "choices": shown,
+            "more": max(0, len(error.choices) - len(shown)),
+            "next": "call again with session set to one of them; nothing was changed",
+            "about": _ABOUT,
+        }
+        answer = {"question": question}
     else:
         operation = "read" if reads else "create" if tool == "start" else "update"
         fields = error_values.error_to_json(error, operation, iso(home.context.clock.now()))
@@ -63,18 +71,6 @@ def report_error(tool: str, error: ForestayError, home: Forestay, *, reads: bool
         answer["error"]["next"] = _next_step(error)
     answer = clean(shorten_texts({"ok": False, **answer}, _LONGEST_ERROR_TEXT))
     return Answer(answer, [quote_values(answer, tool, home)], is_error="error" in answer)
-
-
-def _question(error: NoSession) -> Values:
-    shown = error_values.choices_to_json(error)[:_CHOICES]
-    question = {
-        "what": f"{error.what}; which session is meant?",
-        "choices": shown,
-        "more": max(0, len(error.choices) - len(shown)),
-        "next": "call again with session set to one of them; nothing was changed",
-        "about": _ABOUT,
-    }
-    return {"question": question}
 
 
 def _next_step(error: ForestayError) -> str:

@@ -195,7 +195,9 @@ def _record(home: Forestay, given: Arguments) -> Values:
     for number, event in enumerate(events):
         key = _part_key(given, str(number)) if len(events) > 1 else given.get("key", "")
         try:
-            done.append(_record_event(session, event, key))
+            arguments = {name: value for name, value in event.items() if name != "do"}
+            made = attrgetter(VERBS[event["do"]][1])(session)(**arguments, key=key)
+            done.append({"do": event["do"], **_event_values(made), "repeated": session.repeated})
         except ForestayError as error:
             return {**_refused(home, error, number), "session": session.id, "recorded": done}
     values = {"session": session.id, "recorded": done}
@@ -217,12 +219,6 @@ def _require_verb(event: Values, number: int) -> None:
         raise InvalidInput(f"events[{number}] ({known.name}) {what}", why=why)
 
 
-def _record_event(session: Session, event: Values, key: str) -> Values:
-    arguments = {name: value for name, value in event.items() if name != "do"}
-    made = attrgetter(VERBS[event["do"]][1])(session)(**arguments, key=key)
-    return {"do": event["do"], **_event_values(made), "repeated": session.repeated}
-
-
 def _refused(home: Forestay, error: ForestayError, number: int) -> Values:
     answer = responses.report_error("record", error, home, reads=False)
     return {"ok": False, "failed": number, **answer.values}
@@ -241,7 +237,19 @@ def _checkpoint(home: Forestay, given: Arguments) -> Values:
         event = _move_phase(session, given, key)
         values: Values = {"event": _event_values(event)}
     else:
-        values = _submit_phase(session, given, key)
+        number, evidence = _required_phase(given), given.get("evidence", {})
+        if given["action"] == "fail":
+            outcome = session.phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
+        else:
+            options = _only(given, ("override", "because"))
+            outcome = session.phases.done(number, evidence, **options, key=key)
+        values = {
+            "passed": outcome.passed,
+            "complete": outcome.complete,
+            "result": _judgment_values(outcome.judgment.as_values()) if outcome.judgment else {},
+            "outputs": outcome.outputs,
+            "event": _event_values(outcome.event),
+        }
     return {"session": session.id, **values, **_progress(session), "repeated": session.repeated}
 
 
@@ -253,22 +261,6 @@ def _move_phase(session: Session, given: Arguments, key: str) -> Event:
     return session.phases.rollback(
         _required_phase(given), because=given.get("because", ""), key=key
     )
-
-
-def _submit_phase(session: Session, given: Arguments, key: str) -> Values:
-    number, evidence = _required_phase(given), given.get("evidence", {})
-    if given["action"] == "fail":
-        outcome = session.phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
-    else:
-        options = _only(given, ("override", "because"))
-        outcome = session.phases.done(number, evidence, **options, key=key)
-    return {
-        "passed": outcome.passed,
-        "complete": outcome.complete,
-        "result": _judgment_values(outcome.judgment.as_values()) if outcome.judgment else {},
-        "outputs": outcome.outputs,
-        "event": _event_values(outcome.event),
-    }
 
 
 def _judgment_values(result: Values) -> Values:
@@ -307,7 +299,8 @@ def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
 def _finish(home: Forestay, given: Arguments) -> Values:
     how = given["how"]
     if how == "archive":
-        session = _any_session(home, given)
+        name = given.get("session", "")
+        session = home.session(name) if name else home.current()
         event = session.lifecycle.archive(**_only(given, ("key",)))
     elif how == "pause":
         session = _open_session(home, given)
@@ -485,11 +478,6 @@ def _open_session(home: Forestay, given: Arguments) -> Session:
     """Return the session named, else the current one, which must be open."""
     name = given.get("session", "")
     return home.session(name) if name else home.current(open_only=True)
-
-
-def _any_session(home: Forestay, given: Arguments) -> Session:
-    name = given.get("session", "")
-    return home.session(name) if name else home.current()
 
 
 def _others(session: Session) -> list[Values]:

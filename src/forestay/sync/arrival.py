@@ -147,7 +147,8 @@ def meant_here(context: Context, error: NoSession) -> str:
     It must be the only one that a device of the user started in this project: otherwise raise the
     error, with all sessions from other devices to choose from.
     """
-    found = _unclaimed(context)
+    rows = context.store.catalogue(where={"archived": 0, "project": None}, limit=_LOOKED_AT)
+    found = [_arrived(context, row) for row in rows if is_open(row["status"])]
     of_project = [one for one in found if one.fits]
     certain = [one for one in of_project if one.fits == _BY_COMMIT] or of_project
     if len(certain) == 1 and certain[0].is_own and not error.choices:
@@ -175,11 +176,6 @@ class _Arrived(Struct, frozen=True):
     goal: str
     fits: int
     is_own: bool
-
-
-def _unclaimed(context: Context) -> list[_Arrived]:
-    rows = context.store.catalogue(where={"archived": 0, "project": None}, limit=_LOOKED_AT)
-    return [_arrived(context, row) for row in rows if is_open(row["status"])]
 
 
 def _arrived(context: Context, row: dict[str, Any]) -> _Arrived:

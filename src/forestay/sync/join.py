@@ -37,34 +37,31 @@ class SessionJoin:
         if self._transfer.store.machine.remotes.owner(self._session) not in ("", mine):
             return False
         try:
-            return self._begins_alike()
+            with self._transfer.store.view(self._session) as view:
+                (first,) = map(as_sealed, view.events(limit=1))
+            device = ev.parse_header(first.header).device
+            if device in self._transfer.own:
+                return False  # started here: no other person owns it
+            keys = SessionKeys(
+                self._transfer.identity,
+                self._session,
+                self._listed,
+                get=self._transfer.get,
+                place=self._place,
+            )
+            ring, chain = keys.ready(), keys.chain(device)
+            owner, self.owner = ring.owner.id, ring.owner.fingerprint
+            packs = filter(None, map(object_names.as_pack, self._listed))
+            for name in (one for one in packs if one.chain == chain and one.first == 1):
+                claim, body = keys.open(name, data := self._transfer.get(name.name))
+                row, _ = load(body)
+                if object_names.is_of(name.name, data) and row.hashes[0] == first.hash:
+                    return (claim.circle, claim.device) == (owner, device)
+            return False
         except Unreachable:
             raise
         except ForestayError:
             return False
-
-    def _begins_alike(self) -> bool:
-        with self._transfer.store.view(self._session) as view:
-            (first,) = map(as_sealed, view.events(limit=1))
-        device = ev.parse_header(first.header).device
-        if device in self._transfer.own:
-            return False  # started here: no other person owns it
-        keys = SessionKeys(
-            self._transfer.identity,
-            self._session,
-            self._listed,
-            get=self._transfer.get,
-            place=self._place,
-        )
-        ring, chain = keys.ready(), keys.chain(device)
-        owner, self.owner = ring.owner.id, ring.owner.fingerprint
-        packs = filter(None, map(object_names.as_pack, self._listed))
-        for name in (one for one in packs if one.chain == chain and one.first == 1):
-            claim, body = keys.open(name, data := self._transfer.get(name.name))
-            row, _ = load(body)
-            if object_names.is_of(name.name, data) and row.hashes[0] == first.hash:
-                return (claim.circle, claim.device) == (owner, device)
-        return False
 
     def has_own(self) -> bool:
         """Return whether the session has events of this user."""

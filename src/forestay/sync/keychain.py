@@ -9,7 +9,7 @@ remotes that the key opens.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from typing import NamedTuple
 
@@ -255,7 +255,15 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
             "this device is in another device group",
             why=key_text.grouped(device_group.kept_id(place)),
         )
-    _warn_of_newer(context, group, closed)
+    # Warn if objects on a remote do not open by the first recovery code of a group. Then the code
+    # was probably replaced. Objects from before a later code never open by it, so only the first
+    # is checked. This is no error: anyone who can write there can upload such an object.
+    is_first = all(each.content.kind != device_group.RECOVERY for each in group.log.values())
+    if is_first and any(name.startswith(object_names.group_prefix(group.id)) for name in closed):
+        context.notify(
+            "this code does not open all objects of your devices: if it was replaced "
+            "(key rotate --recovery), they do not know this device; use the newer code"
+        )
     if agree is not None:
         agree(group)
     if device_group.is_kept(place) or is_locked(context):
@@ -267,20 +275,6 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
     with exclusive_sync(context):
         group = device_group.keep(place, group, key)
     return Changed(group, _myself(group, key), spread(context, group, key))
-
-
-def _warn_of_newer(context: Context, group: DeviceGroup, closed: Iterable[str]) -> None:
-    """Warn if objects on a remote do not open by the first recovery code of a group.
-
-    Then the code was probably replaced. Objects from before a later code never open by it, so only
-    the first is checked. This is no error: anyone who can write there can upload such an object.
-    """
-    is_first = all(each.content.kind != device_group.RECOVERY for each in group.log.values())
-    if is_first and any(name.startswith(object_names.group_prefix(group.id)) for name in closed):
-        context.notify(
-            "this code does not open all objects of your devices: if it was replaced "
-            "(key rotate --recovery), they do not know this device; use the newer code"
-        )
 
 
 def _is_in(context: Context) -> bool:
@@ -337,7 +331,16 @@ def confirm(context: Context, fingerprint: str) -> Changed:
     known = _gathered(context, key)
     found = [one for one in known if same_fingerprint(fingerprint, one.fingerprint)]
     if not found:
-        raise _not_let_in(context, key, fingerprint, elsewhere=bool(known))
+        asked = ", ".join(one.name for one in context.store.machine.remotes.all())
+        if known:
+            why = f"what {asked} has for this device is of another device group"
+            hint = "compare it with the last line of `forestay device approve` on the other device"
+        else:
+            why = f"nothing on {asked} is sealed to its key {key.id}"
+            hint = "its code, to be approved on the other device: forestay device add; "
+            hint += "if that was done, there: forestay sync"
+        what = f"no remote shows that the device group {fingerprint} has added this device"
+        raise NotThere(what, why=why, hint=hint)
     group = _the_only(found, f"the fingerprint {fingerprint} means")
     if not group.is_active(key.id):
         raise NotEntitled("this device is not an active device of that group", why=key.id)
@@ -348,20 +351,6 @@ def confirm(context: Context, fingerprint: str) -> Changed:
         )
     group = device_group.keep(place, group, key)
     return Changed(group, _myself(group, key), [])
-
-
-def _not_let_in(context: Context, key: Key, fingerprint: str, *, elsewhere: bool) -> NotThere:
-    """Return the error for a group that, by all remotes, has not added this device."""
-    asked = ", ".join(one.name for one in context.store.machine.remotes.all())
-    if elsewhere:
-        why = f"what {asked} has for this device is of another device group"
-        hint = "compare it with the last line of `forestay device approve` on the other device"
-    else:
-        why = f"nothing on {asked} is sealed to its key {key.id}"
-        hint = "its code, to be approved on the other device: forestay device add; "
-        hint += "if that was done, there: forestay sync"
-    what = f"no remote shows that the device group {fingerprint} has added this device"
-    return NotThere(what, why=why, hint=hint)
 
 
 def approve(context: Context, device: DeviceCode) -> Changed:

@@ -52,24 +52,20 @@ def add(context: Context, name: str, address: str) -> Checked:
     if context.store.machine.remotes.find(name):
         raise InvalidInput(f"there is a remote {name} already", hint="forestay remote list")
     with closing(open_remote(address)) as remote:
-        _require_outside(context, remote.address)
+        kind, _, path = remote.address.partition(":")
+        own = os.path.realpath(context.settings.home)
+        if kind == "folder" and f"{os.path.realpath(path)}/".startswith(f"{own}/"):
+            raise InvalidInput(
+                f"{path} lies in the home of this device",
+                why="what is pushed there would be lost with it",
+                hint="take a folder elsewhere: on a stick, or one that a sync tool carries",
+            )
         found = _checked(name, remote)
     same = [one.name for one in context.store.machine.remotes.all() if one.address == found.address]
     if same:
         raise InvalidInput(f"{found.address} is the remote {same[0]} already")
     context.store.machine.remotes.add(name, found.address, told(found.probe), context.clock.now())
     return found
-
-
-def _require_outside(context: Context, address: str) -> None:
-    kind, _, path = address.partition(":")
-    own = os.path.realpath(context.settings.home)
-    if kind == "folder" and f"{os.path.realpath(path)}/".startswith(f"{own}/"):
-        raise InvalidInput(
-            f"{path} lies in the home of this device",
-            why="what is pushed there would be lost with it",
-            hint="take a folder elsewhere: on a stick, or one that a sync tool carries",
-        )
 
 
 def check(context: Context, name: str) -> Checked:

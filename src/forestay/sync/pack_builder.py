@@ -207,12 +207,6 @@ def _damaged(stored: Stored, session: str, why: str) -> Damaged:
 def stretch_of(store: Store, view: View, wanted: Stretch) -> Iterator[PendingPack]:
     """Yield packs of the events of a stretch that is in the journal."""
     cutting = PackBuilder(store, view.session)
-    yield from cutting.add(_chain(view, wanted))
-    yield from cutting.rest()
-
-
-def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
-    """Return the events of one branch, found from its end backwards."""
     found: list[tuple[Stored, _Head, str]] = []
     next_hash = wanted.after
     for stored in view.events(newest=True):
@@ -226,7 +220,8 @@ def _chain(view: View, wanted: Stretch) -> list[tuple[Stored, _Head, str]]:
         raise Damaged(
             f"session {view.session} does not have the events it pushed", hint="forestay verify"
         )
-    return found[::-1]
+    yield from cutting.add(found[::-1])
+    yield from cutting.rest()
 
 
 def coverage(view: View, there: Sequence[Stretch], forked: Iterable[str]) -> Coverage:

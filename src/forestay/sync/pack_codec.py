@@ -119,13 +119,6 @@ def _events(body: bytes, at: int, place: pack.Place) -> tuple[Row, int]:
         raise _Odd
     headers = [_decode_header(raw) for raw in raws]
     hashes = [sha256(raw).hexdigest() for raw in raws]
-    _require_chain(place, headers, hashes)
-    _require_contents(headers, contents)
-    return Row(_range(place, raws, contents), headers, hashes), at
-
-
-def _require_chain(place: pack.Place, headers: list[Header], hashes: list[str]) -> None:
-    """Require that each event follows the one before, in one device and session."""
     if [head.prev for head in headers] != [place.before, *hashes[:-1]]:
         raise _Odd
     if [head.n for head in headers] != list(range(place.first, place.last + 1)):
@@ -135,14 +128,12 @@ def _require_chain(place: pack.Place, headers: list[Header], hashes: list[str]) 
         raise _Odd
     if hashes[-1] != place.after:
         raise _Odd
-
-
-def _require_contents(headers: list[Header], contents: list[bytes]) -> None:
     for head, content in zip(headers, contents, strict=True):
         if content and (
             sha256(content).hexdigest() != head.digest or not _LEAST <= len(content) <= _LARGEST
         ):
             raise _Odd
+    return Row(_range(place, raws, contents), headers, hashes), at
 
 
 def _range(place: pack.Place, raws: list[bytes], contents: list[bytes]) -> Range:
@@ -186,17 +177,12 @@ class Made(NamedTuple):
         sessions = [(self.session, self.events)]
         reader = _encode(Manifest(created, tool, what, sessions, len(self.records)))
         start = _RECORD.pack(b"M", len(reader)) + reader
-        whole = MAGIC + _deflated(start + self.records)
+        try:
+            from isal.isal_zlib import compress
+        except ImportError:  # not available for every platform
+            compress = zlib.compress
+        whole = MAGIC + compress(start + self.records, _QUICKLY)
         return whole + sha256(whole).digest()
-
-
-def _deflated(body: bytes) -> bytes:
-    """Compress to a zlib stream with the fastest library available."""
-    try:
-        from isal.isal_zlib import compress
-    except ImportError:  # not available for every platform
-        compress = zlib.compress
-    return compress(body, _QUICKLY)
 
 
 class Kept(Protocol):

@@ -145,7 +145,13 @@ class PackReader:
     def _read(self, name: PackName, data: bytes) -> tuple[Opened, Content]:
         is_kept = object_names.hash_of(data) == name.hash
         claim, body = self._unsealed(name, data, is_kept)
-        self._require_place(name, claim, is_kept)
+        if claim.session != self._session:
+            raise self._swapped(f"{name.name} belongs to another session", is_kept)
+        if self._exchange.keys.chain(claim.device) != name.chain:
+            raise self._swapped(f"{name.name} is of device {claim.device}", is_kept)
+        if (claim.first, claim.last) != (name.first, name.last):
+            why = f"{name.name} has the events {claim.first} to {claim.last}"
+            raise self._replayed(why, is_kept)
         if not is_kept:
             raise self._replayed(name.name, is_kept)
         row, blobs = self._loaded(claim, body)
@@ -178,15 +184,6 @@ class PackReader:
                     session=self._session,
                 ) from error
             raise
-
-    def _require_place(self, name: PackName, claim: Claim, is_kept: bool) -> None:
-        if claim.session != self._session:
-            raise self._swapped(f"{name.name} belongs to another session", is_kept)
-        if self._exchange.keys.chain(claim.device) != name.chain:
-            raise self._swapped(f"{name.name} is of device {claim.device}", is_kept)
-        if (claim.first, claim.last) != (name.first, name.last):
-            why = f"{name.name} has the events {claim.first} to {claim.last}"
-            raise self._replayed(why, is_kept)
 
     def _swapped(self, why: str, is_kept: bool) -> Swapped:
         what = "a pack is in the place of another"
@@ -626,7 +623,10 @@ class SessionPull:
         if WHOLE in kinds:
             arrived = [one for one in arrived if not self._is_foreign_end(one[1])]
             kinds = {head.kind for _, head, _ in arrived}
-        self._heed(kinds)
+        if not STONES.isdisjoint(kinds):
+            self._heeds = True
+            if self._transfer.before_erasure is not None:
+                self._outcome.after.append(self._transfer.before_erasure(self._session))
         if len({row.range.device for row in rows}) > 1:
             arrived.sort(key=lambda one: place(*one[1:]))
         journal = self._transfer.journal
@@ -644,12 +644,6 @@ class SessionPull:
         It is the last event of its chain, so skipping it skips nothing else.
         """
         return head.kind == WHOLE and not self._exchange.may_erase(head.device, "")
-
-    def _heed(self, kinds: set[str]) -> None:
-        if not STONES.isdisjoint(kinds):
-            self._heeds = True
-            if self._transfer.before_erasure is not None:
-                self._outcome.after.append(self._transfer.before_erasure(self._session))
 
     def _look_for_erased(self, taken: Sequence[Opened]) -> None:
         """Note which packs hold erased content: their device did not know the tombstone."""

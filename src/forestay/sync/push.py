@@ -72,7 +72,7 @@ class SessionPush:
             if self._outcome.stay:
                 return
             replacing = PackReplacement(exchange, view, stone)
-            if stone and _has_stones(view, after):
+            if stone and any(map(_is_stone, view.events(after=after))):
                 replacing.replace_erased()
             replacing.merge_small_packs()
             (last,) = view.events(after=view.seq - 1, limit=1)
@@ -246,11 +246,6 @@ class SessionPush:
             before, self._last = self._last, one
             if before is not None:
                 yield before.ready()
-
-
-def _has_stones(view: View, after: int) -> bool:
-    """Return whether a tombstone was recorded after the mark of the remote."""
-    return any(map(_is_stone, view.events(after=after)))
 
 
 def _is_stone(stored: Stored) -> bool:

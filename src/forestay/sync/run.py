@@ -237,11 +237,6 @@ def _write_sync_state(context: Context, before: Known, result: str, wrong: str) 
 def _failed(context: Context, known: Known, error: ForestayError) -> None:
     context.store.machine.remotes.record_failure(known, str(error))
     _write_sync_state(context, known, "failed", str(error))
-    _add_count(error, context)
-
-
-def _add_count(error: ForestayError, context: Context) -> None:
-    """Add the number of waiting events to the hint of an unreachable remote."""
     if isinstance(error, Unreachable):
         count = context.store.machine.remotes.waiting() or 0
         verb = "waits" if count == 1 else "wait"
@@ -273,7 +268,19 @@ class _Visit:
             self._finish_erasure(partial(_resume_erasure, self._context, session))
         try:
             with ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool:
-                transfer = self._transfer(remote, me, pool)
+                transfer = Transfer(
+                    self._context.journal,
+                    self._known,
+                    remote,
+                    me,
+                    clock=self._context.clock,
+                    pool=pool,
+                    again=self._options.again,
+                    patience=self._options.patience,
+                    is_unattended=self._context.is_unattended,
+                    tell=self._tell,
+                    before_erasure=lambda session: _prepare_erasure(self._context, session),
+                )
                 found, clashes, foreign = self._places(transfer)
                 outcome = self._exchange_each(transfer, found)
         finally:
@@ -281,21 +288,6 @@ class _Visit:
             for one in self._under_way.copy():
                 self._done(one)
         return Report(self._known.name, outcome + clashes, foreign, self._remotes.waiting() or 0)
-
-    def _transfer(self, remote: Remote, me: Identity, pool: ThreadPoolExecutor) -> Transfer:
-        return Transfer(
-            self._context.journal,
-            self._known,
-            remote,
-            me,
-            clock=self._context.clock,
-            pool=pool,
-            again=self._options.again,
-            patience=self._options.patience,
-            is_unattended=self._context.is_unattended,
-            tell=self._tell,
-            before_erasure=lambda session: _prepare_erasure(self._context, session),
-        )
 
     def _exchange_each(self, transfer: Transfer, found: Places) -> list[SessionOutcome]:
         """Sync several sessions at once; a single one needs no thread."""
@@ -347,7 +339,18 @@ class _Visit:
             self._under_way.append(outcome)
             if self._options.doubt or self._options.believe:
                 exchange.doubt(self._options.doubt, believe=self._options.believe)
-            self._move(exchange)
+            pull = SessionPull(exchange)
+            try:
+                if self._options.pull:
+                    pull.pull()
+                if self._options.push:
+                    KeyRotation(exchange, pull).rotate_if_due()
+                    if self._is_here(exchange.session):
+                        SessionPush(exchange, pull).push()
+            except Locked:
+                if not exchange.has_ended():
+                    raise
+                exchange.end()
         except Unreachable as error:
             transfer.stop(error)
             raise
@@ -356,20 +359,6 @@ class _Visit:
                 error.hint = ELSEWHERE
             outcome.error = error
         return outcome
-
-    def _move(self, exchange: Exchange) -> None:
-        pull = SessionPull(exchange)
-        try:
-            if self._options.pull:
-                pull.pull()
-            if self._options.push:
-                KeyRotation(exchange, pull).rotate_if_due()
-                if self._is_here(exchange.session):
-                    SessionPush(exchange, pull).push()
-        except Locked:
-            if not exchange.has_ended():
-                raise
-            exchange.end()
 
     def _is_here(self, session: str) -> bool:
         """Return whether the session exists here; a forgotten one has a tombstone to push."""

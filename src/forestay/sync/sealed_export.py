@@ -81,7 +81,11 @@ def opened(context: Context, path: str) -> str | bytes:
     whom = start[len(_NAMED) : end].decode("ascii", "replace").split()
     try:
         if _BY_PASSPHRASE in data[:200]:
-            return keys.open_with_passphrase(data, _passphrase(context, path), path)
+            given = context.ask_passphrase() if context.ask_passphrase else ""
+            if not given:
+                hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, where it is asked for"
+                raise Locked(f"{path} is wrapped in a passphrase", hint=hint, file=path)
+            return keys.open_with_passphrase(data, given, path)
         return _by_keys(context, data, path, [_as_shown(one) for one in whom[:_MOST_SHOWN]])
     except Tampered as error:
         raise Tampered(
@@ -99,14 +103,6 @@ def _as_shown(whom: str) -> str:
         "device": f"the device {digits}",
     }
     return named.get(kind, f"the age key {digits}")
-
-
-def _passphrase(context: Context, path: str) -> str:
-    given = context.ask_passphrase() if context.ask_passphrase else ""
-    if not given:
-        hint = "set FORESTAY_PASSPHRASE, or run it in a terminal, where it is asked for"
-        raise Locked(f"{path} is wrapped in a passphrase", hint=hint, file=path)
-    return given
 
 
 def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> bytes:

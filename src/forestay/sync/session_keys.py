@@ -204,7 +204,17 @@ class SessionKeys:
         """Return the keys in one object, if they match its name and what is remembered."""
         found = key_ring.judged(read, self.me.circle, place=self.place, people=self._known)
         self._require_epoch(found, object_names.epoch_of(name))
-        self._require_owner(found)
+        # Require the known owner: otherwise any reader could take the session over.
+        key = self.me.circle.name_key
+        is_own = bool(key) and object_names.place(key, found.session) == self.place
+        owner = self.me.circle.id if is_own else self._owner
+        if owner and found.owner.id != owner:
+            raise Swapped(
+                f"the keys of session {found.session} are not from its owner",
+                why=f"they are of {found.owner.fingerprint}",
+                hint=ELSEWHERE,
+                session=found.session,
+            )
         return found
 
     def _require_epoch(self, found: KeyRing, told: int) -> None:
@@ -235,19 +245,6 @@ class SessionKeys:
     def owner(self) -> str:
         """The device group that owns the session, "" if unknown."""
         return self._ring.owner.id if self._ring else self._owner
-
-    def _require_owner(self, found: KeyRing) -> None:
-        """Require the known owner: otherwise any reader could take the session over."""
-        key = self.me.circle.name_key
-        is_own = bool(key) and object_names.place(key, found.session) == self.place
-        owner = self.me.circle.id if is_own else self._owner
-        if owner and found.owner.id != owner:
-            raise Swapped(
-                f"the keys of session {found.session} are not from its owner",
-                why=f"they are of {found.owner.fingerprint}",
-                hint=ELSEWHERE,
-                session=found.session,
-            )
 
     def _read(self, name: str) -> bytes:
         data = self._get(name)
@@ -383,7 +380,12 @@ class SessionKeys:
         """Return the keys to seal with: new if there are none, changed if they are stale."""
         held = self.ring
         if held is None:
-            self._require_active()
+            if not self.me.circle.is_active(self.me.key.id):
+                raise NotEntitled(
+                    "this device is not an active device of the group",
+                    why=self.me.key.id,
+                    hint="forestay device list",
+                )
             held = key_ring.new_ring(self.me.circle, self.me.key, self.session, made=now)
             self._put_ring(held, put)
         held = held.seen_by(self.me.circle) if held.owner.id == self.me.circle.id else held
@@ -429,14 +431,6 @@ class SessionKeys:
         for each in held.removed:
             if each.circle == group_id:
                 self._put_ring(held, put, key_ring.encode_end(held, self.me.key, each))
-
-    def _require_active(self) -> None:
-        if not self.me.circle.is_active(self.me.key.id):
-            raise NotEntitled(
-                "this device is not an active device of the group",
-                why=self.me.key.id,
-                hint="forestay device list",
-            )
 
     def _put_ring(self, held: KeyRing, put: Put, data: bytes = b"") -> None:
         data = data or key_ring.encode(held, self.me.key)

@@ -57,7 +57,13 @@ class CodexReader(Reader):
         kind, payload = name_in(record, "type"), object_in(record, "payload")
         at, inner = parse_time(record.get("timestamp")), name_in(payload, "type")
         if kind == "session_meta":
-            self._meta(payload)
+            own, git = name_in(payload, "id"), object_in(payload, "git")
+            parent = _parent(payload)
+            if not self.native:
+                self.native, self.by = (parent, own) if parent else (own, "")
+            self.cwd = self.cwd or path_in(payload, "cwd")
+            self.branch = self.branch or name_in(git, "branch")
+            self.commit = self.commit or name_in(git, "commit_hash")
         elif kind == "turn_context":
             self.model = name_in(payload, "model") or self.model
         elif kind == "compacted":
@@ -76,15 +82,6 @@ class CodexReader(Reader):
             yield from act(self, payload, at)
         elif inner not in _QUIET:
             self.count_unknown(f"{kind} {inner}")
-
-    def _meta(self, payload: Record) -> None:
-        own, git = name_in(payload, "id"), object_in(payload, "git")
-        parent = _parent(payload)
-        if not self.native:
-            self.native, self.by = (parent, own) if parent else (own, "")
-        self.cwd = self.cwd or path_in(payload, "cwd")
-        self.branch = self.branch or name_in(git, "branch")
-        self.commit = self.commit or name_in(git, "commit_hash")
 
     # -- messages ------------------------------------------------------------------------------
 

@@ -33,7 +33,13 @@ class GeminiReader(Reader):
 
     def parse_record(self, record: Record) -> Iterator[HookEvent]:
         if name_in(record, "sessionId"):
-            self._head(record)
+            if not self.native:
+                self.native = name_in(record, "sessionId")
+            elif record.get("kind") == "subagent":
+                self.by = self.by or name_in(record, "sessionId")
+            folders = record.get("directories")
+            if not self.cwd and isinstance(folders, list) and folders:
+                self.cwd = path_in({"folder": folders[0]}, "folder")
         if "$set" in record:
             yield from self._messages(object_in(record, "$set"))
         elif "messages" in record:
@@ -42,15 +48,6 @@ class GeminiReader(Reader):
             yield from self._message(record)
         elif not name_in(record, "sessionId") and "$rewindTo" not in record:
             self.count_unknown("no type")
-
-    def _head(self, record: Record) -> None:
-        if not self.native:
-            self.native = name_in(record, "sessionId")
-        elif record.get("kind") == "subagent":
-            self.by = self.by or name_in(record, "sessionId")
-        folders = record.get("directories")
-        if not self.cwd and isinstance(folders, list) and folders:
-            self.cwd = path_in({"folder": folders[0]}, "folder")
 
     def _messages(self, record: Record) -> Iterator[HookEvent]:
         found = record.get("messages")

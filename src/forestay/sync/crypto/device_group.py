@@ -42,7 +42,6 @@ from msgspec import Struct
 from forestay.base import files
 from forestay.errors import (
     Damaged,
-    ForestayError,
     InvalidInput,
     Locked,
     NotEntitled,
@@ -808,7 +807,12 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     try:
         inside = disclose(data, KIND, [key])
     except Locked:
-        raise _not_for(data, key) from None
+        whose = key_text.grouped(word_of(data, KIND))
+        raise Locked(
+            f"this is sealed to the devices of the group {whose}, and to its recovery code",
+            why=f"this device, {key.id}, is not one of them",
+            hint="here: forestay device add; there: forestay device approve CODE",
+        ) from None
     try:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
     except UNREADABLE as error:
@@ -834,12 +838,3 @@ def _of_body(data: bytes) -> DeviceGroup:
     except (*UNREADABLE, InvalidInput):
         # The cause might quote a secret.
         raise Tampered("a group object cannot be read") from None
-
-
-def _not_for(data: bytes, key: Key) -> ForestayError:
-    whose = key_text.grouped(word_of(data, KIND))
-    return Locked(
-        f"this is sealed to the devices of the group {whose}, and to its recovery code",
-        why=f"this device, {key.id}, is not one of them",
-        hint="here: forestay device add; there: forestay device approve CODE",
-    )

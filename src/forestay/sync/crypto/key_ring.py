@@ -149,10 +149,22 @@ class KeyRing:
         """`remembered` are key changes that this device saw before, with their pasts."""
         self.log = STATEMENTS.collect(signed, most)
         self.owner = owner
-        _require_one_session(self)
+        of = {
+            (each.content.session, each.content.place, each.content.place_check, each.content.owner)
+            for each in self.log.values()
+        }
+        if len(of) != 1:
+            raise Swapped("the keys of several sessions are mixed", why=f"{len(of)} of them")
+        if next(iter(of))[3] != self.owner.id:
+            raise Swapped("the keys of a session do not belong to the owner they name")
         self._past = STATEMENTS.sort_by_past(self.log).past
         _require_signatures(self)
-        _require_epochs(self)
+        # Require that each epoch is one above those it has seen: names have six digits for it.
+        for each in self.log.values():
+            seen = [self.log[hash].content.epoch for hash in each.content.seen]
+            if each.content.epoch != 1 + max(seen, default=0):
+                why = f"epoch {each.content.epoch} after {max(seen, default=0)}"
+                raise Tampered("a change of a session's keys is out of order", why=why)
         first = next(iter(self.log.values())).content
         self.session, self.place = first.session, first.place
         self.place_key = place_key
@@ -378,17 +390,6 @@ class KeyRing:
 # --- checks independent of time ---------------------------------------------------------------
 
 
-def _require_one_session(ring: KeyRing) -> None:
-    of = {
-        (each.content.session, each.content.place, each.content.place_check, each.content.owner)
-        for each in ring.log.values()
-    }
-    if len(of) != 1:
-        raise Swapped("the keys of several sessions are mixed", why=f"{len(of)} of them")
-    if next(iter(of))[3] != ring.owner.id:
-        raise Swapped("the keys of a session do not belong to the owner they name")
-
-
 def _require_signatures(ring: KeyRing) -> None:
     for each in ring.log.values():
         verify = ring.owner.verify_key(each.content.by)
@@ -397,15 +398,6 @@ def _require_signatures(ring: KeyRing) -> None:
             raise NotEntitled("the keys of a session were changed by an unknown device", why=why)
         if not STATEMENTS.has_valid_signature(each, verify):
             raise Tampered("the signature of a key change is wrong", why=each.content.session)
-
-
-def _require_epochs(ring: KeyRing) -> None:
-    """Require that each epoch is one above those it has seen: names have six digits for it."""
-    for each in ring.log.values():
-        seen = [ring.log[hash].content.epoch for hash in each.content.seen]
-        if each.content.epoch != 1 + max(seen, default=0):
-            why = f"epoch {each.content.epoch} after {max(seen, default=0)}"
-            raise Tampered("a change of a session's keys is out of order", why=why)
 
 
 def _id(turn: KeyChange) -> str:
@@ -654,13 +646,23 @@ def judged(
     """Return the ring in an opened object; raise as `decode` does."""
     claim = found.claim
     # The object includes what its signer knows of the owner's devices: nothing else is needed.
-    owner = _owner(claim.owner, found.owner, group, people)
+    if found.owner.id != claim.owner:
+        raise Swapped("the keys of a session prove another owner than they name")
+    known = group if group.id == claim.owner else people(claim.owner) if people else None
+    owner = device_group.union(known, found.owner) if known is not None else found.owner
     verify = owner.verify_key(claim.signer)
     if verify is None:
         raise _unknown_signer(claim, _secrets(found.body))
     if not found.is_signed_by(verify):
         raise Tampered("the signature of a session's keys is wrong", session=claim.session)
-    ring = _of_body(found.body, owner)
+    try:
+        signed = STATEMENTS.read(found.body.turns)
+        place_key = bytes.fromhex(found.body.place_key)
+    except (ValueError, InvalidInput):
+        raise Tampered("the keys of a session cannot be read") from None
+    if not signed:
+        raise Tampered("the keys of a session are empty")
+    ring = KeyRing(signed, _secrets(found.body), place_key, owner)
     if ring.session != claim.session or (place and ring.place != place):
         raise Swapped(f"the keys of session {ring.session} are in the place of another")
     return ring
@@ -687,24 +689,6 @@ def opened(data: bytes, group: DeviceGroup) -> Opened:
         # The cause might quote a secret.
         raise Tampered("the keys of a session cannot be read") from None
     return Opened(claim, body, inside.is_signed_by, device_group.read_public(bytes(body.who)))
-
-
-def _owner(id: str, told: DeviceGroup, own: DeviceGroup, people: People | None) -> DeviceGroup:
-    if told.id != id:
-        raise Swapped("the keys of a session prove another owner than they name")
-    known = own if own.id == id else people(id) if people else None
-    return device_group.union(known, told) if known is not None else told
-
-
-def _of_body(body: _Body, owner: DeviceGroup) -> KeyRing:
-    try:
-        signed = STATEMENTS.read(body.turns)
-        place_key = bytes.fromhex(body.place_key)
-    except (ValueError, InvalidInput):
-        raise Tampered("the keys of a session cannot be read") from None
-    if not signed:
-        raise Tampered("the keys of a session are empty")
-    return KeyRing(signed, _secrets(body), place_key, owner)
 
 
 def _secrets(body: _Body) -> list[Secret]:

@@ -69,16 +69,11 @@ def meaning(name: str) -> Meaning:
     if _PARTIAL.fullmatch(name):
         return Meaning(PARTIAL)
     if found := _COPY.fullmatch(name):
-        return _copied(found["whole"] or found["stem"] + (found["ending"] or ""))
+        inner = meaning(found["whole"] or found["stem"] + (found["ending"] or ""))
+        return Meaning(COPY, inner.of) if inner.kind in (OBJECT, COPY) else Meaning(STRANGER)
     if name not in _STRANGERS and re.fullmatch(_NAME, name):
         return Meaning(OBJECT, name)
     return Meaning(STRANGER)
-
-
-def _copied(of: str) -> Meaning:
-    """Return the first original of a copy of a copy."""
-    inner = meaning(of)
-    return Meaning(COPY, inner.of) if inner.kind in (OBJECT, COPY) else Meaning(STRANGER)
 
 
 def is_object(name: str) -> bool:

@@ -124,7 +124,18 @@ class FolderRemote(Remote):
             try:
                 return _read(root, place)
             except FileNotFoundError:
-                return self._stand_in(root, name)
+                found = [each for each in _scan(root, name) if each.name == name]
+                if not found:
+                    raise NotThere(f"no {name} in {self.path}", file=self.path) from None
+                best = min(found, key=_rank)
+                if best.kind == PLACEHOLDER:
+                    raise Unreachable(
+                        f"{name} is not on this machine yet",
+                        why=f"the sync tool keeps only {best.place} here",
+                        hint='let it download the folder ("keep on this device"), then try again',
+                        file=self.path,
+                    ) from None
+                return _read(root, best.place)
 
     def put(self, name: str, data: bytes) -> bool:
         check_name(name)
@@ -193,17 +204,14 @@ class FolderRemote(Remote):
                 raise self._gone("no such folder") from None
             if not make:
                 return -1
-            return self._make()
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(self.path, 0o700)
+            files.sync_folder(os.path.dirname(self.path))
+            return os.open(self.path, _FOLDER)
         if self._known and not _has_mark(root):
             os.close(root)
             raise self._gone(f"{FORMAT} is not in it, and was", _EMPTIED)
         return root
-
-    def _make(self) -> int:
-        with contextlib.suppress(FileExistsError):
-            os.mkdir(self.path, 0o700)
-        files.sync_folder(os.path.dirname(self.path))
-        return os.open(self.path, _FOLDER)
 
     def _gone(self, why: str, more: str = "") -> Unreachable:
         missing = os.path.dirname(self.path)
@@ -227,20 +235,6 @@ class FolderRemote(Remote):
 
     # -- objects ---------------------------------------------------------------------------------
 
-    def _stand_in(self, root: int, name: str) -> bytes:
-        found = [each for each in _scan(root, name) if each.name == name]
-        if not found:
-            raise NotThere(f"no {name} in {self.path}", file=self.path)
-        best = min(found, key=_rank)
-        if best.kind == PLACEHOLDER:
-            raise Unreachable(
-                f"{name} is not on this machine yet",
-                why=f"the sync tool keeps only {best.place} here",
-                hint='let it download the folder ("keep on this device"), then try again',
-                file=self.path,
-            )
-        return _read(root, best.place)
-
     def _write(self, root: int, name: str, data: bytes) -> bool:
         folder, _, last = name.rpartition("/")
         here = self._descend(root, folder)
@@ -249,7 +243,14 @@ class FolderRemote(Remote):
                 return False
             temporary = f".{last[:100]}.{os.urandom(6).hex()}{files.TEMPORARY}"
             try:
-                _write_new(here, temporary, data)
+                fd = os.open(temporary, _NEW, 0o600, dir_fd=here)
+                try:
+                    rest = memoryview(data)
+                    while rest:
+                        rest = rest[os.write(fd, rest) :]
+                    files.sync_file(fd)
+                finally:
+                    os.close(fd)
                 taken = not _take_name(here, temporary, last)
             finally:
                 with contextlib.suppress(OSError):
@@ -406,17 +407,6 @@ def _read(root: int, place: str) -> bytes:
         while part := os.read(fd, _CHUNK):
             parts.append(part)
         return b"".join(parts)
-    finally:
-        os.close(fd)
-
-
-def _write_new(folder: int, name: str, data: bytes) -> None:
-    fd = os.open(name, _NEW, 0o600, dir_fd=folder)
-    try:
-        rest = memoryview(data)
-        while rest:
-            rest = rest[os.write(fd, rest) :]
-        files.sync_file(fd)
     finally:
         os.close(fd)
 

@@ -161,7 +161,13 @@ class S3Remote(Remote):
         self._access, self._timeout, self._clock = dict(access), timeout, clock or Clock()
         self._stores: dict[tuple[str, int], S3Store] = {}
         self._plain = False
-        _require_library()
+        try:
+            import obstore  # noqa: F401
+        except ImportError:
+            raise RemoteFailed(
+                "a bucket needs a library that is not installed",
+                hint="pip install 'forestay[teleport]'",
+            ) from None
         if not self._access.get("access_key_id") and not self._access.get("by_role"):
             raise RemoteFailed(f"no credentials for {self.address}", hint=_by_environment())
 
@@ -221,7 +227,21 @@ class S3Remote(Remote):
     def probe(self) -> Probe:
         name = f"probe/{self._clock.random(16).hex()}"
         try:
-            return self._probed(name)
+            seen: list[str] = []
+            with ThreadPoolExecutor(_WRITERS) as pool:
+                won = sum(pool.map(lambda n: self.put(name, b"%d" % n), range(_WRITERS)))
+            first = self.get(name)
+            if won != 1:
+                seen.append(f"{won} of {_WRITERS} writers were told that they were the first")
+            if self.put(name, b"second") or self.get(name) != first:
+                seen.append("it overwrites a name that is taken")
+            if self._plain:
+                seen.append("it takes no conditions")
+            conditional = not seen
+            lists = [each.name for each in self.list(name)] == [name]
+            if not lists:
+                seen.append("it does not list what was just written")
+            return Probe(conditional, lists, "; ".join(seen))
         finally:
             self.delete(name)
 
@@ -260,33 +280,31 @@ class S3Remote(Remote):
             return False
         return True
 
-    def _probed(self, name: str) -> Probe:
-        seen: list[str] = []
-        with ThreadPoolExecutor(_WRITERS) as pool:
-            won = sum(pool.map(lambda n: self.put(name, b"%d" % n), range(_WRITERS)))
-        first = self.get(name)
-        if won != 1:
-            seen.append(f"{won} of {_WRITERS} writers were told that they were the first")
-        if self.put(name, b"second") or self.get(name) != first:
-            seen.append("it overwrites a name that is taken")
-        if self._plain:
-            seen.append("it takes no conditions")
-        conditional = not seen
-        lists = [each.name for each in self.list(name)] == [name]
-        if not lists:
-            seen.append("it does not list what was just written")
-        return Probe(conditional, lists, "; ".join(seen))
-
     def _store(self, way: str = "up", longer: int = 1) -> S3Store:
         """Return a client whose time limit is `longer` times that of a short request."""
         from obstore.store import S3Store
 
         if (way, longer) not in self._stores:
+            names = ("access_key_id", "secret_access_key", "session_token")
+            config: dict[str, object] = {n: self._access[n] for n in names if self._access.get(n)}
+            config["region"] = self.place.region or self._access.get("region") or "us-east-1"
+            config["disable_bulk_delete"] = True  # not every server has it
+            if self.place.endpoint:
+                # By both names, or an environment variable would override the address.
+                config["endpoint"] = config["aws_endpoint_url_s3"] = self.place.endpoint
+            client: dict[str, object] = {
+                "allow_http": self.place.endpoint.startswith("http:"),
+                "connect_timeout": timedelta(seconds=min(5.0, self._timeout)),
+                "timeout": timedelta(seconds=self._timeout * longer),
+            }
+            if way == "down":
+                # An upload reports no progress, so it gets one limit for the whole.
+                client["read_timeout"] = timedelta(seconds=self._timeout)
             self._stores[way, longer] = S3Store(
                 self.place.bucket,
                 prefix=self.place.prefix or None,
-                config=self._config(),  # type: ignore[arg-type]
-                client_options=self._client(way, longer),  # type: ignore[arg-type]
+                config=config,  # type: ignore[arg-type]
+                client_options=client,  # type: ignore[arg-type]
                 retry_config={
                     "max_retries": _RETRIES,
                     "retry_timeout": timedelta(seconds=self._timeout),
@@ -298,27 +316,6 @@ class S3Remote(Remote):
                 },
             )
         return self._stores[way, longer]
-
-    def _config(self) -> dict[str, object]:
-        names = ("access_key_id", "secret_access_key", "session_token")
-        config: dict[str, object] = {n: self._access[n] for n in names if self._access.get(n)}
-        config["region"] = self.place.region or self._access.get("region") or "us-east-1"
-        config["disable_bulk_delete"] = True  # not every server has it
-        if self.place.endpoint:
-            # By both names, or an environment variable would override the address.
-            config["endpoint"] = config["aws_endpoint_url_s3"] = self.place.endpoint
-        return config
-
-    def _client(self, way: str, longer: int) -> dict[str, object]:
-        client: dict[str, object] = {
-            "allow_http": self.place.endpoint.startswith("http:"),
-            "connect_timeout": timedelta(seconds=min(5.0, self._timeout)),
-            "timeout": timedelta(seconds=self._timeout * longer),
-        }
-        if way == "down":
-            # An upload reports no progress, so it gets one limit for the whole.
-            client["read_timeout"] = timedelta(seconds=self._timeout)
-        return client
 
     # -- errors ---------------------------------------------------------------------------------
 
@@ -347,16 +344,6 @@ class S3Remote(Remote):
             return RemoteFailed(what, why=why, hint=hint)
         said = f"the server said {status} {code}".rstrip() if status else type(error).__name__
         return RemoteFailed(what, why=said, file=name)
-
-
-def _require_library() -> None:
-    try:
-        import obstore  # noqa: F401
-    except ImportError:
-        raise RemoteFailed(
-            "a bucket needs a library that is not installed",
-            hint="pip install 'forestay[teleport]'",
-        ) from None
 
 
 def _status(error: Exception) -> int:

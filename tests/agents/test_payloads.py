@@ -28,8 +28,6 @@ from forestay.agents.tool_calls import (
     SENDS,
     SHELLS,
     WRITES,
-    _changed,
-    differing,
 )
 from forestay.base.hashing import digest_of
 from forestay.model import event as ev
@@ -512,20 +510,6 @@ def test_a_patch_is_a_change_of_each_of_its_files() -> None:
         *changed("/w/moved.py", action="created", added=2, removed=1),
         *changed("/w/gone.py", action="deleted", added=0, removed=0),
     ]
-
-
-LINES = st.text("ab\n\r\u2028", max_size=12)
-
-
-@given(LINES, LINES, LINES, LINES)
-def test_lines_are_counted_the_same_where_only_what_differs_is_looked_at(
-    start: str, before: str, after: str, end: str
-) -> None:
-    whole = (start + before + end, start + after + end)
-    parts = differing(*whole)
-    assert _changed(*(part.splitlines() for part in parts)) == _changed(
-        *(text.splitlines() for text in whole)
-    )
 
 
 def test_a_patch_that_failed_changed_nothing() -> None:

@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from forestay.agents import shell_changes
 from forestay.agents.hook_event import HookEvent, Todo, make_goal, user_prompt
 from forestay.agents.shell_changes import complete_change, has_other_line_ends
-from forestay.agents.tool_calls import SENDS
+from forestay.agents.tool_calls import SENDS, status_events
 from forestay.base.clock import derived_id
 from forestay.base.config import child_environment
 from forestay.base.process import ProcessId, ancestors
@@ -123,7 +123,7 @@ class RunRecorder:
         hook = received.hook
         run, process = self.run, received.process
         run.last = max(run.last, received.at)
-        run.transcript = received.hook.transcript or run.transcript
+        run.transcript = hook.transcript or run.transcript
         if process and process != run.process:
             # What the previous process left unfinished is known from its holder.
             run.process, run.flights = process, {}
@@ -134,31 +134,31 @@ class RunRecorder:
         if hook.what != "other":
             self._is_idle = hook.what == "turn_end" and not hook.by
         if hook.bodies or hook.todo:
-            if not self.run.session or self._status == "aborted":
-                self._start_session(received, NO_PROMPT, self.run.session)
+            if not run.session or self._status == "aborted":
+                self._start_session(received, NO_PROMPT, run.session)
             elif self._status in ("paused", "failed", "created"):
                 self._add(f"{received.key} resumed", [ev.SessionResumed()], received.at)
                 self._status = "active"
         self._add_bodies(received)
-        act = self._HANDLERS.get(hook.what)
-        if act is not None:
+        if act := self._HANDLERS.get(hook.what):
             act(self, received)
         for over in (m for m in hook.bodies if isinstance(m, _AGENT_ENDS)):
             self._remove_agent(over.agent)
-        todo = received.hook.todo
-        if todo is not None and self.run.session:
-            self._add_later(
-                f"{received.key} todo", _make_todo_changes(todo, received.hook.by), received.at
-            )
+        if hook.todo is not None and run.session:
+            made = _make_todo_changes(hook.todo, hook.by)
+            self._add_later(f"{received.key} todo", made, received.at)
 
     def _handle_start(self, received: Received) -> None:
         run, source = self.run, received.hook.source
         if source == "fork":
             self._fork(received)
         elif not run.session:
-            here = self._session_before_clear(source) or self._open_session_here()
+            here, process = "", run.process
+            if source == "clear" and process:  # the process continues the session it worked on
+                here = self._context.store.machine.agent_runs.last_of(run.agent, process)
+            here = self._if_open(here) or self._open_session_here()
             if here and not self._other_live_holders(here):
-                self.run.session = here
+                run.session = here
                 self._status, self._goal = self._status_and_goal(here)
         if not run.session or self._is_new:
             return
@@ -186,15 +186,15 @@ class RunRecorder:
             self._start_session(received, self._status_and_goal(origin)[1], origin)
 
     def _handle_prompt(self, received: Received, text: str) -> None:
-        run = self.run
-        if run.session and self._status in FINISHED and not self._is_recorded(received.key):
-            origin = run.session
-            self._flush()
-            self._start_session(received, make_goal(self._context.journal.redact(text)), origin)
-        elif not run.session:
-            self._start_session(received, make_goal(self._context.journal.redact(text)))
-        elif self._goal == NO_PROMPT:
-            self._goal = make_goal(self._context.journal.redact(text))
+        session, is_over = self.run.session, self._status in FINISHED
+        is_to_start = not session or (is_over and not self._is_recorded(received.key))
+        if not is_to_start and self._goal != NO_PROMPT:
+            return
+        goal = make_goal(self._context.journal.redact(text))
+        if is_to_start:
+            self._start_session(received, goal, session)
+        else:
+            self._goal = goal
             self._add(f"{received.key} goal", [ev.SessionRenamed(goal=self._goal)], received.at)
 
     def _add_bodies(self, received: Received) -> None:
@@ -207,7 +207,12 @@ class RunRecorder:
             actor = f"agent:{hook.by}" if hook.by else self._actor
             self._add(received.key, bodies, received.at, actor)
         if hook.model and not hook.by and self.run.session:
-            self._add_later(f"{received.key} model", _make_model_change(hook.model), received.at)
+
+            def made(state: State) -> list[Body]:
+                same = state.core.model == hook.model
+                return [] if same else [ev.AttributeSet(key="model", value=hook.model)]
+
+            self._add_later(f"{received.key} model", made, received.at)
 
     def _with_exit_code(self, body: Body, hook: HookEvent) -> Body:
         """Add the exit code of a command that codex reports only in its transcript."""
@@ -285,9 +290,6 @@ class RunRecorder:
             doing = next((m.task for m in began if isinstance(m, ev.AgentStarted)), "")
             self._own_holders()[hook.by] = self._holder(hook.by, doing or hook.by_type, received.at)
 
-    def _handle_agent_stop(self, received: Received) -> None:
-        self._remove_agent(received.hook.by)
-
     def _remove_agent(self, agent: str) -> None:
         """Remove a sub-agent that has ended, with its calls and its holder."""
         self.run.flights = {k: f for k, f in self.run.flights.items() if f.agent != agent}
@@ -322,7 +324,7 @@ class RunRecorder:
         "after": _handle_after,
         "prompt": _fail_unanswered,
         "agent_start": _handle_agent_start,
-        "agent_stop": _handle_agent_stop,
+        "agent_stop": lambda self, received: self._remove_agent(received.hook.by),
         "turn_end": _handle_turn_end,
         "end": _handle_end,
     }
@@ -335,13 +337,9 @@ class RunRecorder:
             session = self._context.workspace.chosen_here()
         except InvalidInput:
             session = self._known_folder()[2]
-        return session if session and is_open(self._status_and_goal(session)[0]) else ""
+        return self._if_open(session)
 
-    def _session_before_clear(self, source: str) -> str:
-        """Return the open session this process worked on before `/clear`, else ""."""
-        if source != "clear" or not self.run.process:
-            return ""
-        session = self._context.store.machine.agent_runs.last_of(self.run.agent, self.run.process)
+    def _if_open(self, session: str) -> str:
         return session if session and is_open(self._status_and_goal(session)[0]) else ""
 
     def _known_folder(self) -> tuple[str, int, str, str]:
@@ -417,14 +415,11 @@ class RunRecorder:
 
     def _storable(self, body: Body) -> list[Body]:
         """Prepare a body: relative paths, long texts as blobs; return none if it is refused."""
+        journal = self._context.journal
         try:
-            return [
-                self._context.journal.admit(
-                    self._context.journal.overflow_to_blob(
-                        self._with_relative_path(body), self._blobs
-                    )
-                )
-            ]
+            if isinstance(body, ev.FileChanged):
+                body = self._with_relative_path(body)
+            return [journal.admit(journal.overflow_to_blob(body, self._blobs))]
         except (InvalidInput, Refused) as error:
             kind = ev.KIND_OF[type(body)]
             # Counted without the path, so that there is one reason for all paths.
@@ -432,16 +427,14 @@ class RunRecorder:
             self._change.count(f"{self.run.agent} {kind}: {why}")
             return []
 
-    def _with_relative_path(self, body: Body) -> Body:
-        if not isinstance(body, ev.FileChanged):
-            return body
+    def _with_relative_path(self, body: ev.FileChanged) -> ev.FileChanged:
         root = self._tree_root()
         body = replace(body, path=relative(body.path, root, cwd=self.run.folder or root))
-        full = os.path.join(self._tree_root(), body.path)
+        full = os.path.join(root, body.path)
         if body.action == "deleted" or (body.after and not has_other_line_ends(full)):
             return body
         # Some agents do not report the content, or report it with other line ends.
-        return complete_change(body, self._tree_root(), self._context.clock.now())[0]
+        return complete_change(body, root, self._context.clock.now())[0]
 
     def _tree_root(self) -> str:
         try:
@@ -466,6 +459,7 @@ class RunRecorder:
         if commit and (branch, commit) != (core.git_branch, core.git_commit):
             checkout = ev.AttributeSet(key=CHECKOUT, value=f"{branch} {commit}".strip())
             self._add(f"{received.key} checkout", self._storable(checkout), received.at)
+        seen_files = self._context.store.machine.seen_files
         try:
             tree = self._context.workspace.tree
             found = shell_changes.scan_tree(
@@ -474,9 +468,7 @@ class RunRecorder:
                 since=since,
                 clock=self._context.clock,
                 known=self._known_files(),
-                seen=lambda paths: self._context.store.machine.seen_files.find(
-                    self.run.session, paths
-                ),
+                seen=lambda paths: seen_files.find(self.run.session, paths),
             )
         except ForestayError:
             return  # the folder is gone, or git is not installed
@@ -494,9 +486,8 @@ class RunRecorder:
         if self._is_new or not self.run.session:
             return []
         with self._context.store.view(self.run.session) as view:
-            rows = self._context.journal.state(view).rows.select(
-                "file", newest=True, limit=_KNOWN_FILES
-            )
+            state = self._context.journal.state(view)
+            rows = state.rows.select("file", newest=True, limit=_KNOWN_FILES)
             return [row.path for row in rows if isinstance(row, File)]
 
     # -- recording -----------------------------------------------------------------------------
@@ -511,12 +502,9 @@ class RunRecorder:
     def _own_holders(self) -> dict[str, Holder]:
         """Return the holders of this run's process in its session, by sub-agent."""
         if self._holders is None:
-            held = (
-                self._context.store.machine.holders.find(self.run.session)
-                if self.run.session
-                else []
-            )
-            self._holders = {h.agent: h for h in held if h.process == self.run.process}
+            run, holders = self.run, self._context.store.machine.holders
+            held = holders.find(run.session) if run.session else []
+            self._holders = {h.agent: h for h in held if h.process == run.process}
         return self._holders
 
     def _holder(self, agent: str, doing: str, since: int) -> Holder:
@@ -576,14 +564,6 @@ def _ancestors_of(process: str) -> list[ProcessId]:
         return []
 
 
-def _make_model_change(name: str) -> Callable[[State], list[Body]]:
-    def made(state: State) -> list[Body]:
-        same = state.core.model == name
-        return [] if same else [ev.AttributeSet(key="model", value=name)]
-
-    return made
-
-
 def _make_todo_changes(todo: Sequence[Todo], agent: str) -> Callable[[State], list[Body]]:
     """Return a function that computes the changes from the known tasks to a to-do list."""
 
@@ -594,14 +574,7 @@ def _make_todo_changes(todo: Sequence[Todo], agent: str) -> Callable[[State], li
             if known is None:
                 bodies.append(ev.StepAdded(step=one.id, title=one.title, agent=agent))
             if (known.status if known else "pending") != one.status:
-                bodies += _TODO_EVENTS[one.status](one) if one.status in _TODO_EVENTS else []
+                bodies += status_events(one.id, one.status)
         return bodies
 
     return made
-
-
-_TODO_EVENTS: dict[str, Callable[[Todo], list[Body]]] = {
-    "running": lambda one: [ev.StepStarted(step=one.id)],
-    "done": lambda one: [ev.StepCompleted(step=one.id)],
-    "skipped": lambda one: [ev.StepSkipped(step=one.id, because="removed from the list")],
-}

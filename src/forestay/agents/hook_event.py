@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from forestay.base.hashing import digest_of
 from forestay.base.text import shorten, terminal
@@ -78,10 +77,6 @@ class HookEvent(Struct, frozen=True, kw_only=True):
     task: str = ""
     todo: tuple[Todo, ...] | None = None
 
-    def replaced(self, **changes: Any) -> HookEvent:
-        """Return a copy with some fields changed."""
-        return replace(self, **changes)
-
 
 # -- reading -----------------------------------------------------------------------------------
 
@@ -106,13 +101,11 @@ def text_in(payload: dict[str, Any], name: str, most: int = WIDE) -> str:
 
 
 def name_in(payload: dict[str, Any], name: str) -> str:
-    value = payload.get(name)
-    return value[:_NAME] if isinstance(value, str) else ""
+    return text_in(payload, name, _NAME)
 
 
 def path_in(payload: dict[str, Any], name: str) -> str:
-    value = payload.get(name)
-    return value[:_PATH] if isinstance(value, str) else ""
+    return text_in(payload, name, _PATH)
 
 
 def object_in(payload: dict[str, Any], name: str) -> dict[str, Any]:
@@ -156,11 +149,8 @@ def first_text(texts: Iterable[str]) -> str:
 def one_line(words: str, most: int = _LINE) -> str:
     """Return the beginning of a text on one line."""
     line = " ".join(words[: 4 * most].split())
-    return (
-        line
-        if len(line) <= most and len(words) <= 4 * most
-        else _drop_last_word(line[: most - 1]) + "…"
-    )
+    is_cut = len(line) > most or len(words) > 4 * most
+    return _drop_last_word(line[: most - 1]) + "…" if is_cut else line
 
 
 def cut_text(words: str, most: int) -> str:

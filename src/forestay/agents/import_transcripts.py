@@ -16,7 +16,8 @@ from datetime import UTC, datetime
 from msgspec import Struct
 from msgspec.structs import replace
 
-from forestay.agents.hook_event import HookEvent, Todo, make_goal, user_prompt
+from forestay.agents.hook_event import HookEvent, make_goal, user_prompt
+from forestay.agents.tool_calls import status_events
 from forestay.agents.transcripts import find
 from forestay.agents.transcripts.find import Transcript
 from forestay.base.clock import derived_id
@@ -213,7 +214,12 @@ class _Importer:
     def _changes_of(self, hook: HookEvent) -> Iterator[Body]:
         """Yield changes of the to-do list, the model and the tokens."""
         for one in hook.todo or ():
-            yield from self._todo_events(one)
+            was = self._todo.get(one.id)
+            self._todo[one.id] = one.status
+            if was is None:
+                yield ev.StepAdded(step=one.id, title=one.title)
+            if one.status != (was or "pending"):
+                yield from status_events(one.id, one.status)
         if hook.model and hook.model != self._model and not hook.by:
             self._model = hook.model
             yield ev.AttributeSet(key="model", value=hook.model)
@@ -221,37 +227,20 @@ class _Importer:
             self._tokens = hook.tokens
             yield ev.ContextMeasured(tokens=hook.tokens)
 
-    def _todo_events(self, one: Todo) -> Iterator[Body]:
-        was = self._todo.get(one.id)
-        self._todo[one.id] = one.status
-        if was is None:
-            yield ev.StepAdded(step=one.id, title=one.title)
-        if one.status == (was or "pending"):
-            return
-        if one.status == "running":
-            yield ev.StepStarted(step=one.id)
-        elif one.status == "done":
-            yield ev.StepCompleted(step=one.id)
-        elif one.status == "skipped":
-            yield ev.StepSkipped(step=one.id, because="removed from the list")
-
     # -- preparing -----------------------------------------------------------------------------
 
     def _storable(self, body: Body) -> list[Body]:
+        journal = self.context.journal
         try:
-            body = self.context.journal.overflow_to_blob(
-                self._with_relative_path(body), self._blobs
-            )
-            return [self.context.journal.admit(body)]
+            if isinstance(body, ev.FileChanged):
+                path = relative(body.path, self._root, cwd=self.one.cwd or self._root)
+                body = replace(body, path=path)
+            return [journal.admit(journal.overflow_to_blob(body, self._blobs))]
         except ForestayError as error:
-            why = "a file outside of the project" if _is_file(body) else error.what
+            is_file = isinstance(body, ev.FileChanged)
+            why = "a file outside of the project" if is_file else error.what
             self.result.missed[why] = self.result.missed.get(why, 0) + 1
             return []
-
-    def _with_relative_path(self, body: Body) -> Body:
-        if not isinstance(body, ev.FileChanged):
-            return body
-        return replace(body, path=relative(body.path, self._root, cwd=self.one.cwd or self._root))
 
     # -- recording -----------------------------------------------------------------------------
 
@@ -285,12 +274,8 @@ class _Importer:
     # -- unchanged transcripts ------------------------------------------------------------------
 
     def _is_unchanged(self) -> bool:
-        now = self._stamps()
-        seen = (
-            {}
-            if self._is_new
-            else self.context.store.machine.seen_files.find(self.result.session, [*now])
-        )
+        now, seen_files = self._stamps(), self.context.store.machine.seen_files
+        seen = {} if self._is_new else seen_files.find(self.result.session, [*now])
         return bool(seen) and seen == now
 
     def _stamps(self) -> dict[str, tuple[str, str]]:
@@ -307,7 +292,3 @@ def _root(context: Context, folder: str) -> str:
         return context.seen_from(folder, context.actor).workspace.tree.root if folder else os.sep
     except ForestayError:
         return os.path.normpath(folder)
-
-
-def _is_file(body: Body) -> bool:
-    return isinstance(body, ev.FileChanged)

@@ -188,33 +188,23 @@ class _Ingestion:
                     self._tallies.count(f"{sender.agent or 'unknown'}: not JSON")
                 self.spool.set_aside(one.name)
                 continue
+            sender = spooled.sender
             if hook is None:
-                self._ignore(one.name, spooled, done)
+                self.done.ignored += 1
+                self._tallies.count(f"{sender.agent} {sender.event}: {OF_NO_INTEREST}")
+                done.append(one.name)
             elif not self._is_left_to_its_hook(one, spooled, hook):
                 self.done.taken += 1
-                yield self._receive(one, spooled, hook)
-
-    def _ignore(self, name: str, spooled: Spooled, done: list[str]) -> None:
-        self.done.ignored += 1
-        self._tallies.count(f"{spooled.sender.agent} {spooled.sender.event}: {OF_NO_INTEREST}")
-        done.append(name)
+                digest = "" if hook.key else digest_of(spooled.data)
+                process = self._process(sender)
+                yield Received(one.name, hook, hook.at or one.at, process, digest)
 
     def _is_left_to_its_hook(self, one: Waiting, spooled: Spooled, hook: HookEvent) -> bool:
-        whose = (hook.agent, hook.native)
-        if whose not in self._left_to_hooks and not self._has_waiting_hook(one, spooled):
-            return False
-        self._left_to_hooks.add(whose)
-        return True
-
-    def _has_waiting_hook(self, one: Waiting, spooled: Spooled) -> bool:
-        """Whether its own hook is about to ingest it and print the briefing."""
-        if spooled.sender.event != "SessionStart" or one.name == self._own:
-            return False
-        return 0 <= self._clock.now() - one.at < _HOOK_MS
-
-    def _receive(self, one: Waiting, spooled: Spooled, hook: HookEvent) -> Received:
-        digest = "" if hook.key else digest_of(spooled.data)
-        return Received(one.name, hook, hook.at or one.at, self._process(spooled.sender), digest)
+        """Return whether the hook of its run is about to ingest it and print the briefing."""
+        is_start = spooled.sender.event == "SessionStart" and one.name != self._own
+        if is_start and 0 <= self._clock.now() - one.at < _HOOK_MS:
+            self._left_to_hooks.add((hook.agent, hook.native))
+        return (hook.agent, hook.native) in self._left_to_hooks
 
     def _process(self, sender: Sender) -> str:
         if sender not in self._processes:
@@ -312,12 +302,8 @@ def _decode_leniently(text: str) -> object:
     import json  # start-up
 
     try:
-        return json.loads(
-            text,
-            parse_float=_decode_number,
-            parse_int=_decode_number,
-            parse_constant=_refuse_constant,
-        )
+        number, constant = _decode_number, _refuse_constant
+        return json.loads(text, parse_float=number, parse_int=number, parse_constant=constant)
     except ValueError as error:
         raise msgspec.DecodeError(str(error)) from error
 

@@ -14,7 +14,8 @@ import os
 import re
 import shlex
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib import resources
 
 import msgspec
@@ -128,6 +129,15 @@ def uninstall(name: str, scope: str, places: Places, *, dry_run: bool = False) -
     return plan
 
 
+@contextmanager
+def _editing(path: str) -> Iterator[None]:
+    """Refuse a settings file that cannot be changed safely."""
+    try:
+        yield
+    except (Unsplicable, tomllib.TOMLDecodeError) as error:
+        raise _unreadable(path, str(error)) from None
+
+
 def _usable_scope(name: str, scope: str) -> str:
     """Return the scope; AGENTS.md exists in projects only."""
     agent = find_agent(name)
@@ -144,8 +154,7 @@ def _run(plan: Plan) -> list[list[str]]:
     """Run the agent's own commands; return those that failed, for the user to run."""
     done = []
     for command in plan.runs:
-        problem = _why_not_run(command)
-        if problem:
+        if problem := _why_not_run(command):
             plan.says.append(f"{problem}; run it yourself: {shlex.join(command)}")
         else:
             done.append(command)
@@ -175,7 +184,9 @@ def plan_install(name: str, scope: str, places: Places, *, tools: bool = True) -
     plan = Plan(name, scope, _root(scope, places))
     texts = _texts_without_entries(name, scope, places)
     if agent.hooks:
-        _add_hooks(name, agent, _place(agent.hooks, scope, places), places, texts)
+        path = _place(agent.hooks, scope, places)
+        for event in agent.events:
+            _splice(texts, path, ["hooks", event], {"hooks": [_hook(name, event, places.script)]})
         plan.events = len(agent.events)
     if agent.plugin:
         path = _place(agent.plugin, scope, places)
@@ -185,7 +196,8 @@ def plan_install(name: str, scope: str, places: Places, *, tools: bool = True) -
         _append_text(texts, path, text.replace('"@SCRIPT@"', json.dumps(places.script)))
     if agent.told and scope == PROJECT:
         path = _real_path(os.path.join(places.root, "AGENTS.md"), scope, places)
-        _append_text(texts, path, _block(_guide(), _MARKDOWN))
+        guide = resources.files("forestay.agents").joinpath("guide.md").read_text("utf-8")
+        _append_text(texts, path, guide.join(_MARKDOWN))
     if tools and agent.servers:
         _add_server(name, agent, scope, places, texts, plan)
     if agent.trust:
@@ -199,10 +211,11 @@ def plan_uninstall(name: str, scope: str, places: Places) -> Plan:
     agent = find_agent(name)
     plan = Plan(name, scope, _root(scope, places))
     plan.changes = _changes(_texts_without_entries(name, scope, places))
+    found = None
     if agent.servers and _is_run(name, scope):
         found = _claude_server(_place(agent.servers, scope, places))
-        if found is not None:
-            plan.runs = [["claude", "mcp", "remove", "--scope", scope, SERVER]]
+    if found is not None:
+        plan.runs = [["claude", "mcp", "remove", "--scope", scope, SERVER]]
     return plan
 
 
@@ -276,26 +289,19 @@ def installed(places: Places, scopes: Sequence[str] = (USER, PROJECT)) -> list[P
                 plan = plan_uninstall(name, scope, places)
             except ForestayError:
                 continue
-            if plan.runs or any(_is_of(name, change.path) for change in plan.changes):
+            # Many agents read AGENTS.md: it does not show that we are installed in this one.
+            paths = [change.path for change in plan.changes]
+            own = [path for path in paths if os.path.basename(path) != "AGENTS.md"]
+            if plan.runs or (paths if name == "agents-md" else own):
                 found.append(plan)
     return found
-
-
-def _is_of(name: str, path: str) -> bool:
-    """Whether a file shows that we are installed in this agent: many agents read AGENTS.md."""
-    return name == "agents-md" or os.path.basename(path) != "AGENTS.md"
 
 
 # -- the entries -------------------------------------------------------------------------------
 
 
-def _add_hooks(name: str, agent: Agent, path: str, places: Places, texts: Texts) -> None:
-    for event in agent.events:
-        item = {"hooks": [_hook(name, agent, event, places.script)]}
-        _splice(texts, path, ["hooks", event], item)
-
-
-def _hook(name: str, agent: Agent, event: str, script: str) -> dict[str, object]:
+def _hook(name: str, event: str, script: str) -> dict[str, object]:
+    agent = AGENTS[name]
     hook: dict[str, object] = {"type": "command"}
     if agent.named:
         hook["name"] = SERVER
@@ -336,10 +342,8 @@ def _add_toml(
     path: str, key: str, command: str, arguments: list[str], texts: Texts, plan: Plan
 ) -> None:
     before = texts[path][1] if path in texts else _read(path)
-    try:
+    with _editing(path):
         known = tomllib.loads(before or "").get(key, {})
-    except tomllib.TOMLDecodeError as error:
-        raise _unreadable(path, str(error)) from None
     if SERVER in known:
         plan.says.append(f"{path} already has another server named {SERVER!r}; it was not changed")
         return
@@ -374,14 +378,6 @@ def is_ours(key: str, value: object) -> bool:
 def _is_our_server(key: str, value: object) -> bool:
     """Whether a server is ours, by its command: the user may have one of the same name."""
     return key == SERVER and '"mcp"]' in json.dumps(value) and "forestay" in json.dumps(value)
-
-
-def _block(text: str, marks: tuple[str, str]) -> str:
-    return f"{marks[0]}{text}{marks[1]}"
-
-
-def _guide() -> str:
-    return resources.files("forestay.agents").joinpath("guide.md").read_text("utf-8")
 
 
 # -- texts before and after --------------------------------------------------------------------
@@ -420,40 +416,20 @@ def _remove_entries(path: str, agent: Agent, made: Made | None, texts: Texts) ->
         first, last = map(re.escape, _MARKDOWN)
         after = re.sub(rf"\n?{first}.*?{last}", "", before, count=1, flags=re.DOTALL)
     elif before.strip():
-        try:
-            settings_file.check(before)
-        except Unsplicable as error:
-            raise _unreadable(path, str(error)) from None
         containers = made.containers if made else None
-        for event in _events(path, after):
-            # The user may have added a hook to our entry.
-            after = settings_file.shared(after, ["hooks", event], "hooks", is_ours)
-            after = _cut_entries(path, after, ["hooks", event], is_ours, containers)
-        after = _cut_entries(path, after, [agent.servers_key], _is_our_server, containers)
+        with _editing(path):
+            settings_file.check(before)
+            # All events that have hooks: an older version registered for others.
+            for event, hooks in settings_file.entries(before, ["hooks"]):
+                if isinstance(hooks, list):
+                    place = ["hooks", event]
+                    # The user may have added a hook to our entry.
+                    after = settings_file.shared(after, place, "hooks", is_ours)
+                    after = settings_file.removed(after, place, is_ours, containers)
+            place = [agent.servers_key]
+            after = settings_file.removed(after, place, _is_our_server, containers)
     gone = made is not None and made.created and "".join(after.split()) in ("", "{}")
     texts[path] = (before, None if gone else after, made or Made(path))
-
-
-def _events(path: str, text: str) -> list[str]:
-    """Return all events with hooks in a file: an older version registered for others."""
-    try:
-        found = settings_file.entries(text, ["hooks"])
-    except Unsplicable as error:
-        raise _unreadable(path, str(error)) from None
-    return [key for key, value in found if isinstance(value, list)]
-
-
-def _cut_entries(
-    path: str,
-    text: str,
-    place: list[str],
-    ours: Callable[[str, object], bool],
-    made: list[list[str]] | None,
-) -> str:
-    try:
-        return settings_file.removed(text, place, ours, made)
-    except Unsplicable as error:
-        raise _unreadable(path, str(error)) from None
 
 
 def _cut_toml(text: str, key: str) -> str:
@@ -471,10 +447,8 @@ def _cut_toml(text: str, key: str) -> str:
 def _splice(texts: Texts, path: str, place: list[str], item: object, key: str = "") -> None:
     before, now, made = _text_of(texts, path)
     text = now if now and now.strip() else "{\n}\n"
-    try:
+    with _editing(path):
         after, containers = settings_file.inserted(text, place, item, key)
-    except Unsplicable as error:
-        raise _unreadable(path, str(error)) from None
     kept = [each for each in made.containers if each not in containers]
     texts[path] = (before, after, msgspec.structs.replace(made, containers=kept + containers))
 
@@ -500,13 +474,11 @@ def _text_of(texts: Texts, path: str) -> tuple[str | None, str | None, Made]:
 
 
 def _changes(texts: Texts) -> list[Change]:
+    def encode(text: str | None) -> bytes | None:
+        return None if text is None else text.encode("utf-8", "surrogateescape")
+
     return [
-        Change(
-            path,
-            None if before is None else before.encode("utf-8", "surrogateescape"),
-            None if after is None else after.encode("utf-8", "surrogateescape"),
-            made,
-        )
+        Change(path, encode(before), encode(after), made)
         for path, (before, after, made) in texts.items()
         if before != after
     ]

@@ -27,9 +27,7 @@ _TRIES = 7
 def advice(places: Places) -> list[Finding]:
     """Return findings about our installation in agents."""
     found = list(_about_agents(places))
-    if found:
-        found += _about_script(places)
-    return found
+    return [*found, *_about_script(places)] if found else []
 
 
 def _about_agents(places: Places) -> Iterator[Finding]:
@@ -45,7 +43,9 @@ def _about_agents(places: Places) -> Iterator[Finding]:
         way_out = f"to remove it: forestay uninstall {_words(plan)}"
         yield Finding("agent-installed", "info", what, fix=way_out)
         yield from _outdated(plan, places)
-        yield from _find_blockers(plan.agent, places)
+        for reason in _reasons(plan.agent, places):
+            what = f"{agent.title} will not run our hooks"
+            yield Finding("hooks-off", "warning", what, reason)
 
 
 def _words(plan: Plan) -> str:
@@ -102,13 +102,6 @@ def _about_script(places: Places) -> Iterator[Finding]:
 # -- why hooks do not run ----------------------------------------------------------------------
 
 
-def _find_blockers(name: str, places: Places) -> Iterator[Finding]:
-    for reason in _reasons(name, places):
-        yield Finding(
-            "hooks-off", "warning", f"{AGENTS[name].title} will not run our hooks", reason
-        )
-
-
 def _reasons(name: str, places: Places) -> Iterator[str]:
     if name == "codex":
         yield from _codex_reasons(places)
@@ -157,23 +150,11 @@ def _codex_reasons(places: Places) -> Iterator[str]:
         return
     if problems.get("features", {}).get("hooks") is False:
         yield f"{path} has hooks = false under [features]"
-    missing = _untrusted(problems.get("hooks", {}).get("state", {}))
-    if missing:
-        yield f"{len(missing)} of them are not trusted yet: {AGENTS['codex'].trust}"
-
-
-def _untrusted(state: object) -> list[str]:
-    """Return the events whose hooks are not trusted in Codex yet."""
-    known = state if isinstance(state, dict) else {}
-    return [
-        event
-        for event in AGENTS["codex"].events
-        if not any(f"hooks.json:{_snake(event)}:" in key for key in known)
-    ]
-
-
-def _snake(event: str) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower()
+    state = problems.get("hooks", {}).get("state", {})
+    trusted = " ".join(state) if isinstance(state, dict) else ""
+    names = (re.sub(r"(?<!^)(?=[A-Z])", "_", event).lower() for event in AGENTS["codex"].events)
+    if missing := sum(f"hooks.json:{name}:" not in trusted for name in names):
+        yield f"{missing} of them are not trusted yet: {AGENTS['codex'].trust}"
 
 
 # -- cost --------------------------------------------------------------------------------------

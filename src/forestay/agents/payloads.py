@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from forestay.agents import payloads_opencode
 from forestay.agents.hook_event import (
     HookEvent,
@@ -65,14 +67,12 @@ def parse_payload(agent: str, payload: object, event: str = "") -> HookEvent | N
     name = name_in(values, "hook_event_name") or name_in(values, "type") or event[:100]
     row = KNOWN.get((agent, name or payloads_opencode.event_of(values)))
     found = row(agent, values) if row else None
-    is_for_agent = found is not None and found.by and found.what == "prompt"
-    return _mark_as_machine_text(found) if found and is_for_agent else found
-
-
-def _mark_as_machine_text(hook: HookEvent) -> HookEvent:
-    """Return the prompt of a sub-agent as machine text: an agent wrote it, not the user."""
-    texts = [each.text for each in hook.bodies if isinstance(each, MessageSent)]
-    return hook.replaced(what="other", bodies=(MessageSent(role="machine", text="\n".join(texts)),))
+    if found is None or not found.by or found.what != "prompt":
+        return found
+    # An agent wrote the prompt of a sub-agent, not the user.
+    texts = [each.text for each in found.bodies if isinstance(each, MessageSent)]
+    machine = MessageSent(role="machine", text="\n".join(texts))
+    return replace(found, what="other", bodies=(machine,))
 
 
 def _make_event(agent: str, values: dict[str, Any], what: str, **more: Any) -> HookEvent:
@@ -174,9 +174,8 @@ def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[Body]:
 
 
 def _turn_end(agent: str, values: dict[str, Any]) -> HookEvent:
-    last = first_text(
-        text_in(values, name, _ALL) for name in ("last_assistant_message", "prompt_response")
-    )
+    names = ("last_assistant_message", "prompt_response")
+    last = first_text(text_in(values, name, _ALL) for name in names)
     said = (MessageSent(role="agent", text=last),) if last.strip() else ()
     used = parse_count(values.get("input_tokens")) or 0
     return _make_event(agent, values, "turn_end", bodies=said, tokens=used)
@@ -187,12 +186,9 @@ def _interrupted(agent: str, values: dict[str, Any]) -> HookEvent:
 
 
 _CATEGORIES = {
-    "rate_limit": "transient",
-    "overloaded": "transient",
-    "server_error": "transient",
+    **dict.fromkeys(("rate_limit", "overloaded", "server_error"), "transient"),
     "max_output_tokens": "resource",
-    "authentication_failed": "configuration",
-    "billing_error": "configuration",
+    **dict.fromkeys(("authentication_failed", "billing_error"), "configuration"),
     "oauth_org_not_allowed": "configuration",
 }
 
@@ -255,20 +251,15 @@ def _parse_answer(agent: str, values: dict[str, Any], error: str | None) -> Hook
         # Codex passes on the output of a command, but not its exit code.
         tells_end=agent != "codex" or tool not in SHELLS,
     )
-    meant, keys = parse_call(call), {"key": name_in(values, "tool_use_id"), "pair": _pair(values)}
-    bodies = meant.bodies or _agent_call_bodies(agent, values, call)
-    more: dict[str, Any] = {**keys, "bodies": bodies, "shell": meant.shell, "todo": meant.todo}
-    return _make_event(agent, values, "after", tool=call.tool, **more)
-
-
-def _agent_call_bodies(agent: str, values: dict[str, Any], call: Call) -> tuple[Body, ...]:
-    """Return the start and end of a Gemini sub-agent, which are reported only by its call."""
-    if agent != "gemini" or call.tool not in SENDS:
-        return ()
-    kind = name_in(object_in(values, "tool_input"), "agent_name")
-    return sent_and_back(
-        call, f"{kind}-{_pair(values)[:6]}-{parse_time(values.get('timestamp'))}", kind
-    )
+    effects, pair = parse_call(call), _pair(values)
+    bodies = effects.bodies
+    if not bodies and agent == "gemini" and tool in SENDS:
+        # Only the call of a sub-agent reports its start and end.
+        kind, at = name_in(object_in(values, "tool_input"), "agent_name"), values.get("timestamp")
+        bodies = sent_and_back(call, f"{kind}-{pair[:6]}-{parse_time(at)}", kind)
+    more: dict[str, Any] = {"bodies": bodies, "shell": effects.shell, "todo": effects.todo}
+    key = name_in(values, "tool_use_id")
+    return _make_event(agent, values, "after", key=key, pair=pair, tool=tool, **more)
 
 
 def _tool(values: dict[str, Any]) -> str:
@@ -309,10 +300,8 @@ def _compacting(agent: str, values: dict[str, Any]) -> HookEvent:
 
 def _compacted(agent: str, values: dict[str, Any]) -> HookEvent:
     summary = plain_summary(text_in(values, "compact_summary", _ALL))
-    body = ContextCompressed(summary=summary)
-    return _make_event(
-        agent, values, "compacted", source=name_in(values, "trigger"), bodies=(body,)
-    )
+    more = {"source": name_in(values, "trigger"), "bodies": (ContextCompressed(summary=summary),)}
+    return _make_event(agent, values, "compacted", **more)
 
 
 _THOUGHTS = re.compile(r"\A\s*<analysis>.*?</analysis>\s*", re.S)
@@ -342,17 +331,12 @@ _CLAUDE: dict[str, Row | None] = {
     "StopFailure": _failure,
     "SessionEnd": _end,
     # These repeat PostToolUse.
-    "PostToolBatch": IGNORED,
-    "TaskCreated": IGNORED,
-    "TaskCompleted": IGNORED,
+    **dict.fromkeys(("PostToolBatch", "TaskCreated", "TaskCompleted"), IGNORED),
     # Permission requests: other events report whether the tool ran.
-    "PermissionRequest": IGNORED,
-    "PermissionDenied": IGNORED,
+    **dict.fromkeys(("PermissionRequest", "PermissionDenied"), IGNORED),
     # Notifications for the user, and changes of settings.
-    "Notification": IGNORED,
-    "InstructionsLoaded": IGNORED,
-    "ConfigChange": IGNORED,
-    "CwdChanged": IGNORED,
+    **dict.fromkeys(("Notification", "InstructionsLoaded"), IGNORED),
+    **dict.fromkeys(("ConfigChange", "CwdChanged"), IGNORED),
 }
 _CODEX: dict[str, Row | None] = {
     **_CLAUDE,
@@ -370,9 +354,7 @@ _GEMINI: dict[str, Row | None] = {
     "SessionEnd": _end,
     # Sent with every request, whether anything is compressed or not.
     "PreCompress": IGNORED,
-    "BeforeModel": IGNORED,
-    "AfterModel": IGNORED,
-    "BeforeToolSelection": IGNORED,
+    **dict.fromkeys(("BeforeModel", "AfterModel", "BeforeToolSelection"), IGNORED),
     "Notification": IGNORED,
 }
 

@@ -32,7 +32,6 @@ from forestay.base.hashing import digest_of
 from forestay.model.event import (
     AgentFinished,
     AgentStarted,
-    Body,
     ContextCompressed,
     ErrorRaised,
     MessageSent,
@@ -104,7 +103,15 @@ def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
     native = first_text((name_in(given, "sessionID"), name_in(message, "sessionID")))
     if not native:
         raise WrongShape("there is no sessionID")
-    bodies = tuple(_message_of(part) for part in objects_in(out, "parts") if _is_text(part))
+    # Text that opencode added itself is marked as synthetic.
+    bodies = tuple(
+        MessageSent(
+            role="machine" if part.get("synthetic") is True else "user",
+            text=_unquoted(part["text"]),
+        )
+        for part in objects_in(out, "parts")
+        if _is_text(part)
+    )
     if not bodies or name_in(values, "parent"):
         return None  # the parent has reported what it asked the sub-agent
     at, model = parse_time(object_in(message, "time").get("created")), object_in(message, "model")
@@ -114,12 +121,6 @@ def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
 
 def _is_text(part: dict[str, Any]) -> bool:
     return part.get("type") == "text" and bool(text_in(part, "text").strip())
-
-
-def _message_of(part: dict[str, Any]) -> Body:
-    """Return a part of a prompt as a message; text added by opencode itself is marked."""
-    machine = part.get("synthetic") is True
-    return MessageSent(role="machine" if machine else "user", text=_unquoted(part["text"]))
 
 
 def _unquoted(words: str) -> str:
@@ -140,28 +141,22 @@ def _before(agent: str, values: dict[str, Any]) -> HookEvent:
 
 def _after(agent: str, values: dict[str, Any]) -> HookEvent:
     given = read_object(values.get("i"), "i")
-    tool, key, native = (
-        require_text(given, "tool"),
-        name_in(given, "callID"),
+    tool, key = require_text(given, "tool"), name_in(given, "callID")
+    native, cwd, out = (
         require_text(given, "sessionID"),
+        path_in(values, "directory"),
+        values.get("o"),
     )
-    args, out = given.get("args"), values.get("o")
     by = native if name_in(values, "parent") else ""
-    cwd = path_in(values, "directory")
-    call = Call(tool=tool, input=args, response=out, by=by, cwd=cwd, native=native)
-    meant = parse_call(call)
-    more: dict[str, Any] = {"bodies": meant.bodies, "shell": meant.shell, "todo": meant.todo}
+    call = Call(tool=tool, input=given.get("args"), response=out, by=by, cwd=cwd, native=native)
+    effects = parse_call(call)
+    more: dict[str, Any] = {"shell": effects.shell, "todo": effects.todo, "bodies": effects.bodies}
     if tool in SENDS:
-        more["bodies"] = tuple(_back(out))
+        # The session of the sub-agent that ended is a child of this one.
+        child = name_in(object_in(object_in(values, "o"), "metadata"), "sessionId")
+        result = _TAGS.sub("", text_in(object_in(values, "o"), "output")).strip()
+        more["bodies"] = (AgentFinished(agent=child, result=result),) if child else ()
     return _make_event(agent, values, native, "after", key=key, pair=key, tool=tool, **more)
-
-
-def _back(out: object) -> list[Body]:
-    """Return the end of a sub-agent, whose session is a child of this one."""
-    answer = out if isinstance(out, dict) else {}
-    agent = name_in(object_in(answer, "metadata"), "sessionId")
-    result = _TAGS.sub("", text_in(answer, "output")).strip()
-    return [AgentFinished(agent=agent, result=result)] if agent else []
 
 
 _TAGS = re.compile(r"\A<task [^<>]*>\s*<task_result>|</task_result>\s*</task>\s*\Z")
@@ -219,6 +214,15 @@ def _error(agent: str, values: dict[str, Any]) -> HookEvent | None:
     return _make_event(agent, values, native, "failure", source=kind, bodies=(raised,))
 
 
+_IGNORED = """
+    message.part.delta message.part.removed message.removed session.updated session.status
+    session.diff session.deleted file.edited file.watcher.updated todo.updated catalog.updated
+    reference.updated integration.updated plugin.added server.connected installation.updated
+    permission.asked permission.updated permission.replied lsp.updated lsp.client.diagnostics
+    vcs.branch.updated
+""".split()
+"""Parts of what is reported whole later, what tools report too, and news of opencode itself."""
+
 ROWS: dict[str, Row | None] = {
     "SessionStart": _start,
     "session.created": _created,
@@ -230,29 +234,5 @@ ROWS: dict[str, Row | None] = {
     "session.idle": _idle,
     "session.compacted": _compacted,
     "session.error": _error,
-    # Parts of what is reported whole later.
-    "message.part.delta": None,
-    "message.part.removed": None,
-    "message.removed": None,
-    "session.updated": None,
-    "session.status": None,
-    "session.diff": None,
-    "session.deleted": None,
-    # Also reported by the tools.
-    "file.edited": None,
-    "file.watcher.updated": None,
-    "todo.updated": None,
-    # About opencode itself.
-    "catalog.updated": None,
-    "reference.updated": None,
-    "integration.updated": None,
-    "plugin.added": None,
-    "server.connected": None,
-    "installation.updated": None,
-    "permission.asked": None,
-    "permission.updated": None,
-    "permission.replied": None,
-    "lsp.updated": None,
-    "lsp.client.diagnostics": None,
-    "vcs.branch.updated": None,
+    **dict.fromkeys(_IGNORED),
 }

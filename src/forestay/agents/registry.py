@@ -22,15 +22,9 @@ _CLAUDE = (
     *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact"),
     *("Stop", "StopFailure", "SessionEnd"),
 )
-_CODEX = (
-    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse"),
-    *("SubagentStart", "SubagentStop", "PreCompact", "PostCompact", "Stop", "SessionEnd"),
-)
+_CODEX = tuple(event for event in _CLAUDE if not event.endswith("Failure"))
 _GEMINI = ("SessionStart", "BeforeAgent", "BeforeTool", "AfterTool", "AfterAgent", "SessionEnd")
-_QWEN = (
-    *("SessionStart", "UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"),
-    *("SubagentStart", "SubagentStop", "PreCompact", "Stop", "SessionEnd"),
-)
+_QWEN = tuple(event for event in _CLAUDE if event not in ("PostCompact", "StopFailure"))
 
 
 class Place(NamedTuple):
@@ -106,10 +100,7 @@ AGENTS = {
     ),
     "opencode": Agent(
         "opencode",
-        plugin=Place(
-            ".config/opencode/plugin/forestay.js",
-            ".opencode/plugin/forestay.js",
-        ),
+        plugin=Place(".config/opencode/plugin/forestay.js", ".opencode/plugin/forestay.js"),
         servers=Place(".config/opencode/opencode.json", "opencode.json"),
         servers_key="mcp",
     ),

@@ -219,9 +219,11 @@ def _put(text: str, at: int, value: Any) -> str:
         raise Unsplicable("a list is where an object is expected, or the other way round")
     parts = _parts(text, at)
     line_end = "\r\n" if "\r\n" in text else "\n"
-    margin = _margin_before(text, parts[0].begin) if parts else None
-    margin = _margin(text, at) + _STEP if margin is None else margin
+    margin = _margin(text, at) + _STEP
     if parts:
+        begin = parts[0].begin
+        line = text[text.rfind("\n", 0, begin) + 1 : begin]
+        margin = line if "\n" in text[:begin] and not line.strip() else margin
         end = parts[-1].end
         return f"{text[:end]},{line_end}{margin}{_shown(value, margin, line_end)}{text[end:]}"
     rest = text[at + 1 :]
@@ -244,12 +246,6 @@ def _margin(text: str, at: int) -> str:
     """Return the white space at the beginning of the line of `at`."""
     line = text[text.rfind("\n", 0, at) + 1 : at]
     return line[: len(line) - len(line.lstrip())]
-
-
-def _margin_before(text: str, at: int) -> str | None:
-    """Return the margin of a value that begins its line, else None."""
-    line = text[text.rfind("\n", 0, at) + 1 : at]
-    return line if "\n" in text[:at] and not line.strip() else None
 
 
 def _cut(text: str, at: int, number: int) -> str:

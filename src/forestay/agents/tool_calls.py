@@ -78,6 +78,8 @@ NOTHING = Effects()
 
 def parse_call(call: Call) -> Effects:
     """Return the events of a call that has ended."""
+    if call.tool in LOOKS or call.tool.startswith(_LOOKS):
+        return NOTHING
     return _HANDLERS.get(call.tool, _other)(call)
 
 
@@ -229,8 +231,6 @@ def _command(call: Call, name: str, arguments: str) -> CommandRan:
 
 def _other(call: Call) -> Effects:
     """Record a tool of an MCP server, or an unknown tool, as a command that ran."""
-    if call.tool.startswith(_LOOKS):
-        return NOTHING
     given = call.input if isinstance(call.input, dict) else {}
     reported = ", ".join(f"{key}={_brief(value)}" for key, value in list(given.items())[:20])
     return Effects(bodies=(_command(call, call.tool, cut_text(reported, 2000)),))
@@ -240,10 +240,6 @@ def _brief(value: object) -> str:
     if isinstance(value, dict | list):
         return "{…}" if isinstance(value, dict) else "[…]"
     return one_line(str(value)) if not isinstance(value, str) else one_line(value, 400)
-
-
-def _nothing(call: Call) -> Effects:
-    return NOTHING
 
 
 # -- files -------------------------------------------------------------------------------------
@@ -334,41 +330,12 @@ def _lines(
         if parse_count(added) is not None:
             return parse_count(added), parse_count(removed)
     if hunks := objects_in(reported, "structuredPatch"):
-        marks = [line[:1] for hunk in hunks for line in _texts(hunk.get("lines"))]
+        lists = [lines for hunk in hunks if isinstance(lines := hunk.get("lines"), list)]
+        marks = [line[:1] for lines in lists for line in lines if isinstance(line, str)]
         return marks.count("+"), marks.count("-")
     if not isinstance(before, str) or not isinstance(after, str):
         return None, None
-    return _changed(*(part.splitlines() for part in differing(before, after)))
-
-
-def differing(before: str, after: str) -> tuple[str, str]:
-    """Return two texts without the equal lines at their beginning and end."""
-    low, high = 0, min(len(before), len(after))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if before.startswith(after[low:middle], low):
-            low = middle
-        else:
-            high = middle - 1
-    start = before.rfind("\n", 0, low) + 1
-    before, after = before[start:], after[start:]
-    same = _same_end(before, after)
-    # The first line of the equal end may be half a line.
-    end = before.find("\n", len(before) - same) + 1 if same else 0
-    left = len(before) - end if end else 0
-    return before[: len(before) - left], after[: len(after) - left]
-
-
-def _same_end(one: str, other: str) -> int:
-    """Count the characters that two texts share at their end."""
-    low, high = 0, min(len(one), len(other))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if one.endswith(other[len(other) - middle : len(other) - low], 0, len(one) - low):
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return _changed(before.splitlines(), after.splitlines())
 
 
 def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
@@ -380,10 +347,6 @@ def _changed(before: list[str], after: list[str]) -> tuple[int, int]:
     return len(after) - first - last, len(before) - first - last
 
 
-def _texts(value: object) -> Iterator[str]:
-    yield from (one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
-
-
 # -- patches -----------------------------------------------------------------------------------
 
 _HEADS = {"Add": "created", "Update": "modified", "Delete": "deleted"}
@@ -392,12 +355,10 @@ _MOVED = "*** Move to: "
 
 
 def _patch(call: Call) -> Effects:
-    given = (
-        {"input": call.input} if isinstance(call.input, str) else read_object(call.input, "input")
-    )
-    patch = first_text(
-        _as_text(given.get(name)) for name in ("command", "input", "patchText", "patch")
-    )
+    given = call.input if not isinstance(call.input, str) else {"input": call.input}
+    values = read_object(given, "input")
+    names = ("command", "input", "patchText", "patch")
+    patch = first_text(_as_text(values.get(name)) for name in names)
     if "*** Begin Patch" not in patch:
         raise WrongShape("the patch does not begin with *** Begin Patch")
     return NOTHING if failure(call) is not None else Effects(bodies=tuple(patched(patch, call)))
@@ -433,11 +394,8 @@ def _full(path: str, cwd: str) -> str:
 
 _DONE = {
     "in_progress": "running",
-    "completed": "done",
-    "done": "done",
-    "cancelled": "skipped",
-    "canceled": "skipped",
-    "deleted": "skipped",
+    **dict.fromkeys(("completed", "done"), "done"),
+    **dict.fromkeys(("cancelled", "canceled", "deleted"), "skipped"),
 }
 
 
@@ -474,13 +432,17 @@ def _task_updated(call: Call) -> Effects:
     id, status = name_in(given, "taskId"), _DONE.get(name_in(given, "status"), "")
     if not id or not status or failure(call) is not None:
         return NOTHING
-    step = _task_id(call, id)
-    bodies: dict[str, Body] = {
-        "running": StepStarted(step=step, agent=call.by),
-        "done": StepCompleted(step=step),
-        "skipped": StepSkipped(step=step, because="removed from the list"),
-    }
-    return Effects(bodies=(bodies[status],))
+    return Effects(bodies=tuple(status_events(_task_id(call, id), status, agent=call.by)))
+
+
+def status_events(step: str, status: str, *, agent: str = "") -> list[Body]:
+    """Return the event that gives a task the status of a to-do list; none for "pending"."""
+    if status == "running":
+        return [StepStarted(step=step, agent=agent)]
+    if status == "done":
+        return [StepCompleted(step=step)]
+    because = "removed from the list"
+    return [StepSkipped(step=step, because=because)] if status == "skipped" else []
 
 
 def _task_id(call: Call, id: str) -> str:
@@ -495,9 +457,9 @@ def _sent(call: Call) -> Effects:
     """Record the tokens of a sub-agent; its start and end are reported by other events."""
     answer = call.response if isinstance(call.response, dict) else {}
     agent, tokens = name_in(answer, "agentId"), parse_count(answer.get("totalTokens"))
-    if agent:
-        return Effects(bodies=(ContextMeasured(tokens=tokens, agent=agent),) if tokens else ())
-    return NOTHING
+    if not agent or not tokens:
+        return NOTHING
+    return Effects(bodies=(ContextMeasured(tokens=tokens, agent=agent),))
 
 
 def sent_and_back(call: Call, agent: str, kind: str) -> tuple[Body, ...]:
@@ -541,7 +503,6 @@ _HANDLERS: dict[str, Callable[[Call], Effects]] = {
     **dict.fromkeys(PATCHES, _patch),
     **dict.fromkeys(LISTS, _todos),
     **dict.fromkeys(SENDS, _sent),
-    **dict.fromkeys(LOOKS, _nothing),
     "TaskCreate": _task_created,
     "TaskUpdate": _task_updated,
 }

@@ -27,7 +27,6 @@ from forestay.model.event import (
     ContextCompressed,
     ContextMeasured,
     ErrorRaised,
-    MessageSent,
 )
 
 _LONG = 64 * 1024 * 1024
@@ -82,7 +81,9 @@ class ClaudeReader(Reader):
             body = ContextCompressed(summary=plain_summary(content))
             yield self.make_event("compacted", at, key=key, bodies=(body,))
         elif content and not (
-            record.get("isMeta") is True or self._who(record) or _is_stop(content)
+            record.get("isMeta") is True
+            or self._who(record)
+            or content.startswith("[Request interrupted")
         ):
             yield self.make_event("prompt", at, key=key, bodies=parse_prompt(content))
 
@@ -99,9 +100,7 @@ class ClaudeReader(Reader):
         error = content if part.get("is_error") is True else None
         response = reported if isinstance(reported, dict) else content
         more: dict[str, Any] = {"response": response, "error": error, "by": self._who(record)}
-        found = self.answer(name_in(part, "tool_use_id"), at, **more)
-        if found is not None:
-            yield found
+        yield from self.answer(name_in(part, "tool_use_id"), at, **more)
 
     # -- output --------------------------------------------------------------------------------
 
@@ -118,30 +117,17 @@ class ClaudeReader(Reader):
             raised = ErrorRaised(message=content or "the model did not answer")
             yield self.make_event("failure", at, key=key, bodies=(raised,))
         else:
-            yield from self._answered(message, content, key, at)
-
-    def _answered(self, message: Record, content: str, key: str, at: int) -> Iterator[HookEvent]:
-        model = name_in(message, "model")
-        self.model = model if model and not model.startswith("<") else self.model
-        ends = message.get("stop_reason") in ("end_turn", "stop_sequence", "refusal")
-        if ends and content:
-            bodies = (MessageSent(role="agent", text=content),)
-            reported = {
-                "tokens": used(object_in(message, "usage")),
-                "model": self.model,
-                "bodies": bodies,
-            }
-            yield self.make_event("turn_end", at, key=key, **reported)
+            model = name_in(message, "model")
+            self.model = model if model and not model.startswith("<") else self.model
+            ends = message.get("stop_reason") in ("end_turn", "stop_sequence", "refusal")
+            if ends and content:
+                yield self.make_turn_end(at, key, content, used(object_in(message, "usage")))
 
     def effects_of(self, id: str, call: Call) -> Effects:
         """Return the effects of a call; sub-agents are known only from their calls."""
         if call.tool not in SENDS:
             return parse_call(call)
         return Effects(bodies=_sent(self._agents.get(id, id), call))
-
-
-def _is_stop(content: str) -> bool:
-    return content.startswith("[Request interrupted")
 
 
 def _sent(id: str, call: Call) -> tuple[Body, ...]:

@@ -20,7 +20,7 @@ from forestay.agents.hook_event import (
 from forestay.agents.payloads import parse_prompt
 from forestay.agents.tool_calls import SENDS, Call, Effects, parse_call, words
 from forestay.agents.transcripts.reader import Reader, Record, texts
-from forestay.model.event import AgentStarted, ContextCompressed, ErrorRaised, MessageSent
+from forestay.model.event import AgentStarted, ContextCompressed, ErrorRaised
 
 _LONG = 64 * 1024 * 1024
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
@@ -70,18 +70,14 @@ class CodexReader(Reader):
             body = ContextCompressed(summary=text_in(payload, "message"))
             yield self.make_event("compacted", at, key=f"compacted {at}", bodies=(body,))
         elif kind in ("response_item", "event_msg"):
-            yield from self._inner(kind, inner, payload, at)
+            if kind == "response_item" and inner == "message":
+                yield from self._message(payload, at)
+            elif act := self._ACTS.get(inner):
+                yield from act(self, payload, at)
+            elif inner not in _QUIET:
+                self.count_unknown(f"{kind} {inner}")
         elif kind not in _QUIET:
             self.count_unknown(kind or "no type")
-
-    def _inner(self, kind: str, inner: str, payload: Record, at: int) -> Iterator[HookEvent]:
-        act = self._ACTS.get(inner)
-        if kind == "response_item" and inner == "message":
-            yield from self._message(payload, at)
-        elif act is not None:
-            yield from act(self, payload, at)
-        elif inner not in _QUIET:
-            self.count_unknown(f"{kind} {inner}")
 
     # -- messages ------------------------------------------------------------------------------
 
@@ -98,9 +94,7 @@ class CodexReader(Reader):
         last = text_in(payload, "last_agent_message", _LONG)
         if last.strip() and not self.by:
             key = name_in(payload, "turn_id") or f"turn {at}"
-            bodies = (MessageSent(role="agent", text=last),)
-            reported = {"tokens": self._tokens, "model": self.model, "bodies": bodies}
-            yield self.make_event("turn_end", at, key=key, **reported)
+            yield self.make_turn_end(at, key, last, self._tokens)
 
     def _counted(self, payload: Record, at: int) -> Iterator[HookEvent]:
         last = object_in(object_in(payload, "info"), "last_token_usage")
@@ -127,9 +121,7 @@ class CodexReader(Reader):
         id, output = name_in(payload, "call_id"), payload.get("output")
         reported = _parsed(output) if isinstance(output, str) and output[:1] == "{" else output
         code, duration = self._ends.pop(id, (None, None))
-        found = self.answer(id, at, **_outcome(reported, code, duration))
-        if found is not None:
-            yield found
+        yield from self.answer(id, at, **_outcome(reported, code, duration))
 
     def _ran(self, payload: Record, at: int) -> Iterator[HookEvent]:
         """Return the end of a command, which is a record besides its answer."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import heapq
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
+from contextlib import suppress
+from itertools import islice
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec import Struct
@@ -23,22 +25,41 @@ from forestay.agents.transcripts.reader import Reader
 from forestay.base import files, walk
 from forestay.errors import ForestayError, InvalidInput
 
-AGENTS = ("claude-code", "codex", "gemini")
 MOST_LINE = 16 * 1024 * 1024
 MOST_DOCUMENT = 64 * 1024 * 1024
 _HEAD_LINES = 40
 _CHUNK = 64 * 1024
 _TAIL = 4 * 1024 * 1024
+_UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
-_FOLDERS = {
-    "claude-code": (".claude", "CLAUDE_CONFIG_DIR", "projects"),
-    "codex": (".codex", "CODEX_HOME", "sessions"),
-    "gemini": (".gemini", "", "tmp"),
-}
-_READERS: dict[str, Callable[..., Reader]] = {
-    "claude-code": ClaudeReader,
-    "codex": CodexReader,
-    "gemini": GeminiReader,
+
+class Source(NamedTuple):
+    """Where an agent saves transcripts, how their files are named, and what reads them."""
+
+    base: str
+    variable: str
+    """The environment variable that replaces the base folder, if it is set."""
+    below: str
+    is_named: Callable[[str], bool]
+    reader: Callable[..., Reader]
+
+
+SOURCES = {
+    "claude-code": Source(
+        *(".claude", "CLAUDE_CONFIG_DIR", "projects"),
+        lambda path: path.endswith(".jsonl"),
+        ClaudeReader,
+    ),
+    "codex": Source(
+        *(".codex", "CODEX_HOME", "sessions"),
+        lambda path: os.path.basename(path).startswith("rollout-"),
+        CodexReader,
+    ),
+    "gemini": Source(
+        *(".gemini", "", "tmp"),
+        lambda path: f"{os.sep}chats{os.sep}" in path or "session-" in path,
+        GeminiReader,
+    ),
 }
 
 
@@ -63,12 +84,13 @@ class Transcript(Struct):
 
 def folder(agent: str, user_home: str, variables: dict[str, str]) -> str:
     """Return the folder where an agent saves its transcripts."""
-    if agent not in AGENTS:
-        why = f"supported: {', '.join(AGENTS)}"
+    if agent not in SOURCES:
+        why = f"supported: {', '.join(SOURCES)}"
         raise InvalidInput(f"transcripts of {agent[:40]!r} cannot be read", why=why)
-    base, variable, below = _FOLDERS[agent]
-    moved = variables.get(variable, "") if variable else ""
-    return os.path.join(moved if os.path.isabs(moved) else os.path.join(user_home, base), below)
+    source = SOURCES[agent]
+    moved = variables.get(source.variable, "")
+    base = moved if os.path.isabs(moved) else os.path.join(user_home, source.base)
+    return os.path.join(base, source.below)
 
 
 # -- finding -----------------------------------------------------------------------------------
@@ -77,21 +99,20 @@ def folder(agent: str, user_home: str, variables: dict[str, str]) -> str:
 def find(agent: str, place: str) -> list[Transcript]:
     """Return the conversations in a file or folder, oldest first."""
     found: dict[str, Transcript] = {}
-    for path in _candidates(place):
+    # A single transcript: those of its sub-agents are in a folder of the same name.
+    single = [place] if os.path.isfile(place) else []
+    for path in [*single, *_below(os.path.splitext(place)[0] if single else place)]:
         one = _identified(agent, path)
         if one is None:
             continue
         known = found.setdefault(one.native, one)
         if known is not one:
-            _join(known, one)
+            # The main transcript comes first.
+            known.paths = sorted([*known.paths, *one.paths], key=lambda part: (bool(part[1]), part))
+            known.cwd = known.cwd or one.cwd
+            known.size += one.size
+            known.changed = max(known.changed, one.changed)
     return sorted(found.values(), key=lambda one: (one.changed, one.native))
-
-
-def _candidates(place: str) -> list[str]:
-    if os.path.isfile(place):
-        # A single transcript: those of its sub-agents are in a folder of the same name.
-        return [place, *_below(os.path.splitext(place)[0])]
-    return _below(place)
 
 
 def _below(place: str) -> list[str]:
@@ -106,12 +127,12 @@ def _below(place: str) -> list[str]:
 
 def _identified(agent: str, path: str) -> Transcript | None:
     """Identify a transcript by its name and first lines; None if it is not one."""
-    if not _NAMES[agent](path):
+    if not SOURCES[agent].is_named(path):
         return None
-    reader = _READERS[agent](**_beforehand(agent, path))
+    reader = SOURCES[agent].reader(**_beforehand(agent, path))
     try:
         facts = os.stat(path)
-        for record in _head(path):
+        for record in islice(records(path, lambda kind: None), _HEAD_LINES):
             reader.feed(record)
             if reader.native and reader.cwd:
                 break
@@ -129,19 +150,6 @@ def _identified(agent: str, path: str) -> Transcript | None:
         size=facts.st_size,
         changed=facts.st_mtime_ns // 1_000_000,
     )
-
-
-def _head(path: str) -> Iterator[object]:
-    lines = records(path, lambda kind: None)
-    yield from (record for _, record in zip(range(_HEAD_LINES), lines, strict=False))
-
-
-def _join(known: Transcript, other: Transcript) -> None:
-    """Add a file to a conversation; the main transcript comes first."""
-    known.paths = sorted([*known.paths, *other.paths], key=lambda one: (bool(one[1]), one))
-    known.cwd = known.cwd or other.cwd
-    known.size += other.size
-    known.changed = max(known.changed, other.changed)
 
 
 def _beforehand(agent: str, path: str) -> dict[str, str]:
@@ -166,20 +174,12 @@ def _project_root(place: str) -> str:
         return ""
 
 
-_NAMES: dict[str, Callable[[str], bool]] = {
-    "claude-code": lambda path: path.endswith(".jsonl"),
-    "codex": lambda path: os.path.basename(path).startswith("rollout-"),
-    "gemini": lambda path: f"{os.sep}chats{os.sep}" in path or "session-" in path,
-}
-
-
 def outcomes(path: str) -> dict[str, tuple[int, int | None]]:
     """Return exit code and milliseconds of the last commands in a Codex rollout, by call id.
 
     Empty if it cannot be read: the commands are then recorded without an exit code.
     """
-    decode = msgspec.json.Decoder().decode
-    found = []
+    found: list[object] = []
     try:
         if files.is_irregular(path):
             return {}
@@ -187,17 +187,11 @@ def outcomes(path: str) -> dict[str, tuple[int, int | None]]:
             file.seek(max(0, os.path.getsize(path) - _TAIL))
             for line in file.read(_TAIL).split(b"\n"):
                 if b'"exit' in line or b"xit code" in line or b"exited with code" in line:
-                    found.append(_decoded(decode, line))
+                    with suppress(*_UNREADABLE):
+                        found.append(msgspec.json.decode(line))
     except (OSError, ValueError):
         return {}
     return ends(found)
-
-
-def _decoded(decode: Callable[[bytes], object], line: bytes) -> object:
-    try:
-        return decode(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return None
 
 
 # -- reading -----------------------------------------------------------------------------------
@@ -213,7 +207,7 @@ def _stream(one: Transcript, path: str, by: str, unknown: dict[str, int]) -> Ite
     known: dict[str, Any] = {"native": one.native, "cwd": one.cwd, "by": by}
     if one.agent == "claude-code" and not by:
         known["agents"] = dict(_sent(one))
-    reader, last = _READERS[one.agent](**known), 0
+    reader, last = SOURCES[one.agent].reader(**known), 0
     for record in records(path, reader.count_unknown):
         for event in reader.feed(record):
             # A record without a time happened right after the previous one.
@@ -231,7 +225,7 @@ def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
         beside = f"{os.path.splitext(path)[0]}.meta.json"
         try:
             reported = msgspec.json.decode(files.read_bounded(beside, _CHUNK)) if by else None
-        except (ForestayError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except (ForestayError, *_UNREADABLE):
             continue
         if isinstance(reported, dict) and isinstance(reported.get("toolUseId"), str):
             yield reported["toolUseId"], by
@@ -242,14 +236,14 @@ def records(path: str, count_unknown: Callable[[str], None]) -> Iterator[object]
     if path.endswith(".json"):
         try:
             yield msgspec.json.decode(files.read_bounded(path, MOST_DOCUMENT))
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except _UNREADABLE:
             count_unknown("not JSON")
         return
     decode = msgspec.json.Decoder().decode
     for line, is_whole in lines(path, count_unknown):
         try:
             yield decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        except _UNREADABLE:
             if is_whole:  # else it is being written
                 count_unknown("not JSON")
 

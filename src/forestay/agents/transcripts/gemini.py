@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from forestay.agents.hook_event import (
     HookEvent,
@@ -57,8 +56,7 @@ class GeminiReader(Reader):
 
     def _message(self, message: Record) -> Iterator[HookEvent]:
         kind, at = name_in(message, "type"), parse_time(message.get("timestamp"))
-        content = message.get("content")
-        content = "\n".join(texts(content)).strip()
+        content = "\n".join(texts(message.get("content"))).strip()
         if kind == "user":
             yield from self._asked(message, content, at)
         elif kind == "gemini":
@@ -83,23 +81,21 @@ class GeminiReader(Reader):
         if content and not message.get("toolCalls") and not self.by:
             key = name_in(message, "id")
             if self._is_new(key):
-                bodies = (MessageSent(role="agent", text=content),)
                 tokens = parse_count(object_in(message, "tokens").get("total")) or 0
-                told: dict[str, Any] = {"tokens": tokens, "model": self.model, "bodies": bodies}
-                yield self.make_event("turn_end", at, key=key, **told)
+                yield self.make_turn_end(at, key, content, tokens)
 
     def _called(self, call: Record) -> Iterator[HookEvent]:
         id, status = name_in(call, "id"), name_in(call, "status")
         if status not in ("success", "error", "cancelled") or not self._is_new(id):
             return
         at = parse_time(call.get("timestamp"))
-        shown, answer = call.get("resultDisplay"), _response(call)
+        shown, parts = call.get("resultDisplay"), objects_in(call, "result")[:1]
+        answer = object_in(object_in(parts[0], "functionResponse"), "response") if parts else {}
         error = text_in(answer, "error") or "failed" if status == "error" else None
         error = "cancelled by the user" if status == "cancelled" else error
         response = {"llmContent": answer.get("output"), "returnDisplay": shown}
         made = Pending(name_in(call, "name"), call.get("args"), 0)
-        sent = name_in(call, "agentId")
-        self._sent = sent or id
+        self._sent = name_in(call, "agentId") or id
         yield self.ended(id, made, at, response=response, error=error)
 
     def effects_of(self, id: str, call: Call) -> Effects:
@@ -116,9 +112,3 @@ class GeminiReader(Reader):
             del self._met[next(iter(self._met))]
         self._met[id] = None
         return True
-
-
-def _response(call: Record) -> Record:
-    for part in objects_in(call, "result"):
-        return object_in(object_in(part, "functionResponse"), "response")
-    return {}

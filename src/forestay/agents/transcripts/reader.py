@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from forestay.agents.hook_event import HookEvent, WrongShape
 from forestay.agents.tool_calls import SENDS, SHELLS, Call, Effects, parse_call
+from forestay.model.event import MessageSent
 
 _MOST_CALLS = 2000
 _MOST_KINDS = 50
@@ -68,6 +69,12 @@ class Reader:
         by = more.pop("by", self.by)
         return HookEvent(agent=self.agent, native=self.native, what=what, at=at, by=by, **more)
 
+    def make_turn_end(self, at: int, key: str, text: str, tokens: int) -> HookEvent:
+        """Return the last message of the model in a turn, and the tokens of its context."""
+        bodies = (MessageSent(role="agent", text=text),)
+        more: dict[str, Any] = {"tokens": tokens, "model": self.model, "bodies": bodies}
+        return self.make_event("turn_end", at, key=key, **more)
+
     # -- calls ---------------------------------------------------------------------------------
 
     def call(self, id: str, tool: str, given: object, at: int) -> None:
@@ -76,10 +83,10 @@ class Reader:
             del self._calls[next(iter(self._calls))]
         self._calls[id] = Pending(tool, given, at)
 
-    def answer(self, id: str, at: int, **reported: Any) -> HookEvent | None:
-        """Return the event of an answer, None if its call is unknown."""
-        made = self._calls.pop(id, None)
-        return None if made is None else self.ended(id, made, at, **reported)
+    def answer(self, id: str, at: int, **reported: Any) -> Iterator[HookEvent]:
+        """Yield the event of an answer, unless its call is unknown."""
+        if made := self._calls.pop(id, None):
+            yield self.ended(id, made, at, **reported)
 
     def ended(self, id: str, made: Pending, at: int, **reported: Any) -> HookEvent:
         duration, by = reported.pop("duration", None), reported.pop("by", self.by)
@@ -94,8 +101,8 @@ class Reader:
             native=self.native,
             **reported,
         )
-        meant = self.effects_of(id, call)
-        more: dict[str, Any] = {"bodies": meant.bodies, "todo": meant.todo}
+        effects = self.effects_of(id, call)
+        more: dict[str, Any] = {"bodies": effects.bodies, "todo": effects.todo}
         return self.make_event("after", at, key=id, by=by, tool=made.tool, **more)
 
     def effects_of(self, id: str, call: Call) -> Effects:
@@ -117,7 +124,6 @@ def texts(content: object, kinds: Iterable[str] = ("text",)) -> Iterator[str]:
     if isinstance(content, str):
         yield content
     for part in content if isinstance(content, list) else ():
-        if isinstance(part, dict) and part.get("type", "text") in kinds:
-            reported = part.get("text")
-            if isinstance(reported, str):
-                yield reported
+        is_part = isinstance(part, dict) and part.get("type", "text") in kinds
+        if is_part and isinstance(text := part.get("text"), str):
+            yield text

@@ -147,13 +147,6 @@ def test_other_folders_are_used_when_asked_for(
     assert (tmp_path / "sessions" / FILE.name).is_file() and not FILE.exists()
 
 
-def test_the_checksum_of_a_contract_is_not_broken_by_the_terminal(cli: Cli) -> None:
-    cli.ok("files", "contract", "ack", "--agent", "an agent with a name of some length")
-    for line in ("show", "ack --agent two", "verify"):
-        told = cli.ok("files", "contract", *line.split(), "--no-color", terminal=True).out
-        assert all(len(line) <= 80 for line in told.splitlines()), told
-
-
 def test_missing_specification_is_reported(cli: Cli) -> None:
     assert cli("files", "contract", "verify", "--spec", "none.md").code == 2
 

@@ -49,7 +49,7 @@ def test_a_file_is_named_from_the_folder_or_from_here(cli: Cli, essay: Path, pro
 def test_missing_steps_and_the_next_step_are_shown(cli: Cli, essay: Path) -> None:
     answer = cli.ok("--no-color", "essay", "approve", "G3", terminal=True)
     owed = "forestay essay section done 1 --map stage-3-section-1-arguments.md"
-    assert f"still missing:\n    {owed}" in answer.out and f"next: {owed}" in answer.out
+    assert f"still missing: {owed}" in answer.out and f"next: {owed}" in answer.out
     assert owed in cli.ok("status").out
     lines = cli.ok("--no-color", "status", terminal=True).out.splitlines()
     assert owed in " ".join(line.strip() for line in lines), "what is to be typed is never cut"

@@ -188,7 +188,7 @@ def test_device_is_not_approved_without_an_answer(on: Devices) -> None:
     on.begin("laptop")
     code = str(on.json("desk", "device", "add")["code"])
     refused = on("laptop", "device", "approve", code, source="no\n", terminal=True)
-    assert refused.code == 1 and "no device was approved" in refused.out
+    assert refused.code == 1 and "nothing was changed" in refused.out
     on.connect("desk")
     short = on("desk", "device", "add", "--confirm", "0000")
     assert short.code == 2 and "twenty digits" in short.err

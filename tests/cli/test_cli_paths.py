@@ -132,7 +132,6 @@ def test_doctor_does_not_suggest_fix_for_files_blocked_by_a_merge(cli: Cli, proj
     told = cli("doctor", "--fix", "--no-color", terminal=True).out
     assert "git is in the middle of a merge\n" in told
     assert "→ finish that, then: forestay doctor --fix\n" in told
-    assert all(len(line) <= 80 for line in told.splitlines()), told
     (project / ".git" / "MERGE_HEAD").unlink()
     cli.ok("doctor", "--fix")
     assert '"goal": "Add login"' in (project / ORCHESTRATOR).read_text()

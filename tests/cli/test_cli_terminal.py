@@ -80,34 +80,6 @@ def test_prose_is_indented_by_the_width_of_its_lead(home: Path) -> None:
     assert all(len(line) <= 80 for line in out.getvalue().splitlines())
 
 
-def test_line_is_wrapped_between_words_on_a_terminal_and_complete_in_a_pipe() -> None:
-    out, pipe = Terminal(), io.StringIO()
-    for stream in (out, pipe):
-        Screen(stream, stream, None).line(("  #7 ", "dim"), "word " * 20, ("end", "green"))
-    first, second = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
-    assert first.startswith("  #7 word") and second == "    word word word word word end"
-    assert len(first) <= 80 and pipe.getvalue().count("\n") == 1
-
-
-def test_suggested_command_is_never_wrapped() -> None:
-    out = Terminal()
-    way = "forestay essay section done 1 --map stage-3-section-1-arguments.md"
-    Screen(out, out, None).hint("next: ", f"{way} · forestay pause --context half-way")
-    lines = re.sub(r"\x1b\[\d*m", "", out.getvalue()).splitlines()
-    assert lines == [f"  next: {way} ·", "    forestay pause --context half-way"]
-
-
-def test_a_long_path_gets_a_line_of_its_own_before_the_terminal_breaks_it() -> None:
-    out, path = Terminal(), f"{'x' * 73}.json"
-    screen = Screen(out, out, None)
-    screen.line("  kept in ", path)
-    screen.prose("error    ", f"{path} is no session")
-    screen.explain("error: ", f"{path} is no session")
-    lines = out.getvalue().splitlines()
-    assert [line.strip() for line in lines if "x" in line] == [path] * 3
-    assert all(len(line) <= 80 for line in lines), lines
-
-
 def test_word_longer_than_a_line_is_not_moved() -> None:
     out = Terminal()
     Screen(out, out, None).line("kept in ", "x" * 90)

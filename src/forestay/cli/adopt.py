@@ -16,13 +16,9 @@ from forestay.errors import DAMAGED, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
     from forestay.agents.import_transcripts import TranscriptImport
     from forestay.agents.transcripts.find import Transcript
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen
     from forestay.mirror.adopt import Adopted
 
 _PROBLEMS, _KINDS = 6, 6

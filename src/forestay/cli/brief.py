@@ -14,13 +14,8 @@ from forestay.errors import DAMAGED, DONE, UNSETTLED, ForestayError, NoSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
     from forestay.briefing.brief import Briefing
-    from forestay.cli.terminal import Part, Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen, Session
     from forestay.sync.arrival import Pulled, Put
 
 

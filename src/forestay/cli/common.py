@@ -14,20 +14,15 @@ from forestay.mirror.session_files import SessionFiles
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Mapping
-    from typing import Any
 
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
     from forestay.cli.arguments import Argument
-    from forestay.cli.terminal import Part, Screen
-    from forestay.model.event import Event
+    from forestay.cli.types import Any, Event, Forestay, Namespace, Part, Screen, Session
 
     Prepare = Callable[[Namespace, Session, Screen], bool]
+    Message = str | Callable[[Any], str]
     Report = Callable[[Session, Any, Screen], None]
 
-_SHOWN = 60
 _HELP = {
     "agent": "AGENT the agent that did it",
     "because": "REASON why",
@@ -42,21 +37,21 @@ _TYPES = {"int": count, "int | None": count, "float": fraction, "float | None": 
 class Verb(Command):
     """A recording command: one method of a session, with its arguments from the signature.
 
-    `report` prints the result: a text that is formatted with the event's body, or a function.
-    `then` is the command to type next. Each keyword in `help` describes a parameter: its
-    placeholder, then its help text; a flag has only the text. `choices` are the values that a
-    parameter accepts where its type does not name them. `prepare` may change the options, or do
-    the work and return True. `finished` allows finished sessions; `warns` reports that the session
-    is finished.
+    `message` confirms it: a text that is formatted with the event's body, or a function of the
+    body; `report` is a function that prints the result instead. `then` is the command to type
+    next. Each keyword in `help` describes a parameter: its placeholder, then its help text; a flag
+    has only the text. `choices` are the values that a parameter accepts where its type does not
+    name them. `prepare` may change the options, or do the work and return True. `finished` allows
+    finished sessions; `warns` reports that the session is finished.
     """
-
-    __slots__ = ("choices", "finished", "help", "method", "prepare", "report", "then", "warns")
 
     def __init__(
         self,
         method: str,
-        report: str | Report,
+        message: Message,
+        /,
         *parts: Argument | str,
+        report: Report | None = None,
         then: str = "",
         choices: Mapping[str, tuple[object, ...]] | None = None,
         prepare: Prepare | None = None,
@@ -65,7 +60,8 @@ class Verb(Command):
         about: str = "",
         **help: str,
     ) -> None:
-        self.method, self.report, self.then, self.prepare = method, report, then, prepare
+        self.method, self.message, self.then = method, message, then
+        self.report, self.prepare = report, prepare
         self.finished, self.warns = finished, warns
         self.help, self.choices = {**_HELP, **help}, choices or {}
         super().__init__(self._record, *parts, about=about)
@@ -109,9 +105,7 @@ class Verb(Command):
         if kind == "bool":
             return flag(option, self.help[name])
         metavar, _, text = self.help[name].partition(" ")
-        more: dict[str, Any] = {}
-        if kind in _TYPES:
-            more["type"] = _TYPES[kind]
+        more: dict[str, Any] = {"type": _TYPES[kind]} if kind in _TYPES else {}
         if words := self.choices.get(name) or _words(kind):
             more["choices"] = words
             text = text or ", ".join(map(str, words))
@@ -140,11 +134,12 @@ class Verb(Command):
             if value == "-" and self.help.get(name, "").partition(" ")[0] in TEXTS:
                 given[name] = read_text(value, screen)
         result = method(**given)
-        if isinstance(self.report, str):
-            message = self.report.format(result.body)
-            confirm(session, result, screen, message, then=self.then.format(result.body))
-        else:
+        if self.report:
             self.report(session, result, screen)
+        else:
+            body, message = result.body, self.message
+            text = message.format(body) if isinstance(message, str) else message(body)
+            confirm(session, result, screen, text, then=self.then.format(body))
         if self.warns:
             warn_finished(session, screen)
 
@@ -185,10 +180,8 @@ def confirm(
 ) -> None:
     """Print that an event was recorded, and what its author should know; `more` is for JSON."""
     others, damaged = other_holders(session), looks_damaged(session.context, session.id)
-    if screen.json:
-        known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
-        screen.answer({**session.status().as_json(), "event": event_receipt(event), **known})
-        return
+    known = {"repeated": session.repeated, "others": others, "damaged": damaged, **more}
+    screen.answer(session.status, {"event": event_receipt(event), **known})
     again: list[Part] = [("already recorded: ", "yellow")] if session.repeated else []
     context = session.context
     elsewhere = not context.settings.session and context.workspace.is_overridden()

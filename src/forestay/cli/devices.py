@@ -5,11 +5,7 @@ The devices of one person form a *device group*. Its fingerprint is what people 
 
 from __future__ import annotations
 
-import sys
-from getpass import getpass
-
 from forestay.base.clock import ago
-from forestay.base.config import passphrase
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput, Refused
@@ -19,14 +15,9 @@ from forestay.sync.sharing import title
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
     from forestay.api.words import ShareMode
-    from forestay.cli.terminal import Part, Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen
     from forestay.sync.crypto.device_group import Device, DeviceGroup
-    from forestay.sync.keychain import Asking
     from forestay.sync.sharing import Shared
 
 _PLACES = {
@@ -36,52 +27,33 @@ _PLACES = {
 }
 _ACCESS = {"read": "read all of", "continue": "read and continue"}
 _MODES = {"read": "may read it", "continue": "may continue it"}
+_RECOVERY = """
+  {0.recovery}
+
+This is your recovery code. It is shown only now: write it on paper.
+With it and a remote you can recover everything if you lose all your devices;
+anyone else who has it can read everything, too. Write down with it the
+fingerprint of your device group, to compare then: {0.circle.fingerprint}"""
+_REQUEST = """On a device that is in your device group, type:
+
+  forestay device approve {0.code}
+
+It shows a fingerprint, which must be this: {0.device.fingerprint}
+Then type here the line that it prints, which begins with:
+
+  forestay device add --confirm"""
 
 
-# -- questions ---------------------------------------------------------------------------------
-
-
-def passphrase_of_key(screen: Screen) -> str:
-    """Return the passphrase from the environment, else typed on the terminal, else ""."""
-    return passphrase() or _type_secret("passphrase: ", screen)
-
-
-def new_passphrase(screen: Screen) -> str:
-    """Return a passphrase to protect something with; on the terminal it is typed twice."""
-    if given := passphrase():
-        return given
-    first = _type_secret("new passphrase: ", screen)
-    if not first:
-        raise InvalidInput(
-            "there is no passphrase",
-            why="it is never read from the command line, where others could see it",
-            hint="set FORESTAY_PASSPHRASE, or run this in a terminal, which asks for it",
-        )
-    if _type_secret("repeat the passphrase: ", screen) != first:
-        raise InvalidInput("the two passphrases differ", hint="try again")
-    return first
-
-
-def _type_secret(prompt: str, screen: Screen) -> str:
-    """Return what the user types, without showing it; "" if there is no terminal."""
-    if screen.json or not screen.source.isatty():
-        return ""
-    if screen.source is sys.stdin:
-        return getpass(prompt, screen.err)
-    screen.err.write(prompt)
-    return screen.source.readline().rstrip("\r\n")
-
-
-def _is_confirmed(what: str, meaning: str, screen: Screen, *, fingerprint: str = "") -> bool:
-    """Ask the user on the terminal; raise Refused if there is none."""
-    if not screen.can_ask:
-        shown = f"{what}; fingerprint {fingerprint}" if fingerprint else what
-        raise Refused(shown, hint=f"if {meaning}, repeat the command with --yes")
-    for line in screen.wrap(what):
-        screen.line(line)
-    if fingerprint:
-        screen.line("  fingerprint  ", (fingerprint, "bold"))
-    return screen.ask_yes(f"if {meaning}")
+def _require_yes(
+    options: Namespace, what: str, meaning: str, screen: Screen, fingerprint: str = ""
+) -> None:
+    """Ask the user to confirm, unless --yes is given; raise Refused if there is no terminal."""
+    if options.yes:
+        return
+    whole = f"{what}; fingerprint {fingerprint}" if fingerprint else what
+    refusal = Refused(whole, hint=f"if {meaning}, repeat the command with --yes")
+    mark: list[Part] = ["  fingerprint  ", (fingerprint, "bold")] if fingerprint else []
+    screen.require_yes(f"if {meaning}", refusal, [what], mark)
 
 
 # -- keys --------------------------------------------------------------------------------------
@@ -90,27 +62,16 @@ def _is_confirmed(what: str, meaning: str, screen: Screen, *, fingerprint: str =
 def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.passphrase and options.keyring:
         raise InvalidInput("use --passphrase or --keyring, not both")
-    words = new_passphrase(screen) if options.passphrase else ""
+    words = screen.ask_new_passphrase() if options.passphrase else ""
     changed = stay.devices.keys.init(passphrase=words, keyring=options.keyring)
     kept = "keyring" if options.keyring else "passphrase" if words else "file"
-    screen.answer({**_values(changed), "kept": kept})
+    screen.answer(_values(changed), kept=kept)
     if not changed.recovery:
         screen.done("the key of this device is now stored ", _PLACES[kept])
         return
     screen.done(("created ", "green"), f"the key of {changed.device.name}, ", _PLACES[kept])
-    _print_recovery(changed, screen)
+    screen.block(_RECOVERY.format(changed))
     screen.hint("next: ", "forestay remote add usb folder:/media/usb/forestay")
-
-
-def _print_recovery(changed: Changed, screen: Screen) -> None:
-    """Print a recovery code, the only time it is shown."""
-    screen.line()
-    screen.line("  ", (changed.recovery, "bold"))
-    screen.line()
-    screen.line("This is your recovery code. It is shown only now: write it on paper.")
-    screen.line("With it and a remote you can recover everything if you lose all your devices;")
-    screen.line("anyone else who has it can read everything, too. Write down with it the")
-    screen.line("fingerprint of your device group, to compare then: ", changed.circle.fingerprint)
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -127,10 +88,8 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
         ]
     )
     if found.get("person"):
-        screen.line(
-            ("Give the person key to people who want to share a session with you, and", "dim")
-        )
-        screen.line(("compare the fingerprint with them in another way, such as by phone.", "dim"))
+        people = "Give the person key to people who want to share a session with you, and compare"
+        screen.prose("", f"{people} the fingerprint with them in another way, such as by phone.")
     elif found.get("locked"):
         screen.line(("with the passphrase, the rest is shown", "dim"))
     else:
@@ -138,8 +97,8 @@ def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def run_export(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    id = stay.devices.keys.export(options.file, new_passphrase(screen))
-    screen.answer({"key": id, "file": options.file})
+    id = stay.devices.keys.export(options.file, screen.ask_new_passphrase())
+    screen.answer(key=id, file=options.file)
     screen.done(("wrote ", "green"), options.file, ", the key of this device, with a passphrase")
     screen.hint("on the other device: ", f"forestay device key import {options.file}")
 
@@ -152,24 +111,28 @@ def run_import(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.done("a separate key for this one: ", ("forestay device add --new-key", "cyan"))
 
 
-class _Declined(Exception):
-    """The user did not confirm."""
-
-
-def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    typed = " ".join(options.code) or _type_secret("recovery code: ", screen)
+def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    typed = " ".join(options.code) or screen.ask_secret("recovery code: ")
     if typed == "-":
         typed = screen.source.readline(4096)
     if not typed.strip():
         hint = "a terminal asks for it; from a pipe: forestay device key recover -"
         raise InvalidInput("no code was given", hint=hint)
-    try:
-        changed = stay.devices.keys.recover(
-            typed, agree=lambda circle: _compare_group(circle, options, screen)
-        )
-    except _Declined:
-        screen.line("nothing was changed")
-        return 1
+
+    def compare(circle: DeviceGroup) -> None:
+        """Ask the user to compare fingerprints: the remote could present another group."""
+        if options.confirm:
+            if not same_fingerprint(options.confirm, circle.fingerprint):
+                why = f"it opens {circle.fingerprint}"
+                hint = "compare both with what you wrote down with the code; forestay remote list"
+                what = "the recovery code opens another device group"
+                raise InvalidInput(what, why=why, hint=hint)
+            return
+        names = ", ".join(each.name for each in circle.devices() if each.active)
+        asked = f"the code opens the device group {circle.fingerprint}, with these devices: {names}"
+        _require_yes(options, asked, "this is yours", screen)
+
+    changed = stay.devices.keys.recover(typed, agree=compare)
     screen.answer(_values(changed))
     where = f" as {changed.device.name}"
     screen.done(("back in your device group ", "green"), changed.circle.fingerprint, where)
@@ -177,19 +140,6 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if len([each for each in changed.circle.devices() if each.active]) > 1:
         screen.done("If other devices are lost, revoke them: forestay device revoke NAME")
     screen.hint("next: ", "forestay sync")
-    return 0
-
-
-def _compare_group(circle: DeviceGroup, options: Namespace, screen: Screen) -> None:
-    """Ask the user to compare fingerprints: the remote could present another group."""
-    if options.confirm and not same_fingerprint(options.confirm, circle.fingerprint):
-        why = f"it opens {circle.fingerprint}"
-        hint = "compare both with what you wrote down with the code; forestay remote list"
-        raise InvalidInput("the recovery code opens another device group", why=why, hint=hint)
-    names = ", ".join(each.name for each in circle.devices() if each.active)
-    asked = f"the code opens the device group {circle.fingerprint}, with these devices: {names}"
-    if not (options.confirm or options.yes or _is_confirmed(asked, "this is yours", screen)):
-        raise _Declined
 
 
 def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -199,7 +149,7 @@ def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.done(("new keys: ", "green"), f"epoch {number}; the old keys still open older data")
     _warn_remotes(changed, screen)
     if changed.recovery:
-        _print_recovery(changed, screen)
+        screen.block(_RECOVERY.format(changed))
         screen.line("The old recovery code cannot open anything written from now on.")
 
 
@@ -209,17 +159,16 @@ def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     circle, own = stay.devices.list()
     devices = [{**_device_values(d), "this": d.key_id == own} for d in circle.devices()]
-    screen.answer({"circle": circle.id, "fingerprint": circle.fingerprint, "devices": devices})
+    screen.answer(circle=circle.id, fingerprint=circle.fingerprint, devices=devices)
+    now = stay.context.clock.now()
     rows: list[list[Part]] = []
     for device in circle.devices():
-        verb, at = (
-            ("approved", device.added_at) if device.active else ("revoked", device.revoked_at)
-        )
+        verb, at = "revoked", device.revoked_at
+        if device.active:
+            verb, at = "approved", device.added_at
         mark = "this device" if device.key_id == own else ""
         name = (device.name, "" if device.active else "dim")
-        rows.append(
-            [name, (device.key_id, "dim"), f"{verb} {ago(stay.context.clock.now() - at)}", mark]
-        )
+        rows.append([name, (device.key_id, "dim"), f"{verb} {ago(now - at)}", mark])
     screen.table(rows)
     screen.line(("device group ", "dim"), circle.fingerprint)
 
@@ -232,58 +181,36 @@ def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.done(("in the device group ", "green"), joined)
         screen.hint("next: ", "forestay sync")
         return
-    screen.answer(
-        {"code": found.code, "fingerprint": found.device.fingerprint, "key": found.key_id}
-    )
-    _print_request(found, screen)
+    screen.answer(code=found.code, fingerprint=found.device.fingerprint, key=found.key_id)
+    screen.block(_REQUEST.format(found))
 
 
-def _print_request(asking: Asking, screen: Screen) -> None:
-    screen.line("On a device that is in your device group, type:")
-    screen.line()
-    screen.line("  ", (f"forestay device approve {asking.code}", "cyan"))
-    screen.line()
-    screen.line("It shows a fingerprint, which must be this: ", asking.device.fingerprint)
-    screen.line("Then type here the line that it prints, which begins with:")
-    screen.line()
-    screen.line("  ", ("forestay device add --confirm", "cyan"))
-
-
-def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> int:
+def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> None:
     device = read_device_code(options.code)
-    asked, same = f"{device.name} asks to join", "that device shows the same"
-    print_ = device.fingerprint
-    if not options.yes and not _is_confirmed(asked, same, screen, fingerprint=print_):
-        screen.line("no device was approved")
-        return 1
+    same = "that device shows the same"
+    _require_yes(options, f"{device.name} asks to join", same, screen, device.fingerprint)
     changed = stay.devices.approve(options.code)
     confirm = f"forestay device add --confirm {changed.circle.fingerprint}"
-    screen.answer({**_values(changed), "confirm": confirm})
+    screen.answer(_values(changed), confirm=confirm)
     screen.done(("approved ", "green"), f"{changed.device.name} ({changed.device.key_id})")
     _warn_remotes(changed, screen)
-    screen.line("On the new device, type:")
-    screen.line()
-    screen.line("  ", (confirm, "cyan"))
-    return 0
+    screen.block(f"On the new device, type:\n\n  {confirm}")
 
 
-def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> int:
+def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> None:
     circle, own = stay.devices.list()
     device = find_device(circle, options.device, active=True)
     if device.key_id == own:
         hint = "to revoke it, run the same command on another device"
         raise Refused(f"{device.name} is this device", hint=hint)
     asked = f"{device.name} ({device.key_id}) will be revoked permanently"
-    if not options.yes and not _is_confirmed(asked, "it is to be revoked", screen):
-        screen.line("no device was revoked")
-        return 1
+    _require_yes(options, asked, "it is to be revoked", screen)
     changed = stay.devices.revoke(options.device)
     screen.answer(_values(changed))
     screen.done(("revoked ", "green"), f"{changed.device.name} ({changed.device.key_id})")
     screen.done("It cannot read what is written from now on. What it has read, it still has.")
     _warn_remotes(changed, screen)
     screen.hint("give sessions new keys now: ", "forestay sync --push")
-    return 0
 
 
 def run_rename(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -300,7 +227,7 @@ def _values(changed: Changed) -> dict[str, Any]:
         "epoch": changed.circle.epoch.number,
         "device": _device_values(changed.device),
         "recovery": changed.recovery or None,
-        "remotes": [{"remote": r, "error": error or None} for r, error in changed.spread],
+        "remotes": [pick(each, "remote error?") for each in changed.spread],
     }
 
 
@@ -319,72 +246,58 @@ def _warn_remotes(changed: Changed | Shared, screen: Screen) -> None:
 # -- sharing -----------------------------------------------------------------------------------
 
 
-def run_share(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    session = _find_session(options, stay)
+def run_share(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    session = stay.session(options.which).id if options.which else stay.current().id
     person = read_person_key(options.person)
-    who = options.email or "the person with this key"
     mode: ShareMode | None = "read" if options.read else None
     if getattr(options, "continue"):
         mode = "continue"
+    who = options.email or "the person with this key"
     asked = f"{who} would {_ACCESS[mode or 'read']} session {session}, from its beginning"
     same = "they see the same with `forestay device key show`"
-    print_ = person.fingerprint
-    if not options.yes and not _is_confirmed(asked, same, screen, fingerprint=print_):
-        screen.line("it was not shared")
-        return 1
+    _require_yes(options, asked, same, screen, person.fingerprint)
     shared = stay.shares.add(session, options.person, mode=mode, email=options.email)
-    screen.answer(_shared_values(shared))
-    screen.done(("shared ", "green"), session, f": {options.email or person.fingerprint}")
-    _print_members(shared, screen)
-    _warn_remotes(shared, screen)
+    _print_shared(shared, screen, f"shared {session}: {options.email or person.fingerprint}")
     screen.hint("they type: ", "forestay remote add NAME ADDRESS && forestay sync --pull")
-    return 0
-
-
-def _find_session(options: Namespace, stay: Forestay) -> str:
-    return stay.session(options.which).id if options.which else stay.current().id
 
 
 def run_shares(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    shared = stay.shares.list(_find_session(options, stay))
-    screen.answer(_shared_values(shared))
+    session = stay.session(options.which).id if options.which else stay.current().id
+    shared = stay.shares.list(session)
     if owner := stay.shares.owner(shared.owner):
         screen.line("  shared with you by ", owner)
-    _print_members(shared, screen)
+    _print_shared(shared, screen)
     if not shared.members:
         screen.line("not shared")
         screen.hint("share it: ", "forestay share add --with fsp1…")
-    _warn_remotes(shared, screen)
 
 
 def run_unshare(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.session(options.which).id
     shared = stay.shares.remove(session, options.who)
-    screen.answer(_shared_values(shared))
-    screen.done(("no longer shared ", "green"), f"with {options.who}: {session}")
+    _print_shared(shared, screen, f"no longer shared with {options.who}: {session}")
     screen.done("They cannot read what is written from now on. What they have read, they still")
     screen.done("have, and copies of it stay readable; that cannot be undone.")
+
+
+def _print_shared(shared: Shared, screen: Screen, done: str = "") -> None:
+    """Print what was done, the people a session is shared with, and remotes that are late."""
+    members = [pick(each, "circle email? mode since") for each in shared.members]
+    remotes = [pick(each, "remote error?") for each in shared.spread]
+    screen.answer(pick(shared, "session owner?"), members=members, remotes=remotes)
+    if done:
+        screen.done((done, "green"))
+    rows: list[list[Part]] = [
+        [title(each), _MODES[each.mode], (each.circle[:16], "dim")] for each in shared.members
+    ]
+    screen.table(rows, indent=2)
     _warn_remotes(shared, screen)
-
-
-def _print_members(shared: Shared, screen: Screen) -> None:
-    screen.table(
-        [[title(each), _MODES[each.mode], (each.circle[:16], "dim")] for each in shared.members],
-        indent=2,
-    )
-
-
-def _shared_values(shared: Shared) -> dict[str, Any]:
-    return {
-        **pick(shared, "session owner?"),
-        "members": [pick(each, "circle email? mode since") for each in shared.members],
-        "remotes": [{"remote": r, "error": error or None} for r, error in shared.spread],
-    }
 
 
 _YES = flag("--yes", "do not ask; the fingerprint has been compared")
 _DEVICE = arg("device", "DEVICE", "its name, or the beginning of its id")
 _WHICH = arg("which?", "SESSION", "default: the current session")
+_FILE = arg("file", "FILE", "the file")
 
 COMMANDS = {
     "device key init": Command(
@@ -395,12 +308,8 @@ COMMANDS = {
         "forestay device key init --passphrase",
     ),
     "device key show": Command(run_show, "forestay device key show"),
-    "device key export": Command(
-        run_export, arg("file", "FILE", "the file"), "forestay device key export laptop.key"
-    ),
-    "device key import": Command(
-        run_import, arg("file", "FILE", "the file"), "forestay device key import laptop.key"
-    ),
+    "device key export": Command(run_export, _FILE, "forestay device key export laptop.key"),
+    "device key import": Command(run_import, _FILE, "forestay device key import laptop.key"),
     "device key recover": Command(
         run_recover,
         arg("code*", "CODE", "the recovery code; - reads it from stdin"),

@@ -7,19 +7,26 @@ parsers would take longer than most commands.
 
 from __future__ import annotations
 
-from forestay.cli.table import help_hint, locate, split
+from forestay.cli.table import (
+    COMMANDS,
+    DEFAULT_ACTIONS,
+    FAMILIES,
+    WITHOUT_MODEL,
+    actions_of,
+    help_hint,
+    locate,
+    split,
+)
 from forestay.errors import BROKEN_PIPE, FAILED, INTERRUPTED, ForestayError, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Sequence
     from typing import TextIO
 
-    from forestay.api.forestay import Forestay
     from forestay.base.config import Settings
     from forestay.cli.arguments import Command
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Forestay, Namespace, Screen
 
 
 def run(
@@ -31,13 +38,27 @@ def run(
     leaving: bool = False,
 ) -> int:
     """Run one command; `leaving` means that the process ends right after it."""
-    from forestay.cli.terminal import Screen, Unwritable
+    from forestay.cli.terminal import Declined, Screen, Unwritable
 
     screen = Screen(out, err, source)
     words = list(argv)
     screen.json, screen.colorless = (n in _options(words) for n in ("--json", "--no-color"))
     try:
-        return _run_or_report(words, screen, leaving=leaving)
+        try:
+            code = _run(words, screen, leaving=leaving)
+            screen.finish()
+            return code
+        except (BrokenPipeError, Unwritable):
+            raise
+        except Declined:
+            screen.line("nothing was changed")
+            return FAILED
+        except Exception as error:
+            from forestay.cli.errors import report_bug, report_error
+
+            if isinstance(error, ForestayError):
+                return report_error(error, screen)
+            return report_bug(error, screen)
     except KeyboardInterrupt:
         screen.end_line()
         return INTERRUPTED
@@ -46,24 +67,6 @@ def run(
     except Unwritable as error:
         screen.err.write(f"forestay: the answer could not be written: {error}\n")
         return FAILED
-
-
-def _run_or_report(argv: list[str], screen: Screen, *, leaving: bool) -> int:
-    try:
-        code = _run(argv, screen, leaving=leaving)
-        screen.finish()
-        return code
-    except ForestayError as error:
-        from forestay.cli.errors import report_error
-
-        return report_error(error, screen)
-    except Exception as error:
-        from forestay.cli.errors import report_bug
-        from forestay.cli.terminal import Unwritable
-
-        if isinstance(error, BrokenPipeError | Unwritable):
-            raise
-        return report_bug(error, screen)
 
 
 def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
@@ -97,8 +100,6 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
 
 def default_command(family: str) -> str:
     """Return the command that a family runs without an action; return other names unchanged."""
-    from forestay.cli.table import COMMANDS, DEFAULT_ACTIONS, FAMILIES, actions_of
-
     if family not in FAMILIES:
         return family
     name = f"{family} {DEFAULT_ACTIONS.get(family, 'list')}".strip()
@@ -114,11 +115,17 @@ def default_command(family: str) -> str:
 def _print_version_or_help(name: str, rest: list[str], screen: Screen) -> int | None:
     """Print version or help, which need neither a home nor settings; None for other commands."""
     asked = {"--version", "--help", "-h"}.intersection(_options(rest))
-    if asked and name:
+    if asked and name in COMMANDS:
+        from forestay.cli.help import parser_of
+
         # Only the parser of the command knows whether such a word is the value of an option.
-        asked = asked.intersection(_options(_parsed_words(name, rest)))
+        asked = asked.intersection(_options(parser_of(name).join_values(rest)))
     if "--version" in asked:
-        return _print_version(screen)
+        from forestay.base.version import __version__
+
+        screen.line(f"forestay {__version__}")
+        screen.answer(version=__version__)
+        return 0
     if asked:
         from forestay.cli.errors import apply_settings
         from forestay.cli.help import print_help
@@ -128,17 +135,9 @@ def _print_version_or_help(name: str, rest: list[str], screen: Screen) -> int | 
     return None
 
 
-def _parsed_words(name: str, rest: list[str]) -> list[str]:
-    from forestay.cli.help import parser_of
-    from forestay.cli.table import COMMANDS
-
-    return parser_of(name).join_values(rest) if name in COMMANDS else rest
-
-
 def _limit_imports(name: str) -> None:
     """Prevent libraries from loading modules that no command needs."""
     from forestay.cli.lean_imports import load_argparse, load_msgspec
-    from forestay.cli.table import COMMANDS, WITHOUT_MODEL
 
     load_argparse()
     if name in COMMANDS and COMMANDS[name][0] not in WITHOUT_MODEL:
@@ -170,14 +169,6 @@ def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
     return command, parser.parse_args(parser.join_values(rest))
 
 
-def _print_version(screen: Screen) -> int:
-    from forestay.base.version import __version__
-
-    screen.line(f"forestay {__version__}")
-    screen.answer({"version": __version__})
-    return 0
-
-
 def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -> Forestay:
     from forestay.api.forestay import Forestay
     from forestay.cli.lean_imports import load_msgspec
@@ -191,14 +182,8 @@ def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -
         on_notice=screen.warn_from_library,
         before_mirror=load_msgspec if leaving else None,
     )
-    stay.context.ask_passphrase = lambda: _passphrase(screen)
+    stay.context.ask_passphrase = screen.ask_passphrase
     return stay
-
-
-def _passphrase(screen: Screen) -> str:
-    from forestay.cli.devices import passphrase_of_key
-
-    return passphrase_of_key(screen)
 
 
 def load_settings(options: Namespace, *, careful: bool = False) -> Settings:

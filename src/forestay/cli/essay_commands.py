@@ -16,15 +16,10 @@ from forestay.model.timing import brief
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Part, Screen
-    from forestay.model.essay.next_step import Summary
-    from forestay.plans.essay_sessions import Faulty
+    from forestay.cli.arguments import Argument
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen, Session
     from forestay.plans.essay_steps import Done
+
 
 _WIDTH = 70
 
@@ -34,47 +29,33 @@ _WIDTH = 70
 
 def _report(session: Session, done: Done, screen: Screen) -> None:
     """Print what was recorded, what is still missing, and what comes next."""
-    more: dict[str, Any] = {"claim": done.claim, "action": done.action, "ask": done.ask}
-    if done.summary is not None:
-        more["summary"] = pick(done.summary, *done.summary.__struct_fields__)
-    confirm(
-        session,
-        done.event,
-        screen,
-        (shorten(done.message, 200), "green"),
-        said=done.message,
-        missing=done.missing,
-        warnings=done.warnings,
-        following=done.next,
-        **{name: value for name, value in more.items() if value},
-    )
-    if screen.json:
-        return
+    more = pick(done, "said=message missing warnings following=next")
+    more |= {name: value for name, value in pick(done, "claim action ask").items() if value}
+    summary = done.summary
+    if summary is not None:
+        more["summary"] = pick(summary, *summary.__struct_fields__)
+    confirm(session, done.event, screen, (shorten(done.message, 200), "green"), **more)
     for warning in done.warnings:
         screen.done("  ", ("! ", "yellow"), warning)
     for command in done.missing:
         screen.done("  still missing: ", (f"forestay {command}", "cyan"))
     if done.ask:
         screen.done("  ask the user: ", done.ask)
-    if done.summary is not None:
-        _print_summary(done.summary, screen)
+    if summary is not None:
+        target = f" of {summary.target_words:,}" if summary.target_words else ""
+        sources = plural(summary.sources, "unique source")
+        screen.fields(
+            [
+                ("words", f"{summary.words:,}{target}" if summary.words is not None else ""),
+                ("sections", str(summary.sections)),
+                ("claims", f"{summary.claims_verified} verified, {sources}"),
+                ("voice", f"{summary.voice:g}/5" if summary.voice is not None else "not checked"),
+                ("overrides", str(summary.overrides)),
+                ("deferred", f"{summary.resolved} of {summary.deferred} resolved"),
+                ("time spent", brief(summary.seconds)),
+            ]
+        )
     screen.hint("next: ", f"forestay {done.next}" if done.next else "forestay session archive")
-
-
-def _print_summary(summary: Summary, screen: Screen) -> None:
-    target = f" of {summary.target_words:,}" if summary.target_words else ""
-    sources = plural(summary.sources, "unique source")
-    screen.fields(
-        [
-            ("words", f"{summary.words:,}{target}" if summary.words is not None else ""),
-            ("sections", str(summary.sections)),
-            ("claims", f"{summary.claims_verified} verified, {sources}"),
-            ("voice", f"{summary.voice:g}/5" if summary.voice is not None else "not checked"),
-            ("overrides", str(summary.overrides)),
-            ("deferred", f"{summary.resolved} of {summary.deferred} resolved"),
-            ("time spent", brief(summary.seconds)),
-        ]
-    )
 
 
 # -- lists -------------------------------------------------------------------------------------
@@ -83,10 +64,8 @@ def _print_summary(summary: Summary, screen: Screen) -> None:
 def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     found = session.essay.sections.list()
-    if screen.json:
-        sections = [pick(one, *one.__struct_fields__) for one in found]
-        screen.answer({**session.status().as_json(), "sections": sections})
-        return
+    sections = [pick(one, *one.__struct_fields__) for one in found]
+    screen.answer(session.status, sections=sections)
     words = {"done": "completed", "pending": "not started", "running": "in progress"}
     rows = []
     for one in found:
@@ -105,12 +84,8 @@ def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     found = session.essay.claims.list()
-    if screen.json:
-        names = "id text reason section paragraph resolved result because".split()
-        screen.answer(
-            {**session.status().as_json(), "claims": [pick(one, *names) for one in found]}
-        )
-        return
+    names = "id text reason section paragraph resolved result because"
+    screen.answer(session.status, claims=[pick(one, names) for one in found])
     rows: list[list[Part]] = []
     for one in found:
         state: Part = f"overridden: {one.result}" if one.result else ("resolved", "green")
@@ -122,7 +97,7 @@ def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     path, text = stay.current().essay.show()
-    screen.answer({"path": path, "text": text, "words": len(text.split())})
+    screen.answer(path=path, text=text, words=len(text.split()))
     screen.start_paging()
     screen.line((short_path(path), "dim"))
     screen.block(text)
@@ -138,7 +113,7 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
         {"name": e.name, "path": e.folder, "readable": e.state is not None, "abandoned_days": idle}
         for e, idle in zip(essays, days, strict=True)
     ]
-    screen.answer({"essays": rows, "text": text})
+    screen.answer(essays=rows, text=text)
     screen.block(text)
     for one, idle in zip(essays, days, strict=True):
         if idle:
@@ -164,28 +139,27 @@ def run_essay_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     except Unusable as error:
         return answer_unusable(error, screen)
     except Faulty as error:
-        return _print_faults(error, screen)
+        # The user must decide what to do about contradictions between the state and the files.
+        anyway = f"forestay essay resume {shlex.quote(error.name)} --anyway"
+        screen.answer(kind="invalid", faults=error.faults, choices={"continue": anyway})
+        for fault in error.faults:
+            screen.line(("error    ", "red"), fault)
+        screen.line("How do you want to proceed?")
+        screen.suggest("continue with the state in the session file → ", anyway)
+        screen.line("or correct the files first, and try again")
+        return DAMAGED
     return run_resume(options, stay, screen)
 
 
-def _print_faults(error: Faulty, screen: Screen) -> int:
-    """Print contradictions between the state and the files; the user must decide what to do."""
-    anyway = f"forestay essay resume {shlex.quote(error.name)} --anyway"
-    screen.answer({"kind": "invalid", "faults": error.faults, "choices": {"continue": anyway}})
-    for fault in error.faults:
-        screen.line(("error    ", "red"), fault)
-    screen.line("How do you want to proceed?")
-    screen.suggest("continue with the state in the session file → ", anyway)
-    screen.line("or correct the files first, and try again")
-    return DAMAGED
+def _step(method: str, *parts: Argument | str, **more: Any) -> Verb:
+    return Verb(f"essay.{method}", "", *parts, report=_report, **more)
 
 
 _SECTION = "N the section; default: the current one"
 
 COMMANDS = {
-    "essay approve": Verb(
-        "essay.approve",
-        _report,
+    "essay approve": _step(
+        "approve",
         "forestay essay approve G1",
         "forestay essay approve G3 --section 2",
         "forestay essay approve G5 --confirm",
@@ -196,34 +170,30 @@ COMMANDS = {
         confirm="for G5: confirm the overrides",
     ),
     "essay section list": Command(run_sections, "forestay essay section"),
-    "essay section add": Verb(
-        "essay.sections.add",
-        _report,
+    "essay section add": _step(
+        "sections.add",
         'forestay essay section add 4 --title "What remains"',
         number="N the number of the section",
         title="TITLE its title",
     ),
-    "essay section start": Verb(
-        "essay.sections.start",
-        _report,
+    "essay section start": _step(
+        "sections.start",
         "forestay essay section start 2",
         "forestay essay section start 1 --stage 4",
         choices={"stage": (3, 4)},
         number="N the number of the section",
         stage="3|4 its arguments or its paragraphs; default: the one that is not completed",
     ),
-    "essay section done": Verb(
-        "essay.sections.done",
-        _report,
+    "essay section done": _step(
+        "sections.done",
         "forestay essay section done 1 --map stage-3-section-1-arguments.md",
         number="N the number of the section",
         map="FILE its argument map; default: stage-3-section-N-arguments.md",
         verified="N verified claims; default: counted in the map",
         deferred="N deferred claims; default: counted in the map",
     ),
-    "essay paragraph done": Verb(
-        "essay.paragraph_done",
-        _report,
+    "essay paragraph done": _step(
+        "paragraph_done",
         "forestay essay paragraph done 1",
         "forestay essay paragraph done 3 --last",
         number="N the number of the paragraph",
@@ -231,34 +201,30 @@ COMMANDS = {
         last="it is the last one of its section",
     ),
     "essay claim list": Command(run_claims, "forestay essay claim"),
-    "essay claim defer": Verb(
-        "essay.claims.defer",
-        _report,
+    "essay claim defer": _step(
+        "claims.defer",
         'forestay essay claim defer "Nine in ten programs got slower" --reason timeout',
         text="TEXT the claim",
         reason="WORD",
         section=_SECTION,
         paragraph="N the paragraph it is in",
     ),
-    "essay claim resolve": Verb(
-        "essay.claims.resolve",
-        _report,
+    "essay claim resolve": _step(
+        "claims.resolve",
         "forestay essay claim resolve c1 --source https://example.org/study",
         id="ID the claim, such as c1",
         result=f"WORD {', '.join(SETTLING)}",
         sources="SOURCE what it was checked with; may be repeated",
     ),
-    "essay claim override": Verb(
-        "essay.claims.override",
-        _report,
+    "essay claim override": _step(
+        "claims.override",
         'forestay essay claim override c1 --result contested --because "I measured it"',
         id="ID the claim, such as c1",
         result=f"WORD the result of the check: {', '.join(FACT_CHECKS)}",
         because="REASON why it is accepted",
     ),
-    "essay calibrate": Verb(
-        "essay.calibrate",
-        _report,
+    "essay calibrate": _step(
+        "calibrate",
         'forestay essay calibrate 4 --notes "shorter sentences" --reference hybrid',
         choices={"reference": VOICE_MODES},
         rating="1-5 5 sounds just like the user",
@@ -266,27 +232,23 @@ COMMANDS = {
         reference=f"WORD what the voice is compared with: {', '.join(VOICE_MODES)}",
         again="rate it again",
     ),
-    "essay voice": Verb(
-        "essay.voice",
-        _report,
+    "essay voice": _step(
+        "voice",
         "forestay essay voice 4.5 --section 1",
         "forestay essay voice skip --because timeout",
         score="SCORE 1 to 5, or skip",
         section=_SECTION,
         because="REASON why it was skipped",
     ),
-    "essay output": Verb(
-        "essay.output",
-        _report,
+    "essay output": _step(
+        "output",
         "forestay essay output final-essay.md",
         file="FILE the final essay",
         words="N default: counted",
         sources="N default: those of the claims",
         voice="SCORE default: the mean of the sections",
     ),
-    "essay pushback": Verb(
-        "essay.pushback", _report, "forestay essay pushback light", level="LEVEL"
-    ),
+    "essay pushback": _step("pushback", "forestay essay pushback light", level="LEVEL"),
     "essay show": Command(run_show, "forestay essay show"),
     "essay list": Command(run_list, "forestay essay list"),
     "essay resume": Command(

@@ -12,20 +12,15 @@ from itertools import count
 from forestay.base.text import plural
 from forestay.cli.arguments import FIVE, Command, arg, flag
 from forestay.cli.suggestions import quoted_path, short_path, shorten_paths
-from forestay.cli.terminal import SEVERITIES, pick
+from forestay.cli.terminal import BINDING, SEVERITIES, pick
 from forestay.errors import DAMAGED, NO_SESSION
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
     from forestay.base.findings import Finding, Question
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen
     from forestay.mirror.check_files import FileReport
     from forestay.mirror.recover import Case, Unusable
-    from forestay.store.machine.bindings import Binding
 
 _SHOWN, _MOST_LINES = 3, 40
 _SOURCES = {
@@ -151,7 +146,7 @@ def _join_sentences(carried: list[str]) -> str:
 def run_files(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     bindings = session.files.list()
-    screen.answer({"session": session.id, "layouts": [binding_values(b) for b in bindings]})
+    screen.answer({"session": session.id, "layouts": [pick(b, BINDING) for b in bindings]})
     for binding in bindings:
         quiet = "  written at pause and finish, because git tracks it" if binding.quiet else ""
         screen.line((f"{binding.layout:<13}", "cyan"), short_path(binding.place), (quiet, "dim"))
@@ -164,21 +159,16 @@ def run_files(options: Namespace, stay: Forestay, screen: Screen) -> None:
         screen.hint("to write some: ", "forestay files bind craft")
 
 
-def binding_values(binding: Binding) -> dict[str, Any]:
-    """Return the files of a session in one format as JSON values."""
-    return pick(binding, "layout native_id=native path=place mirrored quiet suspended?")
-
-
 def run_bind(options: Namespace, stay: Forestay, screen: Screen) -> None:
     binding = stay.current().files.bind(options.format_id, root=options.root)
-    screen.answer({"session": binding.session, **binding_values(binding)})
+    screen.answer({"session": binding.session, **pick(binding, BINDING)})
     when = ", once it can be written" if binding.suspended else ""
     screen.done(("Written to ", "green"), short_path(binding.place), when)
 
 
 def run_unbind(options: Namespace, stay: Forestay, screen: Screen) -> int:
     removed = stay.current().files.unbind(options.format_id)
-    screen.answer({"removed": [binding_values(b) for b in removed]})
+    screen.answer({"removed": [pick(b, BINDING) for b in removed]})
     for binding in removed:
         screen.done("No longer written: ", short_path(binding.place))
     return 0 if removed else _print_none(options.format_id, screen)

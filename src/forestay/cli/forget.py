@@ -17,25 +17,22 @@ from forestay.sync.keychain import owner_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Sequence
-    from typing import Any
 
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Screen
-    from forestay.model.event import Event
+    from forestay.cli.types import Any, Event, Forestay, Namespace, Screen, Session
+    from forestay.health.forget import Forgotten
 
 _NOT_TOUCHED = "exports, backups that were written or copied elsewhere, remotes that were removed"
 _STAYS = "events of other people stay with them: only they, or the owner, can have them erased"
 _SHOWN, _WIDTH = 20, 60
 
 
-def run_forget(options: Namespace, stay: Forestay, screen: Screen) -> int:
+def run_forget(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session, names = _resolve(stay, options.names)
     if names:
-        return _forget_events(session, names, options, screen)
-    return _forget_session(session, options, screen)
+        _forget_events(session, names, options, screen)
+    else:
+        _forget_session(session, options, screen)
 
 
 def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
@@ -44,12 +41,21 @@ def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
     if len(names) > 1 or first.startswith("#") or ":" in first:
         return stay.current(), names
     try:
-        session = _find_session(stay, first)
+        stay.current().lifecycle.forgettable(first)
+        is_event = True
+    except (InvalidInput, NoSession):
+        is_event = False
+    try:
+        session = stay.session(first)
     except NoSession:
-        if first.isdigit() or _has_event(stay, first):
+        if gone := stay.context.store.catalogue(where={"id": first, "forgotten": 1}):
+            from forestay.api.session import Session  # start-up
+
+            return Session(stay.context, str(gone[0]["id"])), []
+        if first.isdigit() or is_event:
             return stay.current(), names
         raise
-    if first.isdigit() and session.id != first and _has_event(stay, first):
+    if first.isdigit() and session.id != first and is_event:
         raise InvalidInput(
             f"{first} could be an event, or session {session.id}",
             hint=f"the event: forestay session forget '#{first}'; the session: its whole id",
@@ -57,91 +63,58 @@ def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
     return session, []
 
 
-def _find_session(stay: Forestay, text: str) -> Session:
-    """Return a session; one that was erased before is found by its whole id."""
-    try:
-        return stay.session(text)
-    except NoSession:
-        gone = stay.context.store.catalogue(where={"id": text, "forgotten": 1})
-        if not gone:
-            raise
-        from forestay.api.session import Session  # start-up
-
-        return Session(stay.context, str(gone[0]["id"]))
+# -- remotes -----------------------------------------------------------------------------------
 
 
-def _has_event(stay: Forestay, text: str) -> bool:
-    try:
-        stay.current().lifecycle.forgettable(text)
-    except (InvalidInput, NoSession):
-        return False
-    return True
+class _Remotes:
+    """The remotes where the next sync erases a session, or some of its `events`.
 
-
-# -- what it reaches ---------------------------------------------------------------------------
-
-
-def _print_result(
-    session: Session, done: Any, screen: Screen, events: Sequence[Event] = ()
-) -> None:
-    for path in done.removed:
-        screen.line(f"removed: {path}")
-    screen.line(f"not touched: {_NOT_TOUCHED}")
-    for path in done.left:
-        screen.line(f"may still contain parts of it; please check: {path}")
-    if there := _still_on(session, events):
-        screen.line(f"still on {', '.join(there)}: the next sync erases it there")
-        screen.hint("on your other devices, when they sync too: ", "forestay sync")
-    if _belonging_to_others(session, events):
-        screen.line(_STAYS)
-
-
-def _remote_values(remotes: list[str]) -> dict[str, Any]:
-    return {"remotes": remotes, "not_touched": _NOT_TOUCHED}
-
-
-def _still_on(session: Session, events: Sequence[Event] = ()) -> list[str]:
-    """Return the remotes where it is not erased yet.
-
-    A session counts as pushed to its end only when every pack with erased content is replaced.
+    `not_yet` are those where it is not erased yet. `has_foreign` tells whether something belongs
+    to others, so that this user cannot have it erased elsewhere.
     """
-    store = session.context.store
-    with store.view(session.id) as view:
-        seq = view.seq
-    remotes = store.machine.remotes
-    found = {one.name: remotes.session(one, session.id) for one in remotes.all()}
-    done = {name for name, there in found.items() if there is not None and there.pushed >= seq}
-    return [name for name in _remotes(session, events) if name not in done]
 
+    def __init__(self, session: Session, events: Sequence[Event] = ()) -> None:
+        store = session.context.store
+        remotes = store.machine.remotes
+        foreign = 0
+        if owner_name(session.context, remotes.owner(session.id)):
+            others = remotes.persons()
+            foreign = sum(one.head.device in others for one in events) if events else 1
+        self.has_foreign = foreign > 0
+        # A guest erases a session, and events of others, only here.
+        reached = [] if foreign == max(len(events), 1) else list(remotes.all())
+        self.names = [one.name for one in reached]
+        with store.view(session.id) as view:
+            seq = view.seq
+        # It counts as pushed to its end only when every pack with erased content is replaced.
+        pushed = {one.name: remotes.session(one, session.id) for one in reached}
+        self.not_yet = [n for n, there in pushed.items() if there is None or there.pushed < seq]
 
-def _remotes(session: Session, events: Sequence[Event] = ()) -> list[str]:
-    """Return the remotes where the next sync erases something of it."""
-    if len(_belonging_to_others(session, events)) == max(len(events), 1):
-        return []  # a guest erases a session, and events of others, only here
-    return [one.name for one in session.context.store.machine.remotes.all()]
+    def print_planned(self, screen: Screen) -> None:
+        for name in self.names:
+            screen.line(f"  remote    {name}: replaced there by the next sync")
+        if self.has_foreign:
+            screen.line(_STAYS)
+        others = "what others have read, an agent's own transcripts"
+        screen.line(f"out of reach: {_NOT_TOUCHED}, {others}")
 
-
-def _belonging_to_others(session: Session, events: Sequence[Event]) -> Sequence[Event | Session]:
-    """Return what this user cannot have erased elsewhere, because it belongs to others."""
-    remotes = session.context.store.machine.remotes
-    if not owner_name(session.context, remotes.owner(session.id)):
-        return []
-    others = remotes.persons()
-    return [one for one in events if one.head.device in others] if events else [session]
-
-
-def _print_out_of_reach(session: Session, screen: Screen, events: Sequence[Event] = ()) -> None:
-    for name in _remotes(session, events):
-        screen.line(f"  remote    {name}: replaced there by the next sync")
-    if _belonging_to_others(session, events):
-        screen.line(_STAYS)
-    screen.line(f"out of reach: {_NOT_TOUCHED}, what others have read, an agent's own transcripts")
+    def print_result(self, done: Forgotten, screen: Screen) -> None:
+        for path in done.removed:
+            screen.line(f"removed: {path}")
+        screen.line(f"not touched: {_NOT_TOUCHED}")
+        for path in done.left:
+            screen.line(f"may still contain parts of it; please check: {path}")
+        if self.not_yet:
+            screen.line(f"still on {', '.join(self.not_yet)}: the next sync erases it there")
+            screen.hint("on your other devices, when they sync too: ", "forestay sync")
+        if self.has_foreign:
+            screen.line(_STAYS)
 
 
 # -- a session ---------------------------------------------------------------------------------
 
 
-def _forget_session(session: Session, options: Namespace, screen: Screen) -> int:
+def _forget_session(session: Session, options: Namespace, screen: Screen) -> None:
     if session.show().core.forgotten:
         # What could not be read when it was erased may be readable now.
         status: dict[str, Any] = {"session": session.id, "status": "forgotten"}
@@ -149,15 +122,15 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         erased_counts = count_erased(session)
         if options.dry_run:
             _print_reach(session, erased_counts, options, screen)
-            return 0
+            return
         status = session.status().as_json()
-        if not options.yes and not _confirm_session(session, status["goal"], erased_counts, screen):
-            screen.line("nothing was erased")
-            return 1
+        if not options.yes:
+            _require_yes(session, status["goal"], erased_counts, screen)
         status |= {"status": "forgotten", "forgotten": erased_counts}
     done = session.lifecycle.forget(force=options.force)
-    places = pick(done, "removed cleaned left")
-    screen.answer({**status, **places, **_remote_values(_still_on(session))})
+    remotes = _Remotes(session)
+    known = {"remotes": remotes.not_yet, "not_touched": _NOT_TOUCHED}
+    screen.answer(status, pick(done, "removed cleaned left"), known)
     if "forgotten" in status:
         screen.done(("Erased: ", "green"), session.id, ". Its content is gone from the store.")
         backups = status["forgotten"]["backups"]
@@ -166,8 +139,7 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> int
         screen.done(f"Session {session.id} was erased before; the rest was searched again.")
         for path in done.cleaned:
             screen.line(f"cleaned: {path}")
-    _print_result(session, done, screen)
-    return 0
+    remotes.print_result(done, screen)
 
 
 def count_erased(session: Session) -> dict[str, int]:
@@ -195,9 +167,9 @@ def _describe(erased_counts: dict[str, int]) -> str:
 def _print_reach(
     session: Session, erased_counts: dict[str, int], options: Namespace, screen: Screen
 ) -> None:
-    found = session.lifecycle.reach(force=options.force)
+    found, remotes = session.lifecycle.reach(force=options.force), _Remotes(session)
     known = {"session": session.id, "dry_run": True, "forgotten": erased_counts, **found._asdict()}
-    screen.answer({**known, **_remote_values(_remotes(session))})
+    screen.answer(known, remotes=remotes.names, not_touched=_NOT_TOUCHED)
     screen.line(("Nothing was erased. This would be erased permanently:", "bold"))
     screen.line(("  session   ", "dim"), session.id)
     screen.line(("  content   ", "dim"), _describe(erased_counts))
@@ -208,54 +180,67 @@ def _print_reach(
             screen.line(f"  {word:<9} {path}")
     for path in found.edited:
         screen.line(("  stays     ", "yellow"), f"{path} (others wrote into it; --force)")
-    _print_out_of_reach(session, screen)
+    remotes.print_planned(screen)
 
 
-def _confirm_session(
+def _require_yes(
     session: Session, goal: str, erased_counts: dict[str, int], screen: Screen
-) -> bool:
-    if not screen.can_ask:
-        raise Refused(
-            f"session {session.id} would be erased permanently",
-            why=_describe(erased_counts),
-            hint=f"to do it: forestay session forget {session.id} --yes",
-            session=session.id,
-        )
-    screen.line(("This erases a session permanently:", "bold"))
-    backups = f"{erased_counts['backups']} here, cleaned of it" if erased_counts["backups"] else ""
-    known = [("session", session.id), ("goal", goal), ("content", _describe(erased_counts))]
-    screen.fields([*known, ("backups", backups)])
-    return screen.ask_yes("to erase it")
+) -> None:
+    content = _describe(erased_counts)
+    refusal = Refused(
+        f"session {session.id} would be erased permanently",
+        why=content,
+        hint=f"to do it: forestay session forget {session.id} --yes",
+        session=session.id,
+    )
+    lines = ["This erases a session permanently:", f"  session  {session.id}", f"  goal     {goal}"]
+    lines += [f"  content  {content}"]
+    if erased_counts["backups"]:
+        lines += [f"  backups  {erased_counts['backups']} here, cleaned of it"]
+    screen.require_yes("to erase it", refusal, *([line] for line in lines))
 
 
 # -- events ------------------------------------------------------------------------------------
 
 
-def _forget_events(session: Session, names: list[str], options: Namespace, screen: Screen) -> int:
+def _forget_events(session: Session, names: list[str], options: Namespace, screen: Screen) -> None:
     found = session.lifecycle.forgettable(*names)
+    lines = []
+    for event in found:
+        word, text = describe_event(LogLine(event))
+        lines.append(f"  #{event.seq} {word}  {shorten(one_line(text), _WIDTH)}".rstrip())
     if options.dry_run:
-        reach = session.lifecycle.reach()
+        reach, remotes = session.lifecycle.reach(), _Remotes(session, found)
         known = {"session": session.id, "dry_run": True, "events": _event_values(found)}
-        places = pick(reach, "backups aside")
-        screen.answer({**known, **places, **_remote_values(_remotes(session, found))})
+        places = {**pick(reach, "backups aside"), "remotes": remotes.names}
+        screen.answer(known, places, not_touched=_NOT_TOUCHED)
         screen.line(("Nothing was erased. These would be erased permanently:", "bold"))
-        for event in found:
-            screen.line(_line(event))
-        for path in (*reach.backups, *reach.aside):
-            screen.line(f"  searched: {path}")
-        _print_out_of_reach(session, screen, found)
-        return 0
-    if not options.yes and not _confirm_events(session, found, screen):
-        screen.line("nothing was erased")
-        return 1
+        for line in lines + [f"  searched: {path}" for path in (*reach.backups, *reach.aside)]:
+            screen.line(line)
+        remotes.print_planned(screen)
+        return
+    if not options.yes:
+        numbers = " ".join(f"'#{event.seq}'" for event in found)
+        refusal = Refused(
+            f"the content of {plural(len(found), 'event')} of session {session.id} would be erased",
+            why="permanently: it cannot be undone",
+            hint=f"to do it: forestay session forget {numbers} --yes",
+            session=session.id,
+        )
+        head = f"This erases permanently, in session {session.id}:"
+        more = [f"  and {len(lines) - _SHOWN} more"] if len(lines) > _SHOWN else []
+        shown = [head, *lines[:_SHOWN], *more]
+        screen.require_yes("to erase it", refusal, *([line] for line in shown))
     done = session.lifecycle.forget(*[event.hash for event in found], because=options.because)
+    remotes = _Remotes(session, found)
     backups = len(own_backups(session.context.store.home))
     known = {
-        **session.status().as_json(),
         "forgotten": {"events": len(done.events), "backups": backups},
+        "events": _event_values(done.events),
+        "remotes": remotes.not_yet,
+        "not_touched": _NOT_TOUCHED,
     }
-    places = {"events": _event_values(done.events), **pick(done, "left removed cleaned")}
-    screen.answer({**known, **places, **_remote_values(_still_on(session, found))})
+    screen.answer(session.status, known, pick(done, "left removed cleaned"))
     if not done.events:
         screen.done("These were erased before; backups and files were searched again.")
     else:
@@ -263,34 +248,11 @@ def _forget_events(session: Session, names: list[str], options: Namespace, scree
         screen.done(("Erased: ", "green"), numbers, ". Their content is gone permanently.")
     for path in done.cleaned:
         screen.line(f"cleaned: {path}")
-    _print_result(session, done, screen, found)
-    return 0
+    remotes.print_result(done, screen)
 
 
 def _event_values(events: list[Event]) -> list[dict[str, object]]:
     return [pick(one, "seq id kind address") for one in events]
-
-
-def _line(event: Event) -> str:
-    word, text = describe_event(LogLine(event))
-    return f"  #{event.seq} {word}  {shorten(one_line(text), _WIDTH)}".rstrip()
-
-
-def _confirm_events(session: Session, found: list[Event], screen: Screen) -> bool:
-    if not screen.can_ask:
-        numbers = " ".join(f"'#{event.seq}'" for event in found)
-        raise Refused(
-            f"the content of {plural(len(found), 'event')} of session {session.id} would be erased",
-            why="permanently: it cannot be undone",
-            hint=f"to do it: forestay session forget {numbers} --yes",
-            session=session.id,
-        )
-    screen.line((f"This erases permanently, in session {session.id}:", "bold"))
-    for event in found[:_SHOWN]:
-        screen.line(_line(event))
-    if len(found) > _SHOWN:
-        screen.line(f"  and {len(found) - _SHOWN} more")
-    return screen.ask_yes("to erase it")
 
 
 COMMANDS = {

@@ -19,15 +19,10 @@ from forestay.mirror.recover import Unusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen, Session
     from forestay.formats.ai_session.format import Report
-    from forestay.mirror.ai_session_cleanup import Put
-    from forestay.mirror.aiterm import Live
+
+_CONTRACT_FIELDS = "path version checksum"
 
 
 # -- ai-session --------------------------------------------------------------------------------
@@ -43,18 +38,15 @@ def _find_feature(feature: str, stay: Forestay) -> Session:
     for binding in stay.context.store.machine.bindings.bindings():
         if binding.layout == "ai-session" and binding.native == feature:
             return stay.session(binding.session)
-    raise NoSession(
-        f"no session here has the files of {feature}",
-        hint="adopt it first: forestay adopt",
-        session=feature,
-    )
+    what = f"no session here has the files of {feature}"
+    raise NoSession(what, hint="adopt it first: forestay adopt", session=feature)
 
 
 def run_report(options: Namespace, stay: Forestay, screen: Screen) -> None:
     from forestay.formats.ai_session.format import display
 
     reports = stay.files.report(options.feature, options.root)
-    screen.answer({"reports": [_report_values(report) for report in reports]})
+    screen.answer(reports=[_report_values(report) for report in reports])
     for number, report in enumerate(reports):
         screen.block(("\n" if number else "") + display(report))
     if not reports:
@@ -69,24 +61,6 @@ def _report_values(report: Report) -> dict[str, Any]:
 
 
 def run_cleanup(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    planned = _clean(options, stay, dry_run=True)
-    going = [one for one in planned if not one.kept]
-    ask = going and not options.dry_run and not options.yes
-    if ask and not _is_confirmed(going, screen):
-        screen.line("nothing was moved")
-        return 1
-    done = planned if options.dry_run or not going else _clean(options, stay, dry_run=False)
-    names = "feature_id=feature path status because archived? kept?"
-    screen.answer({"dry_run": options.dry_run, "sessions": [pick(one, names) for one in done]})
-    for one in done:
-        _print_cleaned(one, screen, dry_run=options.dry_run)
-    if not done:
-        screen.line("nothing to clean up")
-    refused = done and not options.dry_run and all(one.kept for one in done)
-    return REFUSED if refused else 0
-
-
-def _clean(options: Namespace, stay: Forestay, *, dry_run: bool) -> list[Put]:
     from forestay.mirror.ai_session_cleanup import Wanted
 
     if options.days is not None and not options.stale:
@@ -99,30 +73,32 @@ def _clean(options: Namespace, stay: Forestay, *, dry_run: bool) -> list[Put]:
         pattern=options.pattern or "*",
         keep_artifacts=options.preserve_artifacts,
     )
-    return stay.files.cleanup(options.path, wanted, dry_run=dry_run)
-
-
-def _is_confirmed(going: list[Put], screen: Screen) -> bool:
-    many = plural(len(going), "session")
-    if not screen.can_ask:
-        raise Refused(
-            f"{many} would be archived",
-            why=", ".join(one.feature for one in going[:5]),
-            hint="to do it, add --yes; to see what would be done, --dry-run",
-        )
-    for one in going:
-        screen.line("  ", one.feature, (f"  {one.because}", "dim"))
-    return screen.ask_yes(f"to archive {many}")
-
-
-def _print_cleaned(one: Put, screen: Screen, *, dry_run: bool) -> None:
-    if one.kept:
-        screen.line(("Kept: ", "yellow"), one.feature, f" ({shorten_paths(one.kept)})")
-    elif dry_run:
-        why = f"  {one.because}; it would be moved to .ai-session-archive"
-        screen.line(f"Would remove: {one.feature}", (why, "dim"))
-    else:
-        screen.line(("Archived: ", "green"), one.feature, (f"  {short_path(one.archived)}", "dim"))
+    done = stay.files.cleanup(options.path, wanted, dry_run=True)
+    going = [one for one in done if not one.kept]
+    if going and not options.dry_run:
+        if not options.yes:
+            many = plural(len(going), "session")
+            names = ", ".join(one.feature for one in going[:5])
+            hint = "to do it, add --yes; to see what would be done, --dry-run"
+            refusal = Refused(f"{many} would be archived", why=names, hint=hint)
+            lines = [f"  {one.feature}  {one.because}" for one in going]
+            screen.require_yes(f"to archive {many}", refusal, *([line] for line in lines))
+        done = stay.files.cleanup(options.path, wanted, dry_run=False)
+    names = "feature_id=feature path status because archived? kept?"
+    screen.answer(dry_run=options.dry_run, sessions=[pick(one, names) for one in done])
+    for one in done:
+        if one.kept:
+            screen.line(("Kept: ", "yellow"), one.feature, f" ({shorten_paths(one.kept)})")
+        elif options.dry_run:
+            why = f"  {one.because}; it would be moved to .ai-session-archive"
+            screen.line(f"Would remove: {one.feature}", (why, "dim"))
+        else:
+            where = f"  {short_path(one.archived)}"
+            screen.line(("Archived: ", "green"), one.feature, (where, "dim"))
+    if not done:
+        screen.line("nothing to clean up")
+    refused = done and not options.dry_run and all(one.kept for one in done)
+    return REFUSED if refused else 0
 
 
 # -- aiterm ------------------------------------------------------------------------------------
@@ -131,22 +107,19 @@ def _print_cleaned(one: Put, screen: Screen, *, dry_run: bool) -> None:
 def run_live(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.files.live(options.folder, prune=options.prune)
     live = [{**pick(one, *one.__struct_fields__), **pick(one, "pruned? problem?")} for one in found]
-    screen.answer({"live": live})
+    screen.answer(live=live)
     for one in found:
-        _print_live(one, screen)
+        word = "pruned" if one.pruned else "alive" if one.alive else "dead"
+        word = "unread" if one.problem else word
+        color = {"alive": "green", "unread": "red"}.get(word, "yellow")
+        screen.line((f"{word:<8}", color), one.session_id, "  ", one.problem or one.path)
+        if one.task:
+            screen.line("        ", (one.task, "dim"))
+        if one.conflicts:
+            others = f"conflict: {', '.join(one.conflicts)} works on the same path"
+            screen.line("        ", (others, "red"))
     if not found:
         screen.line("no one is working, according to aiterm's files")
-
-
-def _print_live(one: Live, screen: Screen) -> None:
-    word = "unread" if one.problem else "pruned" if one.pruned else "alive" if one.alive else "dead"
-    color = {"alive": "green", "unread": "red"}.get(word, "yellow")
-    screen.line((f"{word:<8}", color), one.session_id, "  ", one.problem or one.path)
-    if one.task:
-        screen.line("        ", (one.task, "dim"))
-    if one.conflicts:
-        others = ", ".join(one.conflicts)
-        screen.line("        ", (f"conflict: {others} works on the same path", "red"))
 
 
 # -- contract ----------------------------------------------------------------------------------
@@ -160,18 +133,14 @@ def run_contract_show(options: Namespace, stay: Forestay, screen: Screen) -> Non
         for each in contract.acknowledgments()
     ]
     text = contract.specification.decode("utf-8", "replace")
-    screen.answer({**pick(contract, "path version checksum"), "agents": agents, "text": text})
-    if options.text:
-        screen.block(text)
-    else:
-        for line in contract.summary().splitlines():
-            screen.line(line)
+    screen.answer(pick(contract, _CONTRACT_FIELDS), agents=agents, text=text)
+    screen.block(text if options.text else contract.summary())
 
 
 def run_ack(options: Namespace, stay: Forestay, screen: Screen) -> None:
     path = stay.files.contract.ack(options.agent, options.root, options.spec)
     contract = stay.files.contract.show(options.root, options.spec)
-    screen.answer({**pick(contract, "path version checksum"), "agent": options.agent.strip()})
+    screen.answer(pick(contract, _CONTRACT_FIELDS), agent=options.agent.strip())
     what = f"contract {contract.version}, sha256 {contract.checksum}"
     screen.done(("Acknowledged ", "green"), what, " in ", short_path(path))
 
@@ -180,17 +149,12 @@ def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
     contract = stay.files.contract.show(options.root, options.spec)
     verdicts = stay.files.contract.verify(options.agent, options.root, options.spec)
     ok = all(verdict.ok for verdict in verdicts.values())
-    agents = [
-        {
-            "agent": name or None,
-            "ok": verdict.ok,
-            "findings": [
-                pick(f, "code severity requirement message=what") for f in verdict.findings
-            ],
-        }
-        for name, verdict in verdicts.items()
-    ]
-    screen.answer({"ok": ok, **pick(contract, "path version checksum"), "agents": agents})
+    names = "code severity requirement message=what"
+    agents = []
+    for name, verdict in verdicts.items():
+        findings = [pick(finding, names) for finding in verdict.findings]
+        agents.append({"agent": name or None, "ok": verdict.ok, "findings": findings})
+    screen.answer(pick(contract, _CONTRACT_FIELDS), ok=ok, agents=agents)
     for name, verdict in verdicts.items():
         good = ("doubtful ", "yellow") if verdict.findings else ("current  ", "green")
         screen.line(good if verdict.ok else ("failed   ", "red"), name or "no agent")
@@ -212,7 +176,7 @@ def run_continue(options: Namespace, stay: Forestay, screen: Screen) -> int:
     from forestay.mirror import orchestrator_session
 
     if orchestrator_session.load(stay.context).kind == orchestrator_session.NONE:
-        screen.answer({"kind": "none", "message": orchestrator_session.NOTHING})
+        screen.answer(kind="none", message=orchestrator_session.NOTHING)
         screen.line(orchestrator_session.NOTHING)
         screen.hint("start one: ", 'forestay files orchestrator new "GOAL"')
         return NoSession.exit_code
@@ -228,15 +192,13 @@ def run_history(options: Namespace, stay: Forestay, screen: Screen) -> int:
     rows = [one.as_json() for one in found]
     if options.which:
         return _print_archived(rows[0], stay, screen)
-    screen.answer({"history": rows})
+    screen.answer(history=rows)
     damaged = [row for row in rows if not (row["status"] or row["goal"])]
-    screen.table(
-        [
-            (str(number), row["id"], "damaged" if row in damaged else row["status"], row["goal"])
-            for number, row in enumerate(rows, 1)
-        ],
-        right="0",
-    )
+    cells = []
+    for number, row in enumerate(rows, 1):
+        status = "damaged" if row in damaged else row["status"]
+        cells.append((str(number), row["id"], status, row["goal"]))
+    screen.table(cells, right="0")
     if not rows:
         screen.line("no session is archived here" if options.limit else "--limit 0 shows none")
     # The table would cut these lines at the edge of the terminal.
@@ -249,7 +211,7 @@ def run_history(options: Namespace, stay: Forestay, screen: Screen) -> int:
 def _print_archived(row: dict[str, str], stay: Forestay, screen: Screen) -> int:
     """Print one archived session from its file."""
     (report,) = stay.files.check(row["path"])
-    screen.answer({**row, **pick(report.reading, "complete progress")})
+    screen.answer(row, pick(report.reading, "complete progress"))
     known = [(key, row[key]) for key in ("id", "goal", "status", "created")]
     screen.fields([*known, ("file", short_path(row["path"]))])
     if report.is_torn:
@@ -269,7 +231,7 @@ def run_new(options: Namespace, stay: Forestay, screen: Screen) -> int:
         session, archived = stay.files.orchestrator.new(goal, mode=options.mode)
     except Unusable as error:
         return answer_unusable(error, screen)
-    screen.answer({**session.status().as_json(), "archive": archived or None})
+    screen.answer(session.status, archive=archived or None)
     screen.done(("Started session ", "green"), session.id, " – ", shorten(goal, 44))
     return 0
 
@@ -290,7 +252,7 @@ def run_save(options: Namespace, stay: Forestay, screen: Screen) -> int:
     bindings = stay.files.orchestrator.save()
     left = [b.suspended for b in bindings if b.suspended]
     session = bindings[0].session
-    screen.answer({"session": session, "files": [b.place for b in bindings], "left": left})
+    screen.answer(session=session, files=[b.place for b in bindings], left=left)
     for binding in bindings:
         word = ("not written ", "yellow") if binding.suspended else ("saved ", "green")
         screen.line(word, short_path(binding.place))
@@ -332,11 +294,7 @@ COMMANDS = {
         flag("--stale", "those that were not changed for some days"),
         arg("--days", "N", "with --stale: how many days (default: 7)", type=count),
         flag("--empty", "those in which nothing happened"),
-        arg(
-            "--pattern",
-            "P",
-            "only ids that match, such as *-2025-*; alone: in any state",
-        ),
+        arg("--pattern", "P", "only ids that match, such as *-2025-*; alone: in any state"),
         flag("--archive", "move them to .ai-session-archive (always done)"),
         flag("--preserve-artifacts", "do not move their artifacts"),
         flag("--dry-run", "only show what would be done"),

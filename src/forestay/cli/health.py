@@ -12,11 +12,8 @@ from forestay.errors import DAMAGED, Damaged, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from forestay.api.forestay import Forestay
     from forestay.base.findings import Finding
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Forestay, Namespace, Screen
     from forestay.journal.restore import ImportResult
 
 
@@ -162,11 +159,7 @@ def run_export(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if os.path.lexists(path) and not options.force:
         hint = "choose another name, or replace it: --force"
         raise InvalidInput(f"{path} already exists", hint=hint, file=path)
-    words = ""
-    if options.passphrase:
-        from forestay.cli.devices import new_passphrase  # start-up
-
-        words = new_passphrase(screen)
+    words = screen.ask_new_passphrase() if options.passphrase else ""
     left_out = session.export(
         path, overwrite=options.force, partial=options.partial, to=options.to, passphrase=words
     )

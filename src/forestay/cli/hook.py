@@ -11,11 +11,8 @@ from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-
     from forestay.agents.ingest import Ingested
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Forestay, Namespace, Screen
 
 _PLAIN = frozenset({"opencode"})
 """Agents that read plain text; all others read a JSON object."""

@@ -6,12 +6,8 @@ from forestay.cli.arguments import Command, arg, flag
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
     from forestay.agents.install import Change, Plan
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen
 
 
 def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:

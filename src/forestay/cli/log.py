@@ -12,13 +12,10 @@ from forestay.errors import ForestayError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable, Iterable
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Part, Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen, Session
     from forestay.journal.history import LogLine
 
 _POLL_SECONDS, _PAUSE_SECONDS = 2.0, 1.0

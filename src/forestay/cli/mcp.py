@@ -9,13 +9,9 @@ from forestay.errors import ForestayError, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
     from mcp.server.lowlevel.server import Server
 
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen
     from forestay.mcp.tools import ToolRunner
 
 _USUALLY = 4653

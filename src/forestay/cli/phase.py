@@ -14,14 +14,10 @@ from forestay.plans.evidence import read
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Part, Screen
-    from forestay.model.event import Event
+    from forestay.cli.common import Report
+    from forestay.cli.types import Any, Event, Forestay, Namespace, Part, Screen, Session
     from forestay.model.gates.gate import Judgment
-    from forestay.plans.phases import Asked, Listed, Outcome
+    from forestay.plans.phases import Outcome
 
 _WIDTH = 60
 _COLORS = {"passed": "green", "failed": "red", "overridden": "yellow", "running": "green"}
@@ -36,68 +32,47 @@ _EVIDENCE = (
 
 def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = current_session(stay)
-    outcome = session.phases.done(
-        options.number,
-        read(options.evidence, options.evidence_file),
-        override=options.override,
-        because=options.because,
-        key=options.key,
-    )
-    judgment = outcome.judgment
+    evidence = read(options.evidence, options.evidence_file)
+    given = {name: getattr(options, name) for name in ("override", "because", "key")}
+    outcome = session.phases.done(options.number, evidence, **given)
+    judgment, phase = outcome.judgment, session.status().as_json()["phase"]
     message: Part = (f"phase {outcome.phase} passed", "green")
     if outcome.overridden:
         message = (f"phase {outcome.phase} passed by override", "yellow")
     if not outcome.passed:
         message = (f"phase {outcome.phase} did not pass", "red")
     last = "; it was the last one: the session is completed" if outcome.complete else ""
-    left = _open_tasks(session, outcome) if outcome.passed else []
+    inside = f"{phase['unit']}-{outcome.phase}"
+    tasks = session.tasks.list() if outcome.passed else []
+    left = [task.id for task in tasks if task.is_open and task.parent == inside]
     still = f"; its open tasks: {shorten(', '.join(left), _WIDTH)}" if left else ""
-    confirm(
-        session,
-        outcome.event,
-        screen,
-        message,
-        last,
-        (still, "yellow"),
-        left_open=left,
-        result=None if judgment is None else judgment.as_values(),
-        outputs=outcome.outputs,
-    )
-    if not screen.json:
-        _print_judgment(judgment, screen, advise=not outcome.overridden)
-        for path, word in outcome.outputs.items():
-            plain = word in ("kept", "as it was")
-            screen.line("  ", ("", "") if plain else ("! ", "yellow"), f"output {path}: {word}")
-        screen.hint("next: ", _next_step(session, outcome))
+    result = None if judgment is None else judgment.as_values()
+    known: dict[str, Any] = {"left_open": left, "result": result, "outputs": outcome.outputs}
+    confirm(session, outcome.event, screen, message, last, (still, "yellow"), **known)
+    if judgment is not None:
+        _print_judgment(judgment, screen)
+        if not (outcome.overridden or judgment.checkpoint_passed):
+            for advice in filter(None, judgment.remediation.split("\n")):
+                screen.line("  ", (advice, "dim"))
+    for path, word in outcome.outputs.items():
+        plain = word in ("kept", "as it was")
+        screen.line("  ", ("", "") if plain else ("! ", "yellow"), f"output {path}: {word}")
+    if outcome.complete:
+        then = "forestay session archive"
+    elif not outcome.passed and judgment is not None:
+        then = judgment.next_steps[0]
+    else:
+        name = shorten(phase["name"], _WIDTH)
+        then = f"phase {phase['current']}, {name}: forestay phase gate {phase['current']}"
+    screen.hint("next: ", then)
     return DONE if outcome.passed else REFUSED
 
 
-def _open_tasks(session: Session, outcome: Outcome) -> list[str]:
-    """Return the open tasks inside a phase that passed."""
-    inside = f"{session.status().as_json()['phase']['unit']}-{outcome.phase}"
-    return [task.id for task in session.tasks.list() if task.is_open and task.parent == inside]
-
-
-def _next_step(session: Session, outcome: Outcome) -> str:
-    if outcome.complete:
-        return "forestay session archive"
-    if not outcome.passed and outcome.judgment is not None:
-        return outcome.judgment.next_steps[0]
-    phase = session.status().as_json()["phase"]
-    name = shorten(phase["name"], _WIDTH)
-    return f"phase {phase['current']}, {name}: forestay phase gate {phase['current']}"
-
-
-def _print_judgment(judgment: Judgment | None, screen: Screen, *, advise: bool = True) -> None:
-    if judgment is None:
-        return
+def _print_judgment(judgment: Judgment, screen: Screen) -> None:
     for error in judgment.errors:
         screen.line("  ", ("✗ ", "red"), error)
     for warning in judgment.warnings:
         screen.line("  ", ("! ", "yellow"), warning)
-    if advise and not judgment.checkpoint_passed:
-        for advice in filter(None, judgment.remediation.split("\n")):
-            screen.line("  ", (advice, "dim"))
 
 
 def _read_evidence(options: Namespace, session: Session, screen: Screen) -> bool:
@@ -110,16 +85,15 @@ def _report_fail(session: Session, outcome: Outcome, screen: Screen) -> None:
     confirm(session, outcome.event, screen, message, then="forestay phase retry")
 
 
-def _report_retry(session: Session, event: Event, screen: Screen) -> None:
-    number = session.status().as_json()["phase"]["current"]
-    then = f"forestay phase gate {number}"
-    confirm(session, event, screen, f"phase {number}: another attempt", then=then)
+def _report_current(message: str) -> Report:
+    """Return a report that has the number of the phase that is current afterwards."""
 
+    def report(session: Session, event: Event, screen: Screen) -> None:
+        number = session.status().as_json()["phase"]["current"]
+        then = f"forestay phase gate {number}"
+        confirm(session, event, screen, message.format(number), then=then)
 
-def _report_rollback(session: Session, event: Event, screen: Screen) -> None:
-    number = session.status().as_json()["phase"]["current"]
-    message = f"back at phase {number}; it and all later phases are to be repeated"
-    confirm(session, event, screen, message, then=f"forestay phase gate {number}")
+    return report
 
 
 # -- gates and lists ---------------------------------------------------------------------------
@@ -127,70 +101,53 @@ def _report_rollback(session: Session, event: Event, screen: Screen) -> None:
 
 def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
-    number = options.number
+    number, phase = options.number, session.status().as_json()["phase"]
     if number is None:
         # The library refuses a session without phases, whatever the number.
-        number = (session.status().as_json()["phase"] or {"current": 0})["current"]
+        number = phase["current"] if phase else 0
     asked = session.phases.gate(number, read(options.evidence, options.evidence_file))
-    if screen.json:
-        screen.answer({**session.status().as_json(), **json_values.gate(asked)})
-        return
+    screen.answer(session.status, json_values.gate(asked))
+    gate, judgment = asked.gate, asked.judgment
     past = " (passed)" if asked.done else ""
-    unit = session.status().as_json()["phase"]["unit"].capitalize()
-    screen.line((f"{unit} {asked.phase}: {asked.name}", "bold"), past)
-    if not asked.gate.fields and not asked.gate.rules:
-        screen.suggest("  its gate requires nothing: ", _next_commands(asked)[0])
+    screen.line((f"{phase['unit'].capitalize()} {asked.phase}: {asked.name}", "bold"), past)
+    # What to type: first for what is missing, then to submit the phase.
+    steps = judgment.next_steps
+    if asked.handed_in and judgment.checkpoint_passed:
+        steps = [submit_command(gate, asked.evidence, asked.phase, asked.observed)]
+    if not gate.fields and not gate.rules:
+        screen.suggest("  its gate requires nothing: ", steps[0])
         return
-    _print_fields(asked, screen)
-    for rule in asked.gate.rules:
-        screen.line("  rule: ", rule.check, (f"  ({rule.message})", "dim"))
-    would = "would pass" if asked.judgment.checkpoint_passed else "would not pass"
-    kind = "" if asked.gate.strict else "; it only warns"
-    screen.line("  with the present evidence it ", (would, "bold"), kind)
-    _print_judgment(asked.judgment, screen, advise=False)
-    for line in _next_commands(asked):
-        screen.suggest("  → ", line)
-
-
-def _next_commands(asked: Asked) -> list[str]:
-    """Return what to type: first for what is missing, then to submit the phase."""
-    if not (asked.handed_in and asked.judgment.checkpoint_passed):
-        return asked.judgment.next_steps
-    return [submit_command(asked.gate, asked.evidence, asked.phase, asked.observed)]
-
-
-def _print_fields(asked: Asked, screen: Screen) -> None:
     there = {**asked.evidence, **asked.observed}
     rows: list[list[Part]] = []
-    for field in asked.gate.fields:
+    for field in gate.fields:
         value = json_text(there[field.name]) if field.name in there else "–"
         need = describe_field(field) + ("" if field.required else " (optional)")
         about = " ".join(field.description.split())
         rows.append([field.name, need, shorten(value, _WIDTH), (about, "dim")])
     screen.listing("EVIDENCE REQUIRED PRESENT -", rows, indent=2)
+    for rule in gate.rules:
+        screen.line("  rule: ", rule.check, (f"  ({rule.message})", "dim"))
+    would = "would pass" if judgment.checkpoint_passed else "would not pass"
+    kind = "" if gate.strict else "; it only warns"
+    screen.line("  with the present evidence it ", (would, "bold"), kind)
+    _print_judgment(judgment, screen)
+    for line in steps:
+        screen.suggest("  → ", line)
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     phases = session.phases.list()
-    if screen.json:
-        screen.answer(
-            {**session.status().as_json(), "phases": [json_values.phase(one) for one in phases]}
-        )
-        return
-    screen.listing("- PHASE STATUS CHECKPOINT TIME WHAT", [_row(one) for one in phases])
-
-
-def _row(one: Listed) -> list[Part]:
-    tries = f" ({one.attempts} attempts)" if one.attempts > 1 else ""
-    return [
-        ("*" if one.current else "", "green"),
-        str(one.number),
-        (one.status.replace("_", " "), _COLORS.get(one.status, "dim")),
-        (one.verdict.replace("_", " ") + tries, _COLORS.get(one.verdict, "dim")),
-        "" if one.spent_ms is None else brief(one.spent_ms / 1000),
-        one.name,
-    ]
+    screen.answer(session.status, phases=[json_values.phase(one) for one in phases])
+    rows: list[list[Part]] = []
+    for one in phases:
+        tries = f" ({one.attempts} attempts)" if one.attempts > 1 else ""
+        mark: Part = ("*" if one.current else "", "green")
+        status = (one.status.replace("_", " "), _COLORS.get(one.status, "dim"))
+        verdict = (one.verdict.replace("_", " ") + tries, _COLORS.get(one.verdict, "dim"))
+        spent = "" if one.spent_ms is None else brief(one.spent_ms / 1000)
+        rows.append([mark, str(one.number), status, verdict, spent, one.name])
+    screen.listing("- PHASE STATUS CHECKPOINT TIME WHAT", rows)
 
 
 _NUMBER = arg("number", "N", "the number of the phase", type=count)
@@ -217,18 +174,25 @@ COMMANDS = {
     ),
     "phase fail": Verb(
         "phases.fail",
-        _report_fail,
+        "",
         *_EVIDENCE,
         'forestay phase fail 2 --evidence coverage=65 --issue "coverage must be 80%"',
+        report=_report_fail,
         prepare=_read_evidence,
         number="N the number of the phase",
         issue="TEXT what is wrong",
     ),
-    "phase retry": Verb("phases.retry", _report_retry, "forestay phase retry"),
+    "phase retry": Verb(
+        "phases.retry",
+        "",
+        "forestay phase retry",
+        report=_report_current("phase {}: another attempt"),
+    ),
     "phase rollback": Verb(
         "phases.rollback",
-        _report_rollback,
+        "",
         'forestay phase rollback 1 --because "the specification changed"',
+        report=_report_current("back at phase {}; it and all later phases are to be repeated"),
         finished=True,
         number="N the number of the phase",
     ),

@@ -24,13 +24,7 @@ from forestay.errors import DONE, FAILED, INTERRUPTED, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Part, Screen
-    from forestay.model.event import Event
+    from forestay.cli.types import Any, Event, Forestay, Namespace, Part, Screen, Session
     from forestay.plans.prove import Standing
     from forestay.plans.run_command import Sink
 
@@ -52,24 +46,17 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if options.all and not options.again:
         raise InvalidInput("--all needs --again", hint="forestay prove --again --all")
     if bool(options.argv) + options.again + options.list != 1:
-        raise InvalidInput(
-            "name a command, or one of --again and --list", hint="forestay prove -- make lint"
-        )
+        what = "name a command, or one of --again and --list"
+        raise InvalidInput(what, hint="forestay prove -- make lint")
     if options.list:
         _print_list(stay.current(), screen)
         return DONE
     session = current_session(stay)
     if options.again:
         return _prove_again(session, options, screen)
-    event = session.proofs.run(
-        options.argv,
-        phase=options.phase,
-        name=options.name,
-        inputs=options.inputs,
-        timeout=options.timeout,
-        sink=_sink(screen),
-        key=options.key,
-    )
+    names = ("phase", "name", "inputs", "timeout", "key")
+    given = {name: getattr(options, name) for name in names}
+    event = session.proofs.run(options.argv, sink=_sink(screen), **given)
     if screen.json:
         _answer(session, [event], screen)
     else:
@@ -79,8 +66,8 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def _answer(session: Session, events: list[Event], screen: Screen) -> None:
     ran = [{"event": event_receipt(event), **json_values.observed(event.body)} for event in events]
-    known = {"repeated": session.repeated, "others": other_holders(session)}
-    screen.answer({**session.status().as_json(), **known, "ran": ran})
+    others = other_holders(session)
+    screen.answer(session.status, repeated=session.repeated, others=others, ran=ran)
 
 
 def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
@@ -91,22 +78,16 @@ def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
         screen.done((f"#{event.seq} ", "dim"), *_result(event.body), *removed_secrets(event))
         if one.why:
             screen.done(("  it was stale: ", "dim"), _reasons(one))
-    if screen.json:
-        _answer(session, done, screen)
-        return max(map(_exit_code, [event.body for event in done]), default=DONE)
+    _answer(session, done, screen)
     if not done:
         screen.suggest("Every proof holds. To run them anyway: ", "forestay prove --again --all")
     warn_others(other_holders(session), screen)
-    return max(map(_exit_code, [event.body for event in done]), default=DONE)
+    return max([_exit_code(event.body) for event in done], default=DONE)
 
 
 def _print_list(session: Session, screen: Screen) -> None:
     found = session.proofs.list()
-    if screen.json:
-        screen.answer(
-            {**session.status().as_json(), "proofs": [json_values.proof(one) for one in found]}
-        )
-        return
+    screen.answer(session.status, proofs=[json_values.proof(one) for one in found])
     rows: list[list[Part]] = []
     for one in found:
         word = "failed, stale" if one.stale and one.word == "failed" else one.word
@@ -165,9 +146,7 @@ COMMANDS = {
         arg("argv*", "COMMAND", "what to run, after --; without a shell"),
         arg("--phase", "N", "the phase (or task) it is for"),
         arg("--as", "NAME", "what it proves; a field of a gate", dest="name"),
-        arg(
-            "--inputs", "GLOB", "files it depends on, such as 'src/**'; may be repeated", many=True
-        ),
+        arg("--inputs", "GLOB", "files it depends on, as 'src/**'; may be repeated", many=True),
         arg("--timeout", "S", "stop it after this many seconds", type=_seconds),
         flag("--again", "run stale and failed proofs again"),
         flag("--all", "with --again: all proofs"),

@@ -8,17 +8,11 @@ from forestay.base.text import shorten
 from forestay.base.vocabulary import undecided
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.common import Verb, confirm
-from forestay.cli.terminal import json_text
+from forestay.cli.terminal import json_text, pick
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Part, Screen
-    from forestay.model.event import Event
+    from forestay.cli.types import Any, Event, Forestay, Namespace, Part, Screen, Session
 
 _WIDTH = 60
 _COLORS = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out": "red"}
@@ -27,18 +21,12 @@ _COLORS = {"running": "green", "failed": "red", "blocked": "yellow", "timed_out"
 # -- facts -------------------------------------------------------------------------------------
 
 
-def _report_note(session: Session, event: Event, screen: Screen) -> None:
-    body: Any = event.body
-    confirm(session, event, screen, "noted for the next briefing" if body.for_next else "noted")
-
-
-def _report_decision(session: Session, event: Event, screen: Screen) -> None:
-    body: Any = event.body
+def _describe_decision(body: Any) -> str:
     rejected = [one for one in body.options if body.chosen and one != body.chosen]
     left = undecided(body.what, body.chosen, body.options)
     message = f"decided; rejected: {', '.join(rejected)}" if rejected else "decided"
     message = f"recorded; still open: {', '.join(left)}" if left else message
-    confirm(session, event, screen, shorten(message, _WIDTH))
+    return shorten(message, _WIDTH)
 
 
 def _report_file(session: Session, event: Event, screen: Screen) -> None:
@@ -55,12 +43,10 @@ def _report_file(session: Session, event: Event, screen: Screen) -> None:
     confirm(session, event, screen, message, without_hash)
 
 
-def _report_artifact(session: Session, event: Event, screen: Screen) -> None:
-    body: Any = event.body
-    message = f"saved {body.path} ({body.size:,} bytes)"
+def _describe_artifact(body: Any) -> str:
     if not body.kept:
-        message = f"saved only the digest of {body.path}: it contains secrets"
-    confirm(session, event, screen, message)
+        return f"saved only the digest of {body.path}: it contains secrets"
+    return f"saved {body.path} ({body.size:,} bytes)"
 
 
 def _write_artifact(options: Namespace, session: Session, screen: Screen) -> bool:
@@ -69,7 +55,7 @@ def _write_artifact(options: Namespace, session: Session, screen: Screen) -> boo
         return False
     to = os.path.abspath(options.to)
     size = session.files.write_artifact(options.path, to, overwrite=options.force)
-    screen.answer({"session": session.id, "path": options.path, "file": to, "size": size})
+    screen.answer(session=session.id, path=options.path, file=to, size=size)
     screen.done(("Wrote ", "green"), f"{options.path} to {to} ({size:,} bytes)")
     return True
 
@@ -94,10 +80,9 @@ def scalar(text: str) -> str | int | float | bool | None:
     return text
 
 
-def _report_attribute(session: Session, event: Event, screen: Screen) -> None:
-    body: Any = event.body
+def _describe_attribute(body: Any) -> str:
     value = body.value if isinstance(body.value, str) else json_text(body.value)
-    confirm(session, event, screen, f"{body.key} = {shorten(value, _WIDTH)}")
+    return f"{body.key} = {shorten(value, _WIDTH)}"
 
 
 def _report_undo(session: Session, last: Event, screen: Screen) -> None:
@@ -120,12 +105,6 @@ def _report_undo(session: Session, last: Event, screen: Screen) -> None:
 # -- tasks and agents --------------------------------------------------------------------------
 
 
-def _report_task(session: Session, event: Event, screen: Screen) -> None:
-    body: Any = event.body
-    message = f"task {body.step}: {shorten(body.title, _WIDTH)}"
-    confirm(session, event, screen, message, then=f"forestay task start {body.step}")
-
-
 def _status(unit: Any) -> Part:
     done = f" {unit.fraction:.0%}" if unit.fraction and unit.status == "running" else ""
     return unit.status.replace("_", " ") + done, _COLORS.get(unit.status, "dim")
@@ -134,9 +113,8 @@ def _status(unit: Any) -> Part:
 def _values(unit: Any, names: str) -> dict[str, Any]:
     from forestay.base.clock import iso  # start-up
 
-    values = {name: getattr(unit, name) for name in names.split()}
     times = {name: getattr(unit, name) for name in ("started_at", "ended_at")}
-    return values | {name: iso(ms) if ms else None for name, ms in times.items()}
+    return pick(unit, names) | {name: iso(ms) if ms else None for name, ms in times.items()}
 
 
 def _summary(status: dict[str, Any]) -> dict[str, Any]:
@@ -146,11 +124,8 @@ def _summary(status: dict[str, Any]) -> dict[str, Any]:
 def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     tasks = session.tasks.list()
-    if screen.json:
-        screen.answer(
-            {**_summary(session.status().as_json()), "tasks": [task_values(t) for t in tasks]}
-        )
-        return
+    values = [task_values(task) for task in tasks]
+    screen.answer(lambda: _summary(session.status().as_json()), tasks=values)
     rows: list[list[Part]] = []
     for task in tasks:
         result = task.because if task.is_open else task.outcome or task.because
@@ -162,8 +137,8 @@ def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def task_values(task: Any) -> dict[str, Any]:
     """Return a task as JSON values."""
-    known = {"progress": task.fraction, "phase": task.parent, "files": list(task.files)}
-    return {**_values(task, "id title status agent because outcome"), **known}
+    values = _values(task, "id title status agent because outcome progress=fraction phase=parent")
+    return {**values, "files": list(task.files)}
 
 
 def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -172,10 +147,8 @@ def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     agents, status = session.agents.list(), session.status().as_json()
     life = {one["agent"]: one["state"] for one in status["holders"] if one["agent"]}
-    if screen.json:
-        values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]
-        screen.answer({**_summary(status), "agents": values})
-        return
+    values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]
+    screen.answer(_summary(status), agents=values)
     rows: list[list[Part]] = []
     for one in agents:
         state = life.get(one.id, "")
@@ -192,14 +165,14 @@ def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def agent_values(agent: Any) -> dict[str, Any]:
     """Return an agent as JSON values."""
-    names = "id type task status blocking_on result error category tokens"
-    return {**_values(agent, names), "progress": agent.fraction}
+    names = "id type task status blocking_on result error category tokens progress=fraction"
+    return _values(agent, names)
 
 
 COMMANDS = {
     "note": Verb(
         "note",
-        _report_note,
+        lambda body: "noted for the next briefing" if body.for_next else "noted",
         'forestay note "the primary method is bootstrap"',
         'forestay note --for-next "run the slow tests first"',
         "git diff --stat | forestay note -",
@@ -209,7 +182,7 @@ COMMANDS = {
     ),
     "decide": Verb(
         "decide",
-        _report_decision,
+        _describe_decision,
         'forestay decide "keep sessions in SQLite" --because "one file, no server"',
         'forestay decide "database" --option SQLite --option Postgres --chosen SQLite',
         what="WHAT what was decided",
@@ -240,9 +213,10 @@ COMMANDS = {
     ),
     "record file": Verb(
         "record.file",
-        _report_file,
+        "",
         "forestay record file src/login.py",
         "forestay record file a.py --agent code-1",
+        report=_report_file,
         about="What is not given is determined from the file.",
         path="PATH a file of the project",
         action="WORD",
@@ -253,7 +227,7 @@ COMMANDS = {
     ),
     "record artifact": Verb(
         "record.artifact",
-        _report_artifact,
+        _describe_artifact,
         arg("--to", "FILE", "write its saved content to this file instead"),
         flag("--force", "with --to: replace the file if it exists"),
         "forestay record artifact report.pdf",
@@ -292,7 +266,7 @@ COMMANDS = {
     ),
     "record attribute": Verb(
         "record.attribute",
-        _report_attribute,
+        _describe_attribute,
         flag("--text", "store VALUE as text, even if it is a number, true, false or null"),
         "forestay record attribute ticket PROJ-17",
         "forestay record attribute progress 0.4",
@@ -303,18 +277,20 @@ COMMANDS = {
     ),
     "undo": Verb(
         "undo",
-        _report_undo,
+        "",
         "forestay undo",
         'forestay undo 12 --because "wrong session"',
+        report=_report_undo,
         finished=True,
         event="EVENT its number in the log, or its id; default: the last command",
     ),
     "task list": Command(run_task_list, "forestay task", "forestay task list --json"),
     "task add": Verb(
         "tasks.add",
-        _report_task,
+        lambda body: f"task {body.step}: {shorten(body.title, _WIDTH)}",
         'forestay task add "write the parser"',
         'forestay task add "write its tests" --id tests --agent code-1',
+        then="forestay task start {0.step}",
         title="TEXT what is to be done",
         id="ID an id of your own; default: t1, t2, …",
         phase="TASK the task it is part of",

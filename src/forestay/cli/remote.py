@@ -13,19 +13,14 @@ from forestay.errors import DONE, UNREACHABLE, ForestayError, InvalidInput, NoSe
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable
-    from typing import Any, NoReturn
+    from typing import NoReturn
 
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen
     from forestay.store.machine.remotes import Known
     from forestay.sync.known_remotes import Checked
     from forestay.sync.run import Report
     from forestay.sync.session import SessionOutcome
-
-    OnBytes = Callable[[str, int], None]
-    Transfer = Callable[[str, OnBytes], list[Report]]
 
 _SHOWN, _GOAL = 5, 60
 
@@ -35,7 +30,6 @@ _SHOWN, _GOAL = 5, 60
 
 def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.remotes.add(options.name, options.address)
-    screen.answer(_checked_values(found))
     screen.done(("Added ", "green"), f"{found.name}, {found.address}")
     _print_checked(found, screen)
     if stay.devices.has_keys():
@@ -48,47 +42,40 @@ def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.remotes.check(options.name)
-    screen.answer(_checked_values(found))
     screen.line(f"{found.name}, {found.address}")
     _print_checked(found, screen)
+
+
+def _print_checked(found: Checked, screen: Screen) -> None:
+    foreign = [pick(one, "place kind") for one in found.oddities]
+    values = pick(found, "name address backend sessions")
+    screen.answer(values, pick(found.probe, "conditional lists why?"), not_ours=foreign)
+    if found.probe.conditional and found.probe.lists:
+        screen.line("  it stores objects, refuses to overwrite them, and lists them at once")
+    else:
+        screen.line(("  careful mode: ", "yellow"), found.probe.why)
+        screen.line(("  every write is read back, which is slower but safe", "dim"))
+    if found.sessions:
+        screen.line(f"  {plural(found.sessions, 'session')} there")
     for one in found.oddities:
         screen.line(("  foreign  ", "yellow"), f"{one.place} ({one.kind})")
 
 
-def _print_checked(found: Checked, screen: Screen) -> None:
-    probe = found.probe
-    if probe.conditional and probe.lists:
-        screen.line("  it stores objects, refuses to overwrite them, and lists them at once")
-    else:
-        screen.line(("  careful mode: ", "yellow"), probe.why)
-        screen.line(("  every write is read back, which is slower but safe", "dim"))
-    if found.sessions:
-        screen.line(f"  {plural(found.sessions, 'session')} there")
-
-
-def _checked_values(found: Checked) -> dict[str, Any]:
-    return {
-        **pick(found, "name address backend sessions"),
-        **pick(found.probe, "conditional lists why?"),
-        "not_ours": [pick(one, "place kind") for one in found.oddities],
-    }
-
-
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    found = stay.remotes.list()
-    waiting = stay.remotes.unpushed()
-    screen.answer({"remotes": [_known_values(one) for one in found], "waiting": waiting})
+    found, waiting = stay.remotes.list(), stay.remotes.unpushed()
+    values = []
+    for one in found:
+        times = {"added_at": iso(one.added), "synced_at": iso(one.synced) if one.synced else None}
+        values.append({**pick(one, "name address result? error? care=probe?"), **times})
+    screen.answer(remotes=values, waiting=waiting)
     if not found:
         screen.line("There is no remote yet.")
         screen.hint("add one: ", "forestay remote add usb folder:/media/usb/forestay")
         return
-    screen.table(
-        [[one.name, _last_sync(one, stay.context.clock.now()), one.address] for one in found]
-    )
+    now = stay.context.clock.now()
+    screen.table([[one.name, _last_sync(one, now), one.address] for one in found])
     for one in (each for each in found if each.error):
-        lead = "" if len(found) == 1 else f"{one.name}: "
-        for line in screen.wrap(f"  {lead}{one.error}"):
-            screen.line((line, "yellow"))
+        screen.prose("  ", one.error if len(found) == 1 else f"{one.name}: {one.error}", "yellow")
     if waiting:
         screen.line(f"{plural(waiting, 'event')} not pushed")
 
@@ -100,14 +87,9 @@ def _last_sync(one: Known, now: int) -> str:
     return f"{last} {ago(now - one.synced)}"
 
 
-def _known_values(one: Known) -> dict[str, Any]:
-    times = {"added_at": iso(one.added), "synced_at": iso(one.synced) if one.synced else None}
-    return {**pick(one, "name address result? error? care=probe?"), **times}
-
-
 def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> None:
     removed = stay.remotes.remove(options.name)
-    screen.answer({"name": removed.name, "address": removed.address})
+    screen.answer(pick(removed, "name address"))
     screen.done(("Removed ", "green"), f"{removed.name}; nothing at {removed.address} was changed")
 
 
@@ -131,68 +113,39 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
         stay.context.is_unattended = True
         return background.run(stay.context, stay.remotes.sync)
-    if options.pull and not options.watch:
-        return _pull(options, stay, screen)
 
-    def transfer(remote: str, on_bytes: OnBytes) -> list[Report]:
-        sessions = _named_sessions(stay)
-        if options.push:
-            return stay.remotes.push(
-                remote, sessions=sessions, again=options.again, on_bytes=on_bytes
-            )
-        if options.pull:
-            return stay.remotes.pull(remote, sessions=sessions, on_bytes=on_bytes)
-        return stay.remotes.sync(remote, sessions=sessions, on_bytes=on_bytes)
+    def transfer() -> list[Report]:
+        bar = _Bar(screen)
+        given: dict[str, Any] = {"sessions": _named_sessions(options, stay), "on_bytes": bar}
+        try:
+            if options.push:
+                return stay.remotes.push(options.remote, again=options.again, **given)
+            if options.pull:
+                given |= {name: getattr(options, name) for name in _ONE_WAY["pull"]}
+                return stay.remotes.pull(options.remote, **given)
+            return stay.remotes.sync(options.remote, **given)
+        except KeyboardInterrupt:
+            bar.end()
+            screen.write_error("stopped; the next sync continues from here")
+            raise
+        finally:
+            bar.end()
 
     if options.watch:
         _watch(transfer, options, stay, screen)
-    return _transfer(transfer, options, stay, screen)
-
-
-def _pull(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    def transfer(remote: str, on_bytes: OnBytes) -> list[Report]:
-        choices = {"join": options.join, "doubt": options.doubt, "believe": options.believe}
-        return stay.remotes.pull(
-            remote,
-            sessions=_named_sessions(stay, allow_remote_only=True),
-            **choices,
-            on_bytes=on_bytes,
-        )
-
-    code = _transfer(transfer, options, stay, screen)
-    for session in _named_sessions(stay) if code == DONE else ():
-        for who in options.doubt:
-            screen.done(f"{_describe_doubt(who)} is ignored from now on")
-            screen.hint(
-                "to undo that: ", f"forestay sync --pull --session {session} --believe {who}"
-            )
-    return code
-
-
-def _describe_doubt(who: str) -> str:
-    is_object = "/k/" in who
-    return "data that no device has the keys for" if is_object else "what they announced"
-
-
-def _transfer(transfer: Transfer, options: Namespace, stay: Forestay, screen: Screen) -> int:
-    reports = _run_transfer(transfer, options, screen)
-    screen.answer({"remotes": [_report_values(one) for one in reports]})
+    reports = transfer()
+    screen.answer(remotes=[_report_values(one) for one in reports])
     for one in reports:
         _print_report(one, stay, screen)
-    worst = next((one.worst for one in reports if one.worst), None)
-    return DONE if worst is None else worst.exit_code if worst.exit_code > 1 else UNREACHABLE
-
-
-def _run_transfer(transfer: Transfer, options: Namespace, screen: Screen) -> list[Report]:
-    bar = _Bar(screen)
-    try:
-        return transfer(options.remote, bar)
-    except KeyboardInterrupt:
-        bar.end()
-        screen.write_error("stopped; the next sync continues from here")
-        raise
-    finally:
-        bar.end()
+    if worst := next((one.worst for one in reports if one.worst), None):
+        return worst.exit_code if worst.exit_code > 1 else UNREACHABLE
+    for session in _named_sessions(options, stay):
+        for who in options.doubt:
+            keys = "data that no device has the keys for"
+            screen.done(f"{keys if '/k/' in who else 'what they announced'} is ignored from now on")
+            undo = f"forestay sync --pull --session {session} --believe {who}"
+            screen.hint("to undo that: ", undo)
+    return DONE
 
 
 _ARROWS = {"up": "↑", "down": "↓"}
@@ -242,7 +195,9 @@ class _Bar:
         return f"{_ARROWS[way]} {bar} {done} of {planned} events, {moved}"
 
 
-def _watch(transfer: Transfer, options: Namespace, stay: Forestay, screen: Screen) -> NoReturn:
+def _watch(
+    transfer: Callable[[], list[Report]], options: Namespace, stay: Forestay, screen: Screen
+) -> NoReturn:
     """Sync repeatedly, and report new transfers and problems."""
     from forestay.cli.log import repeat_forever, when
 
@@ -252,12 +207,10 @@ def _watch(transfer: Transfer, options: Namespace, stay: Forestay, screen: Scree
 
     def sync_once() -> None:
         nonlocal before
-        reports = _run_transfer(transfer, options, screen)
-        screen.answer({"remotes": [_report_values(one) for one in reports]})
-        now, wrong = (
-            when(stay.context.clock.now(), stay.context.clock.now()),
-            str([one.worst for one in reports]),
-        )
+        reports = transfer()
+        screen.answer(remotes=[_report_values(one) for one in reports])
+        now = when(stay.context.clock.now(), stay.context.clock.now())
+        wrong = str([one.worst for one in reports])
         if wrong != before or any(one.up or one.down for one in reports):
             screen.done((now, "dim"))
             for one in reports:
@@ -270,17 +223,17 @@ def _watch(transfer: Transfer, options: Namespace, stay: Forestay, screen: Scree
     repeat_forever(sync_once, stay, screen)
 
 
-def _named_sessions(stay: Forestay, *, allow_remote_only: bool = False) -> list[str]:
+def _named_sessions(options: Namespace, stay: Forestay) -> list[str]:
     """Return the session of --session; the environment variable must not hide the others.
 
-    With `or_there`, a whole id may name a session that is only on the remote.
+    With --pull, a whole id may name a session that is only on the remote.
     """
     if stay.context.settings.origin("session") != "argument":
         return []
     try:
         return [stay.current().id]
     except NoSession as error:
-        if error.choices or not allow_remote_only:
+        if error.choices or not options.pull:
             raise
         return [stay.context.settings.session]
 
@@ -290,17 +243,23 @@ def _print_report(report: Report, stay: Forestay, screen: Screen) -> None:
 
     if report.error is not None:
         print_error(report.error, screen, where=f"{report.remote}: ")
-    for one in report.problems:
-        if one.error is not None:
-            print_error(one.error, screen, where=f"{report.remote}: session {one.session}: ")
     for one in report.sessions:
+        where = f"{report.remote}: session {one.session}: "
+        if one.error is not None:
+            print_error(one.error, screen, where=where)
         for error in one.aside[:_SHOWN]:
-            where = f"{report.remote}: session {one.session}: set aside: "
-            print_error(error, screen, where=where)
+            print_error(error, screen, where=f"{where}set aside: ")
         for error in one.noticed[:_SHOWN]:
-            print_error(error, screen, where=f"{report.remote}: session {one.session}: ")
+            print_error(error, screen, where=where)
         _print_moved(one, screen)
-    _print_new([one.session for one in report.sessions if one.new and one.down], stay, screen)
+    new = [one.session for one in report.sessions if one.new and one.down]
+    for session in new[:_SHOWN]:
+        command = screen.as_typed(f"forestay resume {session}")
+        screen.done("  new here: ", shorten(stay.goal(session), _GOAL))
+        screen.done("  → ", (command, "cyan"))
+    if len(new) > _SHOWN:
+        more = screen.as_typed("forestay list --all")
+        screen.done(f"  and {len(new) - _SHOWN} more: ", (more, "cyan"))
     if report.error is None:
         counts = [
             f"{plural(report.up, 'event')} pushed" if report.up else "",
@@ -310,74 +269,50 @@ def _print_report(report: Report, stay: Forestay, screen: Screen) -> None:
         words = words or ("nothing was transferred" if report.problems else "nothing new")
         screen.done((f"{report.remote}: ", "bold"), words)
     if report.foreign:
-        _print_foreign(report, screen)
+        verb = "is" if report.foreign == 1 else "are"
+        screen.done(f"{plural(report.foreign, 'session')} there {verb} not for this device")
+    if report.foreign and not report.sessions:
+        show, add = "forestay device key show", "forestay device add --new-key"
+        screen.done("  → shared with you by someone: ", (screen.as_typed(show), "cyan"))
+        screen.done("  → yours, from another device: ", (screen.as_typed(add), "cyan"))
     waiting = report.waiting - sum(one.stay for one in report.sessions)
     if waiting > 0:
         screen.done(f"{plural(waiting, 'event')} not pushed")
 
 
-def _print_new(sessions: list[str], stay: Forestay, screen: Screen) -> None:
-    """Name sessions that are new here, with the command that resumes them."""
-    for session in sessions[:_SHOWN]:
-        command = screen.as_typed(f"forestay resume {session}")
-        screen.done("  new here: ", shorten(stay.goal(session), _GOAL))
-        screen.done("  → ", (command, "cyan"))
-    if len(sessions) > _SHOWN:
-        more = screen.as_typed("forestay list --all")
-        screen.done(f"  and {len(sessions) - _SHOWN} more: ", (more, "cyan"))
-
-
-def _print_foreign(report: Report, screen: Screen) -> None:
-    """Report sessions that this device has no key for, and what to do if there are no others."""
-    verb = "is" if report.foreign == 1 else "are"
-    screen.done(f"{plural(report.foreign, 'session')} there {verb} not for this device")
-    if report.sessions:
-        return
-    show, add = "forestay device key show", "forestay device add --new-key"
-    screen.done("  → shared with you by someone: ", (screen.as_typed(show), "cyan"))
-    screen.done("  → yours, from another device: ", (screen.as_typed(add), "cyan"))
-
-
 def _print_moved(one: SessionOutcome, screen: Screen) -> None:
+    lead = f"  {one.session}: "
     if one.ended:
-        screen.line(
-            (f"  {one.session}: no longer shared with you", "yellow"), "; what you have stays"
-        )
+        screen.line((f"{lead}no longer shared with you", "yellow"), "; what you have stays")
     if one.stay:
         many = f"{plural(one.stay, 'event')} {'stays' if one.stay == 1 else 'stay'} here"
         why = "it is no longer shared with you" if one.over else "it is shared with you to read"
-        screen.done(f"  {one.session}: {many}: {why}")
+        screen.done(f"{lead}{many}: {why}")
         show = screen.as_typed("forestay device key show")
         screen.done("  → ask its owner to share it with --continue; your key: ", (show, "cyan"))
     if one.disputes:
-        many = plural(one.disputes, "dispute")
-        screen.line((f"  {one.session}: {many}", "yellow"), "; both sides are stored")
+        disputes = plural(one.disputes, "dispute")
+        screen.line((f"{lead}{disputes}", "yellow"), "; both sides are stored")
         screen.line("  → ", screen.as_typed(f"forestay settle --session {one.session}"))
     if one.loose:
-        many = plural(one.loose, "pack")
-        screen.line(
-            (f"  {one.session}: {many} wait for others", "yellow"),
-            "; another device is still pushing",
-        )
+        waits = f"{lead}{plural(one.loose, 'pack')} wait for others"
+        screen.line((waits, "yellow"), "; another device is still pushing")
 
 
 def _report_values(report: Report) -> dict[str, Any]:
-    return {
-        **pick(report, "remote pushed=up pulled=down waiting others=foreign"),
-        "error": _error_values(report.error),
-        "sessions": [_moved_values(one) for one in report.sessions],
-    }
-
-
-def _moved_values(one: SessionOutcome) -> dict[str, Any]:
-    return {
-        **pick(one, "session new pushed=up pulled=down disputes packs_waiting=loose stay ended"),
-        **pick(one, "packs_pushed=packs_up packs_pulled=packs_down"),
-        **pick(one, "bytes_pushed=bytes_up bytes_pulled=bytes_down"),
-        "refused": [_error_values(each) for each in one.aside],
-        "noticed": [_error_values(each) for each in one.noticed],
-        "error": _error_values(one.error),
-    }
+    sessions = []
+    for one in report.sessions:
+        values = pick(
+            one,
+            "session new pushed=up pulled=down disputes packs_waiting=loose stay ended",
+            "packs_pushed=packs_up packs_pulled=packs_down",
+            "bytes_pushed=bytes_up bytes_pulled=bytes_down",
+        )
+        values["refused"] = [_error_values(each) for each in one.aside]
+        values["noticed"] = [_error_values(each) for each in one.noticed]
+        sessions.append({**values, "error": _error_values(one.error)})
+    known = pick(report, "remote pushed=up pulled=down waiting others=foreign")
+    return {**known, "error": _error_values(report.error), "sessions": sessions}
 
 
 def _error_values(error: ForestayError | None) -> dict[str, Any] | None:
@@ -385,6 +320,8 @@ def _error_values(error: ForestayError | None) -> dict[str, Any] | None:
         return None
     return {"type": type(error).__name__, **pick(error, "message=what why? hint?")}
 
+
+_NAME = arg("name", "NAME", "the remote")
 
 COMMANDS = {
     "remote add": Command(
@@ -395,12 +332,8 @@ COMMANDS = {
         "forestay remote add cloud 's3://my-bucket/forestay?region=eu-central-1'",
     ),
     "remote list": Command(run_list, "forestay remote list"),
-    "remote remove": Command(
-        run_remove, arg("name", "NAME", "the remote"), "forestay remote remove usb"
-    ),
-    "remote check": Command(
-        run_check, arg("name", "NAME", "the remote"), "forestay remote check usb"
-    ),
+    "remote remove": Command(run_remove, _NAME, "forestay remote remove usb"),
+    "remote check": Command(run_check, _NAME, "forestay remote check usb"),
     "sync": Command(
         run_sync,
         arg("remote?", "REMOTE", "only this one"),

@@ -9,12 +9,7 @@ from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen, Session
     from forestay.plans.revisit import Look
 
 _COLORS = {"minor": "green", "moderate": "yellow", "major": "red"}
@@ -40,9 +35,7 @@ def run_revisit(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _preview(session: Session, options: Namespace, screen: Screen) -> None:
     preview = session.revisit.preview(options.step, impact=options.impact)
-    if screen.json:
-        screen.answer({**session.status().as_json(), **preview_values(preview), "applied": False})
-        return
+    screen.answer(session.status, preview_values(preview), applied=False)
     screen.start_paging()
     found = preview.assessment
     for line in found.diff:

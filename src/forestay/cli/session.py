@@ -16,19 +16,16 @@ from forestay.cli.common import (
     warn_others,
 )
 from forestay.cli.status import print_status
+from forestay.cli.terminal import BINDING, pick
 from forestay.errors import ForestayError, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Screen
-    from forestay.model.event import Event
+    from forestay.cli.types import Any, Event, Forestay, Namespace, Screen, Session
 
 _GOAL = 44
+_BIND = f"also write its files as {FIVE}; may be repeated"
+_SAVE = "unfinished work of an essay, saved first; FILE=- reads it from stdin"
 
 
 # -- start and choose --------------------------------------------------------------------------
@@ -39,27 +36,14 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
         before = stay.context.workspace.require(open_only=True)
     except ForestayError:
         before = ""
-    session = stay.start(
-        read_text(options.goal, screen),
-        mode=options.mode,
-        id=options.id,
-        from_session=options.origin,
-        formats=options.bind,
-        workflow=options.workflow,
-        target=options.target,
-        pushback=options.pushback,
-        key=options.key,
-    )
+    names = ("mode", "id", "workflow", "target", "pushback", "key", "from_session", "formats")
+    given = {name: getattr(options, name) for name in names}
+    session = stay.start(read_text(options.goal, screen), **given)
     status, first = session.status().as_json(), next(session.log()).event
-    bindings = session.files.list() if options.bind else []
-    if screen.json:
-        from forestay.cli.files import binding_values
-
-        known: dict[str, Any] = {"repeated": session.repeated, "before": before or None}
-        known |= {"taken_up": session.was_open}
-        known |= {"layouts": [binding_values(binding) for binding in bindings]}
-        screen.answer({**status, "event": event_receipt(first), **known})
-        return
+    bindings = session.files.list() if options.formats else []
+    known = {"event": event_receipt(first), "repeated": session.repeated}
+    known |= {"before": before or None, "taken_up": session.was_open}
+    screen.answer(status, known, layouts=[pick(one, BINDING) for one in bindings])
     lead = "Already started: session " if session.repeated else "Started session "
     if session.was_open:
         screen.done("This workflow already has an open session for this target; it is resumed.")
@@ -69,12 +53,11 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if before and before != session.id:
         back = (screen.as_typed(f"forestay session use {before}"), "cyan")
         screen.done(("  the previous session stays open; to return to it: ", "dim"), back)
-    if bindings:
-        from forestay.cli.suggestions import short_path
+    for binding in bindings:
+        from forestay.cli.suggestions import short_path  # start-up
 
-        for binding in bindings:
-            when = ", once they can be written" if binding.suspended else ""
-            screen.done((f"  its files{when}: ", "dim"), short_path(binding.place))
+        when = ", once they can be written" if binding.suspended else ""
+        screen.done((f"  its files{when}: ", "dim"), short_path(binding.place))
     warn_other_current(session, screen)
     screen.hint("next: ", _first_steps(status))
 
@@ -91,7 +74,7 @@ def _first_steps(status: dict[str, Any]) -> str:
 def run_use(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.use(options.chosen)
     status, others = session.status().as_json(), other_holders(session)
-    screen.answer({**status, "others": others})
+    screen.answer(status, others=others)
     if not screen.quiet:
         print_status(status, stay, screen)
     warn_other_current(session, screen)
@@ -140,8 +123,8 @@ COMMANDS = {
         arg("goal", "GOAL", "what is to be achieved; - reads it from stdin"),
         arg("--mode", "MODE", ", ".join(MODES), choices=MODES, default=MODES[0]),
         arg("--id", "ID", "an id of your own"),
-        arg("--from", "SESSION", "the session it continues", dest="origin"),
-        arg("--bind", "FORMAT[:ID]", f"also write its files as {FIVE}; may be repeated", many=True),
+        arg("--from", "SESSION", "the session it continues", dest="from_session"),
+        arg("--bind", "FORMAT[:ID]", _BIND, many=True, dest="formats"),
         arg("--workflow", "NAME|FILE", "a plan of phases to follow"),
         arg("--target", "PATH", "what the workflow is applied to"),
         arg("--pushback", "LEVEL", f"for an essay: {', '.join(PUSHBACK)}", choices=PUSHBACK),
@@ -157,21 +140,17 @@ COMMANDS = {
     ),
     "pause": Verb(
         "pause",
-        _report_pause,
-        arg(
-            "--save",
-            "FILE=TEXT",
-            "unfinished work of an essay, saved first; FILE=- reads it from stdin",
-            many=True,
-        ),
+        "",
+        arg("--save", "FILE=TEXT", _SAVE, many=True),
         "forestay pause",
         'forestay pause --context "halfway in t2"',
         "cat draft.md | forestay pause --save stage-4-draft.md=-",
+        report=_report_pause,
         prepare=_read_unfinished,
         reason="WORD",
         context="TEXT what was being worked on",
     ),
-    "complete": Verb("complete", _report_complete, "forestay complete"),
+    "complete": Verb("complete", "", "forestay complete", report=_report_complete),
     "session fail": Verb(
         "lifecycle.fail",
         "failed",

@@ -17,11 +17,9 @@ from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import ArgumentParser, Namespace
-    from typing import Any
+    from argparse import ArgumentParser
 
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Screen
 
 SHELLS = ("bash", "zsh", "fish")
 

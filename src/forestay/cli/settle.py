@@ -12,13 +12,7 @@ from forestay.sync.device_names import name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-    from typing import Any
-
-    from forestay.api.forestay import Forestay
-    from forestay.api.session import Session
-    from forestay.cli.terminal import Screen
-    from forestay.journal.context import Context
+    from forestay.cli.types import Any, Forestay, Namespace, Screen, Session
 
 _LONG, _MAX_TEXT = 60, 400
 
@@ -26,17 +20,12 @@ _LONG, _MAX_TEXT = 60, 400
 def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     if not (options.prefer or options.merge or options.keep_both):
-        _print(session, options.dispute, stay, screen)
+        _print(session, options.dispute, stay.context.clock.now(), screen)
         return
     open_before = {case.subject: case.about for case in session.disputes.list()}
-    event = session.disputes.settle(
-        options.dispute,
-        prefer=options.prefer,
-        merge=options.merge,
-        keep_both=options.keep_both,
-        because=options.because,
-        key=options.key,
-    )
+    names = ("prefer", "merge", "keep_both", "because", "key")
+    given = {name: getattr(options, name) for name in names}
+    event = session.disputes.settle(options.dispute, **given)
     left = {case.subject: case.about for case in session.disputes.list()}
     over = [about for subject, about in open_before.items() if subject not in left]
     then = "forestay settle" if left else "forestay brief"
@@ -49,7 +38,7 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
     """Return devices, disputes with their sides, and the choices, as JSON values."""
-    context = session.context
+    context, rows = session.context, session.show().rows
     found = session.disputes.list(dispute)
     devices = [
         {
@@ -61,43 +50,32 @@ def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
         }
         for seat in session.disputes.devices()
     ]
-    return {
-        "devices": devices,
-        "disputes": [{**_case(case, context), "title": _title(session, case)} for case in found],
-        "settled": _settled(session),
-        "choices": [{"what": what, "command": line} for what, line in _choices(found)],
-    }
+    disputes = []
+    for case in found:
+        kind, _, id = case.subject.partition(":")
+        row = rows.get(kind, id) if kind in _TITLES else None
+        sides = [
+            {
+                **pick(side, "number outcome said device by event?"),
+                "name": name_of(context, side.device),
+                "at": iso(side.at) if side.at else None,
+            }
+            for side in case.sides
+        ]
+        values = pick(case, "number subject about recommended=newer why")
+        title = str(getattr(row, _TITLES[kind], "")) if row else ""
+        disputes.append({**values, "sides": sides, "title": title})
+    closed: list[Any] = [row for row in rows.select("dispute") if not row.is_open]
+    settled = [
+        {"subject": row.subject, "outcomes": sorted({side[3] for side in row.sides})}
+        for row in closed
+    ]
+    choices = [{"what": what, "command": line} for what, line in _choices(found)]
+    return {"devices": devices, "disputes": disputes, "settled": settled, "choices": choices}
 
 
 _TITLES = {"step": "title", "decision": "what", "agent": "task"}
-
-
-def _title(session: Session, case: Any) -> str:
-    """Return the title of what is disputed, or ""."""
-    kind, _, id = case.subject.partition(":")
-    row = session.show().rows.get(kind, id) if kind in _TITLES else None
-    return str(getattr(row, _TITLES[kind], "")) if row else ""
-
-
-def _case(case: Any, context: Context) -> dict[str, Any]:
-    sides = [
-        {
-            **pick(side, "number outcome said device by event?"),
-            "name": name_of(context, side.device),
-            "at": iso(side.at) if side.at else None,
-        }
-        for side in case.sides
-    ]
-    return {**pick(case, "number subject about recommended=newer why"), "sides": sides}
-
-
-def _settled(session: Session) -> list[dict[str, Any]]:
-    rows: list[Any] = list(session.show().rows.select("dispute"))
-    rows = [row for row in rows if not row.is_open]
-    return [
-        {"subject": row.subject, "outcomes": sorted({side[3] for side in row.sides})}
-        for row in rows
-    ]
+"""What is disputed, and the field that has its title."""
 
 
 def _choices(found: list[Any]) -> list[tuple[str, str]]:
@@ -118,72 +96,51 @@ def _choices(found: list[Any]) -> list[tuple[str, str]]:
     ]
 
 
-def _print(session: Session, dispute: str, stay: Forestay, screen: Screen) -> None:
+def _print(session: Session, dispute: str, now: int, screen: Screen) -> None:
+    from forestay.cli.status import since  # start-up
+    from forestay.model.summary import plain_outcome  # start-up
+
     shown = dialogue(session, dispute)
-    if screen.json:
-        screen.answer({**session.status().as_json(), **shown})
-        return
+    screen.answer(session.status, shown)
     if not shown["disputes"]:
         screen.line("Nothing is disputed.")
     else:
         screen.line((f"{plural(len(shown['disputes']), 'dispute')} to settle", "bold"))
         screen.line()
-        _print_devices(shown["devices"], stay.context.clock.now(), screen)
+        rows = []
+        for one in shown["devices"]:
+            name = one["name"] + (" (here)" if one["here"] else "")
+            agents = ", ".join(one["active_agents"]) or "–"
+            done, count = f"{one['progress']:.0%}", str(one["events"])
+            rows.append([name, since(one["last_modified"], now), done, count, agents])
+        screen.listing("DEVICE LAST_MODIFIED DONE EVENTS AGENTS", rows, indent=2, right="23")
         for case in shown["disputes"]:
-            _print_case(case, stay.context.clock.now(), screen)
+            _print_case(case, now, screen)
         screen.line()
         for one in shown["choices"]:
             screen.line("→ ", f"{one['what']:<44}", (screen.as_typed(one["command"]), "cyan"))
-    _print_settled(shown["settled"], screen)
-
-
-def _print_devices(devices: list[dict[str, Any]], now: int, screen: Screen) -> None:
-    from forestay.cli.status import since  # start-up
-
-    rows = []
-    for one in devices:
-        name = one["name"] + (" (here)" if one["here"] else "")
-        agents = ", ".join(one["active_agents"]) or "–"
-        done, count = f"{one['progress']:.0%}", str(one["events"])
-        rows.append([name, since(one["last_modified"], now), done, count, agents])
-    screen.listing("DEVICE LAST_MODIFIED DONE EVENTS AGENTS", rows, indent=2, right="23")
-
-
-def _print_case(case: dict[str, Any], now: int, screen: Screen) -> None:
-    screen.line()
-    title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
-    screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
-    for side in case["sides"]:
-        message = " – ".join(
-            filter(None, [_plain(side["outcome"]), shorten(side["said"], _MAX_TEXT)])
-        )
-        screen.prose(f"   {side['number']}  ", message)
-        at = when(_ms(side["at"]), now) if side["at"] else ""
-        by = ", ".join(filter(None, [side["name"], at, side["by"]]))
-        newer = ("  newer", "green") if side["number"] == case["recommended"] else ""
-        screen.line("      ", (by, "dim"), newer)
-    recommendation = f"recommended: {case['recommended']}, the newer; {case['why']}"
-    for line in screen.wrap(f"   {recommendation}"):
-        screen.line((line, "dim"))
-
-
-def _print_settled(settled: list[dict[str, Any]], screen: Screen) -> None:
-    for one in settled:
-        both = " or ".join(_plain(word) for word in one["outcomes"])
+    for one in shown["settled"]:
+        both = " or ".join(map(plain_outcome, one["outcomes"]))
         name = one["subject"].replace("step:", "task ").replace(":", " ", 1)
         screen.line((f"settled before: {name} ({both})", "dim"))
 
 
-def _plain(word: str) -> str:
-    from forestay.model.summary import plain_outcome
+def _print_case(case: dict[str, Any], now: int, screen: Screen) -> None:
+    from datetime import datetime  # start-up
 
-    return plain_outcome(word)
+    from forestay.model.summary import plain_outcome  # start-up
 
-
-def _ms(stamp: str) -> int:
-    from datetime import datetime
-
-    return round(datetime.fromisoformat(stamp).timestamp() * 1000)
+    screen.line()
+    title = shorten(case["title"], _LONG) if case["title"] not in case["about"] else ""
+    screen.line((f"{case['number']}  {case['about']}", "bold"), f": {title}" if title else "")
+    for side in case["sides"]:
+        parts = [plain_outcome(side["outcome"]), shorten(side["said"], _MAX_TEXT)]
+        screen.prose(f"   {side['number']}  ", " – ".join(filter(None, parts)))
+        ms = round(datetime.fromisoformat(side["at"]).timestamp() * 1000) if side["at"] else 0
+        by = ", ".join(filter(None, [side["name"], when(ms, now) if ms else "", side["by"]]))
+        newer = ("  newer", "green") if side["number"] == case["recommended"] else ""
+        screen.line("      ", (by, "dim"), newer)
+    screen.prose("   ", f"recommended: {case['recommended']}, the newer; {case['why']}", "dim")
 
 
 COMMANDS = {

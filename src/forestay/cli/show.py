@@ -13,12 +13,9 @@ from forestay.journal.history import state_to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Callable
-    from typing import Any
 
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Part, Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen
     from forestay.journal.history import Change
 
     Row = dict[str, Any]

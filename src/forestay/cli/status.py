@@ -12,12 +12,9 @@ from forestay.errors import InvalidInput, NoSession
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
     from collections.abc import Iterator
-    from typing import Any
 
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Part, Screen
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen
 
 _SHOWN = 50
 _HOUR = 3_600_000

@@ -2,8 +2,9 @@
 
 A line consists of *parts*: a text, or a text with a style. Each part passes through
 `text.terminal` before it is styled, so recorded text cannot move the cursor or change a color.
-Styles are used on a terminal only. There, long lines are wrapped between words and tables are
-cut to the width; in a pipe, lines and the last column of tables are complete.
+Styles are used on a terminal only. There, texts (`prose`, `wrap`, `fields`) are wrapped between
+words and tables are cut to the width; in a pipe, lines and the last column of tables are complete.
+A single line is left to the terminal to wrap, so that a command or path in it can be copied.
 
 JSON is one object on one line, in UTF-8 for every locale. Control characters are escaped.
 """
@@ -14,16 +15,18 @@ import os
 import sys
 
 from forestay.base.text import fit, terminal, width
+from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
     from typing import Any, TextIO
 
     from forestay.base.config import Settings
+    from forestay.errors import Refused
 
-    Part = str | tuple[str, str]
-
+Part = str | tuple[str, str]
+"""A text of a line, or a text with a style."""
 VERSION = 1
 """The version of the JSON contract: the value of "forestay" in every object."""
 
@@ -39,6 +42,8 @@ _STYLES = {
 }
 SEVERITIES = {"error": "red", "warning": "yellow", "info": "dim"}
 """The severities of findings, worst first, with their styles."""
+BINDING = "layout native_id=native path=place mirrored quiet suspended?"
+"""The JSON fields of a session's files in one format, for `pick`."""
 _MIN_COLUMN = 16
 """The least width of a column that is cut."""
 _ASCII_FORMS = str.maketrans({"…": "...", "–": "-", "→": "->", "·": "-", "█": "#"})
@@ -51,6 +56,10 @@ class Unwritable(OSError):
 
     A reader that stops early raises BrokenPipeError instead.
     """
+
+
+class Declined(Exception):
+    """The user did not confirm what a command would do."""
 
 
 class Screen:
@@ -109,10 +118,9 @@ class Screen:
     # -- for people ----------------------------------------------------------------------------
 
     def line(self, *parts: Part) -> None:
-        """Print a line, wrapped between words on a terminal; with --json, print nothing."""
+        """Print a line; with --json, print nothing."""
         if not self.json:
-            for line in _wrap_parts(parts, self.columns):
-                self._write("".join(self._render(part, self.out) for part in line) + "\n")
+            self._write("".join(self._render(part, self.out) for part in parts) + "\n")
 
     def done(self, *parts: Part) -> None:
         """Print a line that only confirms success; with --quiet, print nothing."""
@@ -169,8 +177,7 @@ class Screen:
         """Print a warning on the error stream; the same one only once."""
         if not (self.quiet or self.json) and parts not in self._warned:
             self._warned.append(parts)
-            for line in _wrap_parts(parts, self.error_columns):
-                self.write_error(*line)
+            self.write_error(*parts)
 
     def warn_from_library(self, line: str) -> None:
         """Print a warning of the library, with short paths and commands that can be typed here."""
@@ -186,8 +193,7 @@ class Screen:
     def explain(self, lead: Part, text: str, style: str = "") -> None:
         """Print a lead and a text on the error stream, wrapped between words on a terminal."""
         for line in self._wrap(_text_of(text), self.error_columns - _width(_text_of(lead))):
-            for parts in _wrap_parts((lead, (line, style)), self.error_columns):
-                self.write_error(*parts)
+            self.write_error(lead, (line, style))
             lead = "  "
 
     def advise(self, text: str) -> None:
@@ -250,10 +256,13 @@ class Screen:
         widths = [max(_width(row[i][0]) for row in cells) for i in range(len(cells[0]))]
         if self.columns and not whole:
             _narrow_columns(widths, self.columns - indent - 2 * (len(widths) - 1))
-        paints = self._has_color(self.out)
         for row in cells:
-            line = "  ".join(_align_row(row, widths, right, paints=paints))
-            self._write(" " * indent + line + "\n")
+            last = max((i for i, (text, _) in enumerate(row) if text), default=0)
+            line = []
+            for i, (text, style) in enumerate(row[: last + 1]):
+                text = _pad_cell(text, widths[i], right=str(i) in right)
+                line.append(self._paint(text.rstrip() if i == last else text, style, self.out))
+            self._write(" " * indent + "  ".join(line) + "\n")
 
     def listing(
         self, head: str, rows: Sequence[Sequence[Part]], empty: str = "", **more: Any
@@ -286,8 +295,12 @@ class Screen:
         self.table(rows, indent=2, whole=True)
 
     def _render(self, part: Part, stream: TextIO) -> str:
-        text = _text_of(part)
-        return _paint(text, _style_of(part)) if self._has_color(stream) else text
+        return self._paint(_text_of(part), _style_of(part), stream)
+
+    def _paint(self, text: str, style: str, stream: TextIO) -> str:
+        if not (style and text.strip() and self._has_color(stream)):
+            return text
+        return f"\x1b[{_STYLES[style]}m{text}\x1b[0m"
 
     def _has_color(self, stream: TextIO) -> bool:
         wanted = _is_terminal(stream) if self._color == "auto" else self._color == "always"
@@ -300,24 +313,70 @@ class Screen:
 
     # -- questions -----------------------------------------------------------------------------
 
-    @property
-    def can_ask(self) -> bool:
-        """Whether a user can see a question and type the answer."""
-        return not self.json and self.is_terminal and self.source.isatty()
+    def require_yes(self, when: str, refusal: Refused, *shown: Sequence[Part]) -> None:
+        """Show lines and ask the user to type yes; `when` completes the question.
 
-    def ask_yes(self, when: str) -> bool:
-        """Return whether the user types yes; `when` completes the question."""
+        Raise Declined if the user types something else, and `refusal` where no user can see the
+        question and type the answer.
+        """
+        if self.json or not self.is_terminal or not self.source.isatty():
+            raise refusal
+        for line in shown:
+            self.line(*line)
         self.flush()
         self.out.write(f"Type yes {when}: ")
         self.out.flush()
-        return self.source.readline().strip().lower() == "yes"
+        if self.source.readline().strip().lower() != "yes":
+            raise Declined
+
+    def ask_secret(self, prompt: str) -> str:
+        """Return what the user types, without showing it; "" if there is no terminal."""
+        if self.json or not self.source.isatty():
+            return ""
+        if self.source is sys.stdin:
+            from getpass import getpass  # start-up
+
+            return getpass(prompt, self.err)
+        self.err.write(prompt)
+        return self.source.readline().rstrip("\r\n")
+
+    def ask_passphrase(self) -> str:
+        """Return the passphrase from the environment, else typed on the terminal, else ""."""
+        from forestay.base.config import passphrase  # start-up
+
+        return passphrase() or self.ask_secret("passphrase: ")
+
+    def ask_new_passphrase(self) -> str:
+        """Return a passphrase to protect something with; on the terminal it is typed twice."""
+        from forestay.base.config import passphrase  # start-up
+
+        if given := passphrase():
+            return given
+        first = self.ask_secret("new passphrase: ")
+        if not first:
+            raise InvalidInput(
+                "there is no passphrase",
+                why="it is never read from the command line, where others could see it",
+                hint="set FORESTAY_PASSPHRASE, or run this in a terminal, which asks for it",
+            )
+        if self.ask_secret("repeat the passphrase: ") != first:
+            raise InvalidInput("the two passphrases differ", hint="try again")
+        return first
 
     # -- for programs --------------------------------------------------------------------------
 
-    def answer(self, values: dict[str, Any]) -> None:
-        """Print the answer as one JSON object, only with --json."""
+    def answer(self, *values: Any, **more: object) -> None:
+        """Print the answer as one JSON object, only with --json.
+
+        It has the keys of all `values`, which are dicts or results of the library. A function,
+        such as `session.status`, is called only with --json.
+        """
         if self.json:
-            self.object({"forestay": VERSION, **values})
+            answer: dict[str, Any] = {"forestay": VERSION}
+            for value in values:
+                found = value() if callable(value) else value
+                answer |= found if isinstance(found, dict) else found.as_json()
+            self.object({**answer, **more})
 
     def object(self, values: object) -> None:
         """Print a JSON value on one line."""
@@ -404,62 +463,6 @@ def _escape(char: str) -> str:
     return "".join(f"\\u{data[i] << 8 | data[i + 1]:04x}" for i in range(0, len(data), 2))
 
 
-def _wrap_parts(parts: Sequence[Part], columns: int) -> Iterable[Sequence[Part]]:
-    """Return the lines that the parts of a line need in so many columns.
-
-    A long path gets its own line, with less indent if necessary. A word that is longer than a
-    line is left to the terminal to wrap, so that it can still be copied.
-    """
-    if not columns or sum(_width(_text_of(part)) for part in parts) <= columns:
-        return [parts]
-    lines: list[list[tuple[str, str]]] = [[]]
-    indent = used = 0
-    for gap, word in _split_words(parts):
-        long = sum(_width(text) for text, _ in word)
-        if not used:
-            indent = gap + 2
-        elif used + gap + long > columns >= long:
-            lines.append([])
-            gap, used = indent, 0
-        if not used and long <= columns:
-            gap = min(gap, columns - long)
-        _join(lines[-1], " " * gap, word)
-        used += gap + long
-    return lines
-
-
-def _join(line: list[tuple[str, str]], gap: str, word: list[tuple[str, str]]) -> None:
-    for text, style in word:
-        if line and line[-1][1] == style:
-            line[-1] = (line[-1][0] + gap + text, style)
-        else:
-            line += [(gap, ""), (text, style)] if gap else [(text, style)]
-        gap = ""
-
-
-def _split_words(parts: Sequence[Part]) -> Iterator[tuple[int, list[tuple[str, str]]]]:
-    """Yield words with the number of spaces before each; a suggested command is one word."""
-    gap = 0
-    word: list[tuple[str, str]] = []
-    for part in parts:
-        for i, one in enumerate(_split_text(_text_of(part), _style_of(part))):
-            if i and word:
-                yield gap, word
-                gap, word = 0, []
-            gap += min(i, 1)
-            word += [(one, _style_of(part))] if one else []
-    if word:
-        yield gap, word
-
-
-def _split_text(text: str, style: str) -> list[str]:
-    bare = text.strip(" ")
-    if not (bare and (style == "cyan" or bare.startswith("forestay "))):
-        return text.split(" ")
-    before, _, after = text.partition(bare)
-    return [""] * len(before) + [bare] + [""] * len(after)
-
-
 def _text_of(part: Part) -> str:
     """Return the text of a part without control sequences.
 
@@ -473,20 +476,6 @@ def _text_of(part: Part) -> str:
 
 def _style_of(part: Part) -> str:
     return "" if isinstance(part, str) else part[1]
-
-
-def _paint(text: str, style: str) -> str:
-    return f"\x1b[{_STYLES[style]}m{text}\x1b[0m" if style and text.strip() else text
-
-
-def _align_row(
-    row: Sequence[tuple[str, str]], widths: Sequence[int], right: str, *, paints: bool
-) -> Iterator[str]:
-    last = max((i for i, (text, _) in enumerate(row) if text), default=0)
-    for i, (text, style) in enumerate(row[: last + 1]):
-        text = _pad_cell(text, widths[i], right=str(i) in right)
-        text = text.rstrip() if i == last else text
-        yield _paint(text, style) if paints else text
 
 
 def _narrow_columns(widths: list[int], room: int) -> None:

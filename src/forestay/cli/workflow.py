@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from forestay.api import json_values
 from forestay.base.text import plural
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import SEVERITIES, pick
-from forestay.errors import DAMAGED
+from forestay.errors import DAMAGED, InvalidInput
+from forestay.model.gates.gate import describe_field
+from forestay.model.plan import as_values
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from argparse import Namespace
-
-    from forestay.api.forestay import Forestay
-    from forestay.cli.terminal import Screen
+    from forestay.cli.types import Forestay, Namespace, Part, Screen
     from forestay.model.plan import Gate, Phase, Workflow
-    from forestay.plans.workflows import Listed
-
-_FAULTY = "faulty"
 
 
 # -- list --------------------------------------------------------------------------------------
@@ -24,23 +21,17 @@ _FAULTY = "faulty"
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.workflows.list()
-    if screen.json:
-        from forestay.api import json_values
-
-        screen.answer({"workflows": [json_values.workflow(each) for each in found]})
-        return
-    screen.table([_listed_cells(each) for each in found])
+    screen.answer(workflows=[json_values.workflow(each) for each in found])
+    rows: list[list[Part]] = []
+    for each in found:
+        count: Part = ("faulty", "red") if each.error else _count(each.phases, each.unit)
+        source = "built in" if each.built_in else each.source
+        rows.append([(each.name, "cyan"), count, each.title, (source, "dim")])
+    screen.table(rows)
     for each in found:
         if each.error:
             screen.warn((f"{each.name}: ", "red"), each.error)
     screen.hint("what one requires: ", "forestay workflow show NAME")
-
-
-def _listed_cells(each: Listed) -> list[str | tuple[str, str]]:
-    source = "built in" if each.built_in else each.source
-    if each.error:
-        return [(each.name, "cyan"), (_FAULTY, "red"), "", (source, "dim")]
-    return [(each.name, "cyan"), _count(each.phases, each.unit), each.title, (source, "dim")]
 
 
 def _count(phases: int | None, unit: str) -> str:
@@ -54,36 +45,28 @@ def _count(phases: int | None, unit: str) -> str:
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.schema:
-        return _print_schema(stay, screen)
+        text = stay.workflows.schema()
+        screen.answer(schema=text)
+        screen.block(text)
+        return
     if not options.name:
-        from forestay.errors import InvalidInput
-
         raise InvalidInput("NAME is missing", hint="forestay workflow list")
-    from forestay.model.plan import as_values
-
     found = stay.workflows.show(options.name)
     screen.answer(as_values(found))
     screen.start_paging()
-    _print_workflow(found, screen)
-
-
-def _print_schema(stay: Forestay, screen: Screen) -> None:
-    text = stay.workflows.schema()
-    screen.answer({"schema": text})
-    screen.block(text)
-
-
-def _print_workflow(found: Workflow, screen: Screen) -> None:
     screen.line((found.name, "bold"), f"   {found.title}" if found.title else "")
     if found.description:
-        for line in screen.wrap(found.description):
-            screen.line(line)
+        screen.prose("", found.description)
+    paused, abandoned = (
+        f"after {hours:g} h of inactivity" if hours else ""
+        for hours in (found.expiry.pause_hours, found.expiry.abandon_hours)
+    )
     screen.fields(
         [
             ("version", found.version),
             ("phases", _range(found)),
-            ("paused", _after(found.expiry.pause_hours)),
-            ("abandoned", _after(found.expiry.abandon_hours)),
+            ("paused", paused),
+            ("abandoned", abandoned),
             ("from", found.source),
         ]
     )
@@ -101,10 +84,6 @@ def _range(found: Workflow) -> str:
     return f"{words}, {found.base} to {last}" if found.total else words
 
 
-def _after(hours: float | None) -> str:
-    return f"after {hours:g} h of inactivity" if hours else ""
-
-
 def _print_phase(phase: Phase, number: str, screen: Screen) -> None:
     screen.line()
     effort = f"  {phase.effort}" if phase.effort else ""
@@ -118,8 +97,6 @@ def _print_phase(phase: Phase, number: str, screen: Screen) -> None:
 
 
 def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
-    from forestay.model.gates.gate import describe_field
-
     rows = []
     for field in gate.fields:
         optional = "" if field.required else "optional"
@@ -139,12 +116,9 @@ def _gate_rows(gate: Gate) -> list[tuple[str, str]]:
 def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     checked = stay.workflows.check(options.file)
     names = "code severity file line? where? message=what"
-    values = {
-        **pick(checked, "ok path"),
-        "name": checked.workflow.name if checked.workflow else None,
-        "findings": [pick(finding, names) for finding in checked.findings],
-    }
-    screen.answer(values)
+    name = checked.workflow.name if checked.workflow else None
+    findings = [pick(finding, names) for finding in checked.findings]
+    screen.answer(pick(checked, "ok path"), name=name, findings=findings)
     for finding in checked.findings:
         place = f"{finding.file}:{finding.line}" if finding.line else finding.file
         severity = (finding.severity, SEVERITIES[finding.severity])
@@ -159,7 +133,7 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def run_new(options: Namespace, stay: Forestay, screen: Screen) -> None:
     path = stay.workflows.new(options.name, origin=options.origin)
-    screen.answer({"name": options.name, "path": path})
+    screen.answer(name=options.name, path=path)
     screen.done(("Wrote ", "green"), path)
     screen.hint("edit it, then: ", f"forestay workflow check {options.name}")
 

@@ -5,6 +5,7 @@ Everything here is read-only. Texts are fenced as data; values are labelled as d
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from forestay.base.text import shorten
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 _SCHEME = "forestay://"
 _LISTED, _GOAL, _PAGE, _COMPLETED = 20, 60, 50, 100
-_DIGITS = 20
+_NUMBER = re.compile("[0-9]{1,20}")
 _TEXT, _JSON = "text/plain", "application/json"
 
 
@@ -55,15 +56,11 @@ def _read_session(session: Session, rest: list[str], uri: str) -> tuple[str, str
         return _JSON, responses.as_json(responses.clean(values))
     if rest == ["briefing"]:
         return _TEXT, session.brief().text
-    if rest[0] == "journal" and (len(rest) == 1 or _is_number(rest[1])):
-        after = int(rest[1]) if len(rest) == 2 else 0
+    after = int(rest[1]) if len(rest) == 2 and _NUMBER.fullmatch(rest[1]) else 0
+    if rest[0] == "journal" and (len(rest) == 1 or _NUMBER.fullmatch(rest[1])):
         values = {"session": session.id, **tools.read_log(session, after, _PAGE)}
         return _JSON, responses.as_json(responses.clean(values))
     raise _unknown_resource(uri)
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= _DIGITS
 
 
 def _unknown_resource(uri: str) -> InvalidInput:

@@ -82,10 +82,8 @@ def _next_step(error: ForestayError) -> str:
     if isinstance(error, Refused) and error.legal:
         calls = [name_tool_calls(f"forestay {each}") for each in error.legal]
         return f"allowed now: {', '.join(calls)}"
-    return name_tool_calls(error.hint) or _default_next_step(error)
-
-
-def _default_next_step(error: ForestayError) -> str:
+    if error.hint:
+        return name_tool_calls(error.hint)
     if isinstance(error, InvalidInput):
         return "correct the arguments and call again"
     if isinstance(error, Refused):

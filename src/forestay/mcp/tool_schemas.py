@@ -78,9 +78,9 @@ class Tool(Struct, frozen=True):
     about: str
     examples: list[dict[str, Any]]
     takes: dict[str, Any]
-    needs: list[str]
     gives: dict[str, Any]
-    hints: tuple[bool, bool, bool, bool]
+    needs: list[str] = []
+    hints: tuple[bool, bool, bool, bool] = (False, False, True, False)
 
     @property
     def description(self) -> str:
@@ -151,7 +151,6 @@ START = Tool(
     },
     needs=["goal"],
     gives={"session": _TEXT, "before": _TEXT, "next": _TEXT},
-    hints=(False, False, True, False),
 )
 
 RESUME = Tool(
@@ -163,15 +162,8 @@ RESUME = Tool(
     " reopen continues a completed or abandoned one.",
     examples=[{}, {"budget": 500}],
     takes={**_SESSION, **_BUDGET, "reopen": _text("why it is reopened"), **_KEY},
-    needs=[],
-    gives={
-        "session": _TEXT,
-        "briefing": _TEXT,
-        "next": _TEXT,
-        "attention": _LIST,
-        "unknown_outcomes": _COUNT,
-    },
-    hints=(False, False, True, False),
+    gives=dict.fromkeys(("session", "briefing", "next"), _TEXT)
+    | {"attention": _LIST, "unknown_outcomes": _COUNT},
 )
 
 RECORD = Tool(
@@ -203,7 +195,6 @@ RECORD = Tool(
     },
     needs=["events"],
     gives={"session": _TEXT, "recorded": _LIST, "failed": _COUNT},
-    hints=(False, False, True, False),
 )
 
 CHECKPOINT = Tool(
@@ -228,7 +219,6 @@ CHECKPOINT = Tool(
     },
     needs=["action"],
     gives={"session": _TEXT, "passed": _FLAG, "result": _ANY, "phase": _ANY, "next": _TEXT},
-    hints=(False, False, True, False),
 )
 
 PROVE = Tool(
@@ -269,7 +259,6 @@ FINISH = Tool(
     },
     needs=["how"],
     gives={"session": _TEXT, "status": _TEXT},
-    hints=(False, False, True, False),
 )
 
 FINDS = (

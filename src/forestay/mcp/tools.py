@@ -20,7 +20,7 @@ from forestay.api import error_values, json_values
 from forestay.api.status import event_receipt
 from forestay.base.clock import iso
 from forestay.errors import ForestayError, InvalidInput
-from forestay.journal.history import LogLine, event_to_json, state_to_json
+from forestay.journal.history import event_to_json, state_to_json
 from forestay.mcp import responses, schema_check
 from forestay.mcp.responses import Answer, Values
 from forestay.mcp.tool_schemas import TOOLS, VERBS, Tool, read_verb
@@ -122,17 +122,16 @@ def require_valid(tool: Tool, arguments: Arguments) -> None:
 
 
 def _start(home: Forestay, given: Arguments) -> Values:
-    before = _current_open(home)
+    try:
+        before = home.current(open_only=True).id
+    except ForestayError:
+        before = ""
     names = ("goal", "mode", "id", "workflow", "target", "formats", "key")
     more = {"from_session": given["from"]} if "from" in given else {}
     session = home.start(**_only(given, names), **more)
-    return {
-        "session": session.id,
-        "repeated": session.repeated,
-        "taken_up": session.was_open,
-        **_if_any("before", before if before != session.id else ""),
-        **_progress(session),
-    }
+    values = {"session": session.id, "repeated": session.repeated, "taken_up": session.was_open}
+    known = _if_any("before", before if before != session.id else "")
+    return {**values, **known, **_progress(session)}
 
 
 def _progress(session: Session) -> Values:
@@ -142,14 +141,6 @@ def _progress(session: Session) -> Values:
     return values | _if_any("next", responses.name_tool_calls(shown["next"]))
 
 
-def _current_open(home: Forestay) -> str:
-    """Return the id of the open session that is current here; empty if there is none."""
-    try:
-        return home.current(open_only=True).id
-    except ForestayError:
-        return ""
-
-
 def _resume(home: Forestay, given: Arguments) -> Values:
     arrival = _pull(home, given.get("session", ""))
     session = home.to_resume(given.get("session", ""))
@@ -157,12 +148,8 @@ def _resume(home: Forestay, given: Arguments) -> Values:
         session.lifecycle.reopen(given["reopen"], key=_part_key(given, "reopen"))
     others = _others(session)
     briefing = session.resume(budget=given.get("budget"), key=given.get("key", ""))
-    return {
-        "session": session.id,
-        **_briefing_values(session, briefing),
-        "others": others,
-        **arrival,
-    }
+    values = {"session": session.id, **_briefing_values(session, briefing)}
+    return {**values, "others": others, **arrival}
 
 
 def _pull(home: Forestay, named: str) -> Values:
@@ -199,9 +186,11 @@ def _record(home: Forestay, given: Arguments) -> Values:
             made = attrgetter(VERBS[event["do"]][1])(session)(**arguments, key=key)
             done.append({"do": event["do"], **_event_values(made), "repeated": session.repeated})
         except ForestayError as error:
-            return {**_refused(home, error, number), "session": session.id, "recorded": done}
-    values = {"session": session.id, "recorded": done}
-    values["next"] = responses.name_tool_calls(session.status().next)
+            answer = responses.report_error("record", error, home, reads=False).values
+            refused = {"ok": False, "failed": number, **answer}
+            return {**refused, "session": session.id, "recorded": done}
+    step = responses.name_tool_calls(session.status().next)
+    values = {"session": session.id, "recorded": done, "next": step}
     return values | _if_any("others", _others(session))
 
 
@@ -219,11 +208,6 @@ def _require_verb(event: Values, number: int) -> None:
         raise InvalidInput(f"events[{number}] ({known.name}) {what}", why=why)
 
 
-def _refused(home: Forestay, error: ForestayError, number: int) -> Values:
-    answer = responses.report_error("record", error, home, reads=False)
-    return {"ok": False, "failed": number, **answer.values}
-
-
 def _event_values(made: Event) -> Values:
     """Return the fields of a recorded event that are not empty."""
     values = event_receipt(made)
@@ -233,16 +217,24 @@ def _event_values(made: Event) -> Values:
 
 def _checkpoint(home: Forestay, given: Arguments) -> Values:
     session, action, key = _open_session(home, given), given["action"], given.get("key", "")
-    if action in ("retry", "total", "rollback"):
-        event = _move_phase(session, given, key)
-        values: Values = {"event": _event_values(event)}
+    if action != "retry" and "phase" not in given:
+        why, hint = f"{action} requires a number", "forestay phase list"
+        raise InvalidInput("phase is missing", why=why, hint=hint)
+    phases, number, evidence = session.phases, given.get("phase", 0), given.get("evidence", {})
+    because = given.get("because", "")
+    moves: dict[str, Callable[[], Event]] = {
+        "retry": lambda: phases.retry(key=key),
+        "total": lambda: phases.total(number, names=given.get("names", []), key=key),
+        "rollback": lambda: phases.rollback(number, because=because, key=key),
+    }
+    if action in moves:
+        values: Values = {"event": _event_values(moves[action]())}
     else:
-        number, evidence = _required_phase(given), given.get("evidence", {})
-        if given["action"] == "fail":
-            outcome = session.phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
+        if action == "fail":
+            outcome = phases.fail(number, evidence, issue=given.get("issue", ""), key=key)
         else:
             options = _only(given, ("override", "because"))
-            outcome = session.phases.done(number, evidence, **options, key=key)
+            outcome = phases.done(number, evidence, **options, key=key)
         values = {
             "passed": outcome.passed,
             "complete": outcome.complete,
@@ -253,27 +245,9 @@ def _checkpoint(home: Forestay, given: Arguments) -> Values:
     return {"session": session.id, **values, **_progress(session), "repeated": session.repeated}
 
 
-def _move_phase(session: Session, given: Arguments, key: str) -> Event:
-    if given["action"] == "retry":
-        return session.phases.retry(key=key)
-    if given["action"] == "total":
-        return session.phases.total(_required_phase(given), names=given.get("names", []), key=key)
-    return session.phases.rollback(
-        _required_phase(given), because=given.get("because", ""), key=key
-    )
-
-
 def _judgment_values(result: Values) -> Values:
-    return result | {
-        "next_steps": [responses.name_tool_calls(step) for step in result["next_steps"]]
-    }
-
-
-def _required_phase(given: Arguments) -> int:
-    if "phase" not in given:
-        why, hint = f"{given['action']} requires a number", "forestay phase list"
-        raise InvalidInput("phase is missing", why=why, hint=hint)
-    return int(given["phase"])
+    steps = [responses.name_tool_calls(step) for step in result["next_steps"]]
+    return result | {"next_steps": steps}
 
 
 def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
@@ -287,13 +261,8 @@ def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
         stop=stop,
         key=given.get("key", ""),
     )
-    seen = json_values.observed(made.body)
-    return {
-        "session": session.id,
-        **seen,
-        "event": _event_values(made),
-        "repeated": session.repeated,
-    }
+    known = {"session": session.id, **json_values.observed(made.body)}
+    return {**known, "event": _event_values(made), "repeated": session.repeated}
 
 
 def _finish(home: Forestay, given: Arguments) -> Values:
@@ -329,12 +298,8 @@ def _find(home: Forestay, given: Arguments) -> Values:
     return {"session": session.id, **_SESSION_FINDS[what](session, given)}
 
 
-def _limit(given: Arguments) -> int:
-    return int(given.get("limit", _DEFAULT_LIMIT))
-
-
 def _sessions(home: Forestay, given: Arguments) -> Values:
-    most = _limit(given)
+    most = given.get("limit", _DEFAULT_LIMIT)
     found = home.list(all=given.get("all", False), status=given.get("status"), limit=most + 1)
     return responses.make_page([one.as_json() for one in found], most)
 
@@ -342,15 +307,14 @@ def _sessions(home: Forestay, given: Arguments) -> Values:
 def _search(home: Forestay, given: Arguments) -> Values:
     if not given.get("query", "").strip():
         raise InvalidInput("query is missing", why="search requires words")
-    most = _limit(given)
+    most = given.get("limit", _DEFAULT_LIMIT)
     found = home.search(given["query"], limit=most + 1)
     return responses.make_page([one.as_json() for one in found], most)
 
 
 def _workflows(home: Forestay, given: Arguments) -> Values:
-    return responses.make_page(
-        [json_values.workflow(each) for each in home.workflows.list()], _limit(given)
-    )
+    found = [json_values.workflow(each) for each in home.workflows.list()]
+    return responses.make_page(found, given.get("limit", _DEFAULT_LIMIT))
 
 
 def _brief(session: Session, given: Arguments) -> Values:
@@ -382,24 +346,24 @@ def read_log(session: Session, after: int | None, limit: int = _DEFAULT_LIMIT) -
     """Return the newest events, or those after a number; `next` is the number for the next page."""
     last = session.status().seq
     lines = session.log(limit=limit) if after is None else islice(session.log(after=after), limit)
-    page = responses.make_page([_line(line) for line in lines], limit)
+    found = []
+    for line in lines:
+        whole = event_to_json(line)
+        shown = {name: whole[name] for name in _EVENT_FIELDS}
+        found.append(shown | _if_any("retracted", line.retracted))
+    page = responses.make_page(found, limit)
     if after is None or not page["found"]:
         return page | {"more": 0 if after is not None else max(0, last - len(page["found"]))}
     reached = page["found"][-1]["seq"]
     return page | {"more": last - reached, "next": reached}
 
 
-def _line(line: LogLine) -> Values:
-    whole = event_to_json(line)
-    return {name: whole[name] for name in _EVENT_FIELDS} | _if_any("retracted", line.retracted)
-
-
 def _log(session: Session, given: Arguments) -> Values:
-    return read_log(session, given.get("after"), _limit(given))
+    return read_log(session, given.get("after"), given.get("limit", _DEFAULT_LIMIT))
 
 
 def _show(session: Session, given: Arguments) -> Values:
-    return show_session(session, given.get("at", ""), _limit(given))
+    return show_session(session, given.get("at", ""), given.get("limit", _DEFAULT_LIMIT))
 
 
 def _diff(session: Session, given: Arguments) -> Values:
@@ -424,15 +388,14 @@ def _gate(session: Session, given: Arguments) -> Values:
 
 
 def _proofs(session: Session, given: Arguments) -> Values:
-    return responses.make_page(
-        [json_values.proof(one) for one in session.proofs.list()], _limit(given)
-    )
+    found = [json_values.proof(one) for one in session.proofs.list()]
+    return responses.make_page(found, given.get("limit", _DEFAULT_LIMIT))
 
 
 def _rows(table: str) -> Callable[[Session, Arguments], Values]:
     def act(session: Session, given: Arguments) -> Values:
         rows = session.show(given.get("at", "")).rows.select(table, newest=True)
-        return responses.make_page([_row(row) for row in rows], _limit(given))
+        return responses.make_page([_row(row) for row in rows], given.get("limit", _DEFAULT_LIMIT))
 
     return act
 

@@ -30,7 +30,7 @@ Row = tuple[bytes, bytes, bytes]
 
 
 class Devices:
-    """Two devices of one circle; the first has a long session, both know a short one."""
+    """Two devices of one device group; the first has a long session, both know a short one."""
 
     def __init__(self, folder: str, events: int) -> None:
         self.folder = folder
@@ -50,7 +50,7 @@ class Devices:
         second.remotes.add(REMOTE, f"folder:{self.folder}/remote")
         asked = second.devices.add()
         changed = self.first.devices.approve(getattr(asked, "code", ""))
-        second.devices.add(confirm=changed.circle.fingerprint)
+        second.devices.add(confirm=changed.group.fingerprint)
         second.remotes.sync()
         second.close()
         self.first.remotes.sync()

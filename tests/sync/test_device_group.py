@@ -366,10 +366,10 @@ def test_what_is_no_circle_is_refused(data: bytes) -> None:
 def test_kept_circle_comes_back_even_to_a_device_that_was_put_out(tmp_path: Path) -> None:
     laptop, desk, group = two()
     folder = str(tmp_path / "keys")
-    assert device_group.load_circle(folder, desk) is None and device_group.kept_id(folder) == ""
+    assert device_group.load_group(folder, desk) is None and device_group.kept_id(folder) == ""
     group = device_group.revoke(group, laptop, desk.id, made=3)
     device_group.keep(folder, group, desk)
-    assert device_group.load_circle(folder, desk) == group
+    assert device_group.load_group(folder, desk) == group
     assert device_group.kept_id(folder) == group.id
     assert (tmp_path / "keys" / device_group.FILE).stat().st_mode & 0o777 == 0o600
 

@@ -163,8 +163,8 @@ def test_who_gave_no_name_is_shown_by_a_device_and_the_beginning_of_the_fingerpr
 def test_a_carried_chain_keeps_the_name_of_who_wrote_it(two: Two, travellers: Travellers) -> None:
     third, stick = travellers.make("third"), MemoryRemote()
     folder = str(Path(two.laptop.context.settings.home) / "keys")
-    assert travellers.circle is not None
-    device_group.keep(folder, travellers.circle, keys.load(folder, ask=None))
+    assert travellers.group is not None
+    device_group.keep(folder, travellers.group, keys.load(folder, ask=None))
     for home in (two.laptop, third):
         add_remote(home, "/nowhere", "stick")
         travel(home, name="stick", remote=stick)

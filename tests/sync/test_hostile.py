@@ -41,7 +41,7 @@ from tests.sync.people import World, notes, person_of, synced
 def lure(world: World, by: Forestay, to: Forestay, session: str) -> str:
     """A session of an id that its maker chose, shared with someone who never asked."""
     me, person = identity(by.context), key_text.read_person_key(person_of(to))
-    ring = key_ring.new_ring(me.circle, me.key, session, made=1)
+    ring = key_ring.new_ring(me.group, me.key, session, made=1)
     change = key_ring.share(ring, person, mode=key_ring.CONTINUE, made=1)
     put_ring(world, key_ring.rotated(ring, me.key, made=1, change=change), by)
     return ring.place
@@ -129,14 +129,14 @@ def usurped(world: World, by: Forestay) -> key_ring.KeyRing:
     for turn in held.turns:
         mine = structs.replace(
             turn,
-            owner=me.circle.id,
+            owner=me.group.id,
             by=me.key.id,
-            circle_key=me.circle.current.recipient,
+            circle_key=me.group.current.recipient,
             seen=tuple(one.hash for one in said[-1:]),
             members=(key_ring.Member(held.owner.id, turn.circle_key, key_ring.CONTINUE),),
         )
         said.append(key_ring.STATEMENTS.sign(mine, me.key))
-    return key_ring.KeyRing(said, held._secrets.values(), held.place_key, me.circle)
+    return key_ring.KeyRing(said, held._secrets.values(), held.place_key, me.group)
 
 
 def test_a_reader_who_puts_keys_of_his_own_there_becomes_no_owner(
@@ -169,7 +169,7 @@ def test_older_keys_under_a_newer_name_let_nobody_read_on(world: World, ann: For
     ann.shares.add("login", person_of(bob))
     synced(bob)
     before = {Path(one) for one in world.files("k")}
-    ann.shares.remove("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).group.id)
     synced(ann)
     newest, other = {Path(one) for one in world.files("k")} - before
     newest.unlink()
@@ -205,7 +205,7 @@ def test_keys_that_do_not_open_end_no_share(world: World, ann: Forestay) -> None
     assert not any(one.ended for one in report.sessions)
     FolderRemote(str(world.remote)).delete(name)
     assert synced(bob).problems == []
-    ann.shares.remove("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).group.id)
     report = synced(bob)
     assert (report.problems, [one.ended for one in report.sessions]) == ([], [True])
     assert [one.ended for one in synced(bob).sessions] == [False]
@@ -215,7 +215,7 @@ def test_a_share_ends_though_newer_keys_came_and_begins_anew(world: World, ann: 
     bob = world.person("bob")
     ann.shares.add("login", person_of(bob))
     synced(bob)
-    ann.shares.remove("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).group.id)
     ann.devices.keys.rotate()
     ann.session("login").note("not for bob")
     synced(ann)
@@ -234,7 +234,7 @@ def test_keys_that_were_shown_before_must_be_shown_again(world: World, ann: Fore
     me = identity(ann.context)
     remote = FolderRemote(str(world.remote))
     # A storage that has the help of one device shows the other keys that never were.
-    other = key_ring.new_ring(me.circle, me.key, "login", made=9)
+    other = key_ring.new_ring(me.group, me.key, "login", made=9)
     for one in list(remote.list(f"s/{held.place}/k/")):
         remote.delete(one.name)
     put_ring(world, other, ann)
@@ -259,7 +259,7 @@ def test_an_unshare_that_dies_leaves_the_owner_with_keys_and_is_told_by_the_next
     with monkeypatch.context() as patch:
         patch.setattr(FolderRemote, "put", put)
         with pytest.raises(Unreachable):
-            ann.shares.remove("login", identity(bob.context).circle.id)
+            ann.shares.remove("login", identity(bob.context).group.id)
     assert errors(synced(bob)) == [Locked]
     ann.session("login").note("not for bob")
     assert synced(ann).problems == []
@@ -428,7 +428,7 @@ def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_syn
     for known in bob.context.store.machine.remotes.all():
         visit(bob.context, known, SyncOptions(patience=()))
     other.rename(world.folder / "away")
-    spread = ann.shares.remove("login", identity(bob.context).circle.id).spread
+    spread = ann.shares.remove("login", identity(bob.context).group.id).spread
     assert [bool(one.error) for one in spread] == [False, True]
     (world.folder / "away").rename(other)
     zip = ann.context.store.machine.remotes.find("zip")
@@ -450,9 +450,9 @@ def test_what_nobody_of_the_circle_says_of_it_stops_no_visit(
     world: World, ann: Forestay, line: bytes
 ) -> None:
     synced(ann)
-    id = identity(ann.context).circle.id
+    id = identity(ann.context).group.id
     data = line + id.encode() + b"\nsomething"
-    FolderRemote(str(world.remote)).put(object_names.circle_name(id, data), data)
+    FolderRemote(str(world.remote)).put(object_names.group_name(id, data), data)
     ann.session("login").note("goes on")
     report = synced(ann)
     assert (report.problems, report.up) == ([], 1)
@@ -463,24 +463,24 @@ def test_more_statements_than_a_circle_can_hold_stop_no_visit(world: World, ann:
     synced(ann)
     synced(desk)
     me = identity(laptop.context)
-    said = list(me.circle.log.values())
+    said = list(me.group.log.values())
     while len(said) < MOST:
-        told = device_group.Statement("blessed", me.key.id, 1, me.circle.id, (said[-1].hash,))
+        told = device_group.Statement("blessed", me.key.id, 1, me.group.id, (said[-1].hash,))
         said.append(device_group.STATEMENTS.sign(told, me.key))
     full = device_group.DeviceGroup(said)
-    data = device_group._packed(full, me.key, identity(ann.context).circle.recipients())
-    FolderRemote(str(world.remote)).put(object_names.circle_name(full.id, data), data)
+    data = device_group._packed(full, me.key, identity(ann.context).group.recipients())
+    FolderRemote(str(world.remote)).put(object_names.group_name(full.id, data), data)
     ann.session("login").note("goes on")
     for stay in (ann, desk):
         assert synced(stay).problems == []
-        assert len(identity(stay.context).circle.log) == MOST
+        assert len(identity(stay.context).group.log) == MOST
     # There is always room to put the one out who did it, and all hear of it.
     ann.devices.revoke(me.key.id)
     synced(ann)
     for stay in (ann, desk):
         assert synced(stay).problems == []
-        assert not identity(stay.context).circle.is_active(me.key.id)
-        assert len(identity(stay.context).circle.log) < MOST
+        assert not identity(stay.context).group.is_active(me.key.id)
+        assert len(identity(stay.context).group.log) < MOST
 
 
 # --- someone it is no longer shared with --------------------------------------------------------
@@ -494,7 +494,7 @@ def test_what_is_pushed_after_the_end_of_a_share_is_not_made_good_by_the_next_tu
     synced(bob)
     synced(ann)
     before = world.files("k")
-    ann.shares.remove("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).group.id)
     hidden = {path: data for path, data in world.files("k").items() if path not in before}
     for path in hidden:
         Path(path).unlink()
@@ -528,7 +528,7 @@ def put_pack(world: World, by: Forestay, device: str, body: bytes) -> str:
         before="",
         after="f" * 64,
         epoch=held.epoch,
-        circle=there.me.circle.id,
+        circle=there.me.group.id,
         signer=there.me.key.id,
         made=1,
     )
@@ -584,7 +584,7 @@ def test_a_pack_that_is_refused_and_needed_is_an_error(world: World, ann: Forest
     claim, body = sealed_pack.open_pack(
         new.read_bytes(), held, lambda _c, s: held.owner.verify_key(s)
     )
-    forged = structs.replace(claim, circle=me.circle.id, signer=me.key.id)
+    forged = structs.replace(claim, circle=me.group.id, signer=me.key.id)
     data = sealed_pack.seal_pack(forged, body, me.key, held.current)
     new.unlink()
     pack = object_names.as_pack(str(new.relative_to(world.remote)))
@@ -620,7 +620,7 @@ def test_who_stops_a_session_by_what_they_tell_can_be_put_out(world: World, ann:
     synced(bob)
     lying(world, bob, ann.context.store.machine.device)
     assert errors(synced(ann)) == [Truncated]
-    ann.shares.remove("login", identity(bob.context).circle.id)
+    ann.shares.remove("login", identity(bob.context).group.id)
     ann.session("login").note("goes on")
     report = synced(ann)
     assert (report.problems, aside(report), report.up) == ([], [NotEntitled], 1)
@@ -678,7 +678,7 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     held, _ = ring_of(world, bob)
     (recovery,) = held.owner.recoveries()
     assert recovery.recipient == ""  # else bob could seal a circle of his own to it
-    true = identity(ann.context).circle
+    true = identity(ann.context).group
     # Whoever knew it nevertheless, and hid the true circle, would be passed over.
     evil, seals = keys.new_key(), keys.recovery_key(words)
     trap = device_group.found(evil, "ann", keys.new_key(), made=1)
@@ -687,7 +687,7 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     remote.put(object_names.group_prefix(trap.id) + object_names.hash_of(data), data)
     remote.put(object_names.group_prefix("f" * 32) + object_names.hash_of(b"hi"), b"hi")
     blank = world.home("blank")
-    assert blank.devices.keys.recover(words).circle.id == true.id
+    assert blank.devices.keys.recover(words).group.id == true.id
     for one in list(remote.list(f"c/{true.id}/")):
         remote.delete(one.name)
     with pytest.raises(RemoteFailed):
@@ -698,13 +698,13 @@ def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World)
     ann = world.home("ann")
     words = ann.devices.keys.init().recovery
     me, recovery = identity(ann.context), keys.recovery_key(words)
-    said, secrets = me.circle.log.values(), me.circle._secrets.values()
-    bare = device_group.DeviceGroup(said, secrets, me.circle.name_key)
+    said, secrets = me.group.log.values(), me.group._secrets.values()
+    bare = device_group.DeviceGroup(said, secrets, me.group.name_key)
     data = device_group._packed(bare, me.key, [recovery.recipient])
     for path in world.files("c"):
         Path(path).unlink()
-    FolderRemote(str(world.remote)).put(object_names.circle_name(bare.id, data), data)
-    group = world.home("blank").devices.keys.recover(words).circle
+    FolderRemote(str(world.remote)).put(object_names.group_name(bare.id, data), data)
+    group = world.home("blank").devices.keys.recover(words).group
     assert recovery.recipient in group.recipients()
 
 
@@ -904,7 +904,7 @@ def test_what_no_device_of_the_circle_put_beside_its_objects_ends_no_visit(
     world: World, ann: Forestay, name: str
 ) -> None:
     synced(ann)
-    prefix = object_names.group_prefix(identity(ann.context).circle.id)
+    prefix = object_names.group_prefix(identity(ann.context).group.id)
     FolderRemote(str(world.remote)).put(prefix + name, b"hi")
     ann.session("login").note("goes on")
     assert synced(ann).up == 1
@@ -1005,7 +1005,7 @@ def test_who_tells_of_what_is_not_there_is_named_and_can_be_put_out(
     pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
     ann.session("login").note("goes on")
     (problem,) = synced(ann).problems
-    group = identity(bob.context).circle
+    group = identity(bob.context).group
     assert isinstance(problem.error, Truncated) and group.fingerprint in problem.error.why
     ann.shares.remove("login", group.id)
     report = synced(ann)
@@ -1026,7 +1026,7 @@ def test_a_member_goes_on_who_doubts_what_another_tells_until_they_believe_it_ag
     pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
     cat.session("login").note("goes on")
     (problem,) = synced(cat).problems
-    who = identity(bob.context).circle.fingerprint
+    who = identity(bob.context).group.fingerprint
     assert problem.error is not None
     assert f"forestay sync --pull usb --session login --doubt {who}" in problem.error.hint
     (report,) = cat.remotes.pull("usb", sessions=["login"], doubt=[who])
@@ -1059,7 +1059,7 @@ def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
     synced(ann)
     synced(bob)
     pushed_with(bob, {ann.context.store.machine.device: (1000, "f" * 64)})
-    who = identity(bob.context).circle.fingerprint
+    who = identity(bob.context).group.fingerprint
     for stay in (cat, world.device("desk", by=ann)):
         stay.close()
         said = ["--home", stay.context.settings.home, "sync", "--pull", "usb", "--session"]
@@ -1076,7 +1076,7 @@ def test_whoever_has_nothing_of_a_session_yet_can_doubt_someone_in_it(
 
 def test_whom_nobody_knows_and_oneself_cannot_be_doubted(world: World, ann: Forestay) -> None:
     synced(ann)
-    mine = identity(ann.context).circle.fingerprint
+    mine = identity(ann.context).group.fingerprint
     for who in ("0000-0000-0000-0000-0000", mine):
         (report,) = ann.remotes.pull("usb", sessions=["login"], doubt=[who])
         assert isinstance(report.worst, InvalidInput)

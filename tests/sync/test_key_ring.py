@@ -36,11 +36,11 @@ PACK = b"FORESTAY PACK 1\nnot really"
 
 class Person(NamedTuple):
     key: Key
-    circle: DeviceGroup
+    group: DeviceGroup
 
     @property
     def person(self) -> key_text.PersonKey:
-        return self.circle.person
+        return self.group.person
 
 
 def person(name: str) -> Person:
@@ -52,15 +52,15 @@ def person(name: str) -> Person:
 def with_device(who: Person) -> tuple[Person, Key]:
     desk = keys.new_key()
     told = key_text.DeviceCode("desk", desk.recipient, desk.verify)
-    return Person(who.key, device_group.approve(who.circle, who.key, told, made=2)), desk
+    return Person(who.key, device_group.approve(who.group, who.key, told, made=2)), desk
 
 
 ANN, BOB = person("ann"), person("bob")
-RING = key_ring.new_ring(ANN.circle, ANN.key, "s1", made=5)
+RING = key_ring.new_ring(ANN.group, ANN.key, "s1", made=5)
 
 
 def known(*people: Person) -> Callable[[str], DeviceGroup | None]:
-    device_group = {each.circle.id: each.circle for each in people}
+    device_group = {each.group.id: each.group for each in people}
     return device_group.get
 
 
@@ -81,7 +81,7 @@ def claim(ring: KeyRing, who: Person, signer: Key | None = None, **changes: obje
         before="",
         after="f" * 64,
         epoch=ring.epoch,
-        circle=who.circle.id,
+        circle=who.group.id,
         signer=(signer or who.key).id,
         made=7,
     )
@@ -151,9 +151,9 @@ def test_wrong_key_says_which_one_would_open_it() -> None:
     with pytest.raises(Locked) as caught:
         sealed_pack.open_pack(data, RING, devices(ANN))
     said = f"{caught.value} {caught.value.hint}"
-    assert later.current.id in said and ANN.circle.fingerprint in said and "epoch 1" in said
+    assert later.current.id in said and ANN.group.fingerprint in said and "epoch 1" in said
     assert "sync" in said
-    without = KeyRing(later.log.values(), RING._secrets.values(), RING.place_key, ANN.circle)
+    without = KeyRing(later.log.values(), RING._secrets.values(), RING.place_key, ANN.group)
     with pytest.raises(Locked, match="epoch 2 of this session"):
         sealed_pack.open_pack(data, without, devices(ANN))
 
@@ -202,14 +202,14 @@ def test_signature_of_one_kind_of_object_is_none_of_another() -> None:
 # --- rings ------------------------------------------------------------------------------------
 
 
-def test_ring_opens_for_every_device_of_the_circle_through_its_epoch() -> None:
+def test_ring_opens_for_every_device_of_the_group_through_its_epoch() -> None:
     ann, desk = with_device(ANN)
     data = key_ring.encode(RING, ANN.key)
-    seen = device_group.decode(device_group.encode(ann.circle, ANN.key), desk)
+    seen = device_group.decode(device_group.encode(ann.group, ANN.key), desk)
     assert key_ring.decode(data, seen, place=RING.place) == RING
     with pytest.raises(Locked) as caught:
-        key_ring.decode(data, BOB.circle)
-    assert str(BOB.circle.person) in caught.value.hint
+        key_ring.decode(data, BOB.group)
+    assert str(BOB.group.person) in caught.value.hint
 
 
 def test_every_bit_flip_of_a_ring_is_noticed() -> None:
@@ -218,21 +218,21 @@ def test_every_bit_flip_of_a_ring_is_noticed() -> None:
         spoiled = bytearray(data)
         spoiled[at] ^= 1 << at % 8
         with pytest.raises((Locked, Tampered, Outdated)):
-            key_ring.decode(bytes(spoiled), ANN.circle)
+            key_ring.decode(bytes(spoiled), ANN.group)
 
 
 def test_ring_in_the_place_of_another_session_is_swapped() -> None:
     data = key_ring.encode(RING, ANN.key)
-    other = key_ring.new_ring(ANN.circle, ANN.key, "s2", made=5)
+    other = key_ring.new_ring(ANN.group, ANN.key, "s2", made=5)
     with pytest.raises(Swapped, match="s1"):
-        key_ring.decode(data, ANN.circle, place=other.place)
+        key_ring.decode(data, ANN.group, place=other.place)
     assert (other.place, other.chain("d")) != (RING.place, RING.chain("d"))
     assert RING.chain("a") != RING.chain("b")
 
 
 def test_older_keys_than_remembered_are_a_rollback() -> None:
     later = key_ring.rotated(RING, ANN.key, made=6)
-    seen = key_ring.decode(key_ring.encode(RING, ANN.key), ANN.circle)
+    seen = key_ring.decode(key_ring.encode(RING, ANN.key), ANN.group)
     with pytest.raises(RolledBack, match="older keys"):
         seen.knowing(later.ends)
 
@@ -250,41 +250,41 @@ def test_rings_that_were_turned_at_once_merge_to_the_same() -> None:
     both = key_ring.union(one, other)
     assert both == key_ring.union(other, one)
     assert both.newest == key_ring.union(other, one).newest
-    assert both.member(BOB.circle.id) is not None
+    assert both.member(BOB.group.id) is not None
     assert both.stale() or both.newest == one.newest
     assert not key_ring.rotated(both, ANN.key, made=9).stale()
 
 
 def test_unsharing_and_sharing_at_once_leaves_it_unshared() -> None:
     ring = shared(RING, BOB)
-    out = key_ring.unshare(ring, BOB.circle.id, made=8)
+    out = key_ring.unshare(ring, BOB.group.id, made=8)
     again = key_ring.share(ring, BOB.person, mode="read", made=8)
     one = key_ring.rotated(ring, ANN.key, made=8, change=out)
     other = key_ring.rotated(ring, ANN.key, made=8, change=again)
     for both in (key_ring.union(one, other), key_ring.union(other, one)):
-        assert both.member(BOB.circle.id) is None
+        assert both.member(BOB.group.id) is None
         assert both.newest == one.newest or both.stale()
 
 
 def test_ring_is_stale_when_the_devices_of_anyone_in_it_have_changed() -> None:
     ann, desk = with_device(ANN)
-    assert not RING.seen_by(ann.circle).stale()
-    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    assert not RING.seen_by(ann.group).stale()
+    revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
     old = RING.seen_by(revoked)
     assert "owner" in old.stale()
     fresh = key_ring.rotated(old, ANN.key, made=7)
     assert not fresh.stale() and fresh.newest.circle_key == revoked.current.recipient
-    bob = Person(BOB.key, device_group.rotate(BOB.circle, BOB.key, made=7))
+    bob = Person(BOB.key, device_group.rotate(BOB.group, BOB.key, made=7))
     both = shared(RING, BOB)
     assert not both.stale(known(BOB)) and "have changed" in both.stale(known(bob))
     turned = key_ring.rotated(both, ANN.key, made=8, people=known(bob))
-    assert not turned.stale(known(bob)) and turned.members[0].key == bob.circle.epoch.recipient
+    assert not turned.stale(known(bob)) and turned.members[0].key == bob.group.epoch.recipient
 
 
 def test_revoked_device_opens_no_ring_and_no_pack_made_afterwards() -> None:
     ann, desk = with_device(ANN)
-    held = device_group.decode(device_group.encode(ann.circle, ANN.key), desk)
-    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    held = device_group.decode(device_group.encode(ann.group, ANN.key), desk)
+    revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
     ring = key_ring.rotated(RING.seen_by(revoked), ANN.key, made=7)
     with pytest.raises(Locked):
         key_ring.decode(key_ring.encode(ring, ANN.key), held)
@@ -299,8 +299,8 @@ def test_revoked_device_opens_no_ring_and_no_pack_made_afterwards() -> None:
 def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
     people = known(ANN, BOB)
     writing, reading = shared(RING, BOB), shared(RING, BOB, "read")
-    assert writing.may_write(BOB.circle.id) and not reading.may_write(BOB.circle.id)
-    assert reading.member(BOB.circle.id) and not RING.member(BOB.circle.id)
+    assert writing.may_write(BOB.group.id) and not reading.may_write(BOB.group.id)
+    assert reading.member(BOB.group.id) and not RING.member(BOB.group.id)
     for ring in (RING, writing, reading):
         ring.require_entitled(claim(ring, ANN), "d", people)
     writing.require_entitled(claim(writing, BOB), "d", people)
@@ -312,22 +312,22 @@ def test_owner_and_who_continues_may_write_and_who_reads_may_not() -> None:
 
 def test_member_who_was_put_out_keeps_what_was_there_and_adds_nothing() -> None:
     ring = shared(RING, BOB)
-    out = key_ring.unshare(ring, BOB.circle.id, made=8)
+    out = key_ring.unshare(ring, BOB.group.id, made=8)
     after = key_ring.rotated(ring, ANN.key, made=8, packs=["before"], change=out)
     said = claim(ring, BOB)
     after.require_entitled(said, "before", known(ANN, BOB))
     with pytest.raises(NotEntitled, match="any more"):
         after.require_entitled(said, "later", known(ANN, BOB))
     with pytest.raises(Locked):
-        key_ring.decode(key_ring.encode(after, ANN.key), BOB.circle)
+        key_ring.decode(key_ring.encode(after, ANN.key), BOB.group)
 
 
 def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not() -> None:
     ann, desk = with_device(ANN)
-    revoked = Person(ANN.key, device_group.revoke(ann.circle, ANN.key, desk.id, made=6))
+    revoked = Person(ANN.key, device_group.revoke(ann.group, ANN.key, desk.id, made=6))
     said = claim(RING, ann, desk)
-    RING.seen_by(revoked.circle).require_entitled(said, "old", known(revoked))
-    fresh = key_ring.rotated(RING.seen_by(revoked.circle), ANN.key, made=7, packs=["old"])
+    RING.seen_by(revoked.group).require_entitled(said, "old", known(revoked))
+    fresh = key_ring.rotated(RING.seen_by(revoked.group), ANN.key, made=7, packs=["old"])
     fresh.require_entitled(said, "old", known(revoked))
     with pytest.raises(NotEntitled, match="revoked before"):
         fresh.require_entitled(said, "new", known(revoked))
@@ -335,21 +335,21 @@ def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not()
 
 def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
     ann, desk = with_device(ANN)
-    ring = key_ring.new_ring(ann.circle, desk, "s3", made=3)
-    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    ring = key_ring.new_ring(ann.group, desk, "s3", made=3)
+    revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
     fresh = key_ring.rotated(ring.seen_by(revoked).knowing(ring.ends), ANN.key, made=7)
     change = key_ring.share(ring, BOB.person, mode="continue", made=8)
     forged = key_ring.rotated(ring, desk, made=8, change=change)
     forged = key_ring.rotated(forged, desk, made=9)
     both = key_ring.union(fresh, forged)
-    assert both.member(BOB.circle.id) is None and both.epoch == fresh.epoch
+    assert both.member(BOB.group.id) is None and both.epoch == fresh.epoch
     assert fresh.epoch == 2 and forged.epoch == 3
 
 
 def test_only_the_owner_turns_and_writes_a_ring() -> None:
     ring = shared(RING, BOB)
-    seen = key_ring.decode(key_ring.encode(ring, ANN.key), BOB.circle)
-    assert seen == ring and seen.owner.id == ANN.circle.id
+    seen = key_ring.decode(key_ring.encode(ring, ANN.key), BOB.group)
+    assert seen == ring and seen.owner.id == ANN.group.id
     with pytest.raises(NotEntitled, match="another person"):
         key_ring.rotated(seen, BOB.key, made=9)
     with pytest.raises(NotEntitled, match="only devices of its owner"):
@@ -360,18 +360,18 @@ def test_only_the_owner_turns_and_writes_a_ring() -> None:
             [*ring.log.values(), key_ring.STATEMENTS.sign(turn, BOB.key)],
             [],
             ring.place_key,
-            ANN.circle,
+            ANN.group,
         )
     lie = key_ring.STATEMENTS.sign(structs.replace(turn, by=ANN.key.id), BOB.key)
     with pytest.raises(Tampered, match="signature"):
-        KeyRing([*ring.log.values(), lie], [], ring.place_key, ANN.circle)
+        KeyRing([*ring.log.values(), lie], [], ring.place_key, ANN.group)
 
 
 def test_ring_that_names_another_owner_than_it_proves_is_swapped() -> None:
     with pytest.raises(Swapped, match="owner they name"):
-        KeyRing(RING.log.values(), RING._secrets.values(), RING.place_key, BOB.circle)
+        KeyRing(RING.log.values(), RING._secrets.values(), RING.place_key, BOB.group)
     with pytest.raises(Tampered, match="names"):
-        KeyRing(RING.log.values(), RING._secrets.values(), b"x" * 32, ANN.circle)
+        KeyRing(RING.log.values(), RING._secrets.values(), b"x" * 32, ANN.group)
 
 
 def test_sharing_refuses_what_makes_no_sense() -> None:
@@ -380,7 +380,7 @@ def test_sharing_refuses_what_makes_no_sense() -> None:
     with pytest.raises(InvalidInput, match="read or to continue"):
         key_ring.share(RING, BOB.person, mode="own", made=1)
     with pytest.raises(Refused, match="not shared"):
-        key_ring.unshare(RING, BOB.circle.id, made=1)
+        key_ring.unshare(RING, BOB.group.id, made=1)
 
 
 def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
@@ -390,13 +390,13 @@ def test_too_many_turns_are_refused_before_any_signature_is_looked_at(
     while len(said) <= MOST:
         turn = structs.replace(RING.newest, epoch=len(said) + 1, seen=(said[-1].hash,))
         said.append(key_ring.STATEMENTS.sign(turn, ANN.key))
-    full = KeyRing(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.circle)
+    full = KeyRing(said[: MOST - SPARE], RING._secrets.values(), RING.place_key, ANN.group)
     with pytest.raises(Refused, match="no room"):
         key_ring.rotated(full, ANN.key, made=9)
     monkeypatch.setattr(key_ring.STATEMENTS, "has_valid_signature", None)
     monkeypatch.setattr(key_ring.STATEMENTS, "sort_by_past", None)
     with pytest.raises(Tampered, match="too many statements in the keys of a session"):
-        KeyRing(said, [], RING.place_key, ANN.circle)
+        KeyRing(said, [], RING.place_key, ANN.group)
 
 
 def test_turns_count_on_from_those_they_have_seen() -> None:
@@ -404,18 +404,18 @@ def test_turns_count_on_from_those_they_have_seen() -> None:
         turn = structs.replace(RING.newest, epoch=epoch, seen=tuple(RING.log))
         said = [*RING.log.values(), key_ring.STATEMENTS.sign(turn, ANN.key)]
         with pytest.raises(Tampered, match="out of order"):
-            KeyRing(said, RING._secrets.values(), RING.place_key, ANN.circle)
+            KeyRing(said, RING._secrets.values(), RING.place_key, ANN.group)
 
 
 def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
     ann, desk = with_device(ANN)
-    forged = ring = key_ring.new_ring(ann.circle, ANN.key, "s3", made=3)
+    forged = ring = key_ring.new_ring(ann.group, ANN.key, "s3", made=3)
     said = list(ring.log.values())
     while len(said) < MOST:
         turn = structs.replace(ring.newest, by=desk.id, epoch=len(said) + 1, seen=(said[-1].hash,))
         said.append(key_ring.STATEMENTS.sign(turn, desk))
-    forged = KeyRing(said, ring._secrets.values(), ring.place_key, ann.circle)
-    revoked = device_group.revoke(ann.circle, ANN.key, desk.id, made=6)
+    forged = KeyRing(said, ring._secrets.values(), ring.place_key, ann.group)
+    revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
     fresh = key_ring.rotated(ring.seen_by(revoked), ANN.key, made=7)
     for both in (key_ring.union(fresh, forged), key_ring.union(forged, fresh)):
         assert both.ends == fresh.ends and len(both.log) == 2
@@ -430,14 +430,14 @@ def test_turns_of_a_revoked_device_leave_room_for_those_of_others() -> None:
 
 def test_who_tells_the_others_whose_signature_is_whose() -> None:
     ring = shared(RING, BOB)
-    data = key_ring.encode_participant(BOB.circle, BOB.key, ring)
+    data = key_ring.encode_participant(BOB.group, BOB.key, ring)
     seen = key_ring.decode_participant(data, ring)
     assert seen.verify_key(BOB.key.id) == BOB.key.verify and not seen.epochs
-    assert BOB.circle.id.encode() not in data
+    assert BOB.group.id.encode() not in data
     with pytest.raises(Locked):
         key_ring.decode_participant(data, RING)
-    other = key_ring.new_ring(ANN.circle, ANN.key, "s2", made=5)
-    outcome = KeyRing(other.log.values(), other._secrets.values(), other.place_key, ANN.circle)
+    other = key_ring.new_ring(ANN.group, ANN.key, "s2", made=5)
+    outcome = KeyRing(other.log.values(), other._secrets.values(), other.place_key, ANN.group)
     outcome._secrets = {other.newest.key: ring.current}
     with pytest.raises(Swapped, match="another session"):
         key_ring.decode_participant(data, outcome)
@@ -446,4 +446,4 @@ def test_who_tells_the_others_whose_signature_is_whose() -> None:
 def test_no_object_tells_how_often_or_with_whom_a_session_is_shared_in_clear() -> None:
     data = key_ring.encode(shared(RING, BOB), ANN.key)
     assert data.startswith(b"FORESTAY RING 1\nage-")
-    assert not any(id.encode() in data for id in (ANN.circle.id, BOB.circle.id, 's1"'))
+    assert not any(id.encode() in data for id in (ANN.group.id, BOB.group.id, 's1"'))

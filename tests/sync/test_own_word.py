@@ -132,8 +132,8 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
         ann.context.store.machine.remotes.owners("login"),
         ann.context.store.machine.remotes.owner("login"),
     )
-    assert owner == identity(ann.context).circle.id
-    assert owners[member.context.store.machine.device] == identity(member.context).circle.id
+    assert owner == identity(ann.context).group.id
+    assert owners[member.context.store.machine.device] == identity(member.context).group.id
     (usb,) = ann.context.store.machine.remotes.all()
     ann.context.store.machine.remotes.remove(usb)
     assert ann.context.store.machine.remotes.owners("login") == owners
@@ -170,7 +170,7 @@ def test_whose_a_chain_is_stays_known_when_the_remote_is_removed(
 def test_who_may_erase_at_home(device: str, of: str, may: bool) -> None:
     whose = {"other": "bob", "others-desk": "bob", "owner": "cat", "desk": "ann", "mine": "bob"}
     whose["both"] = "bob"
-    rights = Rights(["mine", "before"], whose, circle="ann", owner="cat", disputed=["both"])
+    rights = Rights(["mine", "before"], whose, group="ann", owner="cat", disputed=["both"])
     assert rights.may_erase(device, of) is may
 
 
@@ -212,7 +212,7 @@ def test_an_imported_chain_travels_on_and_is_nobodys_until_its_writer_says_so(
         assert notes(stay, "login") == ["precious", "goes on"]
     for stay in (cat, desk):
         assert stay.context.store.machine.remotes.owners("login") == {
-            cat.context.store.machine.device: identity(cat.context).circle.id
+            cat.context.store.machine.device: identity(cat.context).group.id
         }
         assert stay.context.store.machine.remotes.persons() == {device: "unknown, imported"}
         assert not stay.context.journal.rights("login").may_erase(
@@ -235,7 +235,7 @@ def test_what_the_owner_imported_of_a_member_stays_the_members(world: World, ann
     assert notes(ann, "login") == ["precious", "on the train", "at home"]
     assert (
         ann.context.store.machine.remotes.owners("login")[bob.context.store.machine.device]
-        == identity(bob.context).circle.id
+        == identity(bob.context).group.id
     )
     assert (
         ann.context.store.machine.remotes.persons()[bob.context.store.machine.device]
@@ -273,7 +273,7 @@ def test_a_chain_that_was_imported_is_its_writers_once_that_device_syncs(
     for stay in (ann, blank):
         assert synced(stay).problems == []
         assert stay.context.store.machine.remotes.persons() == {}
-        mine = identity(stay.context).circle.id
+        mine = identity(stay.context).group.id
         assert [stay.context.store.machine.remotes.owners(one)[device] for one in every] == [
             mine
         ] * len(every)
@@ -306,7 +306,7 @@ def test_an_id_from_before_the_home_was_copied_is_pushed_as_ones_own(
     database.write_bytes(copy)
     ann.session("login").note("after the copy")
     synced(ann)
-    mine = identity(ann.context).circle.id
+    mine = identity(ann.context).group.id
     assert ann.context.store.machine.remotes.owners("login") == {
         first: mine,
         ann.context.store.machine.device: mine,
@@ -336,9 +336,9 @@ def test_a_session_that_was_imported_and_is_then_shared_is_one(world: World, ann
     assert (report.problems, report.up, report.waiting) == ([], 1, 0)
     synced(ann)
     assert notes(ann, "login") == ["precious", "later", "and on"]
-    own = object_names.place(identity(bob.context).circle.name_key, "login")
+    own = object_names.place(identity(bob.context).group.name_key, "login")
     assert not list((world.remote / "s" / own).rglob("*-*"))
-    assert bob.context.store.machine.remotes.owner("login") == identity(ann.context).circle.id
+    assert bob.context.store.machine.remotes.owner("login") == identity(ann.context).group.id
 
 
 def test_what_was_added_to_an_imported_session_is_shared_only_by_ones_word(
@@ -366,7 +366,7 @@ def test_nobody_takes_a_session_over_by_sharing_a_copy_of_it(world: World, ann: 
     synced(eve)
     assert [type(one.error) for one in synced(ann).problems] == [Swapped]
     assert [type(one.worst) for one in ann.remotes.pull(join=["login"])] == [Swapped]
-    assert ann.context.store.machine.remotes.owner("login") == identity(ann.context).circle.id
+    assert ann.context.store.machine.remotes.owner("login") == identity(ann.context).group.id
 
 
 # --- a remote that never went well --------------------------------------------------------------
@@ -603,7 +603,7 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
     assert (report.problems, report.up, report.waiting) == ([], 1, 0)
     (told,) = report.sessions[0].noticed
     assert isinstance(told, Tampered) and "share remove login" in told.hint
-    assert identity(bob.context).circle.fingerprint in told.why
+    assert identity(bob.context).group.fingerprint in told.why
     desk.session("login").note("goes on")
     assert (synced(desk).worst, desk.context.store.machine.device != taken) == (None, True)
     for stay in (ann, world.device("blank", by=ann)):
@@ -614,7 +614,7 @@ def test_what_a_device_wrote_under_an_id_that_someone_took_reaches_all_others(
         assert stay.context.store.machine.remotes.persons()[taken] == "unknown (id used by two)"
         assert (
             stay.context.store.machine.remotes.owners("login")[taken]
-            == identity(bob.context).circle.id
+            == identity(bob.context).group.id
         )
     for stay in (ann, desk, ann):
         assert synced(stay).worst is None

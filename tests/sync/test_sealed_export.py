@@ -46,7 +46,7 @@ def test_file_for_a_person_opens_for_that_person_alone(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, carol = homes("bob"), homes("carol")
-    person = str(bob.devices.keys.init().circle.person)
+    person = str(bob.devices.keys.init().group.person)
     path = str(tmp_path / "login.fspack")
     ann.session("login").export(path, to=[person])
     data = Path(path).read_bytes()
@@ -97,7 +97,7 @@ def test_file_that_does_not_tell_whom_it_is_for_opens_as_before(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
-    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().circle.person)])
+    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().group.person)])
     _, _, age = path.read_bytes().partition(b"\n")
     path.write_bytes(sealed_export.MAGIC + age)
     with pytest.raises(Locked, match="this device has no key"):
@@ -125,7 +125,7 @@ def test_file_in_a_passphrase(
 
 def test_damaged_or_newer_files_are_refused(ann: Forestay, homes: Open, tmp_path: Path) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
-    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().circle.person)])
+    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().group.person)])
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(Tampered, match=r"login\.fspack is damaged") as caught:

@@ -364,7 +364,7 @@ def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(
         ann.shares.add("login", person_of(person), mode=key_ring.CONTINUE)
     synced(bob)
     with pytest.raises(NotEntitled, match="belongs to another person") as caught:
-        bob.shares.remove("login", identity(cat.context).circle.fingerprint)
+        bob.shares.remove("login", identity(cat.context).group.fingerprint)
     assert "next sync" not in caught.value.hint
     (usb,) = bob.context.store.machine.remotes.all()
     assert UNSHARE not in bob.context.store.machine.remotes.notes(usb, "login")

@@ -41,7 +41,7 @@ class Travellers:
     def __init__(self, folder: Path, name: str = "circle") -> None:
         self.folder, self.name = folder, name
         self.homes: list[Forestay] = []
-        self.circle: device_group.DeviceGroup | None = None
+        self.group: device_group.DeviceGroup | None = None
         self._founder: keys.Key | None = None
 
     def make(self, name: str, *, skew: int = 0) -> Forestay:
@@ -50,13 +50,13 @@ class Travellers:
         os.makedirs(path, mode=0o700, exist_ok=True)
         folder = keychain.folder(home.context)
         key = keys.create(folder)
-        if self.circle is None or self._founder is None:
+        if self.group is None or self._founder is None:
             self._founder = key
-            self.circle = device_group.found(key, name, RECOVERY, made=1)
+            self.group = device_group.found(key, name, RECOVERY, made=1)
         else:
             device = key_text.DeviceCode(name, key.recipient, key.verify)
-            self.circle = device_group.approve(self.circle, self._founder, device, made=2)
-        device_group.keep(folder, self.circle, key)
+            self.group = device_group.approve(self.group, self._founder, device, made=2)
+        device_group.keep(folder, self.group, key)
         add_remote(home, str(self.folder / "remote"))
         self.homes.append(home)
         return home

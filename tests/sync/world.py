@@ -37,10 +37,10 @@ class World:
         travellers = Travellers(folder)
         a, b = travellers.make("canary-laptop"), travellers.make("canary-tower")
         lost, fresh = travellers.make("canary-lost"), travellers.make("canary-phone")
-        assert travellers.circle is not None
+        assert travellers.group is not None
         for home in (a, b):
             device_group.keep(
-                keys_folder(home.context), travellers.circle, keys.load(keys_folder(home.context))
+                keys_folder(home.context), travellers.group, keys.load(keys_folder(home.context))
             )
         (folder / "others").mkdir()
         others = Travellers(folder / "others")
@@ -83,7 +83,7 @@ class World:
         self.stages.append(snapshot(self.remote))
 
     def _introduce(self, one: Forestay, other: Forestay) -> None:
-        known = device_group.load_circle(
+        known = device_group.load_group(
             keys_folder(one.context), keys.load(keys_folder(one.context))
         )
         assert known is not None
@@ -91,7 +91,7 @@ class World:
 
     def _revoke(self, a: Forestay, lost: Forestay) -> None:
         key = keys.load(keys_folder(a.context))
-        known = device_group.load_circle(keys_folder(a.context), key)
+        known = device_group.load_group(keys_folder(a.context), key)
         assert known is not None
         ended = device_group.revoke(known, key, keys.load(keys_folder(lost.context)).id, made=3)
         device_group.keep(keys_folder(a.context), ended, key)
@@ -99,13 +99,13 @@ class World:
     def _share(self, a: Forestay, session: str) -> None:
         me, friend = identity(a.context), identity(self.friend.context)
         listed = {one.name: one.size for one in self.remote.list("")}
-        place = object_names.place(me.circle.name_key, session)
+        place = object_names.place(me.group.name_key, session)
         of_it = {
             name: size for name, size in listed.items() if object_names.place_of(name) == place
         }
         held = SessionKeys(me, session, of_it, get=self.remote.get).ring
         assert held is not None
-        person = friend.circle.person
+        person = friend.group.person
         change = key_ring.share(
             held, person, mode=key_ring.READ, made=4, email=EMAIL, name="canary"
         )

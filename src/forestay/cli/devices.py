@@ -135,9 +135,9 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> None:
     changed = stay.devices.keys.recover(typed, agree=compare)
     screen.answer(_values(changed))
     where = f" as {changed.device.name}"
-    screen.done(("back in your device group ", "green"), changed.circle.fingerprint, where)
+    screen.done(("back in your device group ", "green"), changed.group.fingerprint, where)
     _warn_remotes(changed, screen)
-    if len([each for each in changed.circle.devices() if each.active]) > 1:
+    if len([each for each in changed.group.devices() if each.active]) > 1:
         screen.done("If other devices are lost, revoke them: forestay device revoke NAME")
     screen.hint("next: ", "forestay sync")
 
@@ -145,7 +145,7 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     changed = stay.devices.keys.rotate(recovery=options.recovery)
     screen.answer(_values(changed))
-    number = changed.circle.epoch.number
+    number = changed.group.epoch.number
     screen.done(("new keys: ", "green"), f"epoch {number}; the old keys still open older data")
     _warn_remotes(changed, screen)
     if changed.recovery:
@@ -177,7 +177,7 @@ def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.devices.add(confirm=options.confirm, new_key=options.new_key)
     if isinstance(found, Changed):
         screen.answer(_values(found))
-        joined = f"{found.circle.fingerprint} as {found.device.name}"
+        joined = f"{found.group.fingerprint} as {found.device.name}"
         screen.done(("in the device group ", "green"), joined)
         screen.hint("next: ", "forestay sync")
         return
@@ -190,7 +190,7 @@ def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> None:
     same = "that device shows the same"
     _require_yes(options, f"{device.name} asks to join", same, screen, device.fingerprint)
     changed = stay.devices.approve(options.code)
-    confirm = f"forestay device add --confirm {changed.circle.fingerprint}"
+    confirm = f"forestay device add --confirm {changed.group.fingerprint}"
     screen.answer(_values(changed), confirm=confirm)
     screen.done(("approved ", "green"), f"{changed.device.name} ({changed.device.key_id})")
     _warn_remotes(changed, screen)
@@ -222,9 +222,9 @@ def run_rename(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _values(changed: Changed) -> dict[str, Any]:
     return {
-        "circle": changed.circle.id,
-        "fingerprint": changed.circle.fingerprint,
-        "epoch": changed.circle.epoch.number,
+        "circle": changed.group.id,
+        "fingerprint": changed.group.fingerprint,
+        "epoch": changed.group.epoch.number,
         "device": _device_values(changed.device),
         "recovery": changed.recovery or None,
         "remotes": [pick(each, "remote error?") for each in changed.spread],

@@ -341,7 +341,7 @@ class Journal:
         return Rights(
             self.store.machine.devices(),
             remotes.owners(session),
-            circle=remotes.device_group(),
+            group=remotes.device_group(),
             owner=remotes.owner(session),
             disputed=remotes.disputed(session),
         )

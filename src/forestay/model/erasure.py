@@ -41,13 +41,13 @@ class Rights:
         mine: Iterable[str],
         whose: Mapping[str, str],
         *,
-        circle: str = "",
+        group: str = "",
         owner: str = "",
         disputed: Iterable[str] = (),
     ) -> None:
-        """`whose` maps a device to its circle (device group), `circle` is that of this home."""
+        """`whose` maps a device to its device group, `group` is that of this home."""
         self._mine, self._whose = frozenset(mine), whose
-        self._circle, self._owner = circle, owner
+        self._group, self._owner = group, owner
         self._disputed = frozenset(disputed)
 
     def may_erase(self, device: str, of: str) -> bool:
@@ -55,12 +55,12 @@ class Rights:
             return True
         if device in self._disputed or device == of:
             return device not in self._disputed
-        circle = self._circle_of(device)
-        of_one = "" if of in self._disputed else self._circle_of(of)
-        return bool(circle) and circle in (self._owner, of_one)
+        group = self._group_of(device)
+        of_one = "" if of in self._disputed else self._group_of(of)
+        return bool(group) and group in (self._owner, of_one)
 
-    def _circle_of(self, device: str) -> str:
-        return self._circle if device in self._mine else self._whose.get(device, "")
+    def _group_of(self, device: str) -> str:
+        return self._group if device in self._mine else self._whose.get(device, "")
 
 
 class Tombstones:

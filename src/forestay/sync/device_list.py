@@ -25,8 +25,8 @@ def identity(context: Context) -> Identity:
 
 def with_current_group(context: Context, me: Identity) -> Identity:
     """Return the identity with the device group as stored now."""
-    group = device_group.load_circle(keychain.folder(context), me.key)
-    return me._replace(circle=group) if group is not None else me
+    group = device_group.load_group(keychain.folder(context), me.key)
+    return me._replace(group=group) if group is not None else me
 
 
 class DeviceListSync:
@@ -38,11 +38,11 @@ class DeviceListSync:
 
     def sync_device_list(self, me: Identity, *, push: bool) -> Identity:
         """Merge the statements on the remote, and upload those that it lacks."""
-        prefix = object_names.group_prefix(me.circle.id)
+        prefix = object_names.group_prefix(me.group.id)
         seen = {one.name: one for one in self._remotes.objects(self._known, "")}
         shown = self._remote.list(prefix)
-        listed = {one.name: one.size for one in shown if object_names.is_circle(one.name)}
-        group, fresh = me.circle, []
+        listed = {one.name: one.size for one in shown if object_names.is_group(one.name)}
+        group, fresh = me.group, []
         for name in sorted(listed.keys() - seen.keys()):
             try:
                 found, group = self._read(name, me, group)
@@ -53,8 +53,8 @@ class DeviceListSync:
         if push:
             # Two devices revoked at once may each hold the epoch that replaced the other's.
             group = device_group.with_clean_epoch(group, me.key, made=self._context.clock.now())
-        if group is not me.circle:
-            group = keychain.kept(self._context, group, me.key, me.circle)
+        if group is not me.group:
+            group = keychain.kept(self._context, group, me.key, me.group)
         told = {one.after for name, one in seen.items() if name in listed}
         told |= {one.after for one in fresh}
         if push and _all(group) not in told and group.may_sign(me.key.id):
@@ -62,7 +62,7 @@ class DeviceListSync:
         if fresh:
             self._remotes.record_packs(self._known, "", fresh)
         known = group.device(me.key.id)
-        return me._replace(circle=group, name=known.name if known else me.name)
+        return me._replace(group=group, name=known.name if known else me.name)
 
     def _read(
         self, name: str, me: Identity, known: DeviceGroup
@@ -81,7 +81,7 @@ class DeviceListSync:
 
     def _put(self, group: DeviceGroup, me: Identity) -> Packed:
         data = device_group.encode(group, me.key)
-        name = object_names.circle_name(group.id, data)
+        name = object_names.group_name(group.id, data)
         self._remote.put(name, data)
         return _met(name, group, len(data))
 

@@ -33,7 +33,7 @@ class SessionJoin:
 
     def is_same(self) -> bool:
         """Return whether the place holds the session that was imported here without an owner."""
-        mine = self._transfer.identity.circle.id
+        mine = self._transfer.identity.group.id
         if self._transfer.store.machine.remotes.owner(self._session) not in ("", mine):
             return False
         try:
@@ -72,7 +72,7 @@ class SessionJoin:
             return False
         known, mine = (
             self._transfer.store.machine.remotes.owners(self._session),
-            self._transfer.identity.circle.id,
+            self._transfer.identity.group.id,
         )
         return any(one in self._transfer.own or known.get(one) == mine for one in chains)
 

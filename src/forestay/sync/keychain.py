@@ -57,7 +57,7 @@ class Changed(NamedTuple):
     `recovery` is a new recovery code, to be shown once; it is not stored.
     """
 
-    circle: DeviceGroup
+    group: DeviceGroup
     device: Device
     spread: list[Spread]
     recovery: str = ""
@@ -79,14 +79,14 @@ def own_name(context: Context) -> str:
     return context.settings.device_name or device_name()
 
 
-def own_circle(context: Context) -> str:
+def own_group(context: Context) -> str:
     """Return the id of the device group of this device; "" if it has none."""
     return device_group.kept_id(folder(context))
 
 
 def owner_name(context: Context, group_id: str) -> str:
     """Return who the person of a device group is; empty if it is the user."""
-    return "" if group_id in ("", own_circle(context)) else person_of(context, group_id)
+    return "" if group_id in ("", own_group(context)) else person_of(context, group_id)
 
 
 def is_locked(context: Context) -> bool:
@@ -103,7 +103,7 @@ def own_key(context: Context) -> Key:
 def own(context: Context) -> tuple[Key, DeviceGroup]:
     """Return the key and device group of this device; raise with a hint if it has none."""
     key = own_key(context)
-    group = device_group.load_circle(folder(context), key)
+    group = device_group.load_group(folder(context), key)
     if group is None:
         raise Refused(
             "this device is in no device group yet",
@@ -431,7 +431,7 @@ def find_device(group: DeviceGroup, which: str, *, active: bool = False) -> Devi
 def spread(context: Context, group: DeviceGroup, key: Key) -> list[Spread]:
     """Upload the group to every remote; an unreachable one gets it with the next sync."""
     data = device_group.encode(group, key)
-    name = object_names.circle_name(group.id, data)
+    name = object_names.group_name(group.id, data)
     return [_put(known, name, data) for known in context.store.machine.remotes.all()]
 
 
@@ -473,7 +473,7 @@ def _gather(
     """Add the groups on a remote; skip objects that no device wrote, and return their errors."""
     wrong: list[ForestayError] = []
     with closing(connect_remote(known)) as there:
-        for each in there.list(object_names.CIRCLES):
+        for each in there.list(object_names.GROUPS):
             try:
                 group = read(there, each.name, key)
                 if group is None:

@@ -422,9 +422,7 @@ class PackCheck:
     def _reporters(self, told: ReportedHead, claims: Sequence[Claim]) -> list[str]:
         """Return the other persons who report a head: their report may be false."""
         every = {one.circle for one in claims if one.heads.get(told.device) == told[1:3]}
-        return [
-            key_text.grouped(one) for one in sorted(every - {self._transfer.identity.circle.id})
-        ]
+        return [key_text.grouped(one) for one in sorted(every - {self._transfer.identity.group.id})]
 
     # -- permissions ---------------------------------------------------------------------------
 
@@ -469,7 +467,7 @@ class PackCheck:
 
     def _record_foreign(self, sound: Iterable[Opened]) -> None:
         """Record events of others under an id of this home: it must not sign them anywhere."""
-        mine, found = self._transfer.identity.circle.id, dict[str, str]()
+        mine, found = self._transfer.identity.group.id, dict[str, str]()
         for one in sound:
             if one.claim.device in self._transfer.own and one.claim.circle != mine:
                 hashes = self._reader.content(one)[0].hashes

@@ -108,7 +108,7 @@ class SessionPush:
                 session=self._exchange.session,
             )
         exchange = self._exchange
-        mine = self._transfer.identity.circle.id
+        mine = self._transfer.identity.group.id
         for device in self._stay & self._transfer.own:
             if exchange.owners.get(device, mine) != mine:
                 raise self._taken(device, "cannot follow", _EXPORT)

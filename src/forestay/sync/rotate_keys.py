@@ -37,13 +37,13 @@ class KeyRotation:
 
     def _is_ours(self) -> bool:
         me, keys = self._exchange.transfer.identity, self._exchange.keys
-        is_owned = bool(keys.epoch) and keys.owner == me.circle.id
-        return is_owned and me.circle.is_active(me.key.id)
+        is_owned = bool(keys.epoch) and keys.owner == me.group.id
+        return is_owned and me.group.is_active(me.key.id)
 
     def _is_due(self) -> bool:
         """Return whether the keys may be sealed to an older epoch of the user's devices."""
         sealed_to = self._exchange.noted.get(KEY_CHANGE, {}).values()
-        return set(sealed_to) != {self._exchange.transfer.identity.circle.epoch.recipient}
+        return set(sealed_to) != {self._exchange.transfer.identity.group.epoch.recipient}
 
     def _remove_member(self, group_id: str) -> None:
         """Remove a member; this remote was unreachable when the user asked for it."""

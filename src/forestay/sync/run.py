@@ -260,7 +260,7 @@ class _Visit:
             me = DeviceListSync(there, self._known, self._context).sync_device_list(
                 me, push=self._options.push
             )
-            self._remotes.record_group(me.circle.id, me.name)
+            self._remotes.record_group(me.group.id, me.name)
             return self._exchange_all(there, me)
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
@@ -369,11 +369,11 @@ class _Visit:
 
     def _places(self, transfer: Transfer) -> tuple[Places, list[SessionOutcome], int]:
         """Return the sessions to sync, those refused, and the number of places of others."""
-        name_key = transfer.identity.circle.name_key
+        name_key = transfer.identity.group.name_key
         asked = list(self._options.sessions)
         mine = asked or [str(row["id"]) for row in self._context.store.catalogue()]
         known = {one.session: one.place for one in self._remotes.sessions(self._known)}
-        shared = self._remotes.places_of_others(transfer.identity.circle.id) | known
+        shared = self._remotes.places_of_others(transfer.identity.group.id) | known
         wanted = {one: shared.get(one) or object_names.place(name_key, one) for one in mine}
         # The place of a session that another person shares is found by listing all places.
         unknown = {one for one in asked if one not in shared and not self._is_here(one)}

@@ -112,7 +112,7 @@ def _by_keys(context: Context, data: bytes, path: str, whom: Sequence[str]) -> b
         hint = f"open it there; for a key of your own: {own}"
         raise _not_for_us(path, whom, "this device has no key", hint)
     key = keychain.own_key(context)
-    group = device_group.load_circle(place, key)
+    group = device_group.load_group(place, key)
     held: list[Key | Secret] = [key, *(group.epochs if group else [])]
     for one in held:
         try:

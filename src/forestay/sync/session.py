@@ -102,7 +102,7 @@ class Exchange:
         self.parallel = remotes.notes_at_home(session, PARALLEL)
         self.foreign = remotes.notes_at_home(session, FOREIGN)
         self._not_signed: set[str] = set()
-        self._own, self._mine = transfer.own, transfer.identity.circle.id
+        self._own, self._mine = transfer.own, transfer.identity.group.id
         self.holds_erased: dict[str, bool] = {}
         """Pack name → whether the pack holds content that is erased here."""
         self.sent: list[Packed] = []
@@ -319,13 +319,13 @@ class Exchange:
         """
         disputed = self.parallel.values()
         whose = "" if device in disputed else self.owners.get(device) or self.whose(device)
-        owner = self.keys.ring.owner.id if self.keys.ring else self.transfer.identity.circle.id
+        owner = self.keys.ring.owner.id if self.keys.ring else self.transfer.identity.group.id
         of_one = "" if not of or of in disputed else self.whose(of)
         return bool(whose) and whose in (owner, of_one)
 
     def record_people(self, claims: Sequence[Claim]) -> None:
         """Record the writers of chains, and the persons the session is shared with."""
-        mine, ring = self.transfer.identity.circle.id, self.keys.ring
+        mine, ring = self.transfer.identity.group.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
         remotes = self.transfer.store.machine.remotes
         signed = {one.device: _writer(one, mine, people) for one in claims if not one.imported}

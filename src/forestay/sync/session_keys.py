@@ -43,7 +43,7 @@ class Identity(NamedTuple):
     """The key, device group and name of this device."""
 
     key: Key
-    circle: DeviceGroup
+    group: DeviceGroup
     name: str = ""
 
 
@@ -70,8 +70,8 @@ class SessionKeys:
         """
         self.me, self.session, self._get = me, session, get
         self._owner, self._turns, self._sound = owner, turns, sound
-        self.place = place or object_names.place(me.circle.name_key, session)
-        self._people: dict[str, DeviceGroup] = {me.circle.id: me.circle}
+        self.place = place or object_names.place(me.group.name_key, session)
+        self._people: dict[str, DeviceGroup] = {me.group.id: me.group}
         self._participants_by_name: dict[str, DeviceGroup] = {}
         """The device groups of participants, by the names of their objects there."""
         self._ring: KeyRing | None = None
@@ -137,7 +137,7 @@ class SessionKeys:
         read = self._meet_owner(data)
         for name, each in data.items():
             try:
-                found = self._judged(name, read.get(name) or key_ring.opened(each, self.me.circle))
+                found = self._judged(name, read.get(name) or key_ring.opened(each, self.me.group))
             except Locked as error:
                 locked, newest = locked or error, newest or name
                 continue
@@ -148,7 +148,7 @@ class SessionKeys:
             held = found if held is None else key_ring.union(held, found)
         if held is not None:
             held = held.knowing(self._turns)
-            self.is_removed = self.me.circle.id in {each.circle for each in held.removed}
+            self.is_removed = self.me.group.id in {each.circle for each in held.removed}
         if held is None and self.unknown_signers and locked is None:
             raise next(iter(self.unknown_signers.values()))
         if held is None or self.is_removed:
@@ -159,7 +159,7 @@ class SessionKeys:
         # changes that do not count.
         known = max(each.content.epoch for each in held.log.values())
         if locked is not None and object_names.epoch_of(newest) > known:
-            raise locked if held.owner.id != self.me.circle.id else self._newer(newest)
+            raise locked if held.owner.id != self.me.group.id else self._newer(newest)
         return held
 
     def _clear(self) -> None:
@@ -192,22 +192,22 @@ class SessionKeys:
         read: dict[str, Opened] = {}
         for name, each in data.items():
             with suppress(RemoteFailed):
-                found = read[name] = key_ring.opened(each, self.me.circle)
+                found = read[name] = key_ring.opened(each, self.me.group)
                 told = found.owner
                 # Of the user's own devices more is known here than keys contain.
-                if told.id != self.me.circle.id and told.id == (self._owner or told.id):
+                if told.id != self.me.group.id and told.id == (self._owner or told.id):
                     before = self._people.get(told.id)
                     self._people[told.id] = device_group.union(before, told) if before else told
         return read
 
     def _judged(self, name: str, read: Opened) -> KeyRing:
         """Return the keys in one object, if they match its name and what is remembered."""
-        found = key_ring.judged(read, self.me.circle, place=self.place, people=self._known)
+        found = key_ring.judged(read, self.me.group, place=self.place, people=self._known)
         self._require_epoch(found, object_names.epoch_of(name))
         # Require the known owner: otherwise any reader could take the session over.
-        key = self.me.circle.name_key
+        key = self.me.group.name_key
         is_own = bool(key) and object_names.place(key, found.session) == self.place
-        owner = self.me.circle.id if is_own else self._owner
+        owner = self.me.group.id if is_own else self._owner
         if owner and found.owner.id != owner:
             raise Swapped(
                 f"the keys of session {found.session} are not from its owner",
@@ -266,7 +266,7 @@ class SessionKeys:
         if held is not None:
             return held.chain(device)
         return object_names.chain(
-            object_names.place_key(self.me.circle.name_key, self.session), device
+            object_names.place_key(self.me.group.name_key, self.session), device
         )
 
     # -- opening -------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ class SessionKeys:
     def opens(self, name: str) -> bool:
         """Return whether this device can open the keys in an object."""
         try:
-            key_ring.opened(self._read(name), self.me.circle)
+            key_ring.opened(self._read(name), self.me.group)
         except Locked:
             return False
         return True
@@ -344,7 +344,7 @@ class SessionKeys:
         except Locked as error:
             if of := self._unknown_signer(sealed_pack.key_of(data), error):
                 raise self._skip_error(name.name, of) from None
-            if self._closed and held.owner.id == self.me.circle.id:
+            if self._closed and held.owner.id == self.me.group.id:
                 raise self._newer(self._closed) from error
             raise
         held.require_entitled(claim, name.hash, self._known)
@@ -357,7 +357,7 @@ class SessionKeys:
     @property
     def judged_by(self) -> str:
         """A digest of all keys and statements that decide on packs, without reading them."""
-        mine = self.me.circle
+        mine = self.me.group
         said = "\n".join(
             (*self._every_ring, *self._participants, *sorted(mine.log), *sorted(self._doubted))
         )
@@ -374,22 +374,22 @@ class SessionKeys:
     @property
     def is_to_read(self) -> bool:
         """Whether another person shares the session for reading only."""
-        return self.ring is not None and not self.ring.may_write(self.me.circle.id)
+        return self.ring is not None and not self.ring.may_write(self.me.group.id)
 
     def prepare(self, put: Put, now: int) -> KeyRing:
         """Return the keys to seal with: new if there are none, changed if they are stale."""
         held = self.ring
         if held is None:
-            if not self.me.circle.is_active(self.me.key.id):
+            if not self.me.group.is_active(self.me.key.id):
                 raise NotEntitled(
                     "this device is not an active device of the group",
                     why=self.me.key.id,
                     hint="forestay device list",
                 )
-            held = key_ring.new_ring(self.me.circle, self.me.key, self.session, made=now)
+            held = key_ring.new_ring(self.me.group, self.me.key, self.session, made=now)
             self._put_ring(held, put)
-        held = held.seen_by(self.me.circle) if held.owner.id == self.me.circle.id else held
-        if not held.may_write(self.me.circle.id):
+        held = held.seen_by(self.me.group) if held.owner.id == self.me.group.id else held
+        if not held.may_write(self.me.group.id):
             raise NotEntitled(
                 "it is shared with you to read",
                 why=f"session {self.session} belongs to {held.owner.fingerprint}",
@@ -418,7 +418,7 @@ class SessionKeys:
     def turn(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
         """Upload new keys with one member changed; call `prepare` first."""
         held = self.ready()
-        mine = self.me.circle
+        mine = self.me.group
         held = held.seen_by(mine) if held.owner.id == mine.id else held
         held = self._ring = self._rotated(held, put, now, change(held))
         if held.members:
@@ -442,7 +442,7 @@ class SessionKeys:
     def _upload_participant(self, held: KeyRing, put: Put) -> None:
         """Upload the user's device statements, so that members can check signatures."""
         self.ready()
-        mine = self.me.circle
+        mine = self.me.group
         told = (one.log.keys() for one in self._participants_by_name.values() if one.id == mine.id)
         if not mine.log.keys() <= set().union(*told):
             data = key_ring.encode_participant(mine, self.me.key, held)
@@ -472,7 +472,7 @@ class SessionKeys:
             self.session,
             *stretch,
             epoch=held.epoch,
-            circle=self.me.circle.id,
+            circle=self.me.group.id,
             signer=self.me.key.id,
             made=now,
             heads=dict(heads),

@@ -161,7 +161,7 @@ def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[Sessio
     """Yield the keys of a session on a remote."""
     me, remotes = identity(context), context.store.machine.remotes
     there, noted = remotes.session(known, session), remotes.notes(known, session)
-    place = (there.place if there else "") or object_names.place(me.circle.name_key, session)
+    place = (there.place if there else "") or object_names.place(me.group.name_key, session)
     with closing(connect_remote(known)) as remote:
         listed = {one.name: one.size for one in remote.list(object_names.within(place))}
         sound = {one.name for one in remotes.objects(known, session)}

@@ -743,7 +743,7 @@ def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
     """
     files.make_private_dir(folder)
     with files.locked(folder):
-        known = load_circle(folder, key) if kept_id(folder) == group.id else None
+        known = load_group(folder, key) if kept_id(folder) == group.id else None
         whole = union(group, known) if known is not None else group
         files.replace(os.path.join(folder, FILE), sealed_to(whole, key))
     return whole
@@ -768,7 +768,7 @@ def kept_id(folder: str) -> str:
     return _read_kept(folder, lambda data: word_of(data, KIND)) or ""
 
 
-def load_circle(folder: str, key: Key) -> DeviceGroup | None:
+def load_group(folder: str, key: Key) -> DeviceGroup | None:
     """Return the stored device group; None before there is one."""
     return _read_kept(folder, lambda data: opened(data, key))
 

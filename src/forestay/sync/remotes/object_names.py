@@ -27,7 +27,7 @@ from forestay.base.hashing import digest_of, hmac_sha256
 from forestay.sync.remotes.port import MOST
 
 MARK = b"forestay remote 1\n"
-SESSIONS, CIRCLES = "s/", "c/"
+SESSIONS, GROUPS = "s/", "c/"
 _LENGTH = 32
 _PACK = re.compile(r"s/([0-9a-f]{32})/p/([0-9a-f]{32})/([0-9]{12})-([0-9]{12})-([0-9a-f]{32})")
 _RING = re.compile(r"s/([0-9a-f]{32})/k/([0-9]{6})-([0-9a-f]{32})")
@@ -83,7 +83,7 @@ def is_of(name: str, data: bytes) -> bool:
 
 def group_prefix(group_id: str) -> str:
     """Return the prefix of a device group's objects."""
-    return f"{CIRCLES}{group_id}/"
+    return f"{GROUPS}{group_id}/"
 
 
 def within(place: str) -> str:
@@ -91,7 +91,7 @@ def within(place: str) -> str:
     return f"{SESSIONS}{place}/"
 
 
-def circle_name(group_id: str, data: bytes) -> str:
+def group_name(group_id: str, data: bytes) -> str:
     return group_prefix(group_id) + hash_of(data)
 
 
@@ -121,7 +121,7 @@ def epoch_of(name: str) -> int:
     return int(found[2]) if found else 0
 
 
-def is_circle(name: str) -> bool:
+def is_group(name: str) -> bool:
     return _CIRCLE.fullmatch(name) is not None
 
 

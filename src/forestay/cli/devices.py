@@ -33,7 +33,7 @@ _RECOVERY = """
 This is your recovery code. It is shown only now: write it on paper.
 With it and a remote you can recover everything if you lose all your devices;
 anyone else who has it can read everything, too. Write down with it the
-fingerprint of your device group, to compare then: {0.circle.fingerprint}"""
+fingerprint of your device group, to compare then: {0.group.fingerprint}"""
 _REQUEST = """On a device that is in your device group, type:
 
   forestay device approve {0.code}

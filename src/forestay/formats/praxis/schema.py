@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
+
+from msgspec.structs import replace
 
 from forestay.base.findings import Finding
 from forestay.formats import carry_over, timestamps
@@ -37,8 +40,18 @@ from forestay.formats.praxis.read import (
     seconds,
     verdict_of,
 )
-from forestay.formats.praxis.write import ATTEMPTS, LIFECYCLE, PAUSE_REASONS, scheme
-from forestay.formats.schema import END, MOMENT, Rule, check_time_order, check_value, warn
+from forestay.formats.praxis.write import ATTEMPTS, PAUSE_REASONS, scheme
+from forestay.formats.schema import (
+    END,
+    Rule,
+    check_time_order,
+    check_value,
+    count_rule,
+    object_rule,
+    stamp_rule,
+    text_rule,
+    warn,
+)
 
 _VERDICTS = ("passed", "failed", "pending", "skipped")
 _SCHEMES = ("zero_based", "one_based")
@@ -47,140 +60,108 @@ UUID = re.compile(r"(?:workflow_default_)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[
 
 # -- rules -----------------------------------------------------------------------------------------
 
-
-def _text(req: str, **more: Any) -> Rule:
-    return Rule(type="string", req=req, **more)
-
-
-def _stamp(req: str, **more: Any) -> Rule:
-    return _text(req, shape=MOMENT, code="bad-stamp", says="an ISO 8601 timestamp", **more)
+_stamp = partial(stamp_rule, fine="", says="an ISO 8601 timestamp")
+_FREE = Rule(type="object", req="", free=True)
 
 
 def _number(req: str) -> Rule:
     return Rule(type="number", req=req, low=0, null=True)
 
 
-def _flag(req: str) -> Rule:
-    return Rule(type="boolean", req=req)
-
-
-def _object(req: str, keys: dict[str, Rule], *, need: str = "", want: str = "") -> Rule:
-    """An object whose other keys are ignored; `need` and `want` list keys, separated by blanks."""
-    return Rule(
-        type="object",
-        req=req,
-        free=True,
-        keys=keys,
-        need={key: keys[key].req for key in need.split()},
-        want={key: keys[key].req for key in want.split()},
-    )
-
-
-def _phase_map(req: str, each: Rule) -> Rule:
+def _by_phase(req: str, each: Rule) -> Rule:
     return Rule(type="object", req=req, each=each)
 
 
 # Phase numbers and totals have no type here: `_check_numbers` compares them with what is read.
-_STRUCTURE = {
-    "total_phases": Rule(req="S1-28"),
-    "starting_phase": Rule(req="S1-29"),
-    "indexing_scheme": _text("S1-30", words=_SCHEMES),
-    "workflow_version": _text("S1-31"),
-}
-_LIFECYCLE = {
-    "completed": _flag("S1-40"),
-    "completed_at": _stamp("S1-41", null=True),
-    "paused": _flag("S1-42"),
-    "paused_at": _stamp("S1-43", null=True),
-    "paused_reason": _text(
-        "S1-44",
-        null=True,
-        fine=f"^({'|'.join(PAUSE_REASONS)}){END}",
-        style="unknown-pause-reason",
-        says=f"one of {', '.join(PAUSE_REASONS)}",
-    ),
-    "paused_context": _text("S1-45", null=True),
-    "resumed_at": _stamp("S1-46", null=True),
-    "resume_count": Rule(type="integer", req="S1-47", low=0),
-    "last_error": Rule(req="S1-48"),
-    "last_error_at": _stamp("S1-49", null=True),
-    "total_duration_seconds": _number("S1-51"),
-}
-_TIMING = _object(
-    "S1-36",
+_STRUCTURE = object_rule(
+    "S1-32",
     {
-        "started_at": _stamp("S1-36"),
-        "completed_at": _stamp("S1-37", null=True),
-        "duration_seconds": _number("S1-39"),
-        "paused_duration_seconds": _number("S1-39"),
+        "total_phases": Rule(req="S1-28"),
+        "starting_phase": Rule(req="S1-29"),
+        "indexing_scheme": text_rule("S1-30", words=_SCHEMES),
+        "workflow_version": text_rule("S1-31"),
     },
-    need="started_at",
+    free=True,
 )
-_ARTIFACT = _object(
+_LIFECYCLE = object_rule(
+    "S1-40",
+    {
+        "completed": Rule(type="boolean", req="S1-40"),
+        "completed_at": _stamp("S1-41", null=True),
+        "paused": Rule(type="boolean", req="S1-42"),
+        "paused_at": _stamp("S1-43", null=True),
+        "paused_reason": text_rule(
+            "S1-44",
+            null=True,
+            fine=f"^({'|'.join(PAUSE_REASONS)}){END}",
+            style="unknown-pause-reason",
+            says=f"one of {', '.join(PAUSE_REASONS)}",
+        ),
+        "paused_context": text_rule("S1-45", null=True),
+        "resumed_at": _stamp("S1-46", null=True),
+        "resume_count": count_rule("S1-47"),
+        "last_error": Rule(req="S1-48"),
+        "last_error_at": _stamp("S1-49", null=True),
+        "total_duration_seconds": _number("S1-51"),
+    },
+    optional=("total_duration_seconds",),
+    free=True,
+)
+_TIMES = {
+    "started_at": _stamp("S1-36"),
+    "completed_at": _stamp("S1-37", null=True),
+    "duration_seconds": _number("S1-39"),
+    "paused_duration_seconds": _number("S1-39"),
+}
+_TIMING = object_rule("S1-36", _TIMES, "started_at", optional=_TIMES, free=True)
+_ARTIFACT = object_rule(
     "S1-53",
     {
         "phase_number": Rule(req="S1-53"),
-        "evidence": Rule(type="object", req="S1-54", free=True),
-        "outputs": Rule(type="object", req="S1-55", free=True),
+        "evidence": replace(_FREE, req="S1-54"),
+        "outputs": replace(_FREE, req="S1-55"),
         "commands_executed": Rule(type="array", req="S1-56"),
         "timestamp": _stamp("S1-57"),
     },
-    need="phase_number evidence outputs commands_executed timestamp",
+    "phase_number evidence outputs commands_executed timestamp",
+    free=True,
 )
-_METADATA = _object(
-    "S1-117",
-    {
-        "spec_path": _text("S1-62", null=True),
-        "user_options": Rule(type="object", req="S1-63", free=True),
-        "agent_version": _text("S1-64", null=True),
-    },
-)
+_METADATA_KEYS = {
+    "spec_path": text_rule("S1-62", null=True),
+    "user_options": replace(_FREE, req="S1-63"),
+    "agent_version": text_rule("S1-64", null=True),
+}
+_METADATA = object_rule("S1-117", _METADATA_KEYS, optional=_METADATA_KEYS, free=True)
 _FIELDS = {
-    "session_id": _text("S1-25"),
-    "workflow_type": _text("S1-26"),
-    "target_file": _text("S1-27"),
+    "session_id": text_rule("S1-25"),
+    "workflow_type": text_rule("S1-26"),
+    "target_file": text_rule("S1-27"),
     "current_phase": Rule(req="S1-33"),
     "completed_phases": Rule(type="array", req="S1-34"),
-    "phase_artifacts": _phase_map("S1-52", _ARTIFACT),
-    "checkpoints": _phase_map("S1-58", _text("S1-58", words=_VERDICTS)),
+    "phase_artifacts": _by_phase("S1-52", _ARTIFACT),
+    "checkpoints": _by_phase("S1-58", text_rule("S1-58", words=_VERDICTS)),
     "created_at": _stamp("S1-60"),
     "updated_at": _stamp("S1-61"),
 }
 _SECTIONS = {
-    "workflow_structure": _object("S1-32", _STRUCTURE),
-    "phase_timing": _phase_map("S1-35", _TIMING),
-    "lifecycle": _object("S1-40", _LIFECYCLE),
+    "workflow_structure": _STRUCTURE,
+    "phase_timing": _by_phase("S1-35", _TIMING),
+    "lifecycle": _LIFECYCLE,
 }
-
-
-def _redesign(structure: str, lifecycle: str) -> Rule:
-    keys = {
-        **_FIELDS,
-        "workflow_structure": _object("S1-32", _STRUCTURE, want=structure),
-        "phase_timing": _SECTIONS["phase_timing"],
-        "lifecycle": _object("S1-40", _LIFECYCLE, want=lifecycle),
-        "metadata": _METADATA,
-    }
-    return _object("S1-25", keys, need=" ".join(_FIELDS), want=f"{' '.join(_SECTIONS)} metadata")
-
-
-# What a session has from its start; that its total is not known is reported anyway.
-_REDESIGN = _redesign(
-    "starting_phase indexing_scheme workflow_version", "completed paused resume_count"
+_REDESIGN = object_rule(
+    "S1-25", _FIELDS | _SECTIONS | {"metadata": _METADATA}, " ".join(_FIELDS), free=True
 )
-_STRICT = _redesign(" ".join(_STRUCTURE), " ".join(LIFECYCLE))
-_SECOND_STATUSES = ("active", "paused", "completed", "error")
-_OLDER = _object(
+_STATUSES = ("active", "paused", "completed", "error")
+_SECOND = {
+    "phase_timings": _by_phase("S1-35", _TIMING),
+    "status": text_rule("X1-12", words=_STATUSES, mild=True),
+}
+_OLDER = object_rule(
     "S1-25",
-    {
-        **_FIELDS,
-        **_SECTIONS,
-        "metadata": _METADATA,
-        "phase_timings": _phase_map("S1-35", _TIMING),
-        "status": _text("X1-12", words=_SECOND_STATUSES, mild=True),
-    },
-    need=" ".join(_FIELDS),
-    want="metadata",
+    _REDESIGN.keys | _SECOND,
+    " ".join(_FIELDS),
+    optional=(*_SECTIONS, *_SECOND),
+    free=True,
 )
 _MAPS = {"phase_artifacts": "S1-52", "checkpoints": "S1-58"} | dict.fromkeys(
     ("phase_timing", "phase_timings", ATTEMPTS, "evidence_submitted"), "S1-35"
@@ -208,12 +189,9 @@ def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:
             for name in entries.keys() - doc[key].keys():
                 message = f"{name!r} is not the number of a phase"
                 yield warn("bad-phase-key", message, f"{key}.{name}", req)
-    rule = _OLDER
-    if view.redesigned:
-        rule = _STRICT if strict else _REDESIGN
-    elif strict:
+    if strict and not view.redesigned:
         yield warn("not-redesigned", "we write the redesigned form only", "", "S1-32", ERROR)
-    yield from check_value(rule, doc, strict=strict)
+    yield from check_value(_REDESIGN if view.redesigned else _OLDER, doc, strict=strict)
 
 
 def _check_numbers(view: View, where: Where, strict: bool) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.formats.essay.impact import told
+from forestay.formats.essay.stage_files import Impact, assess_change
 from forestay.model.gates.revisit_impact import (
     IMPACTS,
     Assessment,
@@ -134,15 +134,19 @@ OUTLINE = "# Outline\n\n" + "".join(
 )
 
 
+def impact_of(name: str, old: str, new: str) -> Impact:
+    found = assess_change(name, old, new, likeness)
+    assert found is not None
+    return found
+
+
 def of_thesis(statement: str, kind: str = "argument") -> tuple[str, str]:
     old, new = THESIS.format(STATED, "argument"), THESIS.format(statement, kind)
-    ((impact, reason, _),) = told("stage-1-thesis.md", old, new, likeness)
-    return impact, reason
+    return impact_of("stage-1-thesis.md", old, new)[:2]
 
 
 def of_outline(new: str) -> tuple[str, str, list[int]]:
-    ((impact, reason, sections),) = told("stage-2-outline.md", OUTLINE, new, likeness)
-    return impact, reason, sections
+    return impact_of("stage-2-outline.md", OUTLINE, new)
 
 
 @pytest.mark.req("S3-139")
@@ -166,8 +170,7 @@ def test_sections_of_an_outline_that_changed_are_named() -> None:
 
 
 def test_arguments_concern_their_own_section() -> None:
-    ((impact, _, sections),) = told(
-        "stage-3-section-2-arguments.md", "one two three", "four five six", likeness
-    )
+    name = "stage-3-section-2-arguments.md"
+    impact, _, sections = impact_of(name, "one two three", "four five six")
     assert (impact, sections) == ("moderate", [2])
-    assert told("stage-4-draft.md", "a", "b", likeness) == []
+    assert assess_change("stage-4-draft.md", "a", "b", likeness) is None

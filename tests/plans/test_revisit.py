@@ -16,7 +16,7 @@ from forestay.api.forestay import Forestay
 from forestay.api.session import Session
 from forestay.base.clock import FakeClock
 from forestay.errors import InvalidInput, Refused
-from forestay.formats.essay.impact import told
+from forestay.formats.essay.stage_files import assess_change
 from forestay.journal.journal import AppendOptions
 from forestay.model.event import AttributeSet, CheckpointPassed, StepAdded, StepRevisited
 from forestay.model.gates.revisit_impact import likeness
@@ -630,7 +630,7 @@ def test_stages_of_a_plan_come_one_after_the_other_as_phases_do(parts: Session) 
 @pytest.mark.parametrize("name", ["stage-1-thesis.md", "stage-2-outline.md"])
 def test_a_file_in_a_form_of_its_own_is_compared_by_its_words(name: str) -> None:
     old, new = "Parking rules cost homes.\n", "Of bees and what they dance about.\n"
-    assert told(name, old, new, likeness) == []
+    assert assess_change(name, old, new, likeness) is None
 
 
 def test_looking_costs_the_same_whatever_the_length_of_the_journal(

@@ -336,11 +336,9 @@ def _paragraph(verb: _Verb, gate: Gate, *, last: bool) -> Act:
 def _short_draft(verb: _Verb, moves: Moves, draft: str, section: int, number: int) -> list[str]:
     """Return a warning if the draft has fewer paragraphs than are approved now."""
     data = files.read_optional(os.path.join(verb.folder, draft), _MOST) or b""
-    found = stage_files.draft(data)
     titles = {n: _title(moves.state, n) for n in moves.sections(4)}
-    outline = stage_files.Outline(stage_files.Approval(), titles=titles)
-    written = [d.paragraphs for d in found if stage_files.place_in(outline, d.title) == section]
-    have = written[0] if written else found[section - 1].paragraphs if len(found) >= section else 0
+    written = stage_files.number_sections(stage_files.draft(data), titles).get(section)
+    have = written.paragraphs if written else 0
     if have >= number:
         return []
     return [f"the draft has {have} paragraph{'s' * (have != 1)} in section {section}, not {number}"]

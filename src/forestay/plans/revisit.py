@@ -21,8 +21,13 @@ from forestay.base.clock import new_id
 from forestay.base.hashing import digest_of
 from forestay.errors import InvalidInput, Refused
 from forestay.formats.essay import fields
-from forestay.formats.essay.impact import stage_of_file, told
-from forestay.formats.essay.stage_files import is_current, section_in, version_name
+from forestay.formats.essay.stage_files import (
+    assess_change,
+    is_current,
+    section_in,
+    stage_of_file,
+    version_name,
+)
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
 from forestay.journal.recorder import Recorder
@@ -176,10 +181,10 @@ class _Known:
     def _output(self, path: str) -> Output:
         data, old = self._now(path), self._kept(path)
         then, now = _text(old), _text(data)
-        signals = []
+        known = None
         if self._is_essay and then is not None and now is not None:
-            signals = [Signal(*one) for one in told(path, then, now, likeness)]
-        return Output(path, then, now, signals)
+            known = assess_change(path, then, now, likeness)
+        return Output(path, then, now, [Signal(*known)] if known else [])
 
     def _now(self, path: str) -> bytes | None:
         return files.read_optional(self.full(path), pending_file_ops.MAX_FILE, follow=False)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from forestay.base.text import plural
 from forestay.formats import timestamps
 from forestay.formats.coerce import mapping, sequence
 from forestay.formats.essay.fields import (
@@ -52,7 +53,7 @@ def ago(moment: int, now: int) -> str:
     """Return how long ago a moment is, in the largest unit that fits: `2 hours ago`."""
     for length, unit in _UNITS:
         if (count := (now - moment) // length) > 0:
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+            return f"{plural(count, unit)} ago"
     return "just now"
 
 
@@ -96,7 +97,7 @@ def _left_off(doc: dict[str, Any], stage: int) -> str:
         for entry in sequence(doc.get("deferred_verifications"))
         if not mapping(entry).get("resolved")
     ]
-    parts += [f"{counted(len(waiting), 'claim')} to verify"] if waiting else []
+    parts += [f"{plural(len(waiting), 'claim')} to verify"] if waiting else []
     return ", ".join(parts) + "."
 
 
@@ -112,11 +113,7 @@ def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:
     paragraph = value_at(doc, "stages.stage_4.current_paragraph")
     if stage == 4 and current and is_count(paragraph, 1):
         parts.append(f"Paragraph {paragraph}")
-    return [*parts, f"{counted(done, 'section')} completed"] if done else parts
-
-
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    return [*parts, f"{plural(done, 'section')} completed"] if done else parts
 
 
 def abandoned_for(doc: dict[str, Any] | None, where: Where) -> int:

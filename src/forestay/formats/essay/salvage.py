@@ -21,12 +21,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from forestay.base.findings import Choice, Question
+from forestay.base.text import plural
 from forestay.formats import timestamps
 from forestay.formats.coerce import mapping
 from forestay.formats.essay import stage_files
-from forestay.formats.essay.display import counted
 from forestay.formats.essay.fields import (
-    ARGUMENTS,
     BACKUP,
     DRAFT,
     DRAFT_LOG,
@@ -213,20 +212,26 @@ class _Rebuild:
 
     def __init__(self, bundle: Bundle, where: Where) -> None:
         self.bundle, self.where = bundle, where
-        self.outline = stage_files.Outline(stage_files.Approval())
-        self.recovery = Recovery("artifacts", FROM_ARTIFACTS, blank())
-        self.state, self.inferred = self.recovery.state, self.recovery.inferred
-        self.lost = self.recovery.lost
+        self.outline = stage_files.outline(bundle.get(OUTLINE, b""), where.naive)
+        self.state, self.inferred, self.lost = blank(), list[str](), list[str]()
         self._read_remains()
         self._infer_times()
-        self._read_thesis()
-        self._read_outline()
+        thesis = stage_files.thesis(bundle.get(THESIS, b""), where.naive)
+        self._read_result(1, thesis.approval, thesis_file=THESIS, development_log=THESIS_LOG)
+        self._read_result(2, self.outline.approval, outline_file=OUTLINE)
+        self.part(1)["claim_type"] = thesis.claim_type
+        self.part(2).update(
+            total_sections=self.outline.total,
+            target_word_count=self.outline.words,
+            audience=self.outline.audience,
+        )
         self._read_arguments()
         self._read_draft()
-        self._mark_gaps()
         self._read_output()
         self._set_position()
-        self.recovery.titles = self.outline.titles
+        self.recovery = Recovery("artifacts", FROM_ARTIFACTS, self.state)
+        self.recovery.inferred, self.recovery.lost = self.inferred, self.lost
+        self.recovery.goal, self.recovery.titles = thesis.statement, self.outline.titles
 
     def part(self, stage: int) -> dict[str, Any]:
         made: dict[str, Any] = self.state["stages"][f"stage_{stage}"]
@@ -237,8 +242,8 @@ class _Rebuild:
 
     def _read_remains(self) -> None:
         """Set the identity from the damaged files, the folder's name and the clock."""
-        kept = remains(self.bundle)
-        state, kept = self.state, {key: kept[key] for key in _KEPT if self._usable(key, kept)}
+        state, found = self.state, remains(self.bundle)
+        kept = {key: found[key] for key in _KEPT if key in found and self._is_usable(key, found)}
         for key, value in kept.items():
             state[key] = {**state[key], **value} if isinstance(value, dict) else value
         self.inferred += [f"{key}: from what is left of the file" for key in kept]
@@ -248,154 +253,92 @@ class _Rebuild:
         state["session_dir"] = self.where.root or state["session_dir"]
         self.around = [state["session_dir"].rstrip("/")] if state["session_dir"] else []
 
-    def _usable(self, key: str, kept: dict[str, Any]) -> bool:
-        value = kept.get(key)
-        if type(value) is not type(self.state[key]) or (
-            key in _FIELD and is_placeholder(_FIELD[key], value)
-        ):
+    def _is_usable(self, key: str, found: dict[str, Any]) -> bool:
+        value, field = found[key], _FIELD.get(key)
+        if type(value) is not type(self.state[key]) or (field and is_placeholder(field, value)):
             return False
         return key != "status" or read_session_status(value) in ("paused", "abandoned")
 
     def _infer_times(self) -> None:
-        naive, state = self.where.naive, self.state
-        folder = self.where.root.rstrip("/").rpartition("/")[2]
-        made = stage_files.folder_moment(folder, naive)
-        if timestamps.read(state["started_at"], naive) is None:
-            began = self.where.now if made is None else made
-            state["started_at"] = timestamps.write(began)
-            source = "now" if made is None else "the folder's name"
-            self.inferred.append(f"started_at: {source}")
-        if timestamps.read(state["last_activity"], naive) is None:
-            state["last_activity"] = timestamps.write(self.where.now)
-            self.inferred.append("last_activity: now")
+        naive = self.where.naive
+        made = stage_files.folder_moment(self.where.root.rstrip("/").rpartition("/")[2], naive)
+        began = ("now", self.where.now) if made is None else ("the folder's name", made)
+        for key, source, moment in (
+            ("started_at", *began),
+            ("last_activity", "now", self.where.now),
+        ):
+            if timestamps.read(self.state[key], naive) is None:
+                self.state[key] = timestamps.write(moment)
+                self.inferred.append(f"{key}: {source}")
 
-    def _read_thesis(self) -> None:
-        if THESIS in self.bundle:
-            thesis = stage_files.thesis(self.bundle[THESIS], self.where.naive)
-            self._done(1, THESIS, thesis.approval)
-            self.recovery.goal = thesis.statement
-            self.part(1).update(
-                thesis_file=self.path(THESIS),
-                development_log=self.path(THESIS_LOG),
-                claim_type=thesis.claim_type,
-            )
-
-    def _read_outline(self) -> None:
-        if OUTLINE in self.bundle:
-            self.outline = stage_files.outline(self.bundle[OUTLINE], self.where.naive)
-            self._done(2, OUTLINE, self.outline.approval)
-            self.part(2).update(
-                outline_file=self.path(OUTLINE),
-                total_sections=self.outline.total,
-                target_word_count=self.outline.words,
-                audience=self.outline.audience,
-            )
-
-    def _done(self, stage: int, name: str, approval: stage_files.Approval) -> None:
-        self.part(stage)["status"] = "completed"
-        self.part(stage)["completed_at"] = _stamp(approval.at)
-        doubt = "" if approval.given else ", though it does not say that the user approved it"
-        self.inferred.append(f"stage {stage} is completed: {name} exists{doubt}")
+    def _read_result(self, stage: int, approval: stage_files.Approval, **files: str) -> None:
+        """Complete a stage whose result exists, the first of the files."""
+        result = next(iter(files.values()))
+        if result in self.bundle:
+            self.part(stage).update(status="completed", completed_at=_stamp(approval.at))
+            self.part(stage).update({key: self.path(name) for key, name in files.items()})
+            doubt = "" if approval.given else ", though it does not say that the user approved it"
+            self.inferred.append(f"stage {stage} is completed: {result} exists{doubt}")
 
     def _read_arguments(self) -> None:
         maps = {n: name for name in self.bundle if (n := stage_files.section_in(name))}
         known = {*range(1, (self.outline.total or 0) + 1), *maps}
         if not known:
             return
-        made = [self._argued(index, maps.get(index)) for index in sorted(known)]
+        made = [blank_section(3, index) for index in sorted(known)]
+        for section in made:
+            if name := maps.get(section["section_index"]):
+                found = stage_files.arguments(self.bundle[name], self.where.naive)
+                section.update(
+                    status="completed" if found.approval.given else "in_progress",
+                    argument_map_file=self.path(name),
+                    verified_claims=found.verified,
+                    deferred_claims=found.deferred,
+                    completed_at=_stamp(found.approval.at),
+                )
         todo = [s["section_index"] for s in made if s["status"] != "completed"]
         self.part(3).update(
-            status="in_progress",
+            status="in_progress" if todo or DRAFT not in self.bundle else "completed",
             total_sections=max(known),
             current_section=todo[0] if todo else max(known),
             sections=made,
         )
-        if not todo and DRAFT in self.bundle:
-            self.part(3)["status"] = "completed"
         self.inferred.append(f"stage 3: {len(made) - len(todo)} of {len(made)} sections completed")
         self.lost.append("stages.stage_3.birds_eye_approved")
 
-    def _argued(self, index: int, name: str | None) -> dict[str, Any]:
-        section = blank_section(3, index)
-        if name is not None:
-            found = stage_files.arguments(self.bundle[name], self.where.naive)
-            section.update(
-                status="completed" if found.approval.given else "in_progress",
-                argument_map_file=self.path(ARGUMENTS.format(index)),
-                verified_claims=found.verified,
-                deferred_claims=found.deferred,
-                completed_at=_stamp(found.approval.at),
-            )
-        return section
-
     def _read_draft(self) -> None:
-        finished = FINAL in self.bundle
-        if DRAFT not in self.bundle and not finished:
+        is_finished = FINAL in self.bundle
+        if DRAFT not in self.bundle and not is_finished:
             return
-        drafted = self._drafted()
+        drafted = stage_files.number_sections(
+            stage_files.draft(self.bundle.get(DRAFT, b"")), self.outline.titles
+        )
         known = {*range(1, (self.outline.total or 0) + 1), *drafted}
-        made = [self._written(index, drafted.get(index), finished) for index in sorted(known)]
+        made = [blank_section(4, index) for index in sorted(known)]
+        for section in made:
+            draft = drafted.get(section["section_index"])
+            if draft:
+                section["status"] = "completed" if draft.closed else "in_progress"
+                section["completed_paragraphs"] = draft.paragraphs
+            if is_finished:
+                section["status"] = "completed"
+            if draft and section["status"] == "completed":
+                section["total_paragraphs"] = draft.paragraphs
         todo = [s["section_index"] for s in made if s["status"] != "completed"]
         current = todo[0] if todo else max(known, default=None)
         done = drafted[current].paragraphs if current in drafted else 0
         self.part(4).update(
-            status="completed" if finished else "in_progress",
+            status="completed" if is_finished else "in_progress",
             current_section=current,
             current_paragraph=done + 1 if current else None,
             draft_file=self.path(DRAFT),
             paragraph_log=self.path(DRAFT_LOG),
             sections=made,
         )
-        written = counted(sum(section.paragraphs for section in drafted.values()), "paragraph")
-        self.inferred.append(f"stage 4: {written} in {counted(len(drafted), 'section')}")
+        written = plural(sum(section.paragraphs for section in drafted.values()), "paragraph")
+        self.inferred.append(f"stage 4: {written} in {plural(len(drafted), 'section')}")
         self.lost += ["voice_check_score of the sections"]
         self.lost += ["total_paragraphs of the sections"] if todo else []
-
-    def _drafted(self) -> dict[int, stage_files.Drafted]:
-        """Return the draft's sections by the outline's numbers, else by their free order."""
-        drafted = stage_files.draft(self.bundle.get(DRAFT, b""))
-        named = [stage_files.place_in(self.outline, section.title) for section in drafted]
-        found: dict[int, stage_files.Drafted] = {}
-        for place, section in zip(named, drafted, strict=True):
-            if place is not None:
-                found.setdefault(place, section)
-        last = 0
-        for place, section in zip(named, drafted, strict=True):
-            if place is not None and found[place] is section:
-                last = place
-            elif last + 1 not in found:
-                last += 1
-                found[last] = section
-            elif section.title:
-                last = max(*found, self.outline.total or 0) + 1
-                found[last] = section
-            elif last:
-                # A line splits a section in two; text before the first section is in none.
-                found[last].paragraphs += section.paragraphs
-                found[last].closed = section.closed
-        return found
-
-    def _written(
-        self, index: int, draft: stage_files.Drafted | None, finished: bool
-    ) -> dict[str, Any]:
-        section = blank_section(4, index)
-        if finished:
-            section["status"] = "completed"
-        elif draft is not None:
-            section["status"] = "completed" if draft.closed else "in_progress"
-        section["completed_paragraphs"] = draft.paragraphs if draft else 0
-        if draft and section["status"] == "completed":
-            section["total_paragraphs"] = draft.paragraphs
-        return section
-
-    def _mark_gaps(self) -> None:
-        """Mark stages for review whose result is missing although later stages have begun."""
-        reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
-        for number in STAGES:
-            part = self.part(number)
-            if number < max(reached, default=0) and part["status"] == "not_started":
-                part["status"] = "needs_review"
-                self.inferred.append(f"stage {number} needs review: its result is missing")
 
     def _read_output(self) -> None:
         """Set the output from the final essay, and report what neither file contains."""
@@ -404,21 +347,24 @@ class _Rebuild:
         part["final_essay_file"] = self.path(named) or self.path(FINAL)
         if FINAL not in self.bundle:
             return
+        self.state["status"] = "completed"
+        self.inferred.append(f"the session is completed: {FINAL} exists")
         if part["total_word_count"] is None:
             part["total_word_count"] = stage_files.words(self.bundle[FINAL])
             self.inferred.append(f"output.total_word_count: counted in {FINAL}")
         self.lost += [f"output.{key}" for key, value in part.items() if value is None]
 
     def _set_position(self) -> None:
-        state = self.state
-        if FINAL in self.bundle:
-            state["status"] = "completed"
-            self.inferred.append(f"the session is completed: {FINAL} exists")
+        """Set the current stage; earlier stages without a result are marked for review."""
         reached = [n for n in STAGES if self.part(n)["status"] != "not_started"]
         stage = max(reached, default=1)
+        for number in range(1, stage):
+            if number not in reached:
+                self.part(number)["status"] = "needs_review"
+                self.inferred.append(f"stage {number} needs review: its result is missing")
         if stage < 3 and self.part(stage)["status"] == "completed":
             stage += 1
-        state.update(current_stage=stage, current_stage_name=STAGES[stage].name)
+        self.state.update(current_stage=stage, current_stage_name=STAGES[stage].name)
 
 
 def _stamp(moment: int | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The files next to an essay's session file: their names, versions and contents.
+"""The files next to an essay's session file: names, versions, contents, and what a change means.
 
 The results of the stages are Markdown with known headings, written for people; a second copy of
 each stage's facts can be read from them when the session file is lost:
@@ -10,17 +10,31 @@ each stage's facts can be read from them when the session file is lost:
 
 All but the draft end with `## Approved By User` once the user approved them. Only the first `MOST`
 bytes of a file, `LONGEST` characters of a line and `MOST_SECTIONS` sections are read.
+
+`assess_change` judges a change to such a file: an impact, a reason, and the sections concerned. The
+document's examples set the measure: another claim type makes another essay, one changed section
+concerns that section.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec import Struct
 
 from forestay.formats import timestamps
-from forestay.formats.essay.fields import ARGUMENTS, AUDIENCES, CLAIM_TYPES, STAGE_FILES
+from forestay.formats.essay.fields import (
+    ARGUMENTS,
+    AUDIENCES,
+    CLAIM_TYPES,
+    DRAFT,
+    DRAFT_LOG,
+    OUTLINE,
+    STAGE_FILES,
+    THESIS,
+    THESIS_LOG,
+)
 
 MOST = 1024 * 1024
 LONGEST = 4000
@@ -51,24 +65,29 @@ def is_version(name: str) -> bool:
 
 
 def current(names: Iterable[str]) -> list[str]:
-    return sorted((name for name in names if is_current(name)), key=_order)
+    def order(name: str) -> tuple[int, int, str]:
+        return stage_of_file(name) or 0, section_in(name) or 0, name
+
+    return sorted(filter(is_current, names), key=order)
 
 
-def _order(name: str) -> tuple[str, int, str]:
-    return (name[:8] if name.startswith("stage-") else "~", section_in(name) or 0, name)
+_STAGES = {THESIS: 1, THESIS_LOG: 1, OUTLINE: 2, DRAFT: 4, DRAFT_LOG: 4}
+
+
+def stage_of_file(name: str) -> int | None:
+    """Return the stage of a file; 5 is the finished essay and the logs over all stages."""
+    if section_in(name) is not None:
+        return 3
+    return _STAGES.get(name, 5 if is_current(name) else None)
 
 
 def version_name(name: str, names: Iterable[str]) -> str:
     """Return the next archive name of a file: `stage-1-thesis.md` → `stage-1-thesis.v1.md`."""
-    taken = [number for other in names if (number := _number(other, name)) is not None]
+    matches = filter(None, map(_VERSION.fullmatch, names))
+    taken = [int(match[2]) for match in matches if match[1] + match[3] == name]
     stem, dot, extension = name.rpartition(".")
     number = max(taken, default=0) + 1
     return f"{stem}.v{number}.{extension}" if dot and stem else f"{name}.v{number}"
-
-
-def _number(archived: str, name: str) -> int | None:
-    match = _VERSION.fullmatch(archived)
-    return int(match[2]) if match and match[1] + match[3] == name else None
 
 
 def folder_name(moment: int, naive: str = "local") -> str:
@@ -118,7 +137,7 @@ class Arguments(Struct):
 class Drafted(Struct):
     """A section of the draft; it is closed when a line `---` or another section follows."""
 
-    title: str = ""
+    title: str
     paragraphs: int = 0
     closed: bool = False
 
@@ -129,9 +148,8 @@ _AUDIENCE = re.compile(r"[-*] \*\*Audience\*\*: *\[?([A-Za-z-]{1,20})\b")
 _SECTION = re.compile(r"### Section (\d{1,3}):")
 _WORDS = re.compile(r"\(~\[?([\d,]{1,9})\]? words\)\Z")
 _VERIFIED = re.compile(r"(?:[-*] )?\*\*Verified\*\*: *\[?([A-Z_]+)")
-_MARKS = re.compile(r"`{3,}|~{3,}")
 _BREAK = re.compile(r"([-*_])(?: *\1){2,}")
-_NUMBERED = re.compile(r"Section (\d{1,3})\b(?:: *)?")
+_NUMBERED = re.compile(r"Section (\d{1,3})\b")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d)?")
 
 
@@ -174,49 +192,40 @@ def arguments(data: bytes, naive: str = "local") -> Arguments:
 
 def draft(data: bytes) -> list[Drafted]:
     """Return the sections of a draft, in order, with their paragraphs counted."""
-    found = [Drafted()]
-    within, fence = False, ""
+    found: list[Drafted] = []
+    within = False
     for line in _lines(data):
-        opened, fence = bool(fence), _fence(line, fence)
-        is_text = opened or bool(fence)
-        if not is_text and (line.startswith("## ") or _BREAK.fullmatch(line)):
-            _close(found)
-            found[-1].title = line[3:].strip() if line.startswith("#") else ""
-            within = False
-        elif not is_text and (not line or line.startswith("#")):
-            within = False
-        elif not within:
+        is_break = _BREAK.fullmatch(line) is not None
+        if found and (is_break or line.startswith("## ")):
+            found[-1].closed = True
+        if line.startswith("## "):
+            found.append(Drafted(line[3:].strip()))
+        is_text = line != "" and not is_break and not line.startswith("#")
+        if found and is_text and not within:
             found[-1].paragraphs += 1
-            within = True
-    return [section for section in found if section.title or section.paragraphs][:MOST_SECTIONS]
+            found[-1].closed = False
+        within = is_text
+    return found[:MOST_SECTIONS]
 
 
-def _fence(line: str, fence: str) -> str:
-    """Return the fence that is open after a line, or nothing; only the same fence closes it."""
-    marks = match[0] if (match := _MARKS.match(line)) else ""
-    if not fence:
-        return marks
-    return "" if marks.startswith(fence) and marks == line else fence
-
-
-def _close(found: list[Drafted]) -> None:
-    if found[-1].title or found[-1].paragraphs:
-        found[-1].closed = True
-        found.append(Drafted())
+def number_sections(drafted: Iterable[Drafted], titles: Mapping[int, str]) -> dict[int, Drafted]:
+    """Return the sections of a draft by number: that of their title, else the next one."""
+    numbers = {title.casefold(): number for number, title in titles.items()}
+    found: dict[int, Drafted] = {}
+    last = 0
+    for section in drafted:
+        match = _NUMBERED.match(section.title)
+        known = int(match[1]) if match else numbers.get(section.title.strip("[] ").casefold())
+        last = known or last + 1
+        if known or last not in found:
+            found[last] = section
+    return found
 
 
 def words(data: bytes) -> int:
     """Return the number of words in a text, without its markup."""
     found = data.decode("utf-8", "replace").split()
     return sum(any(map(str.isalnum, word)) for word in found)
-
-
-def place_in(outline: Outline, title: str) -> int | None:
-    """Return the section of the outline that a heading of the draft names, or None."""
-    if match := _NUMBERED.match(title):
-        return int(match[1]) or None
-    wanted = title.strip("[] ").casefold()
-    return next((n for n, known in outline.titles.items() if known.casefold() == wanted), None)
 
 
 def _lines(data: bytes) -> list[str]:
@@ -250,3 +259,81 @@ def _approval(lines: list[str], naive: str) -> Approval:
 
 def _int(digits: str) -> int:
     return int(digits.replace(",", "") or 0)
+
+
+# -- changes -------------------------------------------------------------------------------------
+
+Compare = Callable[[str, str], float]
+"""Return how similar two texts are, from 0 to 1."""
+Impact = tuple[str, str, list[int]]
+"""Impact, reason, sections."""
+
+_ALIKE = 0.8
+
+
+def assess_change(name: str, old: str, new: str, compare: Compare) -> Impact | None:
+    """Return the impact of a change to a file; None for files judged by their text alone."""
+    if name == THESIS:
+        return _compare_theses(old, new, compare)
+    if name == OUTLINE:
+        return _compare_outlines(old, new, compare)
+    number = section_in(name)
+    if number is None:
+        return None
+    part = compare(old, new)
+    word = "minor" if part >= _ALIKE else "moderate"
+    return word, f"the arguments of section {number} changed ({_percent(part)})", [number]
+
+
+def _percent(part: float) -> str:
+    return f"{round(part * 100)}% as they were"
+
+
+def _compare_theses(old: str, new: str, compare: Compare) -> Impact | None:
+    then, now = thesis(old.encode()), thesis(new.encode())
+    if then.claim_type != now.claim_type and then.claim_type and now.claim_type:
+        kinds = f"{then.claim_type} → {now.claim_type}"
+        return "major", f"the claim type changed: {kinds}; the essay has another direction", []
+    if not then.statement and not now.statement:
+        return None  # it has another form
+    part = compare(then.statement, now.statement)
+    if then.statement == now.statement:
+        return "minor", "the thesis statement is as it was", []
+    if part >= _ALIKE:
+        return "minor", "the thesis statement was reworded", []
+    if part >= _ALIKE / 2:
+        return "moderate", f"the thesis statement changed ({_percent(part)})", []
+    return "major", f"the thesis is another one ({_percent(part)})", []
+
+
+def _compare_outlines(old: str, new: str, compare: Compare) -> Impact | None:
+    then, now = _outlined(old), _outlined(new)
+    if not then and not now:
+        return None
+    changes = {
+        "without": sorted(then.keys() - now.keys()),
+        "new:": sorted(now.keys() - then.keys()),
+        "changed:": [n for n in then.keys() & now.keys() if compare(then[n], now[n]) < _ALIKE],
+    }
+    moved = sorted(number for numbers in changes.values() for number in numbers)
+    if not moved:
+        return "minor", "every section of the outline is there and reworded at most", []
+    parts = [
+        f"{word} section{'s' * (len(numbers) > 1)} {', '.join(map(str, sorted(numbers)))}"
+        for word, numbers in changes.items()
+        if numbers
+    ]
+    reason = f"the outline changed ({'; '.join(parts)})"
+    most = len(changes["without"]) + len(changes["changed:"]) > len(then) / 2 and len(then) > 1
+    return ("major", reason, []) if most else ("moderate", reason, moved)
+
+
+def _outlined(text: str) -> dict[int, str]:
+    """Return the text of each section of an outline; its title counts three times."""
+    titles = outline(text.encode()).titles
+    _, *rest = re.split(r"(?m)^### Section (\d{1,3}):", text)
+    found: dict[int, str] = {}
+    for number, part in zip(map(int, rest[::2]), rest[1::2], strict=True):
+        body = re.split(r"(?m)^#{1,2} ", part, maxsplit=1)[0]
+        found.setdefault(number, f"{titles.get(number, '')} " * 3 + body)
+    return found

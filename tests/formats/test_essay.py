@@ -1086,6 +1086,7 @@ def test_progress_of_the_writing_is_read_from_the_draft() -> None:
         (b"## A\n\n## B\n\nx\n", [("A", 0, True), ("B", 1, False)]),
         (b"## A\r\n\r\nx\r\n\r\ny\r\n", [("A", 2, False)]),
         (b"---\n\n## A\n### sub\nx\n", [("A", 1, False)]),
+        (b"## A\n\n### sub\n\nx\n", [("A", 1, False)]),
         (b"## A\n\nx\n\n* * *\n\n## B\n\ny\n\n_____\n", [("A", 1, True), ("B", 1, True)]),
     ],
 )

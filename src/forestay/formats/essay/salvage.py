@@ -14,7 +14,6 @@ Nothing here writes, asks, or discards bytes.
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 from msgspec import Struct
@@ -47,7 +46,6 @@ from forestay.formats.essay.fields import (
 )
 from forestay.formats.port import Bundle, Where
 from forestay.formats.salvage import READ_ANYWAY, ends_within_a_line, read_damaged
-from forestay.formats.text import safe_parse
 
 FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 FROM_ARTIFACTS = (
@@ -55,7 +53,6 @@ FROM_ARTIFACTS = (
 )
 NOT_RECOVERED = "Session state could not be automatically recovered."
 
-_MOST = 256 * 1024
 _LOST = (
     *("style_profile_path", "samples_dir_path", "pushback_level", "voice_calibration"),
     *("deferred_verifications", "user_overrides", "revision_history"),
@@ -83,16 +80,18 @@ class Recovery(Struct):
 
 def recover(bundle: Bundle, where: Where) -> Recovery | None:
     """Return the first rung that holds, with the state to write; None if no file is an essay's."""
-    state, backup = (_parse_state(bundle.get(name)) for name in (STATE, BACKUP))
-    if state is not None:
-        return Recovery("none", "", state, bundle[STATE])
-    left = read_damaged(bundle.get(STATE, b""), "yaml", _is_state, is_torn=find_truncation)
-    if left is not None and left.rung == "whole":
-        message = "; ".join(left.remarks) or READ_ANYWAY
-        return Recovery("whole", message, left.value, left.text.encode())
-    if backup is not None:
+    state, backup = (
+        read_damaged(bundle.get(name, b""), "yaml", _is_state, is_torn=find_truncation)
+        for name in (STATE, BACKUP)
+    )
+    if state and state.rung == "whole":
+        data, message = state.text.encode(), "; ".join(state.remarks) or READ_ANYWAY
+        if data == bundle[STATE]:
+            return Recovery("none", "", state.value, data)
+        return Recovery("whole", message, state.value, data)
+    if backup and backup.rung == "whole" and not backup.remarks:
         lost = "what changed after the backup was made"
-        return Recovery("backup", FROM_BACKUP, backup, bundle[BACKUP], lost=[lost])
+        return Recovery("backup", FROM_BACKUP, backup.value, bundle[BACKUP], lost=[lost])
     if not (stage_files.current(bundle) or STATE in bundle or BACKUP in bundle):
         return None
     made = _Rebuild(bundle, where).recovery
@@ -142,15 +141,6 @@ def _results(bundle: Bundle, stage: int) -> list[str]:
 # -- what is left of damaged files ---------------------------------------------------------------
 
 
-def _parse_state(data: bytes | None) -> dict[str, Any] | None:
-    """Return a valid session state, or None."""
-    try:
-        value = safe_parse.read_yaml(safe_parse.decode(data or b""))[0].value
-    except safe_parse.Unreadable:
-        return None
-    return value if likeness(value) >= 0.5 and not find_truncation(data or b"", value) else None
-
-
 def _is_state(value: Any) -> bool:
     return likeness(value) >= 0.5
 
@@ -183,25 +173,11 @@ def find_truncation(data: bytes, doc: Any) -> str:
     return f"it breaks off before `{lacking[0]}`" if is_end and ends_within_a_line(data) else ""
 
 
-_KEY = re.compile(r"^([a-z_]{1,40}):", re.MULTILINE)
-
-
 def remains(bundle: Bundle) -> dict[str, Any]:
-    """Return the topmost keys whose own lines can still be read, of the state or its backup."""
-    found: dict[str, Any] = {}
-    for name in (STATE, BACKUP):
-        text = bundle.get(name, b"")[:_MOST].decode("utf-8-sig", "replace").replace("\0", "")
-        starts = list(_KEY.finditer(text))
-        ends = [*(start.start() for start in starts[1:]), len(text)]
-        mine: dict[str, Any] = {}
-        for start, end in zip(starts, ends, strict=False):
-            if start[1] in _KEPT and start[1] not in mine:
-                try:
-                    mine |= mapping(safe_parse.read_yaml(text[start.start() : end])[0].value)
-                except safe_parse.Unreadable:
-                    mine[start[1]] = None
-        found = {key: value for key, value in mine.items() if value is not None} | found
-    return found
+    """Return the topmost keys that can still be read, of the state or else its backup."""
+    found = [read_damaged(bundle.get(name, b""), "yaml") for name in (BACKUP, STATE)]
+    values = {key: value for left in found if left for key, value in left.value.items()}
+    return {key: values[key] for key in _KEPT if values.get(key) is not None}
 
 
 # -- the state from the artifacts ----------------------------------------------------------------
@@ -243,7 +219,7 @@ class _Rebuild:
     def _read_remains(self) -> None:
         """Set the identity from the damaged files, the folder's name and the clock."""
         state, found = self.state, remains(self.bundle)
-        kept = {key: found[key] for key in _KEPT if key in found and self._is_usable(key, found)}
+        kept = {key: value for key, value in found.items() if self._is_usable(key, value)}
         for key, value in kept.items():
             state[key] = {**state[key], **value} if isinstance(value, dict) else value
         self.inferred += [f"{key}: from what is left of the file" for key in kept]
@@ -253,8 +229,8 @@ class _Rebuild:
         state["session_dir"] = self.where.root or state["session_dir"]
         self.around = [state["session_dir"].rstrip("/")] if state["session_dir"] else []
 
-    def _is_usable(self, key: str, found: dict[str, Any]) -> bool:
-        value, field = found[key], _FIELD.get(key)
+    def _is_usable(self, key: str, value: Any) -> bool:
+        field = _FIELD.get(key)
         if type(value) is not type(self.state[key]) or (field and is_placeholder(field, value)):
             return False
         return key != "status" or read_session_status(value) in ("paused", "abandoned")

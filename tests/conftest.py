@@ -127,7 +127,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "project"
     path.mkdir()
     monkeypatch.chdir(path)
-    monkeypatch.setattr("forestay.mirror.discover.ESSAY_ROOTS", (str(tmp_path / "tmp"),))
+    monkeypatch.setattr("forestay.mirror.discover.SHARED_ROOTS", (str(tmp_path / "tmp"),))
     return path
 
 

@@ -100,8 +100,6 @@ NAMES_A_FORMAT = """
     plans.essay_sessions plans.essay_steps plans.praxis_definition plans.revisit plans.inactivity
     plans.pending_file_ops
     mirror.ai_session_cleanup mirror.contract_file mirror.orchestrator_session
-    mirror.absorb mirror.adopt mirror.bindings mirror.check_files
-    mirror.discover mirror.recover mirror.render mirror.session_files
     health.forget health.format_checks
     api.start api.files api.session_files api.session_record api.words
     cli.common cli.adopt cli.format_commands

@@ -903,10 +903,10 @@ def test_folder_that_other_users_may_have_created_is_not_read(
         folder.chmod(0o777 if why == "writable" else 0o755)
     if why == "foreign":
         monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
-    assert discover.essay_folders([str(root)]) == []
+    assert discover.folders_below([str(root)], "essay-pipeline-") == []
     if why == "writable":
         folder.chmod(0o755)
-        assert discover.essay_folders([str(root)]) == [str(folder)]
+        assert discover.folders_below([str(root)], "essay-pipeline-") == [str(folder)]
 
 
 def test_a_dry_run_changes_nothing(stay: Forestay, project: Path) -> None:

@@ -21,6 +21,7 @@ import forestay
 from forestay.api.forestay import Forestay
 from forestay.errors import ForestayError, StoreFailed
 from forestay.formats import diff
+from forestay.formats.ai_session.read import ARCHIVE
 from forestay.formats.port import REGISTRY
 from forestay.formats.text.document import Document
 from forestay.mirror import check_files, discover
@@ -96,7 +97,7 @@ def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
 ) -> None:
     fill(project, kinds=["ai-session"])
     loose = project / "elsewhere"
-    shutil.copytree((project / STATE).parent, loose / discover.ARCHIVE / "login-2026-01-31")
+    shutil.copytree((project / STATE).parent, loose / ARCHIVE / "login-2026-01-31")
     (loose / "state.before.yaml").write_bytes((project / STATE).read_bytes())
     (loose / "active-features.old.yaml").write_text("active_features: [\n")
     (loose / "state.yaml").write_text("pods: 3\n")
@@ -108,7 +109,7 @@ def test_single_files_of_sessions_are_checked_under_any_name_but_not_adopted(
 def test_a_session_s_folder_is_found_below_any_other_unless_it_was_put_away(project: Path) -> None:
     fill(project, kinds=["ai-session"])
     folder = (project / STATE).parent
-    for above, count in (("deep/down", 1), (discover.ARCHIVE, 0)):
+    for above, count in (("deep/down", 1), (ARCHIVE, 0)):
         shutil.copytree(folder, project / "elsewhere" / above / folder.name)
         assert len(discover.find(str(project / "elsewhere"))) == count
         shutil.rmtree(project / "elsewhere")
@@ -323,6 +324,7 @@ def test_the_index_of_many_sessions_is_parsed_once_unless_it_changes(
         return parse(data, kind)
 
     monkeypatch.setattr(Document, "parse", noted)
+    discover._parse_shared.cache_clear()
     listed = (project / INDEX).read_bytes()
     finds = discover.walk(str(root))
     assert [next(finds).bundle["active-features.yaml"] for _ in range(4)] == [listed] * 4

@@ -1066,7 +1066,7 @@ def test_a_damaged_index_costs_nothing_of_files_that_are_whole(
 def test_doctor_reports_and_reveals_bytes_that_a_killed_writer_left_hidden(
     stay: Forestay, project: Path, kind: str, general: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forestay.mirror.discover.ESSAY_ROOTS", (str(project),))
+    monkeypatch.setattr("forestay.mirror.discover.SHARED_ROOTS", (str(project),))
     fill(project)
     path = project / MAIN[kind]
     good = path.read_bytes()

@@ -20,7 +20,7 @@ import yaml
 
 from forestay.base import files, swap_file
 from forestay.base.lockfile import ScriptLock
-from forestay.formats.ai_session.format import readme
+from forestay.formats.ai_session.format import README
 from forestay.mirror.session_files import write_files
 from forestay.store.machine.bindings import KEPT
 from tests.mirror.conftest import Make
@@ -83,7 +83,7 @@ def test_new_session_is_in_the_place_of_the_contract(make: Make) -> None:
     assert {path.name for path in own.iterdir() if path.is_file() and path.name[0] != "."} == {
         *("implementation-plan.yaml", "history.jsonl", "state.yaml")
     }
-    assert (root / "README.md").read_text() == readme()
+    assert (root / "README.md").read_text() == README
 
 
 @pytest.mark.parametrize(

@@ -80,9 +80,9 @@ class Files(HomeTopic):
         called with the result for each as soon as it is recorded.
         """
         from forestay.mirror import adopt
-        from forestay.mirror.discover import own_essay_folders
+        from forestay.mirror.discover import own_folders
 
-        also = () if path else own_essay_folders(self._context.settings)
+        also = () if path else own_folders(self._context.settings)
         place = path or self._context.workspace.tree.root
         options = adopt.AdoptOptions(dry_run=dry_run, templates=templates, workflows=workflows)
         return collect(adopt.adopt(self._context, place, options, also=also), on_adopted)

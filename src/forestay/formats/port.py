@@ -21,13 +21,14 @@ A sixth format is one folder with a `format` module, and a line in `REGISTRY`.
 
 from __future__ import annotations
 
+from collections.abc import Set
 from functools import cache
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from msgspec import Struct
 
-from forestay.base.findings import Finding
+from forestay.base.findings import Finding, Question
 from forestay.errors import InvalidInput
 from forestay.formats.facts import Facts
 
@@ -113,6 +114,29 @@ class Salvaged(Struct):
     message: str = ""
     inferred: list[str] = []
     lost: list[str] = []
+    tree: Tree = {}
+    """The files to write where facts do not state all of them; bytes are written unchanged."""
+
+
+class Listed(NamedTuple):
+    """A session in a file that all sessions of a folder share: its id, status and entry."""
+
+    id: str
+    status: str
+    where: str
+
+
+class Signs(Struct, frozen=True):
+    """What identifies the files of a format before, or without, parsing them."""
+
+    words: bytes = b""
+    """A pattern for bytes that each of its files has: a file without them need not be parsed."""
+    damaged: bytes = rb"(?!)"
+    """A pattern for the start of a file that cannot be parsed."""
+    names: str = r"(?!)"
+    """A pattern for the names of its files in any folder."""
+    names_in_place: str = r"(?!)"
+    """A pattern for the names of files in its root folder, whatever they contain."""
 
 
 class Conventions(Struct, frozen=True):
@@ -151,6 +175,22 @@ class Conventions(Struct, frozen=True):
     """What of a new root folder git ignores: all of it, unless other programs use it too."""
     named_after: tuple[str, str] = ("", "")
     """A folder whose files are named after their sessions, and the requirement for that."""
+    artifacts: str = ""
+    """What a session produced: a folder, or the ending of files in the folder of its main file."""
+    salvaged_with: str = ""
+    """The ending of files in the same folder from which a damaged session is restored."""
+    home: str = ""
+    """Where in our home the folders of new sessions are, if the format has no root folder."""
+    folder_prefix: str = ""
+    """How the names of those folders begin."""
+    root_setting: str = ""
+    """The setting that changes the root folder."""
+    definitions: str = ""
+    """The folder of a project that has definitions of workflows."""
+    readme: str = ""
+    """The text of the README.md in a new root folder."""
+    unreadable: str = ""
+    """The requirement that its files can be read."""
 
 
 class Format(Protocol):
@@ -165,6 +205,7 @@ class Format(Protocol):
     """Whether its files have a field for the goal; else it is made of other fields."""
 
     conventions: Conventions = Conventions()
+    signs: Signs = Signs()
     id_error: str = ""
     """The beginning of the message about an invalid id, where its document gives one."""
 
@@ -173,8 +214,26 @@ class Format(Protocol):
         ...
 
     def files(self, native_id: str) -> list[str]:
-        """Return the files of a session, relative to the format's root folder, main file first."""
+        """Return the files of a session, relative to the format's root folder, main file first.
+
+        Its own files are in a folder named after it, or it has one file.
+        """
         ...
+
+    def file_of(self, name: str, value: Any) -> tuple[str, str]:
+        """Return which one of `files("{id}")` a parsed file is, and the id that it states."""
+        return self.files("{id}")[0], self.get({name: value}, Where()).native_id
+
+    def damaged_file_of(self, name: str, data: bytes) -> str:
+        """Return which one of `files("{id}")` a file is that cannot be parsed; empty: its name."""
+        return ""
+
+    def is_folder_of_session(self, name: str, names: Set[str], *, chosen: bool = False) -> bool:
+        """Return whether a folder has files of a session whose main file is missing.
+
+        A folder that the user has `chosen` needs less to show it.
+        """
+        return False
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         """Return a native id for a session without files in this format."""
@@ -211,6 +270,18 @@ class Format(Protocol):
         """Return why a file that can be parsed is incomplete nevertheless, or an empty string."""
         return ""
 
+    def lines_before(self, lines: list[Any], known: int, now: Facts, where: Where) -> list[Any]:
+        """Return an edited log without the lines after the first `known` that are new."""
+        return lines[:known]
+
+    def workflow_of(self, tree: Tree) -> str:
+        """Return the name of the workflow whose definition has the number of phases."""
+        return ""
+
+    def goal_in(self, bundle: Bundle) -> str:
+        """Return the goal that files around a session state, if its own files have none."""
+        return ""
+
     def reading(self, tree: Tree, where: Where) -> Reading: ...
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]: ...
@@ -218,6 +289,43 @@ class Format(Protocol):
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         """Return what can still be read when the main file cannot be parsed; None if nothing."""
         ...
+
+    def recreate(self, tree: Tree, where: Where) -> tuple[Tree, list[str]]:
+        """Return a salvaged session with its missing files, and what they were made from."""
+        return tree, []
+
+    def ask(
+        self, bundle: Bundle, where: Where, level: str, kept_as: str
+    ) -> tuple[str, Question] | None:
+        """Return a message and a question if only the user can decide about damaged files.
+
+        `level` is that of what was salvaged, empty if nothing was. The damaged files would be
+        stored under the name `kept_as`. The choice `fresh` leaves the place free, `manual` writes
+        what was salvaged; any other choice is given to `answer`.
+        """
+        return None
+
+    def answer(self, choice: str, bundle: Bundle, where: Where) -> tuple[str, Tree] | None:
+        """Return a message and the files that the user chose; None if no choice makes files."""
+        return None
+
+    # -- files that all sessions of a folder share ---------------------------------------------
+
+    def listed(self, value: Any) -> list[Listed]:
+        """Return the sessions in a shared file."""
+        return []
+
+    def with_entries(self, value: Any, other: Any, ids: Set[str]) -> Any:
+        """Return a shared file in which some sessions are listed as in another one, or not."""
+        return value
+
+    def salvage_shared(self, data: bytes) -> Any:
+        """Return what a damaged shared file still contains."""
+        return None
+
+    def add_entry(self, value: Any, facts: Facts, where: Where, *, is_current: bool) -> Any:
+        """Return a shared file that lists a session; the status only if it `is_current`."""
+        return value
 
 
 REGISTRY: dict[str, tuple[str, str]] = {

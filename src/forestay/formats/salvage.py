@@ -155,6 +155,18 @@ def sides(text: str) -> list[str]:
     return ["".join(lines) for lines in made] if is_in_two else [text]
 
 
+def differences(data: bytes) -> tuple[str, str]:
+    """Return what only one side of a merge conflict has, for both sides."""
+    both = [side.split("\n") for side in sides(decode_damaged(data)[0])]
+    return _only_in(both[0], both[-1]), _only_in(both[-1], both[0])
+
+
+def _only_in(these: list[str], those: list[str]) -> str:
+    known = set(those)
+    lines = " / ".join(line.strip() for line in these if line not in known)
+    return repr(lines[:300]) if lines else "nothing of its own"
+
+
 # --- YAML --------------------------------------------------------------------------------------
 
 _MOST_YAML = 256 * 1024

@@ -21,7 +21,7 @@ from forestay.formats.port import ERROR, conventions_of
 from forestay.journal.context import Context
 from forestay.mirror import check_files, discover, recover
 from forestay.mirror.check_files import Surroundings
-from forestay.mirror.discover import NOT_READ, Find, own_essay_folders
+from forestay.mirror.discover import NOT_READ, Find, own_folders
 from forestay.mirror.quick_scan import places
 from forestay.mirror.recover import Case
 from forestay.mirror.session_files import mirror_of
@@ -112,7 +112,7 @@ def _faulty(context: Context, known: set[str]) -> Iterator[Finding]:
 def _unreadable_essays(context: Context, known: set[str]) -> Iterator[Finding]:
     """Report the user's essays, in any folder, whose session file is lost or cannot be read."""
     around = Surroundings(mirror_of(context).where)
-    for folder in own_essay_folders(context.settings)[:_MOST_SESSIONS]:
+    for folder in own_folders(context.settings)[:_MOST_SESSIONS]:
         for one in discover.find_in_place(folder):
             is_own = one.path == os.path.join(folder, STATE)
             if is_own and one.is_torn and os.path.realpath(one.path) not in known:

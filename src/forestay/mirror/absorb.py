@@ -21,7 +21,7 @@ from forestay.base.text import plural
 from forestay.errors import InvalidInput, Refused
 from forestay.formats import diff as trees
 from forestay.formats.facts import Facts
-from forestay.formats.port import Tree, Where, conventions_of, load_format
+from forestay.formats.port import Format, Tree, Where, conventions_of, load_format
 from forestay.formats.rendering_id import rendering_id
 from forestay.formats.text.document import kind_of
 from forestay.formats.text.safe_parse import Unreadable
@@ -182,12 +182,10 @@ class Absorber:
         """
         if file.name not in conventions_of(binding.layout).shared:
             return value
-        from forestay.formats.ai_session.read import listed_as
-
         here = (binding.layout, binding.root)
         bound = [b for b in self._context.bindings.bindings() if (b.layout, b.root) == here]
         others = {b.native for b in bound if b.number != binding.number}
-        return listed_as(file.value, value, others)
+        return load_format(binding.layout).with_entries(value, file.value, others)
 
     def _absorb_trees(
         self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree
@@ -279,7 +277,7 @@ class Absorber:
     def _base(self, binding: Binding, file: FoundFile, now: Facts, where: Where) -> Any:
         """Return what the file stated when its editor read it."""
         if kind_of(file.name) == "jsonl":
-            return self._base_of_log(file, now, where)
+            return self._base_of_log(load_format(binding.layout), file, now, where)
         older = self._find_base(binding, file)
         return None if older is None else self._with_required_keys(binding, file, older)
 
@@ -299,19 +297,17 @@ class Absorber:
             file.older = [newest.value if newest is not None and is_newest else base]
         return file.older[0]
 
-    def _base_of_log(self, file: FoundFile, now: Facts, where: Where) -> list[Any]:
+    def _base_of_log(self, format: Format, file: FoundFile, now: Facts, where: Where) -> list[Any]:
         """Return the lines that were there before.
 
         Those are the lines that we wrote, and of all others those that the journal has: a program
         that changes one line may rewrite all of them.
         """
-        from forestay.formats.ai_session.history_log import without_news
-
         data = file.data or b""
         known = sorted(file.known, key=lambda rendering: -rendering.size)
         sizes = (r.size for r in known if _has_prefix(data, r.size, r.digest))
         before = parse_file(file.name, data[: next(sizes, 0)]).value
-        return without_news(self._clean(file.value), len(before), now.commands, where)
+        return format.lines_before(self._clean(file.value), len(before), now, where)
 
     def _record(
         self, binding: Binding, found_files: Sequence[FoundFile], edited: Tree, found: Changes

@@ -32,8 +32,6 @@ from forestay.base.hashing import digest_of
 from forestay.base.text import clean_id, is_text
 from forestay.errors import Busy, ForestayError
 from forestay.formats import carry_over
-from forestay.formats.essay.fields import THESIS
-from forestay.formats.essay.stage_files import thesis
 from forestay.formats.facts import Facts
 from forestay.formats.fields import tasks_in
 from forestay.formats.from_state import facts_of
@@ -59,7 +57,6 @@ _AT_ONCE = 5000
 
 ADOPTED, KNOWN, EDITED, MOVED = "adopted", "known", "edited", "moved"
 COPY, RIVAL, TEMPLATE, UNREADABLE = "copy", "rival", "template", "unreadable"
-_WITH_TEMPLATES = ("ai-session", "essay")
 _ESSENTIAL = ("pipeline_id", "feature_id", "session_id", "id", "status")
 
 
@@ -411,9 +408,8 @@ def _faults(one: Find) -> list[str]:
 
 def _is_template(one: Find, where: Where) -> bool:
     """Return whether the id or the status of a session is not filled in."""
-    if not one.documents or one.layout not in _WITH_TEMPLATES:
-        return False
-    found = [f for f in one.format.check(one.tree, where) if f.code == "placeholder"]
+    findings = one.format.check(one.tree, where) if one.documents else []
+    found = [finding for finding in findings if finding.code == "placeholder"]
     return any(f.where.rpartition(".")[2] in _ESSENTIAL for f in found)
 
 
@@ -512,20 +508,10 @@ def _require_unchanged(one: Find) -> None:
 
 def _record(context: Context, session: str, one: Find, facts: Facts, warning: str) -> int:
     """Record what files state; the mark at the end shows that the adoption is complete."""
-    made = adoption_moves(replace(facts, goal=facts.goal or _thesis(one)), one.layout)
+    goal = facts.goal or one.format.goal_in(one.with_files_around())
+    made = adoption_moves(replace(facts, goal=goal), one.layout)
     last = max(filter(None, (facts.updated_at, *(move.at for move in made))), default=None)
     return _append(context, session, one, [*made, Move(_mark(one, [], warning), at=last)])
-
-
-def _thesis(one: Find) -> str:
-    """Return the thesis of an essay, because its session file has no goal."""
-    if one.layout != "essay":
-        return ""
-    path = os.path.join(one.root, THESIS)
-    try:
-        return thesis(files.read_optional(path, MAX_ARTIFACT, follow=False) or b"").statement
-    except ForestayError:
-        return ""
 
 
 def _append(
@@ -642,25 +628,19 @@ def _save_artifact(
 
 
 def _artifact_paths(one: Find) -> tuple[str, list[str]]:
-    """Return the folder and files that a session produced: artifacts, or stages of an essay."""
-    if one.layout == "ai-session" and not one.is_loose:
-        folder = os.path.join(one.root, one.native)
-        artifacts = os.path.join(folder, discover.ARTIFACTS)
+    """Return the folder and the files that a session produced, if its files are in their place."""
+    wanted, folder = one.conventions.artifacts, os.path.dirname(one.path)
+    if not wanted or one.is_loose:
+        return "", []
+    if wanted.startswith("."):
+        there = [path for path in files.list_paths(folder) if path.endswith(wanted)]
+    else:
         # Neither an id that is a path nor a link may lead to another folder.
-        return folder, [] if os.path.islink(artifacts) else _files_below(artifacts)
-    if one.layout == "essay" and os.path.basename(one.path) == one.format.files("")[0]:
-        folder = os.path.dirname(one.path)
-        return folder, [p for p in _files_below(folder, deep=False) if p.endswith(".md")]
-    return "", []
-
-
-def _files_below(folder: str, *, deep: bool = True) -> list[str]:
-    there: list[str] = []
-    for here, below, names in walk.walk(folder):
-        if not deep:
-            below.clear()
-        there += (os.path.join(here, name) for name in names if not name.startswith("."))
-    return sorted(path for path in there if not files.is_irregular(path))
+        below = os.path.join(one.root, wanted.format(id=one.native))
+        walked = () if os.path.islink(below) else walk.walk(below)
+        there = [os.path.join(here, name) for here, _, names in walked for name in names]
+    shown = (path for path in there if not os.path.basename(path).startswith("."))
+    return folder, sorted(path for path in shown if not files.is_irregular(path))
 
 
 # -- places ------------------------------------------------------------------------------------

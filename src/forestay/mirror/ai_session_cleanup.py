@@ -23,7 +23,14 @@ from forestay.base.lockfile import ScriptLock
 from forestay.base.vocabulary import FINISHED
 from forestay.errors import ForestayError, InvalidInput, NoSession, ReadOnly, Refused
 from forestay.formats.ai_session import format as form
-from forestay.formats.ai_session.read import INDEX, entries_of, entry_of, status_words
+from forestay.formats.ai_session.read import (
+    ARCHIVE,
+    ARTIFACTS,
+    INDEX,
+    entries_of,
+    entry_of,
+    status_words,
+)
 from forestay.formats.coerce import copied
 from forestay.formats.facts import Facts
 from forestay.formats.port import ERROR, Where, conventions_of
@@ -31,7 +38,7 @@ from forestay.formats.status_words import session_status
 from forestay.formats.text.document import Document
 from forestay.journal.context import Context
 from forestay.mirror import discover
-from forestay.mirror.discover import ARCHIVE, ARTIFACTS, Find
+from forestay.mirror.discover import Find
 from forestay.mirror.edit_shared_file import amend
 from forestay.mirror.session_files import mirror_of, read_state
 from forestay.store.machine.bindings import Binding

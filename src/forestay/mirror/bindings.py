@@ -9,14 +9,14 @@ from __future__ import annotations
 import os
 import shlex
 from collections.abc import Callable
+from contextlib import suppress
 
 from msgspec import Struct
 
 from forestay.base import files
 from forestay.base.text import is_text
 from forestay.errors import ForestayError, InvalidInput, ReadOnly, Refused
-from forestay.formats.ai_session.read import INDEX, entries_of
-from forestay.formats.port import Format, Where, conventions_of, load_format, require_id
+from forestay.formats.port import REGISTRY, Format, Where, conventions_of, load_format, require_id
 from forestay.mirror.archive import archived_place, has_session_id, is_taken
 from forestay.mirror.context import MirrorContext, parse_file, read
 from forestay.store.machine.bindings import Binding
@@ -142,7 +142,7 @@ def require_place(context: MirrorContext, session: str, kind: str, native: str) 
     _require_text(kind, context.root_of(kind))
     root = _usual_root(context, kind)
     place = _place(format, native, root) if native else os.path.join(root, format.files("")[0])
-    if kind == "essay":
+    if not REGISTRY[kind][1]:
         return None  # it has its own folder, in the home
     _require_folder(root)
     if not native and _is_named_by_id(format):
@@ -210,8 +210,8 @@ def _require_free(kind: str, native: str, place: str, root: str) -> None:
     if backup and os.path.lexists(f"{place}{backup}"):
         raise _already_exists(f"{place}{backup}", "move it away", native)
     _require_not_archived(kind, native, root)
-    if kind == "ai-session":
-        _require_free_feature(native, os.path.dirname(place), root)
+    if conventions_of(kind).shared:
+        _require_free_folder(kind, native, os.path.dirname(place), root)
 
 
 def _require_not_archived(kind: str, native: str, root: str) -> None:
@@ -220,21 +220,22 @@ def _require_not_archived(kind: str, native: str, root: str) -> None:
         raise _already_exists(archived, "move it away", native)
 
 
-def _require_free_feature(native: str, folder: str, root: str) -> None:
+def _require_free_folder(kind: str, native: str, folder: str, root: str) -> None:
     """Refuse an id that has a folder, or an entry in the index of all sessions."""
     if os.path.lexists(folder):
         has_files = any(not os.path.isdir(path) for path in files.list_paths(folder))
         adopt = f"make it one of ours: forestay adopt {shlex.quote(folder)}"
         hint = adopt if has_files else "move it away, or choose another id"
         raise _already_exists(folder, hint, native)
-    if native in _ids_in_index(root):
-        raise Refused(
-            f"session {native} already exists in the index of {root}",
-            why="it belongs to another session, whose files are not here",
-            hint="choose another id, or remove its entry from active-features.yaml",
-            file=os.path.join(root, INDEX),
-            session=native,
-        )
+    for name, ids in _ids_in_indexes(kind, root).items():
+        if native in ids:
+            raise Refused(
+                f"session {native} already exists in the index of {root}",
+                why="it belongs to another session, whose files are not here",
+                hint=f"choose another id, or remove its entry from {name}",
+                file=os.path.join(root, name),
+                session=native,
+            )
 
 
 def _already_exists(path: str, hint: str, native: str) -> Refused:
@@ -297,8 +298,8 @@ def _free_id(context: MirrorContext, format: Format, session: str, root: str) ->
     # A session that was just started has a place, but no file there yet.
     owned = {place[len(root) + 1 :].partition("/")[0] for place in context.bindings.places(root)}
     taken = frozenset(name.removesuffix(".json") for name in (*owned, *files.list_names(root)))
-    listed = (
-        _ids_in_index(root) if format.id == "ai-session" else _ids_in_archive(context, format, root)
+    listed = _ids_in_archive(context, format, root).union(
+        *_ids_in_indexes(format.id, root).values()
     )
     return format.new_id(facts, context.where(root), taken | listed)
 
@@ -313,10 +314,11 @@ def _ids_in_archive(context: MirrorContext, format: Format, root: str) -> frozen
     return frozenset(ids | {current.native} if current else ids)
 
 
-def _ids_in_index(root: str) -> frozenset[str]:
-    """Return the ids in the index of an ai-session folder; none if it cannot be read."""
-    try:
-        index = parse_file(INDEX, read(os.path.join(root, INDEX))).value
-    except ForestayError:
-        return frozenset()
-    return frozenset(str(entry.get("feature_id")) for entry in entries_of({INDEX: index}))
+def _ids_in_indexes(kind: str, root: str) -> dict[str, set[str]]:
+    """Return the ids in each file that the sessions of a folder share and that can be read."""
+    found: dict[str, set[str]] = {}
+    for name in conventions_of(kind).shared:
+        with suppress(ForestayError):
+            value = parse_file(name, read(os.path.join(root, name))).value
+            found[name] = {entry.id for entry in load_format(kind).listed(value)}
+    return found

@@ -19,8 +19,7 @@ from forestay.base import files, walk
 from forestay.base.findings import Finding
 from forestay.errors import ForestayError, InvalidInput
 from forestay.formats import carry_over
-from forestay.formats.ai_session.read import LOG
-from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where, conventions_of
+from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where
 from forestay.formats.text.document import Document
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror.discover import (
@@ -85,7 +84,7 @@ def _line(find: Find, finding: Finding) -> int:
 def check_name(find: Find) -> Iterator[Finding]:
     """Check that a file is named after its session, where other programs find it by that name."""
     folder, name = os.path.split(find.path)
-    named = conventions_of(find.layout).named_after if find.layout else ("", "")
+    named = find.conventions.named_after
     rule = named[1] if named[0] and folder.endswith(f"/{named[0]}") else ""
     if rule and find.native and name != f"{find.native}.json":
         what = f"the file should be called {find.native}.json"
@@ -95,7 +94,7 @@ def check_name(find: Find) -> Iterator[Finding]:
 
 def _check_backup(find: Find) -> Iterator[Finding]:
     """Check the backup of a file: a bad one would be noticed only when it is needed."""
-    ending = conventions_of(find.layout).backup if find.layout else ""
+    ending = find.conventions.backup
     path = f"{find.path}{ending}"
     if not ending or not os.path.lexists(path):
         return
@@ -124,14 +123,14 @@ def _with_long_log(find: Find) -> Find:
     except Unreadable:
         return find
     what = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were checked"
-    info = Finding(LONG_LOG, INFO, what, file=long.file, requirement="S0-78")
+    info = Finding(LONG_LOG, INFO, what, file=long.file, requirement=find.conventions.unreadable)
     rest = [fault for fault in find.faults if fault is not long]
     faults = [info, *rest, *text_faults(find.layout, {long.file: log})]
     return replace(find, documents={**find.documents, long.file: log}, faults=faults)
 
 
 def _is_long_log(find: Find, fault: Finding) -> bool:
-    if fault.code != "unreadable" or os.path.basename(fault.file) != LOG:
+    if fault.code != "unreadable" or not fault.file.endswith(".jsonl"):
         return False
     path = find.paths[fault.file]
     return os.path.isfile(path) and os.path.getsize(path) > MAX_BYTES
@@ -185,8 +184,9 @@ class Surroundings:
         where = replace(self._where(one.root), total=count_phases(one, self._workflows))
         if one.is_loose:
             return replace(where, root="")
-        shared = conventions_of(one.layout).shared
-        there = (name for name in shared if os.path.isfile(os.path.join(one.root, name)))
+        there = (
+            name for name in one.conventions.shared if os.path.isfile(os.path.join(one.root, name))
+        )
         names = self._names(os.path.dirname(one.path)).union(one.paths, there)
         return replace(where, names=names)
 
@@ -205,14 +205,13 @@ def count_phases(one: Find, folder: str = "") -> int | None:
     project. One without a fixed number counts as none. A definition that cannot be
     read is refused in a given folder, else ignored.
     """
-    value = next(iter(one.tree.values()), None) if one.layout == "praxis" else None
-    kind = value.get("workflow_type") if isinstance(value, dict) else ""
-    above, found, _ = one.path.partition("/.praxis-os/")
-    root = folder or (f"{above}/.praxis-os/workflows" if found else "")
-    is_name = isinstance(kind, str) and re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind)
-    if not root or not is_name:
+    kind = one.format.workflow_of(one.tree) if one.layout else ""
+    usual = one.conventions.definitions
+    above, found, _ = one.path.partition(f"/{usual.partition('/')[0]}/") if usual else ("", "", "")
+    root = folder or (os.path.join(above, usual) if found else "")
+    if not root or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}", kind):
         return None
-    path = os.path.join(root, str(kind), "metadata.json")
+    path = os.path.join(root, kind, "metadata.json")
     try:
         value = Document.parse(files.read_bounded(path, MAX_BYTES), "json").value
     except ForestayError as error:

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from forestay.base import files, walk
 from forestay.base.clock import Clock
+from forestay.base.config import Settings
 from forestay.errors import ForestayError, InvalidInput
 from forestay.formats.coerce import texts_in, with_texts
 from forestay.formats.facts import Facts
@@ -76,7 +77,7 @@ class MirrorContext:
         naive: str,
         device: str,
         window: int,
-        roots: Mapping[str, str],
+        settings: Settings,
         travel: Callable[[str], Travel | None],
     ) -> None:
         """`travel` returns the sync state of a session with other devices, if it is known here."""
@@ -88,7 +89,7 @@ class MirrorContext:
         self.naive = naive
         self.device = device
         self.window = window
-        self._roots = roots
+        self._settings = settings
         self._travel = travel
         self.shows_sync_state = False
         """Whether the file that was rendered last shows the sync state of its session."""
@@ -118,7 +119,9 @@ class MirrorContext:
     def root_of(self, kind: str) -> str:
         """Return the folder of a format in this project."""
         require_known(kind)
-        return os.path.join(self.tree.root, self._roots.get(kind) or REGISTRY[kind][1])
+        name = conventions_of(kind).root_setting
+        chosen = getattr(self._settings, name) if name else ""
+        return os.path.join(self.tree.root, chosen or REGISTRY[kind][1])
 
     def surroundings(self, binding: Binding) -> Where:
         where = self.where(binding.root, names=conventions_of(binding.layout).sees_names)

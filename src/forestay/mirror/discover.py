@@ -4,8 +4,9 @@
 of files; a name counts only where nothing can be read. A *find* is one session: its format, the
 bytes of its files, and what of them could be parsed; a file that cannot be is a *fault* of it.
 
-Nothing is written here, links are not followed, and what is too large or too much is reported, not
-read.
+A session is a single file, or a folder with several files in the root folder of its format, where
+all sessions may share an index. Nothing is written here, links are not followed, and what is too
+large or too much is reported, not read.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import re
 import shlex
 import stat
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from itertools import accumulate
@@ -28,28 +29,20 @@ from forestay.base.config import Settings
 from forestay.base.findings import Finding
 from forestay.errors import ForestayError, InvalidInput, StoreFailed
 from forestay.formats import carry_over
-from forestay.formats.ai_session.read import INDEX, LOG, OWN, PLAN, STATE, entries_of, entry_of
-from forestay.formats.ai_session.salvage import conflicts
-from forestay.formats.coerce import mapping, text
-from forestay.formats.craft.format import REGISTRY_FILE
-from forestay.formats.essay.fields import BACKUP
-from forestay.formats.essay.fields import STATE as ESSAY_STATE
-from forestay.formats.essay.stage_files import PREFIX, folder_moment, is_current
 from forestay.formats.facts import Facts
-from forestay.formats.orchestrator.format import CURRENT
 from forestay.formats.port import (
     ERROR,
     REGISTRY,
     WARNING,
     Bundle,
+    Conventions,
     Format,
     Salvaged,
     Tree,
     Where,
     load_format,
 )
-from forestay.formats.salvage import read_damaged
-from forestay.formats.status_words import session_status
+from forestay.formats.salvage import differences, read_damaged
 from forestay.formats.text.document import Document, kind_of
 from forestay.formats.text.safe_parse import LONGEST, Unreadable
 
@@ -59,13 +52,8 @@ NOT_CREATED, GONE = "not-created", "listed-but-gone"
 NO_ACCESS, READ_FAILED = "no-access", "read-failed"
 NOT_READ = frozenset({NO_ACCESS, READ_FAILED})
 """The system did not allow us to read a file: its bytes may be sound."""
-AI_ROOT = ".ai-session"
-CONFLICTED = "conflict-markers"
-ARCHIVE = ".ai-session-archive"
-"""Where other programs move sessions that have ended."""
-ARTIFACTS = "artifacts"
-ESSAY_ROOTS = ("/tmp",)
-"""Where other programs create essays."""
+SHARED_ROOTS = ("/tmp",)
+"""Folders of all users in which other programs create folders of sessions."""
 MOST_FILES = 50_000
 _MOST_BESIDE = 2000
 """How many files in the folder of a damaged one are read."""
@@ -73,41 +61,8 @@ SURE = 0.3
 _SKIPPED = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".tox", ".hg"})
 _BARE_KEY = re.compile(rb"(?:\s|#[^\n]*\n)*[A-Za-z_]+:\s")
 _ENDINGS = {".json": "json", ".yaml": "yaml", ".yml": "yaml", ".jsonl": "jsonl"}
-
-# What identifies a format in bytes that cannot be parsed, in this order; then by name.
-_HINTS = (
-    ("praxis", rb'"workflow_type"|"completed_phases"'),
-    ("craft", rb'"teleportation"|session-state-v1\.json'),
-    ("orchestrator", rb'"schema_version"\s*:\s*"1\.0"|"decisions_made"|"completed_work"'),
-    ("essay", rb"(?m)^pipeline_id:|^current_stage(_name)?:"),
-    (
-        "ai-session",
-        rb'(?m)active_features:|^[ \t]*current_state:|model_in_use:|^feature:|"duration_ms"',
-    ),
-)
-_NAMES = (
-    ("essay", r"session-state\.ya?ml"),
-    ("ai-session", r"state\..*ya?ml|active-features\..*|implementation-plan\..*|history\.jsonl"),
-    ("orchestrator", r"orchestrator-session\.json|\d{4}-\d\d-\d\d-[0-9a-z]+\.json"),
-    ("praxis", r"(workflow_default_)?[0-9a-f]{8}-[0-9a-f-]{27}\.json"),
-)
-# How much of a file is searched for them: all together cost half a second in 16 MB.
+# How much of a file is searched for signs of a format: all together cost half a second in 16 MB.
 _SEARCHED = 1024 * 1024
-# A file without any of these words has no known format, and need not be parsed.
-_KEYWORDS = re.compile(
-    rb"session_id|workflow_type|completed_phases|pipeline_id|current_stage|active_features"
-    rb"|current_state|schema_version|completed_work|<<<<<<< "
-)
-_FIXED = {ESSAY_STATE: "essay", CURRENT: "orchestrator"}
-_ROLES = {"active_features": INDEX, "current_state": STATE, "feature": PLAN, "phases": PLAN}
-_UNREADABLE = {
-    "ai-session": "S0-78",
-    "praxis": "S1-25",
-    "craft": "S2-85",
-    "essay": "S3-94",
-    "orchestrator": "S4-79",
-}
-"""The requirement that a file of each format can be read."""
 _KINDS = {
     stat.S_IFREG: "a file",
     stat.S_IFDIR: "a folder",
@@ -130,6 +85,10 @@ class Find(Struct):
     @property
     def format(self) -> Format:
         return load_format(self.layout)
+
+    @property
+    def conventions(self) -> Conventions:
+        return self.format.conventions if self.layout else Conventions()
 
     @property
     def tree(self) -> Tree:
@@ -155,7 +114,7 @@ class Find(Struct):
     @property
     def is_index(self) -> bool:
         """Whether it is an index without any of its sessions."""
-        return list(self.paths) == [INDEX]
+        return all(name in self.conventions.shared for name in self.paths)
 
     @property
     def is_bare(self) -> bool:
@@ -179,23 +138,29 @@ class Find(Struct):
 
     def salvage(self, where: Where) -> Salvaged | None:
         """Return what can be saved of files that cannot be read."""
-        bundle = essay_files(self) if self.layout == "essay" else self.bundle
+        bundle = self.with_files_around()
         if self.is_bare:
             bundle = {next(iter(self.paths)): b"", **bundle}
         return self.format.salvage(bundle, where) if bundle else None
 
+    def with_files_around(self) -> Bundle:
+        """Return its files with those in the same folder from which it can be restored.
 
-def essay_files(one: Find) -> Bundle:
-    """Return the session file of an essay, its backup, and the results of its stages, without files
-    that are too large to be read."""
-    named = {f"{os.path.basename(one.path)}.bak": BACKUP}
-    bundle: Bundle = {}
-    for path in files.list_paths(os.path.dirname(one.path))[:_MOST_BESIDE]:
-        name = os.path.basename(path)
-        if name in named or name.endswith(".md"):
-            with suppress(ForestayError):
-                bundle[named.get(name, name)] = files.read_bounded(path, MAX_BYTES, follow=False)
-    return {**bundle, ESSAY_STATE: next(iter(one.bundle.values()), b"")}
+        Files that are too large to be read are left out.
+        """
+        ending, backup = self.conventions.salvaged_with, self.conventions.backup
+        if not ending:
+            return self.bundle
+        main = self.format.files(self.native)[0]
+        named = {f"{os.path.basename(self.path)}{backup}": f"{main}{backup}"}
+        bundle: Bundle = {}
+        for path in files.list_paths(os.path.dirname(self.path))[:_MOST_BESIDE]:
+            name = os.path.basename(path)
+            if name in named or name.endswith(ending):
+                with suppress(ForestayError):
+                    data = files.read_bounded(path, MAX_BYTES, follow=False)
+                    bundle[named.get(name, name)] = data
+        return {**bundle, main: next(iter(self.bundle.values()), b"")}
 
 
 # -- finding -----------------------------------------------------------------------------------
@@ -207,7 +172,7 @@ def find(path: str) -> list[Find]:
 
 
 def walk(path: str, *, parts: bool = False) -> Iterator[Find]:
-    """Yield like `find`; with `parts`, also single files of the `ai-session` format that are in no
+    """Yield like `find`; with `parts`, also single files of sessions with several, outside of the
     folder of a session. Refuse what is neither a file nor a folder."""
     try:
         kind = _KINDS.get(stat.S_IFMT(os.stat(path).st_mode), "a device")
@@ -228,9 +193,11 @@ def walk(path: str, *, parts: bool = False) -> Iterator[Find]:
 def sessions(path: str) -> Iterator[Find]:
     """Yield like `walk`, but a file of a session in its place stands for the whole session."""
     folder, name = os.path.split(os.path.abspath(path))
-    is_part = name in (STATE, PLAN, LOG) and _is_root(os.path.dirname(folder))
-    if (name == INDEX and started_in(folder)) or (is_part and _is_ai_session(folder)):
-        return walk(folder)
+    for format in _with_folders():
+        is_part = name in _own_names(format) and _is_root(format, os.path.dirname(folder))
+        is_index = name in format.conventions.shared and bool(started_in(format, folder))
+        if is_index or (is_part and _is_session_folder(format, folder)):
+            return walk(folder)
     return walk(path)
 
 
@@ -250,7 +217,7 @@ def find_in_place(path: str) -> Iterator[Find]:
 
 def _fault(id: str, code: str, what: str, name: str = "", line: int = 0) -> Finding:
     """Return a fault that prevents reading a file of a format."""
-    rule = _UNREADABLE.get(id, "")
+    rule = load_format(id).conventions.unreadable if id else ""
     return Finding(code, ERROR, what, file=name, requirement=rule, line=line)
 
 
@@ -278,7 +245,7 @@ def _describe_kind(path: str) -> str:
 def _not_read(path: str, code: str, what: str) -> Find:
     """Return the find of a file that was not read, by its name."""
     id = _guess(path, b"")
-    name = _guess_role(id, path, b"") if id else ""
+    name = _damaged_name(id, path, b"") if id else ""
     return Find(id, "", {name: path}, {}, {}, [_fault(id, code, what, name)])
 
 
@@ -289,18 +256,17 @@ def identify(path: str, data: bytes) -> Find | None:
     except Unreadable as error:
         return _broken(path, data, error)
     best = _guess_by_value(path, document.value)
-    if document.value == [] and os.path.basename(path) == LOG:
-        best = "ai-session"  # a session in which nothing has happened yet
     if not best:
         # It may have the place of a session's file nevertheless.
         name = os.path.basename(path)
-        if id := _FIXED.get(name, "") or _format_of_folder(path):
+        if id := _with_fixed_names().get(name, "") or _format_of_folder(path):
             fault = _fault(id, "not-a-session", f"this is not a session of {id}", name)
             return Find(id, "", {name: path}, {name: data}, {}, [fault])
         return None
-    if why := load_format(best).why_incomplete(data, document.value):
+    format = load_format(best)
+    if why := format.why_incomplete(data, document.value):
         return _broken(path, data, Unreadable("torn", why))
-    name, native = _role(best, path, document.value)
+    name, native = _name_in_tree(format, path, document.value)
     return _make_find(best, {name: path}, {name: data}, {name: document}, native)
 
 
@@ -308,15 +274,18 @@ def _broken(path: str, data: bytes, error: Unreadable) -> Find | None:
     id = _guess(path, data)
     if not id:
         return None
-    name = _guess_role(id, path, data)
-    fault = _with_sides(_fault(id, error.code, error.what, name, error.line), data)
+    name = _damaged_name(id, path, data)
+    fault = _with_sides(id, _fault(id, error.code, error.what, name, error.line), data)
     return Find(id, "", {name: path}, {name: data}, {}, [fault])
 
 
-def _with_sides(fault: Finding, data: bytes) -> Finding:
-    """Add both sides to the fault of an index in which git left a merge conflict."""
-    found = conflicts(INDEX, data) if (fault.code, fault.file) == (CONFLICTED, INDEX) else []
-    return found[0]._replace(line=fault.line) if found else fault
+def _with_sides(id: str, fault: Finding, data: bytes) -> Finding:
+    """Add both sides to the fault of a shared file in which git left a merge conflict."""
+    if fault.code != "conflict-markers" or fault.file not in load_format(id).conventions.shared:
+        return fault
+    ours, theirs = differences(data)
+    what = f"merge conflict, to be settled by hand: one side has {ours}; the other {theirs}"
+    return fault._replace(what=what, requirement="S0-69")
 
 
 def _make_find(
@@ -370,12 +339,11 @@ def _guess(path: str, data: bytes) -> str:
         return id
     # Without zeros UTF-16 is found, too.
     start = data[:_SEARCHED].replace(b"\0", b"")
-    for id, pattern in _HINTS:
-        if re.search(pattern, start):
-            return id
     name = os.path.basename(path)
-    named = (id for id, pattern in _NAMES if re.fullmatch(pattern, name))
-    return _format_of_folder(path) or next(named, "")
+    formats = [load_format(id) for id in REGISTRY]
+    signs = (format.id for format in formats if re.search(format.signs.damaged, start))
+    named = (format.id for format in formats if re.fullmatch(format.signs.names, name))
+    return next(signs, "") or _format_of_folder(path) or next(named, "")
 
 
 def _guess_by_value(path: str, value: object) -> str:
@@ -388,63 +356,200 @@ def _guess_by_value(path: str, value: object) -> str:
 def _format_of_folder(path: str) -> str:
     """Return the format whose own folder a file is in, if such folders contain nothing else."""
     folder, name = os.path.split(path)
-    own = (id for id in ("praxis", "craft") if folder.endswith(f"/{REGISTRY[id][1]}"))
-    return next(own, "") if name.endswith(".json") and name != REGISTRY_FILE else ""
+    own = (id for id, (_, place) in REGISTRY.items() if place and folder.endswith(f"/{place}"))
+    is_own = (id for id in own if re.fullmatch(load_format(id).signs.names_in_place, name))
+    return next(is_own, "")
 
 
-def _role(id: str, path: str, value: object) -> tuple[str, str]:
+def _with_fixed_names() -> dict[str, str]:
+    """Return the formats whose sessions all have the same file name, by that name."""
+    formats = map(load_format, REGISTRY)
+    return {each.files("a")[0]: each.id for each in formats if each.files("a") == each.files("b")}
+
+
+def _name_in_tree(format: Format, path: str, value: object) -> tuple[str, str]:
     """Return the name that a file has in the trees of its format, and the session's id if known."""
-    format, keys = load_format(id), mapping(value)
-    if id != "ai-session":
-        # Lists are not needed to find the id.
-        short = {key: each for key, each in keys.items() if not isinstance(each, list)}
-        tree = {os.path.basename(path): short if isinstance(value, dict) else value}
-        native = format.get(tree, Where()).native_id
-        return format.files(native or os.path.basename(path).removesuffix(".json"))[0], native
-    folder = os.path.dirname(path)
-    if isinstance(value, list):
-        return f"{os.path.basename(folder)}/{LOG}", ""
-    role = next((role for key, role in _ROLES.items() if key in keys), STATE)
-    if role == INDEX:
-        return INDEX, ""
+    folder, name = os.path.split(path)
+    if isinstance(value, dict):
+        # The elements of lists are not needed to find the id.
+        value = {key: [] if isinstance(each, list) else each for key, each in value.items()}
+    file, native = format.file_of(name, value)
+    if "/" not in file:
+        return file.format(id=native or name.removesuffix(".json")), native
     # The session is that of its folder in its place, else the one that the file names.
-    named = text(keys.get("feature_id")) or text(mapping(keys.get("feature")).get("id"))
-    find_in_place = os.path.basename(path) in OWN and _is_root(os.path.dirname(folder))
-    feature = os.path.basename(folder) if find_in_place or not named else named
-    return f"{feature}/{role}", ""
+    is_in_place = name in _own_names(format) and _is_root(format, os.path.dirname(folder))
+    id = os.path.basename(folder) if is_in_place or not native else native
+    return file.format(id=id), ""
 
 
-def _guess_role(id: str, path: str, data: bytes) -> str:
-    if id != "ai-session":
-        return os.path.basename(path)
-    folder = os.path.basename(os.path.dirname(path))
-    if b"active_features" in data or os.path.basename(path).startswith("active-features"):
-        return INDEX
-    return f"{folder}/{PLAN if b'phases:' in data else LOG if path.endswith('.jsonl') else STATE}"
+def _damaged_name(id: str, path: str, data: bytes) -> str:
+    """Return the name in the trees of its format for a file that cannot be parsed."""
+    folder, name = os.path.split(path)
+    file = load_format(id).damaged_file_of(name, data)
+    return file.format(id=os.path.basename(folder)) or name
+
+
+# -- formats with a folder for each session ----------------------------------------------------
+
+
+def _with_folders() -> list[Format]:
+    """Return the formats whose sessions have folders of their own in one root folder."""
+    return [format for format in map(load_format, REGISTRY) if _own_names(format)]
+
+
+def _own_names(format: Format) -> list[str]:
+    """Return the names of the files in the folder of a session, main file first."""
+    return [name[3:] for name in format.files("id") if name.startswith("id/")]
+
+
+def _is_root(format: Format, folder: str) -> bool:
+    """Return whether a folder is the root folder of a format, by its name or a shared file."""
+    if os.path.basename(folder) == REGISTRY[format.id][1]:
+        return True
+    return any(os.path.isfile(os.path.join(folder, name)) for name in format.conventions.shared)
+
+
+def _is_session_folder(format: Format, folder: str) -> bool:
+    """Return whether the folder itself is that of one session of a format."""
+    root, name = os.path.split(folder)
+    if _is_root(format, root):
+        return _is_started(format, root, name)
+    # Elsewhere the main file has to show it: other programs use the same file name.
+    main = os.path.join(folder, _own_names(format)[0])
+    found = _identify_in_folder(main) if os.path.isfile(main) else None
+    return found is not None and found.layout == format.id
+
+
+def is_root_of_folders(folder: str) -> bool:
+    """Return whether a folder is a root folder that has a folder for each session."""
+    return any(_is_root(format, folder) for format in _with_folders())
+
+
+def session_folders(root: str) -> list[str]:
+    """Return the folders of sessions in a root folder; none if its sessions have no folders."""
+    formats = (format for format in _with_folders() if _is_root(format, root))
+    return [os.path.join(root, name) for format in formats for name in started_in(format, root)]
+
+
+def started_in(format: Format, root: str) -> list[str]:
+    """Return the names of the folders of sessions in the root folder of a format."""
+    return [name for name in files.list_names(root) if _is_started(format, root, name)]
+
+
+def _is_started(format: Format, root: str, name: str) -> bool:
+    """Return whether a folder is a session's: by one of its files, or by its name if empty."""
+    folder = os.path.join(root, name)
+    if os.path.islink(folder) or not os.path.isdir(folder):
+        return False
+    artifacts = os.path.basename(format.conventions.artifacts)
+    if any(os.path.lexists(os.path.join(folder, n)) for n in (*_own_names(format), artifacts) if n):
+        return True
+    is_empty = not (files.list_names(folder) or _is_closed(folder))
+    return is_empty and not format.why_invalid_id(name)
+
+
+def sessions_in(format: Format, root: str) -> Iterator[Find]:
+    """Yield the sessions in the root folder of a format, or its index if it has none."""
+    found = (_in_folder(format, root, name) for name in started_in(format, root))
+    # A session of which only artifacts are left has ended.
+    there = (one for one in found if not (one.is_bare and _is_over(one)))
+    paths = (os.path.join(root, name) for name in format.conventions.shared)
+    first = next(there, None)
+    if first is None and (index := next(filter(os.path.lexists, paths), "")):
+        first = _of_plain_file(index)
+    if first is not None:
+        yield replace(first, faults=[*first.faults, *_missing_sessions(first, root)])
+    yield from there
+    below = [os.path.join(root, name) for name in files.list_names(root)]
+    yield from (_no_access(path, format.id) for path in below if _is_closed(path))
+
+
+def _is_over(one: Find) -> bool:
+    values = map(one.tree.get, one.conventions.shared)
+    entries = (entry for value in values for entry in one.format.listed(value))
+    return any(each.id == one.native and each.status == "completed" for each in entries)
+
+
+def _missing_sessions(one: Find, root: str) -> Iterator[Finding]:
+    """Yield a fault for each open session of an index that has no folder."""
+    for name in one.conventions.shared:
+        for id, status, where in one.format.listed(one.tree.get(name)):
+            if status != "completed" and not os.path.lexists(os.path.join(root, id)):
+                what = f"{id} is listed, and its files are missing"
+                yield Finding(GONE, WARNING, what, file=name, where=where, requirement="S0-79")
+
+
+def _in_folder(format: Format, root: str, name: str) -> Find:
+    """Return the session in a folder, with the files that it shares with others."""
+    own, shared = [f"{name}/{part}" for part in _own_names(format)], format.conventions.shared
+    paths = {key: os.path.join(root, key) for key in (*own, *shared)}
+    there = {key: path for key, path in paths.items() if os.path.lexists(path)}
+    bundle: Bundle = {}
+    documents: dict[str, Document] = {}
+    faults: list[Finding] = []
+    for key, path in there.items():
+        try:
+            bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
+            # All sessions have one index: it is parsed once, unless it changes.
+            parse = _parse_shared if key in shared else _parse
+            documents[key] = parse(format.id, key, bundle[key])
+        except ForestayError as error:
+            code, what, line = what_is_wrong(path, error)
+            fault = _fault(format.id, code, what, key, line)
+            faults.append(_with_sides(format.id, fault, bundle.get(key, b"")))
+    if not there.keys() & set(own):
+        there = {own[0]: paths[own[0]], **there}
+        what = "none of the session's files exists: it was not created completely, or lost"
+        faults.append(Finding(NOT_CREATED, ERROR, what, file=own[0], requirement="S0-77"))
+    made = _make_find(format.id, there, bundle, documents)
+    return replace(made, native=name, faults=[*faults, *made.faults])
+
+
+def _parse(id: str, name: str, data: bytes) -> Document:
+    """Parse one file of a session; refuse it if it is incomplete, or contains something else."""
+    document = Document.parse(data, kind_of(name))
+    if why := load_format(id).why_incomplete(data, document.value):
+        raise Unreadable("torn", why)
+    if document.kind == "yaml" and document.value is None:
+        raise Unreadable("empty-file", "the file is empty")
+    if document.kind == "yaml" and not isinstance(document.value, dict):
+        raise Unreadable("wrong-type", "the file does not contain a mapping")
+    return document
+
+
+_parse_shared = lru_cache(maxsize=1)(_parse)
 
 
 # -- folders -----------------------------------------------------------------------------------
 
 
 def _of_folder(folder: str, parts: bool) -> Iterator[Find]:
-    if _is_ai_session(folder):
-        yield _ai_session(os.path.dirname(folder), os.path.basename(folder))
+    formats = _with_folders()
+    if own := next((each for each in formats if _is_session_folder(each, folder)), None):
+        yield _in_folder(own, *os.path.split(folder))
         return
     roots: set[str] = set()
     yield from _closed(folder)
     there, is_more = _folders(folder)
     homes = tuple(f"/{place}" for _, place in REGISTRY.values() if place)
+    archives = {os.path.basename(os.path.dirname(f.conventions.put_away)) for f in formats}
     # Of two files with the same id, the one in its own place comes first.
     for below, names in sorted(there, key=lambda found: not found[0].endswith(homes)):
         above, name = os.path.split(below)
         if above in roots or os.path.dirname(above) in roots:
             continue
-        is_archived = os.path.basename(above) == ARCHIVE
-        if name == AI_ROOT or INDEX in names:
+        is_archived = os.path.basename(above) in archives
+        whose = (f for f in formats if _own_names(f)[0] in names and not f.why_invalid_id(name))
+        is_root = (
+            f for f in formats if name == REGISTRY[f.id][1] or {*f.conventions.shared} & {*names}
+        )
+        if format := next(is_root, None):
             roots.add(below)
-            yield from ai_sessions(below)
-        elif STATE in names and _is_id(name) and not is_archived and _is_ai_session(below):
-            yield _ai_session(above, name)
+            yield from sessions_in(format, below)
+        elif not is_archived and (
+            own := next((each for each in whose if _is_session_folder(each, below)), None)
+        ):
+            yield _in_folder(own, above, name)
         else:
             yield from _loose(below, names, parts=parts and not is_archived)
     if is_more:
@@ -480,116 +585,6 @@ def _is_closed(folder: str) -> bool:
     return False
 
 
-def _is_ai_session(folder: str) -> bool:
-    """Return whether the folder itself is that of one session of the `ai-session` format."""
-    if _is_root(os.path.dirname(folder)):
-        return _is_started(folder)
-    # Elsewhere the state has to show it: other programs use the same file name.
-    state = os.path.join(folder, STATE)
-    found = _identify_in_folder(state) if os.path.isfile(state) else None
-    return found is not None and found.layout == "ai-session"
-
-
-def _is_root(folder: str) -> bool:
-    """Return whether a folder is for sessions of the `ai-session` format."""
-    return os.path.basename(folder) == AI_ROOT or os.path.isfile(os.path.join(folder, INDEX))
-
-
-def ai_sessions(root: str) -> Iterator[Find]:
-    """Yield the sessions in a folder of the `ai-session` format, or the index if it has none."""
-    # All have one index: it is parsed once, unless it changes.
-    parse = lru_cache(maxsize=1)(_parse_index)
-    found = (_ai_session(root, name, parse) for name in started_in(root))
-    there = (one for one in found if not _is_cleaned_up(one))
-    index = os.path.join(root, INDEX)
-    first = next(there, None)
-    if first is None and os.path.lexists(index):
-        first = _of_plain_file(index)
-    if first is not None:
-        yield replace(first, faults=[*first.faults, *_missing_sessions(first, root)])
-    yield from there
-    below = [os.path.join(root, name) for name in files.list_names(root)]
-    yield from (_no_access(path, "ai-session") for path in below if _is_closed(path))
-
-
-def _missing_sessions(one: Find, root: str) -> Iterator[Finding]:
-    """Yield a fault for each open session of an index that has no folder."""
-    for number, entry in enumerate(entries_of(one.tree)):
-        id, word = text(entry.get("feature_id")), text(entry.get("status"))
-        is_over = session_status("ai-session", word) == "completed"
-        if id and not is_over and not os.path.lexists(os.path.join(root, id)):
-            what, where = f"{id} is listed, and its files are missing", f"active_features[{number}]"
-            fault = Finding(GONE, WARNING, what, where=where, requirement="S0-79")
-            yield fault._replace(file=INDEX)
-
-
-def _is_id(name: str) -> bool:
-    return not load_format("ai-session").why_invalid_id(name)
-
-
-def started_in(root: str) -> list[str]:
-    """Return the names of sessions in a folder of the `ai-session` format."""
-    return [name for name in files.list_names(root) if _is_started(os.path.join(root, name))]
-
-
-def _is_started(folder: str) -> bool:
-    """Return whether a folder is a session's: by one of its files, or by its name if empty."""
-    if os.path.islink(folder) or not os.path.isdir(folder):
-        return False
-    if any(os.path.lexists(os.path.join(folder, part)) for part in (STATE, PLAN, LOG, ARTIFACTS)):
-        return True
-    is_empty = not (files.list_names(folder) or _is_closed(folder))
-    return _is_id(os.path.basename(folder)) and is_empty
-
-
-def _is_cleaned_up(one: Find) -> bool:
-    """Return whether a session has ended, and only its artifacts are left in its place."""
-    word = text(entry_of(one.tree, one.native).get("status"))
-    return one.is_bare and session_status(one.layout, word) == "completed"
-
-
-def _parse_index(data: bytes) -> Document:
-    return Document.parse(data, "yaml")
-
-
-def _ai_session(
-    root: str, name: str, parse_index: Callable[[bytes], Document] = _parse_index
-) -> Find:
-    parts = {f"{name}/{part}": os.path.join(root, name, part) for part in (STATE, PLAN, LOG)}
-    paths = {**parts, INDEX: os.path.join(root, INDEX)}
-    there = {key: path for key, path in paths.items() if os.path.lexists(path)}
-    bundle: Bundle = {}
-    documents: dict[str, Document] = {}
-    faults: list[Finding] = []
-    for key, path in there.items():
-        try:
-            bundle[key] = files.read_bounded(path, MAX_BYTES, follow=False)
-            documents[key] = _parse_part(key, bundle[key], parse_index)
-        except ForestayError as error:
-            code, what, line = what_is_wrong(path, error)
-            fault = _fault("ai-session", code, what, key, line)
-            faults.append(_with_sides(fault, bundle.get(key, b"")))
-    if not there.keys() & parts.keys():
-        main = f"{name}/{STATE}"
-        there = {main: parts[main], **there}
-        what = "none of the session's files exists: it was not created completely, or lost"
-        faults.append(Finding(NOT_CREATED, ERROR, what, file=main, requirement="S0-77"))
-    made = _make_find("ai-session", there, bundle, documents)
-    return replace(made, native=name, faults=[*faults, *made.faults])
-
-
-def _parse_part(key: str, data: bytes, parse_index: Callable[[bytes], Document]) -> Document:
-    """Parse one file of a session; refuse it if it is incomplete, or contains something else."""
-    document = parse_index(data) if key == INDEX else Document.parse(data, kind_of(key))
-    if why := load_format("ai-session").why_incomplete(data, document.value):
-        raise Unreadable("torn", why)
-    if document.kind == "yaml" and document.value is None:
-        raise Unreadable("empty-file", "the file is empty")
-    if document.kind == "yaml" and not isinstance(document.value, dict):
-        raise Unreadable("wrong-type", "the file does not contain a mapping")
-    return document
-
-
 def what_is_wrong(path: str, error: ForestayError) -> tuple[str, str, int]:
     """Return code, text and line for a file that cannot be read."""
     if isinstance(error, Unreadable):
@@ -608,23 +603,24 @@ def _code_of(error: ForestayError) -> str:
 
 def _loose(folder: str, names: list[str], *, parts: bool) -> Iterator[Find]:
     """Yield the sessions among the files of one folder, of formats that have one file each."""
-    formats, others = set(), {""} if parts else {"", "ai-session"}
+    found_formats = set()
+    others = {""} if parts else {"", *(format.id for format in _with_folders())}
     for name in names:
         if os.path.splitext(name)[1].lower() in _ENDINGS:
             found = _identify_in_folder(os.path.join(folder, name))
             if found is not None and found.layout not in others:
-                formats.add(found.layout)
+                found_formats.add(found.layout)
                 yield found
-    is_named = folder_moment(os.path.basename(folder)) is not None
-    is_essay = BACKUP in names or (is_named and any(map(is_current, names)))
-    if is_essay and "essay" not in formats:
-        yield essay_without_state(folder)
+    for id in REGISTRY.keys() - found_formats:
+        if load_format(id).is_folder_of_session(os.path.basename(folder), set(names)):
+            yield without_main_file(load_format(id), folder)
 
 
-def essay_without_state(folder: str) -> Find:
-    """Return the find of an essay that lost its session file, but not all of its other files."""
-    fault = _fault("essay", "missing-file", f"{ESSAY_STATE} is missing", ESSAY_STATE)
-    return Find("essay", "", {ESSAY_STATE: os.path.join(folder, ESSAY_STATE)}, {}, {}, [fault])
+def without_main_file(format: Format, folder: str) -> Find:
+    """Return the find of a session that lost its main file, but not all of its other files."""
+    main = format.files("")[0]
+    fault = _fault(format.id, "missing-file", f"{main} is missing", main)
+    return Find(format.id, "", {main: os.path.join(folder, main)}, {}, {}, [fault])
 
 
 def _identify_in_folder(path: str) -> Find | None:
@@ -635,8 +631,9 @@ def _identify_in_folder(path: str) -> Find | None:
             data = files.read_bounded(path, MAX_BYTES, follow=False)
     if data is None:
         return _of_plain_file(path) if _guess(path, b"") else None
-    has_keyword = _KEYWORDS.search(data.replace(b"\0", b"") if b"\0" in data else data)
-    return identify(path, data) if has_keyword or _guess(path, b"") else None
+    words = b"|".join([b"<<<<<<< ", *(load_format(id).signs.words for id in REGISTRY)])
+    has_words = re.search(words, data.replace(b"\0", b"") if b"\0" in data else data)
+    return identify(path, data) if has_words or _guess(path, b"") else None
 
 
 def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
@@ -663,32 +660,33 @@ def _folders(folder: str) -> tuple[list[tuple[str, list[str]]], bool]:
     return list(seen.items()), False
 
 
-# -- essays ------------------------------------------------------------------------------------
+# -- sessions with a folder in no project ------------------------------------------------------
 
 
-def essay_root(settings: Settings) -> str:
-    """Return the folder in which essays of this home are made."""
-    return os.path.join(settings.home, "essays")
+def own_folders(settings: Settings) -> list[str]:
+    """Return the folders of the user's sessions that are in our home, or that other programs
+    created in folders of all users, newest name first."""
+    formats = (load_format(id).conventions for id in REGISTRY)
+    found = [
+        path
+        for each in formats
+        if each.folder_prefix
+        for path in folders_below(
+            (os.path.join(settings.home, each.home), *SHARED_ROOTS), each.folder_prefix
+        )
+    ]
+    return sorted(found, key=lambda path: (os.path.basename(path), path), reverse=True)
 
 
-def own_essay_folders(settings: Settings) -> list[str]:
-    """Return the folders of the user's essays, in the home and where other programs make them."""
-    return essay_folders((essay_root(settings), *ESSAY_ROOTS))
-
-
-def essay_folders(roots: Iterable[str]) -> list[str]:
-    """Return the folders of essays directly below some folders, newest name first.
+def folders_below(roots: Iterable[str], prefix: str) -> list[str]:
+    """Return the folders directly below some others whose names begin with a prefix.
 
     Below `/tmp` any user can create such a folder. Only one counts that belongs to the user, is not
     a link, and that no other user can write to.
     """
-    found = [
-        os.path.join(root, name)
-        for root in roots
-        for name in files.list_names(root)
-        if name.startswith(PREFIX) and _is_private_folder(os.path.join(root, name))
-    ]
-    return sorted(found, key=lambda path: (os.path.basename(path), path), reverse=True)
+    paths = (os.path.join(root, name) for root in roots for name in files.list_names(root))
+    named = (path for path in paths if os.path.basename(path).startswith(prefix))
+    return [path for path in named if _is_private_folder(path)]
 
 
 def _is_private_folder(path: str) -> bool:

@@ -20,6 +20,7 @@ from forestay.base.text import clean_id
 from forestay.base.vocabulary import FINISHED
 from forestay.errors import ForestayError, InvalidInput, NoSession, Outdated, Refused
 from forestay.formats.orchestrator import format as orchestrator_format
+from forestay.formats.orchestrator.format import SHOW_HISTORY
 from forestay.formats.orchestrator.schema import ID, VERSION
 from forestay.formats.port import REGISTRY
 from forestay.formats.text.document import Document
@@ -209,14 +210,11 @@ def find_archived(context: Context, text: str) -> dict[str, str]:
         if 0 < int(text) <= len(rows):
             return rows[int(text) - 1]
         why = f"there are {len(rows)} in the list"
-        raise NoSession(f"no archived session is number {text}", why=why, hint=_LIST)
+        raise NoSession(f"no archived session is number {text}", why=why, hint=SHOW_HISTORY)
     near = [row for row in rows if row["id"] == text] or [
         row for row in rows if text and text in row["id"]
     ]
     if len(near) != 1:
         what = f"several archived sessions are {text}" if near else f"no archived session is {text}"
-        raise NoSession(what, hint=_LIST)
+        raise NoSession(what, hint=SHOW_HISTORY)
     return near[0]
-
-
-_LIST = "forestay files orchestrator history"

@@ -22,6 +22,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import sha256
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -31,32 +32,30 @@ from forestay.base.clock import Clock, iso
 from forestay.base.findings import Choice, Finding, Question
 from forestay.errors import ForestayError, InvalidInput, Refused, StoreFailed
 from forestay.formats import salvage
-from forestay.formats.ai_session.read import INDEX, entries_of, entry_of
-from forestay.formats.ai_session.read import STATE as AI_STATE
-from forestay.formats.ai_session.salvage import salvage_index
-from forestay.formats.ai_session.write import ensured_entry, recreate
-from forestay.formats.coerce import text
-from forestay.formats.essay import salvage as essay_salvage
-from forestay.formats.essay.fields import BACKUP, STATE
 from forestay.formats.facts import Facts
 from forestay.formats.from_state import facts_of
-from forestay.formats.orchestrator import format as orch
-from forestay.formats.port import Bundle, Salvaged, Tree, Where, conventions_of
-from forestay.formats.status_words import session_word
+from forestay.formats.port import (
+    REGISTRY,
+    Format,
+    Salvaged,
+    Tree,
+    Where,
+    conventions_of,
+    load_format,
+)
 from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.text.safe_parse import Unreadable
 from forestay.journal.context import Context
 from forestay.mirror import discover
 from forestay.mirror.context import archived_folder, paths_of
 from forestay.mirror.discover import (
-    AI_ROOT,
     BAD_LINE,
     MAX_BYTES,
     NO_ACCESS,
     NOT_CREATED,
     NOT_READ,
     Find,
-    own_essay_folders,
+    own_folders,
 )
 from forestay.mirror.quick_scan import places
 from forestay.mirror.session_files import mirror_of
@@ -66,7 +65,9 @@ from forestay.workspace.tree import find_tree, git_operation
 JOURNAL, FROM_BACKUP, ARTIFACTS, USER = "journal", "backup", "artifacts", "user"
 _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
 _USER_DECIDES = "only the user can decide which sessions it lists"
-_MOST_ESSAYS = 200
+_FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
+_NOTHING_READ = "Nothing in it can be read."
+_MOST_FOLDERS = 200
 
 
 class Case(Struct):
@@ -193,8 +194,10 @@ def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
     """Rename what is damaged and start from what is still known; return the names of the files."""
     bound = context.store.machine.bindings
     wanted = [*case.damaged, *case.missing]
+    shared = conventions_of(binding.layout).shared
     for path in wanted:
-        index = _saved_index(context, path, binding) if path.endswith(f"/{INDEX}") else None
+        name = os.path.basename(path)
+        index = _save_shared(context, path, binding) if name in shared else None
         if path in case.damaged:
             case.kept.append(set_aside(path, context.clock))
         if index is not None:
@@ -228,7 +231,8 @@ def why_not_restorable(case: Case) -> tuple[str, str]:
 
 def _index_in_conflict(case: Case) -> str:
     """Return the index of all sessions of a folder if git left both sides of a merge in it."""
-    indexes = [path for path in case.damaged if os.path.basename(path) == INDEX]
+    shared = conventions_of(case.layout).shared
+    indexes = (path for path in case.damaged if os.path.basename(path) in shared)
     return next((path for path in indexes if _is_conflicted(_read(path))), "")
 
 
@@ -244,37 +248,44 @@ def _read(path: str) -> bytes:
         return b""
 
 
-def _saved_index(context: Context, path: str, binding: Binding) -> bytes | None:
-    """Return an index of the other sessions: from its damaged bytes, or our last rendering if it is
-    missing, and from the folders around it."""
-    bound = context.store.machine.bindings
-    is_gone = not os.path.lexists(path)
-    value, _ = salvage_index(bound.last_content(binding, INDEX) if is_gone else _read(path))
-    if is_gone:
+def _save_shared(context: Context, path: str, binding: Binding) -> bytes | None:
+    """Return a shared file with the other sessions of the folder; None if there are none.
+
+    They are those in its damaged bytes, or in our last rendering if it is missing, and those in the
+    folders around it.
+    """
+    bound, format = context.store.machine.bindings, load_format(binding.layout)
+    name = os.path.basename(path)
+    if os.path.lexists(path):
+        value = format.salvage_shared(_read(path))
+    else:
         # The rendering is old: the journal knows better what our sessions are like.
         ours = {b.native for b in bound.bindings() if b.root == binding.root}
-        entries = [e for e in value["active_features"] if e.get("feature_id") not in ours]
-        value["active_features"] = entries
-    _list_folders(context, binding.root, {INDEX: value}, mirror_of(context).where(binding.root))
-    entries = [e for e in value["active_features"] if e.get("feature_id") != binding.native]
-    return fresh("yaml", {**value, "active_features": entries}) if entries else None
+        old = format.salvage_shared(bound.last_content(binding, name))
+        value = format.with_entries(old, None, ours)
+    where = mirror_of(context).where(binding.root)
+    value, _ = _list_folders(context, format, binding.root, name, value, where)
+    value = format.with_entries(value, None, {binding.native})
+    return fresh(kind_of(name), value) if format.listed(value) else None
 
 
-def _list_folders(context: Context, root: str, tree: Tree, where: Where) -> list[str]:
-    """Add the sessions in a folder to its index; return for which ones the status is unknown."""
+def _list_folders(
+    context: Context, format: Format, root: str, name: str, value: Any, where: Where
+) -> tuple[Any, list[str]]:
+    """Add the sessions in a folder to a shared file; return it, and whose status is unknown."""
     unknown = []
-    for one in discover.ai_sessions(root):
+    for one in discover.sessions_in(format, root):
         if one.native and (owner := _owner_of(context, one)):
-            # Without its status a session that has ended would be read as resumed.
             with context.store.view(owner.session) as view:
-                ours = facts_of(context.journal.state(view), ())
-            entry = ensured_entry(tree, one.native, ours, where)
-            entry.setdefault("status", session_word(one.layout, ours.status))
-        elif one.native and not entry_of(tree, one.native):
+                facts = facts_of(context.journal.state(view), ())
+            facts.native_id = one.native
+            value = format.add_entry(value, facts, where, is_current=True)
+        elif one.native and one.native not in {entry.id for entry in format.listed(value)}:
             facts = one.facts(where) if one.documents else Facts()
-            ensured_entry(tree, one.native, facts, where)
-            unknown.append(f"{INDEX}: {one.native} is listed as active, no file has its status")
-    return unknown
+            facts.native_id = one.native
+            value = format.add_entry(value, facts, where, is_current=False)
+            unknown.append(f"{name}: {one.native} is listed as active, no file has its status")
+    return value, unknown
 
 
 def require_calm(folder: str) -> None:
@@ -313,22 +324,22 @@ def set_aside(path: str, clock: Clock, hidden: str = "") -> str:
 
 
 def _locked_root(path: str) -> str:
-    """Return the folder that a writer of a file locks: with ai-session, that of all sessions."""
+    """Return the folder that a writer of a file locks: the one of all sessions of its format."""
     folder = os.path.dirname(path)
     above = os.path.dirname(folder)
-    return above if os.path.basename(above) == AI_ROOT else folder
+    return above if discover.is_root_of_folders(above) else folder
 
 
 def interrupted_everywhere(context: Context) -> Iterator[str]:
-    """Yield files in this project, and of the user's essays, to which a write was interrupted.
+    """Yield files in this project, and of the user's other sessions, to which a write was
+    interrupted.
 
     Those of our own sessions are left out: the next event finishes them.
     """
-    essays = own_essay_folders(context.settings)[:_MOST_ESSAYS]
-    roots = [*places(context.workspace.tree.root), *essays]
+    others = own_folders(context.settings)[:_MOST_FOLDERS]
+    roots = [*places(context.workspace.tree.root), *others]
     for root in dict.fromkeys(p if os.path.isdir(p) else os.path.dirname(p) for p in roots):
-        below = (os.path.join(root, name) for name in discover.started_in(root))
-        for folder in (root, *below):
+        for folder in (root, *discover.session_folders(root)):
             yield from _interrupted_in(context, folder)
 
 
@@ -373,7 +384,7 @@ def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
         case = _of_ours(context, owner, choose) if owner else _of_other(context, one, choose)
     if choose and case and case.question:
         _require_choice(case.path, case.question, choose)
-    if case is None and os.path.basename(path) == BACKUP:
+    if case is None and _main_of_backup(path):
         why = "its session file can be read, and the next write makes a new backup"
         raise Refused(f"{path} is a backup that is not needed", why=why, file=path)
     if case is None:
@@ -385,7 +396,7 @@ def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
 
 def _owner_of_missing(context: Context, path: str) -> Binding | None:
     """Return the session whose file is missing at a path, or in a folder of one session."""
-    spots = (path, os.path.join(path, STATE), os.path.join(path, AI_STATE))
+    spots = (path, *(os.path.join(path, name) for name in _main_names()))
     owned = (_owner(context, spot) for spot in spots if not os.path.lexists(spot))
     return next((owner for owner in owned if owner is not None), None)
 
@@ -405,21 +416,38 @@ def _owner(context: Context, path: str) -> Binding | None:
     return next((owner for owner in owned if owner is not None), None)
 
 
+def _main_names() -> set[str]:
+    """Return the names that the main files of sessions have in their folders."""
+    return {os.path.basename(load_format(id).files("")[0]) for id in REGISTRY}
+
+
+def _main_of_backup(path: str) -> str:
+    """Return the main file that a path is the backup of; empty if it is no backup."""
+    for id in REGISTRY:
+        ending = conventions_of(id).backup
+        main = path.removesuffix(ending) if ending else path
+        if main != path and os.path.basename(main) == load_format(id).files("")[0]:
+            return main
+    return ""
+
+
 def _find_one(path: str) -> Find:
+    path = _main_of_backup(path) or path  # a backup represents its session
     folder, name = os.path.split(path)
-    if name == BACKUP:
-        path, name = os.path.join(folder, STATE), STATE  # it represents its essay
-    if name in (STATE, AI_STATE) and not os.path.lexists(path):
+    if name in _main_names() and not os.path.lexists(path):
         path = folder
     finds = [one for one in discover.sessions(path) if one.layout]
-    if len(finds) > 1 and name == INDEX:
+    if len(finds) > 1 and name in finds[0].conventions.shared:
         # It belongs to all of them, and can be recovered through any of them.
-        return replace(finds[0], faults=[f for f in finds[0].faults if f.file == INDEX])
-    # Other files in an essay's folder, perhaps copies of it, are other sessions.
-    finds = [one for one in finds if one.path == os.path.join(path, STATE)] or finds
-    stages = (p for p in files.list_paths(path) if os.path.basename(p).startswith("stage-"))
-    if not finds and any(map(os.path.isfile, stages)):
-        finds = [discover.essay_without_state(path)]
+        return replace(finds[0], faults=[f for f in finds[0].faults if f.file == name])
+    # Other files in the folder of one session, perhaps copies of its file, are other sessions.
+    mains = [one for one in finds if one.path == os.path.join(path, one.format.files("")[0])]
+    finds = mains or finds
+    if not finds:
+        names = {os.path.basename(each) for each in files.list_paths(path) if os.path.isfile(each)}
+        formats, at = map(load_format, REGISTRY), os.path.basename(path)
+        whose = (f for f in formats if f.is_folder_of_session(at, names, chosen=True))
+        finds = [discover.without_main_file(format, path) for format in whose]
     if len(finds) != 1:
         raise discover.not_one_session(path, finds)
     return finds[0]
@@ -454,9 +482,9 @@ def _of_ours(context: Context, owner: Binding, choose: str) -> Case | None:
     index = _index_in_conflict(case) if case else ""
     if not case or not index:
         return case
-    both = {INDEX: _read(index)}
-    contested = Find(owner.layout, owner.native, {INDEX: index}, both, {}, [])
-    return _of_conflict(contested, case, INDEX, choose)
+    name = os.path.basename(index)
+    contested = Find(owner.layout, owner.native, {name: index}, {name: _read(index)}, {}, [])
+    return _of_conflict(contested, case, name, choose)
 
 
 def _of_other(context: Context, one: Find, choose: str) -> Case | None:
@@ -474,16 +502,17 @@ def _of_other(context: Context, one: Find, choose: str) -> Case | None:
         damaged=list(dict.fromkeys(damaged)),
         missing=missing,
     )
-    where = mirror_of(context).where(one.root)
     conflicted = [n for n, data in one.bundle.items() if _is_conflicted(data)]
-    if conflicted and (len(one.paths) == 1 or INDEX in conflicted):
-        return _of_conflict(one, case, INDEX if INDEX in conflicted else conflicted[0], choose)
-    if one.layout == "essay":
-        return _of_essay(one, case, where, choose)
-    saved = _from_backup(one, case) or _salvage(context, one, case, where)
-    if one.layout == "orchestrator":
-        return _of_orchestrator(context, case, saved, choose)
-    return saved or _ask_to_start_fresh(case, context.clock, choose)
+    shared = [name for name in conflicted if name in one.conventions.shared]
+    if conflicted and (shared or len(one.paths) == 1):
+        return _of_conflict(one, case, (shared or conflicted)[0], choose)
+    where = mirror_of(context).where(one.root)
+    answer = one.format.answer(choose, one.with_files_around(), where) if choose else None
+    if answer is not None:
+        case.writes = _new_files(one, case, answer[1])
+        return replace(case, rung=USER, message=answer[0])
+    level, saved = _save(context, one, case, where)
+    return _ask(context, one, level, saved, where, choose)
 
 
 def _of_interrupted(context: Context, one: Find) -> Case | None:
@@ -499,10 +528,11 @@ def _of_interrupted(context: Context, one: Find) -> Case | None:
 
 def _missing(one: Find) -> list[str]:
     """Return the files that a session in its own folder lacks, and that can be made again."""
-    if one.layout != "ai-session" or one.is_loose or one.format.why_invalid_id(one.native):
+    main, *others = one.format.files(one.native)
+    if not others or one.is_loose or one.format.why_invalid_id(one.native):
         return []
-    names = one.format.files(one.native)
-    is_begun = one.is_bare or any(name in one.bundle for name in names if name != INDEX)
+    names = [main, *others]
+    is_begun = one.is_bare or not set(one.bundle) <= set(one.conventions.shared)
     if not is_begun or not one.format.reading(one.tree, Where()).writable:
         return []
     return [name for name in names if not os.path.lexists(os.path.join(one.root, name))]
@@ -514,40 +544,57 @@ def _kind(one: Find, path: str) -> str:
     return kind if kind in ("json", "jsonl", "yaml") else kind_of(one.format.files("x")[0])
 
 
-def _from_backup(one: Find, case: Case) -> Case | None:
-    """Take the backup of each damaged file, if all have one of the same format."""
+def _save(context: Context, one: Find, case: Case, where: Where) -> tuple[str, Case]:
+    """Return on which level of damage files can be recovered, empty if they cannot, and the case
+    with the new files."""
+    if backups := _read_backups(one, case):
+        lost = ["what changed after the backup was made"]
+        case = replace(case, rung=FROM_BACKUP, message=_FROM_BACKUP, lost=lost, writes=backups)
+        return FROM_BACKUP, case
+    saved = one.salvage(where)
+    if saved is None and one.is_bare:
+        saved = Salvaged(Facts(), ARTIFACTS, message="Created again from the specification")
+    if saved is None:
+        return "", case
+    tree, made = (saved.tree, []) if saved.tree else _rebuild_tree(context, one, saved.facts, where)
+    writes = _new_files(one, case, tree)
+    written = {os.path.basename(path) for path in writes}
+    inferred = [*saved.inferred, *(line for line in made if line.partition(":")[0] in written)]
+    rung = FROM_BACKUP if saved.level == FROM_BACKUP else ARTIFACTS
+    case = replace(case, rung=rung, message=saved.message, lost=saved.lost, writes=writes)
+    return saved.level or ARTIFACTS, replace(case, inferred=inferred)
+
+
+def _read_backups(one: Find, case: Case) -> dict[str, bytes]:
+    """Return a `.bak` file of the same format for each damaged file, or nothing.
+
+    A format that has backups of its own decides itself when to use them.
+    """
     writes: dict[str, bytes] = {}
-    for path in case.damaged:
+    for path in case.damaged if not one.conventions.backup else ():
         try:
             data = files.read_bounded(f"{path}.bak", MAX_BYTES, follow=False)
             value = Document.parse(data, _kind(one, path)).value
         except ForestayError:
-            return None
+            return {}
         if one.format.recognise(path, value) < discover.SURE:
-            return None
+            return {}
         writes[path] = data
-    if not writes:
-        return None
-    lost, message = ["what changed after the backup was made"], essay_salvage.FROM_BACKUP
-    return replace(case, writes=writes, lost=lost, rung=FROM_BACKUP, message=message)
+    return writes
 
 
-def _salvage(context: Context, one: Find, case: Case, where: Where) -> Case | None:
-    saved = one.salvage(where)
-    if saved is None and one.is_bare:
-        saved = Salvaged(Facts(), message="Created again from the specification")
-    if saved is None:
-        return None
-    tree, made = _rebuild_tree(context, one, saved.facts, where)
+def _new_files(one: Find, case: Case, tree: Tree) -> dict[str, bytes]:
+    """Return the new content of each damaged and missing file, by path."""
     names = {path: name for name, path in one.paths.items()}
-    names |= {os.path.join(one.root, name): name for name in _missing(one)}
-    for path in [*case.damaged, *case.missing]:
-        value = tree.get(names[path])
-        if value is not None:
-            case.writes[path] = fresh(_kind(one, path), value)
-    written = {os.path.basename(path) for path in case.writes}
-    inferred = [*saved.inferred, *(line for line in made if line.partition(":")[0] in written)]
-    return replace(case, rung=ARTIFACTS, message=saved.message, inferred=inferred, lost=saved.lost)
+    names |= {path: os.path.relpath(path, one.root) for path in case.missing}
+    if len(one.format.files(one.native)) == 1:
+        tree = {next(iter(one.paths)): next(iter(tree.values()))}  # whatever it is called here
+    values = {path: tree.get(names[path]) for path in (*case.damaged, *case.missing)}
+    return {
+        path: value if isinstance(value, bytes) else fresh(_kind(one, path), value)
+        for path, value in values.items()
+        if value is not None
+    }
 
 
 def _rebuild_tree(
@@ -558,16 +605,13 @@ def _rebuild_tree(
     facts.native_id = facts.native_id or one.native
     old: Tree = dict(one.tree)
     for name, data in one.bundle.items():
-        if name not in old and os.path.basename(name) == INDEX:
-            old[name] = salvage_index(data)[0]
-    tree, made = one.format.put(old or None, facts, where), list[str]()
-    if one.layout == "ai-session":
-        tree, made = recreate(tree, where)
-        if INDEX not in one.tree:
-            made += _list_folders(context, one.root, tree, where)
-    else:
-        # One file, whatever it is called here.
-        tree = {next(iter(one.paths)): next(iter(tree.values()))}
+        if name not in old and name in one.conventions.shared:
+            old[name] = one.format.salvage_shared(data)
+    tree, made = one.format.recreate(one.format.put(old or None, facts, where), where)
+    for name in set(one.conventions.shared) - one.tree.keys():
+        value = tree.get(name)
+        tree[name], more = _list_folders(context, one.format, one.root, name, value, where)
+        made += more
     for name, data in one.bundle.items():
         if name.endswith(".json") and name not in one.tree and isinstance(tree.get(name), dict):
             left = salvage.read_damaged(data)
@@ -578,21 +622,37 @@ def _rebuild_tree(
 # -- questions ---------------------------------------------------------------------------------
 
 
-def _ask_to_start_fresh(case: Case, clock: Clock, choose: str) -> Case:
-    if choose == "fresh":
-        return _start_fresh(case)
-    kept = os.path.basename(aside_name(case.path, clock))
-    moved = f"move it away (kept as {kept})"
-    choices = (
-        Choice("fresh", "Start fresh", moved, command_of(case.path, "fresh")),
-        Choice("stop", "Stop here", "change nothing"),
-    )
-    question = Question("What should be done with it?", choices, "stop")
-    return replace(case, rung=USER, message="Nothing in it can be read.", question=question)
+def _ask(context: Context, one: Find, level: str, saved: Case, where: Where, choose: str) -> Case:
+    """Return a case with the question of its format, or the one whether to start again; the saved
+    case if there is nothing to ask."""
+    kept_as = os.path.basename(aside_name(saved.path, context.clock))
+    asked = one.format.ask(one.with_files_around(), where, level, kept_as)
+    if asked is None:
+        if level:
+            return saved
+        fresh = Choice("fresh", "Start fresh", f"move it away (kept as {kept_as})")
+        stop = Choice("stop", "Stop here", "change nothing")
+        asked = _NOTHING_READ, Question("What should be done with it?", (fresh, stop), "stop")
+    message, question = asked
+    known = {choice.id for choice in question.choices}
+    if choose == "fresh" and choose in known:
+        return replace(saved, rung=USER, writes={}, message="The place is free for a new session.")
+    if choose == "manual" and choose in known:
+        if not level:
+            raise Refused("nothing can be extracted", hint=command_of(saved.path, "fresh"))
+        return saved
+    question = _with_commands(question, saved.path)
+    return replace(saved, rung=USER, writes={}, message=message, question=question)
 
 
-def _start_fresh(case: Case) -> Case:
-    return replace(case, rung=USER, writes={}, message="The place is free for a new session.")
+def _with_commands(question: Question, path: str) -> Question:
+    choices = [
+        choice._replace(command=choice.command or command_of(path, choice.id))
+        if choice.id != "stop"
+        else choice
+        for choice in question.choices
+    ]
+    return question._replace(choices=tuple(choices))
 
 
 def _choices_of(path: str) -> str:
@@ -613,12 +673,11 @@ def _of_conflict(one: Find, case: Case, name: str, choose: str) -> Case:
         case.writes = {one.paths[name]: sides[choose]}
         return replace(case, rung=USER, message=f"The {choose} side of the conflict was used.")
     choices = [
-        Choice(id, f"The {id} side", _describe(one, name, data), command_of(case.path, id))
-        for id, data in sides.items()
+        Choice(id, f"The {id} side", _describe(one, name, data)) for id, data in sides.items()
     ]
     choices.append(Choice("stop", "Stop here", "and resolve the conflict in an editor"))
     question = Question("Two versions are in conflict. Which one counts?", tuple(choices), "stop")
-    message = "The file contains a merge conflict."
+    question, message = _with_commands(question, case.path), "The file contains a merge conflict."
     return replace(case, rung=USER, message=message, question=question)
 
 
@@ -628,57 +687,11 @@ def _describe(one: Find, name: str, data: bytes) -> str:
         value = Document.parse(data, _kind(one, name)).value
     except Unreadable as error:
         return f"which cannot be read: {error.what}"
-    if name == INDEX:
-        listed = (text(entry.get("feature_id")) for entry in entries_of({INDEX: value}))
+    if name in one.conventions.shared:
+        listed = (entry.id for entry in one.format.listed(value))
         return f"which lists {', '.join(listed) or 'nothing'}"
     reading = one.format.reading({name: value}, Where())
     return f"which has status {reading.status or 'unknown'}"
-
-
-def _of_essay(one: Find, case: Case, where: Where, choose: str) -> Case:
-    """Climb the three levels of the essay's specification."""
-    bundle = discover.essay_files(one)
-    made = essay_salvage.recover(bundle, where)
-    if made is None:
-        return case
-    if choose:
-        return _begin_essay(case, bundle, where, choose)
-    if made.question is not None:
-        choices = [c._replace(command=command_of(case.path, c.id)) for c in made.question.choices]
-        question = made.question._replace(choices=tuple(choices))
-        return replace(case, rung=USER, message=made.message, question=question, lost=made.lost)
-    case.writes = {case.path: made.data or fresh("yaml", made.state)}
-    rung = FROM_BACKUP if made.level == "backup" else ARTIFACTS
-    return replace(case, rung=rung, message=made.message, inferred=made.inferred, lost=made.lost)
-
-
-def _begin_essay(case: Case, bundle: Bundle, where: Where, choose: str) -> Case:
-    match = re.fullmatch(r"stage[-_]?([1-4])", choose)
-    if match is None:
-        raise InvalidInput(f"{choose} is not a stage", why="they are stage-1 to stage-4")
-    state = essay_salvage.begin_at(int(match[1]), bundle, where)
-    case.writes = {case.path: fresh("yaml", state)}
-    return replace(case, rung=USER, message=f"Resumed at stage {match[1]}, as you chose.")
-
-
-def _of_orchestrator(context: Context, case: Case, saved: Case | None, choose: str) -> Case:
-    """Ask with the menu of the orchestrator's specification."""
-    if choose == "fresh":
-        return _start_fresh(case)
-    if choose == "manual":
-        if saved is None:
-            raise Refused("nothing can be extracted", hint=command_of(case.path, "fresh"))
-        return saved
-    asked = orch.recovery(os.path.basename(aside_name(case.path, context.clock)))
-    commands = {"history": "forestay files orchestrator history"}
-    choices = [
-        c._replace(command=commands.get(c.id) or command_of(case.path, c.id)) for c in asked.choices
-    ]
-    has_archive = os.path.isdir(os.path.join(os.path.dirname(case.path), orch.HISTORY))
-    best = "manual" if saved is not None else "history" if has_archive else "fresh"
-    question = asked._replace(choices=tuple(choices), recommended=best)
-    found = saved or case
-    return replace(found, rung=USER, writes={}, message=orch.CORRUPTED, question=question)
 
 
 # -- writing -----------------------------------------------------------------------------------

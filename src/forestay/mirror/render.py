@@ -380,11 +380,9 @@ def _create_folders(binding: Binding) -> None:
     """Create the folders and the README of a new session."""
     for folder in conventions_of(binding.layout).folders:
         files.make_folder(os.path.join(binding.root, folder.format(id=binding.native)))
-    path = readme_of(binding)
-    if binding.layout == "ai-session" and not os.path.lexists(path):
-        from forestay.formats.ai_session.format import readme
-
-        files.create(path, readme().encode(), mode=0o644)
+    path, text = readme_of(binding), conventions_of(binding.layout).readme
+    if text and not os.path.lexists(path):
+        files.create(path, text.encode(), mode=0o644)
 
 
 def _backup(binding: Binding, file: FoundFile) -> tuple[str, bytes] | None:

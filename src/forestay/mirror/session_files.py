@@ -97,7 +97,7 @@ class SessionFiles(Follower):
                 naive=settings.naive_time,
                 device=self._device_name(),
                 window=settings.context_window,
-                roots={"ai-session": settings.session_root},
+                settings=settings,
                 travel=self._sync_state,
             )
             self._mirror = Mirror(context)

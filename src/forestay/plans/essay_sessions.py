@@ -26,7 +26,7 @@ from forestay.formats.text.document import Document
 from forestay.journal.context import Context
 from forestay.journal.recorder import Recorder
 from forestay.mirror import adopt, check_files, discover, recover
-from forestay.mirror.discover import essay_root, own_essay_folders
+from forestay.mirror.discover import own_folders
 from forestay.mirror.recover import Unusable
 from forestay.mirror.session_files import absorb_file_edits, mirror_of, read_state, write_files
 from forestay.model.essay.moves import is_essay
@@ -102,7 +102,8 @@ def _new_folder(context: Context) -> str:
     """Return a folder for a new essay: not in `/tmp`, which is emptied at every start."""
     moments = count(context.clock.now(), 1000)
     names = (folder_name(moment, context.settings.naive_time) for moment in moments)
-    paths = (os.path.join(essay_root(context.settings), name) for name in names)
+    root = os.path.join(context.settings.home, format.FORMAT.conventions.home)
+    paths = (os.path.join(root, name) for name in names)
     return next(path for path in paths if not (os.path.lexists(path) or _is_owned(context, path)))
 
 
@@ -122,7 +123,7 @@ def listed(context: Context) -> list[Listed]:
         if b.layout == "essay"
     )
     folders = {folder: folder for folder in ours if os.path.isdir(folder)}
-    folders |= {os.path.realpath(folder): folder for folder in own_essay_folders(context.settings)}
+    folders |= {os.path.realpath(folder): folder for folder in own_folders(context.settings)}
     newest = sorted(folders.values(), key=lambda f: (os.path.basename(f), f), reverse=True)
     return [Listed(folder, _state(os.path.join(folder, STATE))) for folder in newest]
 

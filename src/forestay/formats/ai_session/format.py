@@ -14,22 +14,54 @@ parse it must not write the tree it gets from `put`: a new index would hide the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.formats.ai_session import read
-from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE
-from forestay.formats.ai_session.salvage import salvage
+from forestay.formats.ai_session.history_log import without_news
+from forestay.formats.ai_session.read import ARCHIVE, ARTIFACTS, INDEX, LOG, PLAN, STATE
+from forestay.formats.ai_session.salvage import salvage, salvage_index
 from forestay.formats.ai_session.schema import LINE_KEYS, check_files
-from forestay.formats.ai_session.write import list_files, write_facts
+from forestay.formats.ai_session.write import ensured_entry, list_files, recreate, write_facts
 from forestay.formats.coerce import copied, mapping, sequence, text
 from forestay.formats.facts import CommandFact, Facts
-from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import (
+    Bundle,
+    Conventions,
+    Format,
+    Listed,
+    Reading,
+    Salvaged,
+    Signs,
+    Tree,
+    Where,
+)
 from forestay.formats.required_keys import restore_required
-from forestay.formats.status_words import session_status, unit_status
+from forestay.formats.status_words import session_status, session_word, unit_status
+
+README = f"""# Sessions of AI agents
+
+This folder holds the state of the sessions in this project, one folder per session. Agents and
+programs that follow the session-state contract read and write it.
+
+| file | what it holds |
+|---|---|
+| `{INDEX}` | all sessions: when each began and was last active, and its status |
+| `{{feature-id}}/{STATE}` | where the session stands: active task, model, times |
+| `{{feature-id}}/{PLAN}` | the feature, its phases and their tasks |
+| `{{feature-id}}/{LOG}` | what ran and what was recorded, one JSON object per line |
+| `{{feature-id}}/artifacts/` | what the session generated |
+| `contract-acknowledgment.md` | who has read the contract, and which version of it |
+
+A feature id is a slug and a date: `ai-orchestrator-2025-01-09`.
+
+Lines of `{LOG}` are only ever added. Merge conflicts in `{INDEX}` are settled by hand.
+`forestay files check .ai-session` reports what is wrong here, and `forestay doctor` what can be
+restored.
+"""
 
 
 class AiSession(Format):
@@ -41,9 +73,19 @@ class AiSession(Format):
         order=("implementation-plan.yaml", "history.jsonl", "state.yaml", "active-features.yaml"),
         lock="{id}/.state.lock",
         read_lock="{id}/implementation-plan.yaml",
-        put_away="../.ai-session-archive/{id}",
-        folders=("{id}/artifacts",),
-        shared=("active-features.yaml",),
+        put_away=f"../{ARCHIVE}/{{id}}",
+        folders=(f"{{id}}/{ARTIFACTS}",),
+        shared=(INDEX,),
+        artifacts=f"{{id}}/{ARTIFACTS}",
+        root_setting="session_root",
+        readme=README,
+        unreadable="S0-78",
+    )
+    signs = Signs(
+        words=rb"active_features|current_state",
+        damaged=rb"(?m)active_features:|^[ \t]*current_state:|model_in_use:|^feature:"
+        rb'|^\{.*"duration_ms"',
+        names=r"state\..*ya?ml|active-features\..*|implementation-plan\..*|history\.jsonl",
     )
     id_error = "Error: Invalid feature ID"
 
@@ -51,7 +93,9 @@ class AiSession(Format):
         """Recognise a file by its shape; its name does not count, as files get renamed."""
         if isinstance(value, list):
             lines = [mapping(line) for line in value[:20]]
-            return 0.8 * sum(map(_is_line, lines)) / len(lines) if lines else 0.0
+            if not lines:  # a session in which nothing has happened yet
+                return 0.3 if name.rpartition("/")[2] == LOG else 0.0
+            return 0.8 * sum(map(_is_line, lines)) / len(lines)
         node = mapping(value)
         current = mapping(node.get("current_state"))
         if "active_features" in node:
@@ -67,6 +111,22 @@ class AiSession(Format):
 
     def files(self, native_id: str) -> list[str]:
         return list_files(native_id)
+
+    def file_of(self, name: str, value: Any) -> tuple[str, str]:
+        if isinstance(value, list):
+            return f"{{id}}/{LOG}", ""
+        keys = mapping(value)
+        if "active_features" in keys:
+            return INDEX, ""
+        is_plan = "current_state" not in keys and bool(keys.keys() & {"feature", "phases"})
+        id = text(keys.get("feature_id")) or text(mapping(keys.get("feature")).get("id"))
+        return f"{{id}}/{PLAN if is_plan else STATE}", id
+
+    def damaged_file_of(self, name: str, data: bytes) -> str:
+        if b"active_features" in data or name.startswith("active-features"):
+            return INDEX
+        is_log = name.endswith(".jsonl")
+        return f"{{id}}/{PLAN if b'phases:' in data else LOG if is_log else STATE}"
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         began = where.now if facts.began_at is None else facts.began_at
@@ -105,6 +165,9 @@ class AiSession(Format):
     def why_incomplete(self, data: bytes, value: Any) -> str:
         return read.torn(data, mapping(value))
 
+    def lines_before(self, lines: list[Any], known: int, now: Facts, where: Where) -> list[Any]:
+        return without_news(lines, known, now.commands, where)
+
     def reading(self, tree: Tree, where: Where) -> Reading:
         has_own = any(tree.get(read.key_of(tree, file)) for file in read.OWN)
         status = read.status_of(tree, read.identity(tree)) or "active" if has_own else ""
@@ -125,6 +188,35 @@ class AiSession(Format):
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         return salvage(bundle, where)
+
+    def recreate(self, tree: Tree, where: Where) -> tuple[Tree, list[str]]:
+        return recreate(tree, where)
+
+    def listed(self, value: Any) -> list[Listed]:
+        entries = [mapping(entry) for entry in sequence(mapping(value).get("active_features"))]
+        return [
+            Listed(id, _status_of(entry), f"active_features[{at}]")
+            for at, entry in enumerate(entries)
+            if (id := text(entry.get("feature_id")))
+        ]
+
+    def with_entries(self, value: Any, other: Any, ids: Set[str]) -> Any:
+        return read.listed_as(mapping(other), mapping(value), ids)
+
+    def salvage_shared(self, data: bytes) -> Any:
+        return salvage_index(data)[0]
+
+    def add_entry(self, value: Any, facts: Facts, where: Where, *, is_current: bool) -> Any:
+        tree = {INDEX: copied(value)}
+        entry = ensured_entry(tree, facts.native_id, facts, where)
+        if is_current:
+            # Without its status a session that has ended would be read as resumed.
+            entry.setdefault("status", session_word(self.id, facts.status))
+        return tree[INDEX]
+
+
+def _status_of(entry: dict[str, Any]) -> str:
+    return session_status(read.ID, text(entry.get("status"))) or ""
 
 
 def _own_entries(tree: Tree, id: str) -> list[tuple[int, Any]]:
@@ -275,31 +367,5 @@ def _format_counts(counts: dict[str, int]) -> str:
 
 # --- the folder's README -----------------------------------------------------------------------
 
-
-def readme() -> str:
-    """Return the text of `.ai-session/README.md`."""
-    return _README
-
-
-_README = f"""# Sessions of AI agents
-
-This folder holds the state of the sessions in this project, one folder per session. Agents and
-programs that follow the session-state contract read and write it.
-
-| file | what it holds |
-|---|---|
-| `{INDEX}` | all sessions: when each began and was last active, and its status |
-| `{{feature-id}}/{STATE}` | where the session stands: active task, model, times |
-| `{{feature-id}}/{PLAN}` | the feature, its phases and their tasks |
-| `{{feature-id}}/{LOG}` | what ran and what was recorded, one JSON object per line |
-| `{{feature-id}}/artifacts/` | what the session generated |
-| `contract-acknowledgment.md` | who has read the contract, and which version of it |
-
-A feature id is a slug and a date: `ai-orchestrator-2025-01-09`.
-
-Lines of `{LOG}` are only ever added. Merge conflicts in `{INDEX}` are settled by hand.
-`forestay files check .ai-session` reports what is wrong here, and `forestay doctor` what can be
-restored.
-"""
 
 FORMAT = AiSession()

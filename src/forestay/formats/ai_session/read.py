@@ -36,6 +36,9 @@ from forestay.formats.status_words import session_status, unit_status
 
 ID = "ai-session"
 ROOT = ".ai-session"
+ARCHIVE = ".ai-session-archive"
+"""Where other programs move sessions that have ended."""
+ARTIFACTS = "artifacts"
 STATE, PLAN = "state.yaml", "implementation-plan.yaml"
 LOG, INDEX = "history.jsonl", "active-features.yaml"
 OWN = (STATE, PLAN, LOG)

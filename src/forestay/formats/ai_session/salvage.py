@@ -19,13 +19,12 @@ from typing import Any
 
 from msgspec import Struct
 
-from forestay.base.findings import Finding
 from forestay.formats import timestamps
 from forestay.formats.ai_session import read
 from forestay.formats.ai_session.read import INDEX, LOG, PLAN, STATE, Node
 from forestay.formats.coerce import mapping, text
 from forestay.formats.facts import Facts
-from forestay.formats.port import ERROR, Bundle, Salvaged, Tree, Where
+from forestay.formats.port import Bundle, Salvaged, Tree, Where
 from forestay.formats.salvage import (
     decode_damaged,
     marker_in,
@@ -227,22 +226,6 @@ def _scan_plan(both: list[list[Node]], report: Report) -> Node:
             phases[-1]["tasks"].append(item)
     known = {key: feature[key] for key in _FEATURE_KEYS if text(feature.get(key))}
     return ({"feature": known} if known else {}) | ({"phases": phases} if phases else {})
-
-
-def conflicts(file: str, data: bytes) -> list[Finding]:
-    """Return one finding with both sides if git left a merge conflict in a file."""
-    both = [side.split("\n") for side in sides(decode_damaged(data)[0])]
-    if len(both) == 1:
-        return []
-
-    def only_in(these: list[str], those: list[str]) -> str:
-        known = set(those)
-        lines = " / ".join(line.strip() for line in these if line not in known)
-        return repr(lines[:300]) if lines else "nothing of its own"
-
-    ours, theirs = only_in(*both), only_in(*reversed(both))
-    message = f"merge conflict, to be settled by hand: one side has {ours}; the other {theirs}"
-    return [Finding("conflict-markers", ERROR, message, file=file, requirement="S0-69")]
 
 
 # --- the log -----------------------------------------------------------------------------------

@@ -58,6 +58,7 @@ from forestay.formats.port import (
     Format,
     Reading,
     Salvaged,
+    Signs,
     Travel,
     Tree,
     Where,
@@ -515,6 +516,12 @@ class Craft(Format):
         logs=("files_modified",),
         travels=True,
         named_after=(".craft/cache/orchestration-sessions", "X2-1"),
+        unreadable="S2-85",
+    )
+    signs = Signs(
+        words=rb"session_id|schema_version",
+        damaged=rb'"teleportation"|session-state-v1\.json',
+        names_in_place=rf"(?!{re.escape(REGISTRY_FILE)}$).*\.json",
     )
 
     def recognise(self, name: str, value: Any) -> float:

@@ -22,13 +22,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 from msgspec.structs import replace
 
-from forestay.base.findings import Finding
+from forestay.base.findings import Finding, Question
 from forestay.base.vocabulary import DEFER_REASONS
+from forestay.errors import InvalidInput
 from forestay.formats import fields as form
 from forestay.formats import timestamps
 from forestay.formats.coerce import copied, mapping, sequence, text
@@ -36,6 +37,7 @@ from forestay.formats.essay import salvage, stage_files
 from forestay.formats.essay.check import find_faults
 from forestay.formats.essay.fields import (
     ARGUMENTS,
+    BACKUP,
     FIELDS,
     FINAL,
     ID,
@@ -46,6 +48,7 @@ from forestay.formats.essay.fields import (
     SECTIONED,
     STAGES,
     STATE,
+    THESIS,
     Field,
     blank,
     blank_section,
@@ -79,7 +82,16 @@ from forestay.formats.facts import (
     with_stated_times,
 )
 from forestay.formats.fields import SECONDS
-from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import (
+    Bundle,
+    Conventions,
+    Format,
+    Reading,
+    Salvaged,
+    Signs,
+    Tree,
+    Where,
+)
 from forestay.formats.required_keys import restore_required
 from forestay.formats.status_words import unit_word
 
@@ -484,6 +496,16 @@ class Essay(Format):
         line_logs=("stage-1-development-log.md", "stage-4-paragraph-log.md"),
         own_folder="session_dir",
         sees_names=True,
+        artifacts=".md",
+        salvaged_with=".md",
+        home="essays",
+        folder_prefix=stage_files.PREFIX,
+        unreadable="S3-94",
+    )
+    signs = Signs(
+        words=rb"pipeline_id|current_stage",
+        damaged=rb"(?m)^pipeline_id:|^current_stage(_name)?:",
+        names=r"session-state\.ya?ml",
     )
 
     def recognise(self, name: str, value: Any) -> float:
@@ -491,6 +513,12 @@ class Essay(Format):
 
     def files(self, native_id: str) -> list[str]:
         return [STATE]
+
+    def is_folder_of_session(self, name: str, names: Set[str], *, chosen: bool = False) -> bool:
+        if chosen and any(each.startswith("stage-") for each in names):
+            return True
+        is_dated = stage_files.folder_moment(name) is not None
+        return BACKUP in names or (is_dated and any(map(stage_files.is_current, names)))
 
     def new_id(self, facts: Facts, where: Where, taken: frozenset[str]) -> str:
         seed = (facts.goal, facts.began_at, where.root, where.now)
@@ -543,6 +571,9 @@ class Essay(Format):
     def why_incomplete(self, data: bytes, value: Any) -> str:
         return salvage.find_truncation(data, value)
 
+    def goal_in(self, bundle: Bundle) -> str:
+        return stage_files.thesis(bundle.get(THESIS, b"")).statement
+
     def reading(self, tree: Tree, where: Where) -> Reading:
         if not state_of(tree):
             return Reading(self.id)
@@ -570,7 +601,20 @@ class Essay(Format):
         facts.goal = made.goal
         titles = {section_id(stage, n): t for stage in SECTIONED for n, t in made.titles.items()}
         facts.steps = [replace(s, title=titles.get(s.id) or s.title) for s in facts.steps]
-        return Salvaged(facts, made.level, made.message, made.inferred, made.lost)
+        tree = {STATE: made.data or made.state}
+        return Salvaged(facts, made.level, made.message, made.inferred, made.lost, tree)
+
+    def ask(
+        self, bundle: Bundle, where: Where, level: str, kept_as: str
+    ) -> tuple[str, Question] | None:
+        return (salvage.NOT_RECOVERED, salvage.ask(bundle)) if level in ("", "manual") else None
+
+    def answer(self, choice: str, bundle: Bundle, where: Where) -> tuple[str, Tree] | None:
+        match = re.fullmatch(r"stage[-_]?([1-4])", choice)
+        if match is None:
+            raise InvalidInput(f"{choice} is not a stage", why="they are stage-1 to stage-4")
+        state = salvage.begin_at(int(match[1]), bundle, where)
+        return f"Resumed at stage {match[1]}, as you chose.", {STATE: state}
 
 
 FORMAT = Essay()

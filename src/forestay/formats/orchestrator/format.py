@@ -54,7 +54,16 @@ from forestay.formats.orchestrator.schema import (
     percentage,
     wrong_id,
 )
-from forestay.formats.port import Bundle, Conventions, Format, Reading, Salvaged, Tree, Where
+from forestay.formats.port import (
+    Bundle,
+    Conventions,
+    Format,
+    Reading,
+    Salvaged,
+    Signs,
+    Tree,
+    Where,
+)
 from forestay.formats.required_keys import restore_required
 from forestay.formats.salvage import salvage_json
 from forestay.formats.schema import check_value
@@ -84,15 +93,16 @@ def _row(name: str, value: Node) -> dict[str, str]:
     return row | {key: text(value.get(key)) for key in ("goal", "status", "created")}
 
 
+SHOW_HISTORY = "forestay files orchestrator history"
 CORRUPTED = "The previous session file appears corrupted."
 
 
-def recovery(kept_as: str) -> Question:
+def recovery(kept_as: str, recommended: str = "") -> Question:
     """Return the question what to do about a corrupted file, stored under the given name."""
     fresh = f"Begin new session (old file kept as {kept_as})"
     choices = (
         Choice("fresh", "Start fresh", fresh),
-        Choice("history", "View history", "Check archived sessions"),
+        Choice("history", "View history", "Check archived sessions", SHOW_HISTORY),
         Choice("manual", "Manual recovery", "I'll try to extract what I can"),
     )
     rows = enumerate(choices, 1)
@@ -100,7 +110,7 @@ def recovery(kept_as: str) -> Question:
     text = "Which would you prefer?"
     shown = "\n".join(("**Options**:", *options))
     menu = "\n\n".join(("## ⚠️ SESSION RECOVERY", CORRUPTED, shown, text)) + "\n"
-    return Question(text, choices, menu=menu)
+    return Question(text, choices, recommended, menu=menu)
 
 
 # --- fields ------------------------------------------------------------------------------------
@@ -481,6 +491,12 @@ class Orchestrator(Format):
         archive="orchestrator-history/{id}.json",
         unshared=("orchestrator-session.json", "orchestrator-history/"),
         named_after=(".claude/orchestrator-history", "S4-6"),
+        unreadable="S4-79",
+    )
+    signs = Signs(
+        words=rb"session_id|schema_version|completed_work",
+        damaged=rb'"schema_version"\s*:\s*"1\.0"|"decisions_made"|"completed_work"',
+        names=r"orchestrator-session\.json|\d{4}-\d\d-\d\d-[0-9a-z]+\.json",
     )
 
     def recognise(self, name: str, value: Any) -> float:
@@ -547,6 +563,13 @@ class Orchestrator(Format):
         _, data = form.main(bundle, CURRENT)
         read, wanted = partial(_get, where=where), (*RULES.need, *RULES.want)
         return salvage_json(data, read, is_session=form.is_session, wanted=wanted)
+
+    def ask(
+        self, bundle: Bundle, where: Where, level: str, kept_as: str
+    ) -> tuple[str, Question] | None:
+        has_archive = any(name.startswith(f"{HISTORY}/") for name in where.names)
+        best = "manual" if level else "history" if has_archive else "fresh"
+        return CORRUPTED, recovery(kept_as, best)
 
 
 def _generation(root: Node) -> str:

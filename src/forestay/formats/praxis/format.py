@@ -15,7 +15,7 @@ from typing import Any
 from forestay.base.findings import Finding
 from forestay.base.hashing import derive_uuid
 from forestay.formats import carry_over
-from forestay.formats.coerce import copied
+from forestay.formats.coerce import copied, mapping, text
 from forestay.formats.facts import Facts
 from forestay.formats.port import (
     Bundle,
@@ -23,6 +23,7 @@ from forestay.formats.port import (
     Format,
     Reading,
     Salvaged,
+    Signs,
     Tree,
     Where,
     unsafe_id,
@@ -48,7 +49,17 @@ def file_name(session_id: str) -> str:
 class Praxis(Format):
     id = "praxis"
     document = "S1"
-    conventions = Conventions(named_after=(".praxis-os/.cache/state", "X1-1"))
+    conventions = Conventions(
+        named_after=(".praxis-os/.cache/state", "X1-1"),
+        definitions=".praxis-os/workflows",
+        unreadable="S1-25",
+    )
+    signs = Signs(
+        words=rb"session_id|workflow_type|completed_phases",
+        damaged=rb'"workflow_type"|"completed_phases"',
+        names=r"(workflow_default_)?[0-9a-f]{8}-[0-9a-f-]{27}\.json",
+        names_in_place=r"(?!index\.json$).*\.json",
+    )
     latest = frozenset({"errors"})
     has_goal = False
 
@@ -104,6 +115,9 @@ class Praxis(Format):
 
     def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
         return restore_required(tree, before, where)
+
+    def workflow_of(self, tree: Tree) -> str:
+        return text(mapping(next(iter(tree.values()), None)).get("workflow_type"))
 
     def reading(self, tree: Tree, where: Where) -> Reading:
         view = View(tree, where)

@@ -107,7 +107,7 @@ INSTEAD |= {
 }
 INSTEAD["ingest --discard"] = "`Forestay.agents.discard()`"
 INSTEAD["list --size"] = "`Session.size()` of each"
-INSTEAD["device key recover --confirm"] = "`agree`, which is shown the circle and may raise"
+INSTEAD["device key recover --confirm"] = "`agree`, which gets the device group and may raise"
 INSTEAD["resume --device"] = "`stay.session(stay.devices.last_session(NAME))`"
 INSTEAD["resume --restore"] = INSTEAD["resume --force"] = (
     "`Session.files.restore_artifacts(force=…)`"

@@ -10,12 +10,12 @@ two ends (a copy of this home was used elsewhere and merged).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence, Set
 from itertools import takewhile
 from typing import Any
 
-import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from forestay.base.clock import Clock, derived_id, new_id, short_id
 from forestay.base.hashing import digest_of
@@ -103,10 +103,8 @@ class Journal:
     def __init__(self, store: Store, clock: Clock, redactor: Redactor) -> None:
         self.store = store
         self._clock = clock
-        self._redactor = redactor
-        # session → (core as stored, state): saves a long-lived process from decoding it again. A
-        # write removes its entry and adds it again at the end: a failed one may be ahead of
-        # what is stored.
+        self.redactor = redactor
+        # session → (core as stored, state): saves a long-lived process from decoding it again.
         self._cache: dict[str, tuple[bytes, State]] = {}
         self._actors: dict[str, str] = {}
 
@@ -129,13 +127,12 @@ class Journal:
         """
         options = options or _DEFAULTS
         foreign, make = options.foreign, options.make
-        moves = tuple(admit(body, self._redactor, foreign=foreign) for body in moves)
+        moves = tuple(admit(body, self.redactor, foreign=foreign) for body in moves)
         actor, rule = self.clean_actor(actor), allow if foreign else decide_validated
         id = derived_id(session.lower(), key) if key else ""
         done: list[tuple[str, bytes, Recorded]] = []
 
         def plan(view: View) -> Batch | None:
-            _require_intact_listing(view)
             state, fresh = self._state(view)
             if id and (earlier := view.find(id)):
                 found = read(earlier)
@@ -146,7 +143,7 @@ class Journal:
                 options.check()
             at = options.at
             writing = _Append(self._clock, view, state, fresh=fresh, actor=actor, id=id, at=at)
-            wanted = moves if make is None else [admit(b, self._redactor) for b in make(state)]
+            wanted = moves if make is None else [admit(b, self.redactor) for b in make(state)]
             batch = writing.record(wanted, rule)
             done.append((view.session, batch.core, Recorded(writing.events, writing.state)))
             return batch
@@ -177,17 +174,13 @@ class Journal:
         done: list[tuple[str, bytes, Recorded]] = []
 
         def plan(view: View) -> Batch | None:
-            _require_intact_listing(view)
             state, fresh = self._state(view)
             writing = _Append(self._clock, view, state, fresh=fresh, actor="", id="")
-            actors = {
-                name: self.clean_actor(name) for name in {external.actor for external in reports}
-            }
             for id, external in once.items():
                 if view.find(id) is None:
-                    writing.begin(id, actors[external.actor], external.at)
+                    writing.begin(id, self.clean_actor(external.actor), external.at)
                     made = external.made and list(map(self.admit, external.made(writing.state)))
-                    _apply_report(writing, made or external.moves)
+                    writing.apply_report(made or external.moves)
             batch = writing.batch() if writing.events else None
             core = batch.core if batch else view.core
             done.append((view.session, core, Recorded(writing.events, writing.state)))
@@ -199,7 +192,7 @@ class Journal:
 
     def admit(self, body: Body) -> Body:
         """Return another program's body in storable form; `InvalidInput` if it cannot be stored."""
-        return admit(body, self._redactor, foreign=True)
+        return admit(body, self.redactor, foreign=True)
 
     def overflow_to_blob(self, body: Body, blobs: list[tuple[str, bytes]]) -> Body:
         """Shorten a message that is too long for an event; add the whole text to `blobs`."""
@@ -211,9 +204,7 @@ class Journal:
         if len(data) <= _IN_EVENT:
             return body
         blobs.append((digest_of(data), data))
-        return msgspec.structs.replace(
-            body, text=text[:_PREVIEW], blob=blobs[-1][0], size=len(data)
-        )
+        return replace(body, text=text[:_PREVIEW], blob=blobs[-1][0], size=len(data))
 
     def _remember(self, session: str, core: bytes, recorded: Recorded) -> Recorded:
         rows = recorded.state.rows
@@ -224,21 +215,13 @@ class Journal:
 
     def redact(self, text: str) -> str:
         """Return the text with every secret removed."""
-        return self._redactor.text(text)[0]
-
-    def has_no_secrets(self, texts: Iterable[str]) -> bool:
-        """Return whether none of the texts holds a secret; may be False without one."""
-        return self._redactor.has_no_secret(texts)
+        return self.redactor.text(text)[0]
 
     def clean_actor(self, name: str) -> str:
         """Return the name of an actor in its stored form. There are few, used often."""
         if name not in self._actors:
-            self._actors[name] = admit_actor(name, self._redactor)
+            self._actors[name] = admit_actor(name, self.redactor)
         return self._actors[name]
-
-    def redact_value(self, value: object) -> tuple[object, list[str]]:
-        """Return a copy of plain values with every secret removed, and the kinds of secrets."""
-        return self._redactor.value(value)
 
     def events_of_key(self, session: str, key: str) -> list[Event]:
         """Return the events that were recorded together under a key, in order; empty if none."""
@@ -264,14 +247,26 @@ class Journal:
 
     def clean_facts(self, facts: Any) -> Any:
         """Return what would be stored of plain facts that another program wrote."""
-        return clean_facts(facts, self._redactor)
+        return clean_facts(facts, self.redactor)
 
     def find_secrets(self, text: str) -> list[str]:
         """Return the kinds of secrets a text holds."""
-        return self._redactor.text(text)[1]
+        return self.redactor.text(text)[1]
 
     def _state(self, view: View) -> tuple[State, bool]:
-        """Return the state of a view, and whether it had to be folded from the journal."""
+        """Return the state to write on, and whether it had to be folded from the journal.
+
+        It is no longer cached: a failed write may be ahead of what is stored, and an erasure must
+        not leave it in memory.
+        """
+        if not view.listed_well:
+            # After a wrong length or id the event could not be found again.
+            raise Damaged(
+                f"the catalogue entry of session {view.session} is damaged",
+                why="nothing was recorded",
+                hint="rebuild it from its events: forestay doctor --fix",
+                session=view.session,
+            )
         core, state = self._cache.pop(view.session, (b"", State()))
         if core and core == view.core and isinstance(state.rows, StoredRows):
             state.rows.attach(view)
@@ -283,14 +278,14 @@ class Journal:
     ) -> State:
         """Return the state as it would be after some foreign moves, without recording them."""
         state, fresh = load(view)
-        admitted = [admit(body, self._redactor, foreign=True) for body in moves]
+        admitted = [admit(body, self.redactor, foreign=True) for body in moves]
         writing = _Append(self._clock, view, state, fresh=fresh, actor=actor, at=at)
         writing.apply_moves(admitted, allow)
         return writing.state
 
     def require_allowed(self, view: View, move: Body) -> None:
         """Refuse a move that could not be recorded now; called before work that takes long."""
-        decide(load(view)[0], admit(move, self._redactor))
+        decide(load(view)[0], admit(move, self.redactor))
 
     # -- other devices' events -----------------------------------------------------------------
 
@@ -324,7 +319,6 @@ class Journal:
         added: list[int] = [0]
 
         def plan(view: View) -> Batch | None:
-            _require_intact_listing(view)
             merge = arrival.plan_merge(view, self._state(view)[0].core, may, hearsay)
             added[0] = len(merge.fresh)
             return merge.batch(view, blobs, self._clock) if merge.has_changes(blobs) else None
@@ -348,10 +342,8 @@ class Journal:
 
     def _entitled_elsewhere(self, session: str) -> Entitled:
         """Return whose tombstones also erase on other devices: not those of a shared id."""
-        used, may_erase = (
-            self.store.machine.remotes.used_by_others(session),
-            self.rights(session).may_erase,
-        )
+        used = self.store.machine.remotes.used_by_others(session)
+        may_erase = self.rights(session).may_erase
         return lambda device, of: device not in used and may_erase(device, of)
 
     def _has_content(self, session: str) -> bool:
@@ -367,8 +359,7 @@ class Journal:
         added: list[int] = [0]
 
         def plan(view: View) -> Batch:
-            _require_intact_listing(view)
-            self._drop_cached(view.session)
+            self._state(view)
             merge = arrival.plan_erasure(view)
             added[0] = len(merge.fresh)
             return merge.batch(view, (), self._clock)
@@ -398,7 +389,6 @@ class Journal:
             return False
 
         def plan(view: View) -> Batch | None:
-            _require_intact_listing(view)
             state, fresh = self._state(view)
             batch = build_continuation(view, state, events, fresh=fresh)
             appended[0] = batch is not None
@@ -424,13 +414,12 @@ class Journal:
         """Append the tombstone and erase everything else of the session permanently."""
 
         def plan(view: View) -> Batch:
-            _require_intact_listing(view)
             state, _ = self._state(view)
             writing = _Append(self._clock, view, state, fresh=True, actor=self.clean_actor(actor))
             batch = writing.record([ev.SessionForgotten()])
             # The event itself is erased too: its kind is all it has to state.
-            self._drop_cached(view.session)
-            left = rebuild_batch(fold(map(_erased, [*view.events(), *batch.entries])))
+            every = [*view.events(), *batch.entries]
+            left = rebuild_batch(fold(ev.read(Sealed(one.header, None, None)) for one in every))
             batch.core, batch.rows, batch.listing = left.core, left.rows, left.listing
             return batch
 
@@ -448,27 +437,32 @@ class Journal:
         entitled = self._entitled_elsewhere(session)
 
         def plan(view: View) -> Batch | None:
-            _require_intact_listing(view)
+            self._state(view)
             require_intact(view)
             events = list(map(read, view.events()))
             done[:], named = _select_to_forget(events, hashes, entitled)
             if not done and not named:
                 return None
-            self._drop_cached(view.session)
-            writing = _Append(
-                self._clock, view, fold(events), fresh=True, actor=self.clean_actor(actor)
-            )
-            moves = [self.admit(body) for body in _tombstones(named, because)]
+            name = self.clean_actor(actor)
+            writing = _Append(self._clock, view, fold(events), fresh=True, actor=name)
+            # A long list does not fit into one event.
+            parts = (named[at : at + _MOST_NAMED] for at in range(0, len(named), _MOST_NAMED))
+            moves = [
+                self.admit(
+                    ev.EventForgotten(
+                        hashes=[event.hash for event in part],
+                        ids=[event.id for event in part],
+                        because=because,
+                    )
+                )
+                for part in parts
+            ]
             batch = writing.record(moves) if moves else rebuild_batch(writing.state)
             batch.erased = [event.seq for event in done]
             return batch
 
         self.store.append(session, plan)
         return done
-
-    def _drop_cached(self, session: str) -> None:
-        """Drop what this process has in memory: it may hold what is to be erased."""
-        self._cache.pop(session, None)
 
     def rebuild(self, session: str) -> None:
         """Compute everything derived from the events again; the events do not change.
@@ -532,17 +526,6 @@ def _select_to_forget(
     )
 
 
-def _tombstones(events: Sequence[Event], because: str) -> list[Body]:
-    """Return as many tombstones as needed: a long list does not fit into one event."""
-    parts = (events[at : at + _MOST_NAMED] for at in range(0, len(events), _MOST_NAMED))
-    return [
-        ev.EventForgotten(
-            hashes=[event.hash for event in part], ids=[event.id for event in part], because=because
-        )
-        for part in parts
-    ]
-
-
 class _Append:
     """One append in progress: the state advances with each event."""
 
@@ -590,6 +573,15 @@ class _Append:
             self._in_row = isinstance(moves[-left] if left else None, ev.EventRetracted)
             is_read = asked is move and rule is decide_validated
             self._record(asked, self._part() if left else self._id, at, is_read=is_read)
+
+    def apply_report(self, moves: Sequence[Body]) -> None:
+        """Apply what happened as it is; for the session itself only what its rules allow."""
+        is_work = not (moves and ev.KIND_OF[type(moves[0])].startswith("session."))
+        try:
+            self.apply_moves(moves, report if is_work else decide)
+        except Refused:
+            if is_work:
+                raise
 
     def _part(self) -> str:
         return f"{self._id}-{len(self.events) - self._before + 1}"
@@ -648,29 +640,6 @@ class _Append:
         )
 
 
-def _apply_report(writing: _Append, moves: Sequence[Body]) -> None:
-    """Apply what happened as it is; for the session itself only what its rules allow."""
-    if not moves:
-        return
-    about = ev.KIND_OF[type(moves[0])].startswith("session.")
-    try:
-        writing.apply_moves(moves, decide if about else report)
-    except Refused:
-        if not about:
-            raise
-
-
-def _require_intact_listing(view: View) -> None:
-    """Refuse to append after a wrong length or id: the event could not be found again."""
-    if not view.listed_well:
-        raise Damaged(
-            f"the catalogue entry of session {view.session} is damaged",
-            why="nothing was recorded",
-            hint="rebuild it from its events: forestay doctor --fix",
-            session=view.session,
-        )
-
-
 def own_head(view: View, core: Core) -> Head | None:
     """Return the end of this device's chain; None if it wrote nothing or the chain forks."""
     chain = core.chains.get(view.device)
@@ -678,29 +647,20 @@ def own_head(view: View, core: Core) -> Head | None:
     return Head(view.device, *ends[0][:2]) if len(ends) == 1 else None
 
 
-def _erased(entry: Entry) -> Event:
-    return ev.read(Sealed(entry.header, None, None))
-
-
 def _device_for(view: View, core: Core, clock: Clock) -> tuple[str, list[tuple[str, int, str]]]:
     """Return the device id to write under, and the heads that were acknowledged but are missing."""
-    lost = _lost_head(view.remembered, core)
-    chain = core.chains.get(view.device)
-    is_forked = chain is not None and len(chain.heads) > 1
-    if is_forked or (lost and any(device == view.device for device, _, _ in lost)):
+    left, lost = view.remembered, list[tuple[str, int, str]]()
+    if left is not None:
+        chain = core.chains.get(left.device)
+        heads = chain.heads if chain else []
+        # A remembered head that lags behind the journal is no loss.
+        if not any(left.n < n or digest == left.hash for n, digest, _ in heads):
+            lost = [(left.device, left.n, left.hash)]
+    own = core.chains.get(view.device)
+    is_forked = own is not None and len(own.heads) > 1
+    if is_forked or any(device == view.device for device, _, _ in lost):
         return short_id(clock, 12), lost
     return view.device, lost
-
-
-def _lost_head(left: Head | None, core: Core) -> list[tuple[str, int, str]]:
-    """Return the remembered head if the journal ends before it; a head that lags is no loss."""
-    if left is None:
-        return []
-    chain = core.chains.get(left.device)
-    heads = chain.heads if chain else []
-    if [1 for n, digest, _ in heads if left.n < n or digest == left.hash]:
-        return []
-    return [(left.device, left.n, left.hash)]
 
 
 def _require_same_call(key: str, earlier: Event, move: Body) -> Event:

@@ -160,7 +160,7 @@ class MirrorContext:
 
     def without_secrets(self, value: Any) -> Any:
         """Return a value with the secrets in its texts redacted; the same object if it has none."""
-        is_clean = self.journal.has_no_secrets(texts_in(value))
+        is_clean = self.journal.redactor.has_no_secret(texts_in(value))
         return value if is_clean else with_texts(value, self.journal.redact)
 
 

@@ -75,7 +75,7 @@ def _from_file(path: str) -> dict[str, Any]:
 def kept(evidence: Mapping[str, object], journal: Journal) -> Kept:
     """Return evidence without secrets, small enough for an event."""
     check_evidence(evidence)
-    clean, names = journal.redact_value(dict(evidence))
+    clean, names = journal.redactor.value(dict(evidence))
     values: dict[str, object] = clean if isinstance(clean, dict) else {}
     data = msgspec.json.encode(values)
     if len(data) <= IN_EVENT and not _has_long_text(values):

@@ -4,32 +4,28 @@ A *generation* is one full pack and the packs of what was new since, its *parts*
 one. A pack is named `GENERATION-PART-TIME.fspack`, so that names sort in the order of writing even
 if the clock was wrong. `state.json` next to them remembers how far each session was saved, as the
 arrival number and hash of its last event; if it is lost or unreadable, the next backup is a full
-one. It also remembers what was *lacking*: events and content that were missing when their session
-was saved and that a remote may supply later. Its modification time is the time of the last run, so
-one stat tells whether a backup is due.
+one. Content that arrives after its session was saved is in the next full pack. The modification
+time of `state.json` is the time of the last run, so one stat shows whether a backup is due.
 
 Old generations stay as long as a saved session is missing from the store or cut short.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Container, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import msgspec
+from msgspec import Struct
+from msgspec.structs import asdict, replace
+
 from forestay.base import files
 from forestay.base.clock import Clock, iso
 from forestay.base.text import clean_id
 from forestay.base.version import __version__
-from forestay.errors import (
-    Busy,
-    Damaged,
-    ForestayError,
-    InvalidInput,
-    Outdated,
-)
+from forestay.errors import Busy, Damaged, ForestayError, InvalidInput, Outdated
 from forestay.journal import pack
 from forestay.journal.journal import Journal
 from forestay.journal.pack import Blob, Item
@@ -45,12 +41,8 @@ _WEEK = 7 * 24 * 3600 * 1000
 _STATE_LIMIT = 64 << 20
 _TOOL = f"forestay {__version__}"
 
-_LARGEST = 2**53
-Mark = tuple[int, str]
-Lacking = dict[str, list[int | str]]
-"""Per session: arrival numbers of events without content, and digests of missing content."""
-_MOST_LACKING = 100
-"""How much is remembered of a session; it is saved again when any of it has arrived."""
+Mark = tuple[ev.Moment, str]
+"""The arrival number and the hash of an event."""
 _ALL = 1 << 62
 
 
@@ -171,15 +163,17 @@ class BackupResult(NamedTuple):
     left_out: list[tuple[str, str]]
 
 
-class _State(NamedTuple):
+class _State(Struct, frozen=True):
     """What the backup folder remembers between two backups."""
 
-    generation: int
-    parts: int
-    began: int
+    generation: ev.Moment
+    parts: ev.Moment
+    began: ev.Moment
     saved: dict[str, Mark]
     missing: dict[str, Mark]
-    lacking: Lacking
+
+
+_decode_state = msgspec.json.Decoder(_State).decode
 
 
 def save(store: Store, folder: str, *, clock: Clock, keep: int | None = None) -> BackupResult:
@@ -273,11 +267,7 @@ def salvage(store: Store, sessions: Iterable[str], path: str, *, clock: Clock) -
 
 
 def _packs(folder: str) -> list[tuple[str, int, int]]:
-    try:
-        names = sorted(os.listdir(folder))
-    except OSError:
-        return []
-    found = [(name, _NAME.fullmatch(name)) for name in names]
+    found = [(name, _NAME.fullmatch(name)) for name in files.list_names(folder)]
     return [(name, int(match[1]), int(match[2])) for name, match in found if match]
 
 
@@ -287,11 +277,15 @@ def _save_new(store: Store, folder: str, clock: Clock, *, keep: int) -> BackupRe
     if state is None or _is_over(state, folder, clock.now()):
         return _full(store, folder, clock, keep=keep) if there else None
     after = _news(store, state, there)
-    state = state._replace(missing=_missing(store, state, there))
+    state = replace(state, missing=_missing(store, state, there))
     if not after:
         _remember(folder, state, clock.now())
         return None
-    return _part(store, folder, clock, state, after)
+    path = _path(folder, state.generation, state.parts + 1, clock)
+    gathering = _write_gathered(store, path, after, clock)
+    saved = {**state.saved, **gathering.marks}
+    _remember(folder, replace(state, parts=state.parts + 1, saved=saved), clock.now())
+    return gathering.saved(path, full=False)
 
 
 def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> BackupResult:
@@ -302,23 +296,11 @@ def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> Backu
     gathering = _write_gathered(store, path, dict.fromkeys(there, 0), clock)
     if keep is not None:
         missing = _missing(store, old, there) if old else {}
-        state = _State(generation, 0, clock.now(), gathering.marks, missing, gathering.lacking({}))
+        state = _State(generation, 0, clock.now(), gathering.marks, missing)
         _remember(folder, state, clock.now())
         if not missing and not gathering.left_out:
             _rotate(folder, keep)
     return gathering.saved(path, full=True)
-
-
-def _part(
-    store: Store, folder: str, clock: Clock, state: _State, after: dict[str, int]
-) -> BackupResult:
-    path = _path(folder, state.generation, state.parts + 1, clock)
-    gathering = _write_gathered(store, path, after, clock)
-    saved = {**state.saved, **gathering.marks}
-    lacking = gathering.lacking(state.lacking)
-    state = state._replace(parts=state.parts + 1, saved=saved, lacking=lacking)
-    _remember(folder, state, clock.now())
-    return gathering.saved(path, full=False)
 
 
 def _path(folder: str, generation: int, part: int, clock: Clock) -> str:
@@ -339,14 +321,7 @@ def _rotate(folder: str, keep: int) -> None:
     # Remove the last part first: what a crash leaves can still be restored.
     for name, generation, _ in reversed(packs):
         if generation not in staying:
-            _remove(os.path.join(folder, name))
-
-
-def _remove(path: str) -> None:
-    try:
-        os.unlink(path)
-    except OSError:
-        return  # one pack too many does no harm
+            files.remove(os.path.join(folder, name))  # one pack too many does no harm
 
 
 # -- what is new -------------------------------------------------------------------------------
@@ -364,44 +339,12 @@ def last_seqs(store: Store) -> dict[str, int]:
 
 def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:
     """Return the sessions with unsaved events, and the number after which these begin."""
-    changed = {id: seq for id, seq in there.items() if seq != state.saved.get(id, (0, ""))[0]}
     found: dict[str, int] = {}
-    for id, seq in changed.items():
-        saved = state.saved.get(id, (0, ""))
-        found[id] = saved[0] if saved[0] <= seq and _has(store, id, saved) else 0
-    for id, lacking in state.lacking.items():
-        if id in there and _is_filled(store, id, lacking):
-            found[id] = 0
+    for id, seq in there.items():
+        mark = state.saved.get(id, (0, ""))
+        if seq != mark[0]:
+            found[id] = mark[0] if mark[0] <= seq and _holds(store, id, mark, at=mark[0]) else 0
     return found
-
-
-def _is_filled(store: Store, session: str, lacking: Iterable[int | str]) -> bool:
-    """Return whether anything that was lacking has arrived."""
-    try:
-        with store.view(session) as view:
-            return any(_is_there(store, view, one) for one in lacking)
-    except ForestayError:
-        return False
-
-
-def _is_there(store: Store, view: View, lacking: int | str) -> bool:
-    if isinstance(lacking, int):
-        found = view.events(after=lacking - 1, limit=1)
-        return any(stored.data is not None for stored in found)
-    try:
-        return store.blob(lacking) is not None
-    except Damaged:
-        return False
-
-
-def _has(store: Store, session: str, mark: Mark) -> bool:
-    """Return whether the event of this number is still the one that was saved."""
-    try:
-        with store.view(session) as view:
-            found = list(view.events(after=mark[0] - 1, limit=1)) if mark[0] else []
-    except ForestayError:
-        return False
-    return not mark[0] or [as_sealed(stored).hash for stored in found] == [mark[1]]
 
 
 def _missing(store: Store, state: _State, there: dict[str, int]) -> dict[str, Mark]:
@@ -412,10 +355,14 @@ def _missing(store: Store, state: _State, there: dict[str, int]) -> dict[str, Ma
     }
 
 
-def _holds(store: Store, session: str, mark: Mark) -> bool:
+def _holds(store: Store, session: str, mark: Mark, *, at: int | None = None) -> bool:
+    """Return whether the saved event is still there, at any number or at this one."""
+    if at == 0:
+        return True
     try:
         with store.view(session) as view:
-            return any(as_sealed(stored).hash == mark[1] for stored in view.events())
+            found = view.events() if at is None else view.events(after=at - 1, limit=1)
+            return any(as_sealed(stored).hash == mark[1] for stored in found)
     except ForestayError:
         return False
 
@@ -424,19 +371,17 @@ def _holds(store: Store, session: str, mark: Mark) -> bool:
 
 
 def _write_gathered(store: Store, path: str, after: dict[str, int], clock: Clock) -> _Gathering:
-    tries = 3
-    while True:
-        tries -= 1
+    for tries_left in (2, 1, 0):
         gathering = _Gathering(store, after)
         chunks = pack.write(gathering.items, created=clock.now(), tool=_TOOL, what="backup")
         try:
             write_pack(path, chunks)
+            break
         except Busy:
             # A session was forgotten in the meantime: the pack must be measured again.
-            if not tries:
+            if not tries_left:
                 raise
-        else:
-            return gathering
+    return gathering
 
 
 class _Gathering:
@@ -448,18 +393,6 @@ class _Gathering:
         self._events: dict[str, int] = {}
         self.marks: dict[str, Mark] = {}
         self.left_out: dict[str, str] = {}
-        self._blank: dict[str, list[int]] = {}
-        self._gone: dict[str, list[str]] = {}
-
-    def lacking(self, before: Lacking) -> Lacking:
-        """Return what was missing, merged with what is known of partly read sessions."""
-        found = dict(before)
-        for session, after in self._after.items():
-            known = before.get(session, []) if after else []
-            some: list[int | str] = [*known, *self._gone.get(session, [])]
-            some += self._blank.get(session, [])
-            found[session] = list(dict.fromkeys(some))[:_MOST_LACKING]
-        return {session: some for session, some in found.items() if some}
 
     def items(self) -> Iterator[Item]:
         for session, after in self._after.items():
@@ -488,12 +421,10 @@ class _Gathering:
             # The last event read, intact or not: damaged ones must not count as new every time.
             self.marks[session] = (found[-1].seq, as_sealed(found[-1]).hash)
         self._events[session] = len(good)
-        self._blank[session] = [stored.seq for stored in found if stored.data is None]
         return good
 
     def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
         gone = _lacking(self._store, events)
-        self._gone[session] = list(gone)
         for why in gone.values():
             self.left_out[session] = why
         for blob in _blobs(self._store, session, (d for d in _named(events) if d not in gone)):
@@ -566,38 +497,17 @@ def _read_direction(
 def _recall(folder: str) -> _State | None:
     """Return the remembered state; None if it is lost or invalid, which costs a full backup."""
     try:
-        raw = files.read_optional(
-            os.path.join(folder, files.BACKUP_STATE), _STATE_LIMIT, private=True
-        )
-        stored = json.loads(raw or b"")
-        generation, parts, began = (
-            _require_int(stored[n]) for n in ("generation", "parts", "began")
-        )
-        marks = _marks(stored["saved"]), _marks(stored["missing"])
-        lacking = {
-            id: [one if isinstance(one, str) else _require_int(one) for one in some]
-            for id, some in stored.get("lacking", {}).items()
-        }
-        return _State(generation, parts, began, *marks, lacking)
-    except (ForestayError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        path = os.path.join(folder, files.BACKUP_STATE)
+        return _decode_state(files.read_optional(path, _STATE_LIMIT, private=True) or b"")
+    except (ForestayError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
-
-
-def _marks(stored: dict[str, list[object]]) -> dict[str, Mark]:
-    return {id: (_require_int(seq), str(hash)) for id, (seq, hash) in stored.items()}
-
-
-def _require_int(value: object) -> int:
-    if type(value) is not int or abs(value) > _LARGEST:
-        raise ValueError("not an integer within range")
-    return value
 
 
 def _remember(folder: str, state: _State, now: int) -> None:
     path = os.path.join(folder, files.BACKUP_STATE)
     if files.is_irregular(path):
         files.quarantine(path, os.path.join(os.path.dirname(folder), files.QUARANTINE))
-    files.replace(path, json.dumps({"forestay": 1, **state._asdict()}).encode() + b"\n")
+    files.replace(path, msgspec.json.encode({"forestay": 1, **asdict(state)}) + b"\n")
     _set_last_run(folder, now)
 
 
@@ -643,7 +553,7 @@ def purge(
             elif path.endswith(files.TEMPORARY):
                 # Emptied durably before it is removed, so that its content cannot come back.
                 files.replace(path, b"")
-                _remove(path)
+                files.remove(path)
     return done
 
 

@@ -90,11 +90,14 @@ def log(
     stones = _TombstoneIndex(journal, view)
     for event in selected:
         numbers[event.id] = event.seq
-        target = _target(event.body, numbers, journal, view)
-        shown_event = _whole(event, journal) if full else event
-        device, name, person = event.head.device, *whose(event.head.device)
+        body, target = event.body, 0
+        if isinstance(body, EventRetracted):
+            if body.event not in numbers:
+                numbers.update({event.id: event.seq for event in journal.events(view)})
+            target = numbers.get(body.event, 0)
+        device, (name, person) = event.head.device, whose(event.head.device)
         yield LogLine(
-            shown_event,
+            _whole(event, journal) if full else event,
             event.id in gone,
             target,
             device if several else "",
@@ -143,14 +146,6 @@ def _whole(event: Event, journal: Journal) -> Event:
     return event if data is None else replace(event, body=replace(body, text=data.decode()))
 
 
-def _target(body: Body, numbers: dict[str, int], journal: Journal, view: View) -> int:
-    if not isinstance(body, EventRetracted):
-        return 0
-    if body.event not in numbers:
-        numbers.update({event.id: event.seq for event in journal.events(view)})
-    return numbers.get(body.event, 0)
-
-
 def _retracted(journal: Journal, view: View) -> set[str]:
     state = journal.state(view)
     if not state.core.retracted:
@@ -169,13 +164,14 @@ def recent_lines(journal: Journal, view: View, most: int) -> tuple[list[Line], l
             found[event.kind].append(event)
         elif max(room.values()) <= 0:
             break
-    notes, commands = (_as_lines(events) for events in found.values())
+    notes, commands = (
+        [
+            Line(event.id, event.head.at, event.head.actor, _text_of(event.body), event.head.device)
+            for event in merge.in_order(events)
+        ]
+        for events in found.values()
+    )
     return notes, commands
-
-
-def _as_lines(events: Sequence[Event]) -> list[Line]:
-    ordered = merge.in_order(events)
-    return [Line(e.id, e.head.at, e.head.actor, _text_of(e.body), e.head.device) for e in ordered]
 
 
 def _text_of(body: Body) -> str:
@@ -187,7 +183,7 @@ def _text_of(body: Body) -> str:
 
 def event_to_json(line: LogLine) -> dict[str, Any]:
     """Return an event as JSON values: what `log --json` prints."""
-    event, head = line.event, line.event.head
+    event, head, stone = line.event, line.event.head, line.forgotten
     return {
         "seq": event.seq,
         "id": event.id,
@@ -204,20 +200,13 @@ def event_to_json(line: LogLine) -> dict[str, Any]:
         "hash": event.hash,
         "data": _body_to_json(event.body),
         "retracted": line.retracted,
-        "forgotten": _tombstone_to_json(line.forgotten),
-    }
-
-
-def _tombstone_to_json(stone: Event | None) -> dict[str, Any] | None:
-    """Return who forgot an event, when, and why; None if it was not forgotten."""
-    if stone is None:
-        return None
-    because = getattr(stone.body, "because", "")
-    return {
-        "at": iso(stone.head.at, millis=True),
-        "by": stone.head.actor,
-        "because": because,
-        "seq": stone.seq,
+        "forgotten": stone
+        and {
+            "at": iso(stone.head.at, millis=True),
+            "by": stone.head.actor,
+            "because": getattr(stone.body, "because", ""),
+            "seq": stone.seq,
+        },
     }
 
 
@@ -259,9 +248,8 @@ def find_event(events: Sequence[Event], text: str) -> Event:
         found = found or [e for e in events if e.id.startswith(text.lower())]
     if len(found) == 1:
         return found[0]
-    if found:
-        raise InvalidInput(f"{text} could be any of {len(found)} events", hint="forestay log")
-    raise InvalidInput(f"there is no event {text}", hint="forestay log")
+    several = f"{text} could be any of {len(found)} events"
+    raise InvalidInput(several if found else f"there is no event {text}", hint="forestay log")
 
 
 def undo_targets(events: Sequence[Event], text: str) -> list[Event]:
@@ -309,26 +297,23 @@ def _together(events: Sequence[Event], last: Event) -> list[Event]:
 
 def events_until(events: Sequence[Event], point: str, now: int, naive: str) -> Sequence[Event]:
     """Return what had arrived by a point; an empty point stands for now."""
-    return events if not point else events[: _reach(events, point, now, naive)]
-
-
-def _reach(events: Sequence[Event], point: str, now: int, naive: str) -> int:
+    if not point:
+        return events
     try:
-        return find_event(events, point).seq
+        return events[: find_event(events, point).seq]
     except InvalidInput:
         if point.removeprefix("#").isdigit():
             raise
     try:
         moment = parse_time(point, now, naive=naive)
     except InvalidInput:
-        raise InvalidInput(
-            f"{point} is not a number in the log, an event or a time", hint="forestay log"
-        ) from None
+        what = f"{point} is not a number in the log, an event or a time"
+        raise InvalidInput(what, hint="forestay log") from None
     reached = sum(1 for event in events if event.head.at <= moment)
     if events and not reached:
         began = iso(min(event.head.at for event in events))
         raise InvalidInput(f"there was no session yet at {iso(moment)}", why=f"it began at {began}")
-    return reached
+    return events[:reached]
 
 
 def diff_states(a: Sequence[Event], b: Sequence[Event]) -> list[Change]:
@@ -358,11 +343,12 @@ def _lines(events: Sequence[Event]) -> dict[str, Any]:
     """Return notes and commands, which have no rows, in the form of rows."""
     gone = merge.retracted(merge.in_order(events))
     texts = [(e.kind.partition(".")[0], e.id, _text_of(e.body)) for e in events if e.id not in gone]
-    flat: dict[str, Any] = {}
-    for table, id, text in texts:
-        if text:
-            flat |= {f"{table} {id}: event": id, f"{table} {id}: text": text}
-    return flat
+    return {
+        f"{table} {id}: {name}": value
+        for table, id, text in texts
+        for name, value in (("event", id), ("text", text))
+        if text
+    }
 
 
 def _fields(value: Struct) -> dict[str, Any]:

@@ -11,7 +11,7 @@ id there, so that no event number can be used twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from forestay.errors import Damaged, ForestayError, InvalidInput, Refused
@@ -43,11 +43,7 @@ class MoveResult(NamedTuple):
 
 
 def move(
-    source: Store,
-    target: Store,
-    *,
-    dry_run: bool = False,
-    on_part: OnPart | None = None,
+    source: Store, target: Store, *, dry_run: bool = False, on_part: OnPart | None = None
 ) -> MoveResult:
     """Copy everything, compare it, and seal the source with a pointer to the target.
 
@@ -152,27 +148,37 @@ class _Move:
                 self._target.erase(id, lambda theirs: self._last(view, theirs.seq))
                 self._copied += view.seq - there
                 return
-            for chunk in _chunks(view, there):
-                is_last = chunk[-1].seq == view.seq
-                batch = (
-                    self._last(view, chunk[0].seq - 1) if is_last else _partial_batch(view, chunk)
-                )
-                if is_last and there:
-                    batch.erased = self._erased_since(view, there) or None
-                self._put(id, chunk[0].seq - 1, batch, self._blobs(chunk))
+            after = there
+            while chunk := list(view.events(after=after, limit=_CHUNK)):
+                self._put(view, after, there, chunk)
+                after = chunk[-1].seq
+
+    def _put(self, view: View, after: int, there: int, chunk: Sequence[Stored]) -> None:
+        """Append a part of a session; what is derived follows with the last part."""
+        if chunk[-1].seq == view.seq:
+            batch = self._last(view, after)
+            if there:
+                batch.erased = self._erased_since(view, there) or None
+        else:
+            shown = view.listing()
+            listing = {name: shown[name] for name in SHOWN}
+            entries = list(map(_entry, chunk))
+            batch = Batch(entries=entries, core=b"", fold=0, rows=(), listing=listing)
+        names = dict.fromkeys(name for one in chunk for name in blob_names(as_sealed(one)))
+        found = ((name, self._source.blob(name)) for name in names)
+        blobs = [(name, data) for name, data in found if data is not None]
+
+        def plan(theirs: View) -> Batch | None:
+            return batch if theirs.seq == after else None  # another move did it in the meantime
+
+        self._target.append(view.session, plan, create=True, blobs=blobs)
+        self._copied += len(batch.entries)
 
     def _erased_since(self, ours: View, there: int) -> list[int]:
         """Return the events that were copied before and have since been erased here."""
         with self._target.view(ours.session) as theirs:
             pairs = zip(theirs.events(limit=there), ours.events(limit=there), strict=False)
             return [o.seq for t, o in pairs if t.data is not None and o.data is None]
-
-    def _put(self, id: str, after: int, batch: Batch, blobs: Sequence[tuple[str, bytes]]) -> None:
-        def plan(view: View) -> Batch | None:
-            return batch if view.seq == after else None  # another move did it in the meantime
-
-        self._target.append(id, plan, create=True, blobs=blobs)
-        self._copied += len(batch.entries)
 
     def _last(self, view: View, after: int) -> Batch:
         """Return the rest of a session with everything derived from the whole."""
@@ -181,11 +187,6 @@ class _Move:
         batch = rebuild_batch(state, rest)
         batch.head, batch.lost = self._heads.get(view.session), view.lost()
         return batch
-
-    def _blobs(self, chunk: Sequence[Stored]) -> list[tuple[str, bytes]]:
-        names = dict.fromkeys(name for one in chunk for name in blob_names(as_sealed(one)))
-        found = ((name, self._source.blob(name)) for name in names)
-        return [(name, data) for name, data in found if data is not None]
 
     def _note_losses(self, there: set[str]) -> None:
         known = {(id, head.hash) for id, head in self._target.maintenance.remembered()}
@@ -236,19 +237,6 @@ def _entry(stored: Stored, forgotten: object = False) -> Entry:
     # Found by its id too: a keyed call repeated after the move must not be recorded twice.
     key = None if forgotten else parse_header(stored.header).id
     return Entry(stored.header, stored.salt, stored.data, key)
-
-
-def _chunks(view: View, after: int) -> Iterator[list[Stored]]:
-    while chunk := list(view.events(after=after, limit=_CHUNK)):
-        yield chunk
-        after = chunk[-1].seq
-
-
-def _partial_batch(view: View, chunk: Sequence[Stored]) -> Batch:
-    """Return part of a session; derived data follows with the last part."""
-    shown = view.listing()
-    listing = {name: shown[name] for name in SHOWN}
-    return Batch(entries=list(map(_entry, chunk)), core=b"", fold=0, rows=(), listing=listing)
 
 
 def _require_sound(view: View) -> None:

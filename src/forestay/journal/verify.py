@@ -22,12 +22,13 @@ from forestay.model.hash_chain import check_link
 from forestay.model.state import FOLD_VERSION, State
 from forestay.store.port import Store, Stored, View
 
-_LINE = Finding("catalogue", "error", "the catalogue entry of the session is damaged")
-_SUM = Finding("sum", "error", "the checksums do not match the events and tables")
-
 
 def _error(code: str, what: str, seq: int = 0) -> Finding:
     return Finding(code, "error", what, seq=seq)
+
+
+_LINE = _error("catalogue", "the catalogue entry of the session is damaged")
+_SUM = _error("sum", "the checksums do not match the events and tables")
 
 
 class Report(Struct, frozen=True):
@@ -100,34 +101,24 @@ def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
         yield _error("tail", f"{len(stored)} event(s) are there, {view.seq} are listed", view.seq)
     elif view.seq > len(stored):
         yield _error("tail", f"the last {view.seq - len(stored)} event(s) are missing", view.seq)
-    yield from _missing_heads(view, headers)
-
-
-def _missing_heads(view: View, headers: dict[str, Header]) -> Iterator[Finding]:
     left = view.remembered
     wanted = [(left.device, left.n, left.hash)] if left else []
     for device, n, digest in [*wanted, *view.lost()]:
         if digest not in headers:
-            yield _error(
-                "lost",
-                f"events up to {device}:{n} were acknowledged here and are missing",
-            )
+            lost = f"events up to {device}:{n} were acknowledged here and are missing"
+            yield _error("lost", lost)
 
 
 def _missing_content(store: Store, stored: Iterable[Stored]) -> Iterator[Finding]:
     """Yield a finding for each long note or artifact whose content is missing or changed."""
     for one in stored:
-        event = read(one)
-        digest = blob_digest_of(event.body)
-        if not digest:
-            continue
+        digest = blob_digest_of(read(one).body)
         try:
-            there = store.blob(digest) is not None
+            wrong = "is missing" if digest and store.blob(digest) is None else ""
         except Damaged:
-            yield _error("content", f"event {one.seq}: its content was changed", one.seq)
-            continue
-        if not there:
-            yield _error("content", f"event {one.seq}: its content is missing", one.seq)
+            wrong = "was changed"
+        if wrong:
+            yield _error("content", f"event {one.seq}: its content {wrong}", one.seq)
 
 
 def _derived_findings(view: View, fresh: State) -> Iterator[Finding]:

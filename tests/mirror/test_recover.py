@@ -1058,32 +1058,26 @@ def test_a_damaged_index_costs_nothing_of_files_that_are_whole(
     assert (shown.goal, shown.as_json()["steps"]["total"]) == ("Add login", 1)
 
 
-# -- interrupted writes ------------------------------------------------------------------------
+# -- killed while it repairs -------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", MAIN)
-@pytest.mark.parametrize("general", [True, False])
-def test_doctor_reports_and_reveals_bytes_that_a_killed_writer_left_hidden(
-    stay: Forestay, project: Path, kind: str, general: bool, monkeypatch: pytest.MonkeyPatch
+def test_damaged_bytes_have_a_visible_name_before_a_repair_replaces_them(
+    stay: Forestay, project: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forestay.mirror.discover.SHARED_ROOTS", (str(project),))
     fill(project)
     path = project / MAIN[kind]
-    good = path.read_bytes()
-    path.write_bytes(b"\0 torn")
-    hidden = Path(swap_file.exchange(str(path), good))
-    assert hidden.name.startswith(".")
-    found = [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]
-    assert [(a.file, a.fixable) for a in found] == [(str(path), True)]
-    case = stay.files.recover(str(path))
-    assert case is not None and case.interrupted == [str(path)] and "hidden file" in case.what
-    if general:
-        (line,) = format_checks.fix(stay.context)
-        kept = line.removeprefix("kept the previous bytes as ")
-    else:
-        case = stay.files.recover(str(path), fix=True)
-        assert case is not None
-        (kept,) = case.kept
-    assert Path(kept).read_bytes() == b"\0 torn" and path.read_bytes() == good
-    assert not hidden.exists() and stay.files.recover(str(path)) is None
-    assert not [a for a in format_checks.examine(stay.context) if a.code == "file-cut-off"]
+    path.write_bytes(path.read_bytes()[:-20] + b"\0 torn")
+    torn = path.read_bytes()
+
+    def killed(*_: object, **__: object) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(swap_file, "exchange", killed)
+    choose = {"orchestrator": "manual", "essay": "stage-1"}.get(kind, "")
+    case = stay.files.recover(str(path), choose=choose)
+    assert case is not None
+    with pytest.raises(KeyboardInterrupt):
+        recover.fix(stay.context, case)
+    (kept,) = path.parent.glob(f"{path.name}.corrupt-*")
+    assert kept.read_bytes() == path.read_bytes() == torn

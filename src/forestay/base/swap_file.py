@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sys
 
 from forestay.base import files
@@ -278,15 +277,6 @@ def remove_leftovers(path: str) -> list[str]:
         else:
             left.append(aside)
     return left
-
-
-def interrupted_files(folder: str) -> list[str]:
-    """Return the files of a folder whose exchange was interrupted, by what is left of it."""
-    found = map(_LEFT.fullmatch, files.list_names(folder))
-    return list(dict.fromkeys(os.path.join(folder, each[1]) for each in found if each))
-
-
-_LEFT = re.compile(rf"\.(.+?)\.[0-9a-f]{{12}}(\.[0-9a-f]{{{_MARK}}}){{0,2}}{_SWAPPED}")
 
 
 def _mark(data: bytes) -> str:

@@ -1,8 +1,7 @@
 """Checks session files for the doctor, and repairs those that need no answer from the user.
 
-It reports files of our sessions that are damaged, missing or left alone, interrupted writes, and
-faults of other session files in this project. What needs an answer is repaired by `recover`, one
-path at a time.
+It reports files of our sessions that are damaged, missing or left alone, and faults of other
+session files in this project. What needs an answer is repaired by `recover`, one path at a time.
 """
 
 from __future__ import annotations
@@ -40,7 +39,6 @@ def examine(context: Context) -> list[Finding]:
         standing = mirror_of(context).inspect_bindings()
         found += [_suspended(b) for b in standing if b.suspended and b.place not in known]
         known = {finding.file for finding in found}
-        found += map(_interrupted, recover.interrupted_everywhere(context))
         return [*found, *_faulty(context, known), *_unreadable_essays(context, known)]
     except ForestayError:
         return []
@@ -48,8 +46,7 @@ def examine(context: Context) -> list[Finding]:
 
 def _of_case(case: Case) -> Finding:
     """Report damaged or missing files of one of our sessions."""
-    why, fix = recover.why_not_restorable(case)
-    folder = recover.existing(os.path.dirname(case.path))
+    why, fix = recover.why_not_possible(case)
     stored = "the journal has all that was recorded"
     return Finding(
         code="layout-damaged" if case.damaged else "layout-missing",
@@ -57,7 +54,7 @@ def _of_case(case: Case) -> Finding:
         what=f"the {case.layout} files of session {case.session} are not complete: {case.what}",
         why=why or (f"{stored}; the damaged bytes are kept" if case.damaged else _COMPLETE),
         fix=fix or FIX,
-        fixable=not fix and files.is_writable(folder),
+        fixable=not fix and not files.why_not_writable(os.path.dirname(case.path)),
         session=case.session,
         file=case.path,
     )
@@ -77,12 +74,6 @@ def _suspended(binding: Binding) -> Finding:
     return Finding(
         "layout-suspended", "warning", what, binding.suspended, fix, session=session, file=file
     )
-
-
-def _interrupted(path: str) -> Finding:
-    what, why = f"a write to {path} was interrupted", "its previous bytes are in a hidden file"
-    fixable = files.is_writable(os.path.dirname(path))
-    return Finding("file-cut-off", "warning", what, why, FIX, fixable=fixable, file=path)
 
 
 def _faulty(context: Context, known: set[str]) -> Iterator[Finding]:
@@ -141,7 +132,7 @@ def is_blocked(left: list[Finding]) -> bool:
 
 
 def fix(context: Context) -> list[str]:
-    """Restore damaged and missing files, finish interrupted writes; return what was done."""
+    """Restore damaged and missing files; return what was done."""
     waiting = mirror_of(context).suspended_bindings()
     # One by one: the repair of one session may have repaired the index of the next.
     done = [line for case in recover.cases(context) for line in _restore(context, case)]
@@ -149,8 +140,6 @@ def fix(context: Context) -> list[str]:
     # earlier: a lost index would return with that session alone.
     updated = mirror_of(context).retry_suspended(waiting)
     done += [f"brought the {b.layout} files of session {b.session} up to date" for b in updated]
-    for path in list(recover.interrupted_everywhere(context)):
-        done += [f"kept the previous bytes as {kept}" for kept in recover.uncover(context, path)]
     return done
 
 

@@ -9,9 +9,8 @@ A *case* is one session whose files are damaged or missing, with the rung that w
 inferred and what is lost, and what would be written. A case may have a *question*; nothing is asked
 here.
 
-No byte gets lost: damaged files are renamed to `NAME.corrupt-TIME` before anything takes their
-place, and what is written is on disk before a function returns. A process that died while it
-exchanged a file leaves the previous bytes in a hidden file; they get such a name, too.
+No byte gets lost: damaged files are renamed to `NAME.corrupt-TIME`, or linked to that name, before
+anything takes their place, and what is written is on disk before a function returns.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ import os
 import re
 import shlex
 from collections.abc import Iterator
-from contextlib import suppress
 from hashlib import sha256
 from typing import Any
 
@@ -55,9 +53,7 @@ from forestay.mirror.discover import (
     NOT_CREATED,
     NOT_READ,
     Find,
-    own_folders,
 )
-from forestay.mirror.quick_scan import places
 from forestay.mirror.session_files import mirror_of
 from forestay.store.machine.bindings import Binding
 from forestay.workspace.tree import find_tree, git_operation
@@ -67,7 +63,6 @@ _CONFLICT = re.compile(rb"(?m)^<<<<<<< ")
 _USER_DECIDES = "only the user can decide which sessions it lists"
 _FROM_BACKUP = "Session state recovered from backup. Last state update may be lost."
 _NOTHING_READ = "Nothing in it can be read."
-_MOST_FOLDERS = 200
 
 
 class Case(Struct):
@@ -85,8 +80,6 @@ class Case(Struct):
     damaged: list[str] = []
     """The files that cannot be read."""
     missing: list[str] = []
-    interrupted: list[str] = []
-    """Files to which a write was interrupted."""
     writes: dict[str, bytes] = {}
     """Path → new content."""
     kept: list[str] = []
@@ -172,11 +165,7 @@ def restore(context: Context, case: Case) -> Case:
     binding = context.store.machine.bindings.owner(case.path)
     if binding is None:
         raise Refused(f"{case.path} belongs to no session any more", file=case.path)
-    require_calm(binding.root)
-    if contested := _index_in_conflict(case):
-        hint = f"resolve it in an editor, or: forestay doctor {shlex.quote(case.path)}"
-        what = f"{contested} contains a merge conflict"
-        raise Refused(what, why=_USER_DECIDES, hint=hint, file=contested)
+    _require_possible(case)
     harmed = _make_room(context, case, binding)
     problems = mirror_of(context).write(binding.session, force=True)
     # The main file of a session that has ended is in the archive of its format by now.
@@ -215,9 +204,9 @@ def _make_room(context: Context, case: Case, binding: Binding) -> set[str]:
     return set(harmed)
 
 
-def why_not_restorable(case: Case) -> tuple[str, str]:
-    """Return what prevents `restore`, and what to do about that; empty if nothing does."""
-    if _index_in_conflict(case):
+def why_not_possible(case: Case) -> tuple[str, str]:
+    """Return what prevents writing files, and what to do about that; empty if nothing does."""
+    if _index_in_conflict(case) and case.rung == JOURNAL:
         return _USER_DECIDES, f"forestay doctor {shlex.quote(case.path)}"
     folder = os.path.dirname(case.path)
     while not os.path.lexists(folder):
@@ -227,6 +216,12 @@ def why_not_restorable(case: Case) -> tuple[str, str]:
     if operation := git_operation(find_tree(folder)):
         return f"git is in the middle of a {operation}", "finish that, then: forestay doctor --fix"
     return "", ""
+
+
+def _require_possible(case: Case) -> None:
+    why, hint = why_not_possible(case)
+    if why:
+        raise Refused(f"{case.path} cannot be written now", why=why, hint=hint, file=case.path)
 
 
 def _index_in_conflict(case: Case) -> str:
@@ -288,27 +283,6 @@ def _list_folders(
     return value, unknown
 
 
-def require_calm(folder: str) -> None:
-    """Refuse while git is in the middle of something there: it may still correct the file."""
-    operation = git_operation(find_tree(existing(folder)))
-    if operation:
-        raise Refused(
-            f"git is in the middle of a {operation}",
-            why="it may change these files",
-            hint=f"finish it, or: git {operation} --abort",
-        )
-
-
-def existing(folder: str) -> str:
-    """Return a folder, or the first one above it that exists."""
-    while not os.path.isdir(folder):
-        folder = os.path.dirname(folder)
-    return folder
-
-
-# -- interrupted writes ------------------------------------------------------------------------
-
-
 def aside_name(path: str, clock: Clock) -> str:
     """Return a free name for the previous bytes of a file, which no program reads as a session."""
     stamp = re.sub("[-:]", "", iso(clock.now()))
@@ -321,52 +295,6 @@ def set_aside(path: str, clock: Clock, hidden: str = "") -> str:
     target = aside_name(path, clock)
     files.move(hidden or path, target)
     return target
-
-
-def _locked_root(path: str) -> str:
-    """Return the folder that a writer of a file locks: the one of all sessions of its format."""
-    folder = os.path.dirname(path)
-    above = os.path.dirname(folder)
-    return above if discover.is_root_of_folders(above) else folder
-
-
-def interrupted_everywhere(context: Context) -> Iterator[str]:
-    """Yield files in this project, and of the user's other sessions, to which a write was
-    interrupted.
-
-    Those of our own sessions are left out: the next event finishes them.
-    """
-    others = own_folders(context.settings)[:_MOST_FOLDERS]
-    roots = [*places(context.workspace.tree.root), *others]
-    for root in dict.fromkeys(p if os.path.isdir(p) else os.path.dirname(p) for p in roots):
-        for folder in (root, *discover.session_folders(root)):
-            yield from _interrupted_in(context, folder)
-
-
-def _interrupted_in(context: Context, folder: str) -> list[str]:
-    if not swap_file.interrupted_files(folder):
-        return []
-    root = _locked_root(os.path.join(folder, ""))
-    # A process that is writing there now holds the lock.
-    with suppress(ForestayError), files.locked(root, timeout=1.0, clock=context.clock):
-        left = swap_file.interrupted_files(folder)
-        ours = {p for b in context.store.machine.bindings.bindings() for p in paths_of(b).values()}
-        return [path for path in left if os.path.realpath(path) not in ours]
-    return []
-
-
-def uncover(context: Context, path: str) -> list[str]:
-    """Rename the hidden previous bytes of a file; return the new names, none if that failed."""
-    with suppress(ForestayError), files.locked(_locked_root(path), clock=context.clock):
-        return _uncover(path, context.clock)
-    return []
-
-
-def _uncover(path: str, clock: Clock) -> list[str]:
-    return [set_aside(path, clock, hidden) for hidden in swap_file.remove_leftovers(path)]
-
-
-# -- files at a path ---------------------------------------------------------------------------
 
 
 def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
@@ -383,7 +311,10 @@ def examine(context: Context, path: str, *, choose: str = "") -> Case | None:
         owner = _owner_of(context, one)
         case = _of_ours(context, owner, choose) if owner else _of_other(context, one, choose)
     if choose and case and case.question:
-        _require_choice(case.path, case.question, choose)
+        known = [choice.id for choice in case.question.choices]
+        if choose not in known:
+            what, why = f"{choose} is not a choice", f"they are {', '.join(known)}"
+            raise InvalidInput(what, why=why, hint=_choices_of(case.path))
     if case is None and _main_of_backup(path):
         why = "its session file can be read, and the next write makes a new backup"
         raise Refused(f"{path} is a backup that is not needed", why=why, file=path)
@@ -469,13 +400,6 @@ def may_help(fault: Finding, path: str) -> str:
     return f"see the system log, then: forestay files check {shlex.quote(path)}"
 
 
-def _require_choice(path: str, question: Question, choose: str) -> None:
-    known = [choice.id for choice in question.choices]
-    if choose not in known:
-        what, why = f"{choose} is not a choice", f"they are {', '.join(known)}"
-        raise InvalidInput(what, why=why, hint=_choices_of(path))
-
-
 def _of_ours(context: Context, owner: Binding, choose: str) -> Case | None:
     """Return the case of our session: the journal has all but which side of an index counts."""
     case = _case_of(context, owner)
@@ -493,7 +417,7 @@ def _of_other(context: Context, one: Find, choose: str) -> Case | None:
     damaged = [one.paths.get(fault.file, one.path) for fault in bad]
     missing = [os.path.join(one.root, name) for name in _missing(one)]
     if not bad and not missing:
-        return _of_interrupted(context, one)
+        return None
     case = Case(
         layout=one.layout,
         # A session that lacks a file is named by its folder.
@@ -513,17 +437,6 @@ def _of_other(context: Context, one: Find, choose: str) -> Case | None:
         return replace(case, rung=USER, message=answer[0])
     level, saved = _save(context, one, case, where)
     return _ask(context, one, level, saved, where, choose)
-
-
-def _of_interrupted(context: Context, one: Find) -> Case | None:
-    """Return the case of files that can be read, but whose previous bytes are hidden."""
-    folders = dict.fromkeys(os.path.dirname(path) for path in one.paths.values())
-    left = [path for folder in folders for path in _interrupted_in(context, folder)]
-    if not left:
-        return None
-    what = f"a write to {left[0]} was interrupted: its previous bytes are in a hidden file"
-    message = "The previous bytes can be seen now."
-    return Case(one.layout, one.path, "", what, ARTIFACTS, message, interrupted=left)
 
 
 def _missing(one: Find) -> list[str]:
@@ -708,10 +621,12 @@ def fix(context: Context, case: Case) -> Case:
             hint=_choices_of(case.path),
             file=case.path,
         )
-    require_calm(os.path.dirname(case.path))
-    with files.locked(_locked_root(case.path), clock=context.clock):
-        for path in (*case.interrupted, *case.damaged, *case.writes):
-            case.kept += _uncover(path, context.clock)
+    _require_possible(case)
+    folder = os.path.dirname(case.path)
+    above = os.path.dirname(folder)
+    # Writers lock the folder of all sessions of a format.
+    root = above if discover.is_root_of_folders(above) else folder
+    with files.locked(root, clock=context.clock):
         if not case.writes:
             case.kept += [set_aside(path, context.clock) for path in case.damaged]
         for path, data in case.writes.items():
@@ -721,14 +636,24 @@ def fix(context: Context, case: Case) -> Case:
 
 
 def _replace_file(path: str, data: bytes, clock: Clock) -> list[str]:
-    """Write a file in one step, so that a crash leaves the old or the new one; return where the
-    previous bytes are. What is not a file cannot be exchanged, and is renamed first."""
-    if files.is_irregular(path):
-        kept = set_aside(path, clock)
-        files.create(path, data, mode=0o644)
-        return [kept]
+    """Write a file after its previous bytes got a second name; return the names of those bytes.
+
+    A crash leaves the old or the new file in its place.
+    """
+    kept = [aside_name(path, clock)] if os.path.lexists(path) else []
+    try:
+        if kept and not files.is_irregular(path):
+            os.link(path, kept[0])
+    except OSError:
+        pass  # not every file system has links
+    if kept and not os.path.lexists(kept[0]):
+        files.move(path, kept[0])
     displaced = swap_file.exchange(path, data, mode=0o644)
-    return [set_aside(path, clock, displaced)] if displaced else []
+    if displaced and os.path.samefile(displaced, kept[0]):
+        files.remove(displaced)
+    elif displaced:  # another program replaced the file in the meantime
+        kept.append(set_aside(path, clock, displaced))
+    return kept
 
 
 def write(case: Case, out: str) -> Case:

@@ -10,6 +10,7 @@ from forestay.base.text import plural, shorten
 from forestay.base.vocabulary import FORMATS, LEAST, MOST, STYLES
 from forestay.cli.arguments import Command, arg, count, fixed, flag
 from forestay.cli.common import is_essay, other_holders, warn_other_current, warn_others
+from forestay.cli.terminal import pick
 from forestay.errors import DAMAGED, DONE, UNSETTLED, ForestayError, NoSession
 
 TYPE_CHECKING = False
@@ -48,42 +49,50 @@ def run_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     others, idle = other_holders(session), _idle_values(session, stay)
     restored = session.files.restore_artifacts(force=options.force) if options.restore else []
     brief, is_resumed = _resume(session, options, screen)
-    summary, wrong = "", []
+    more: dict[str, Any] = {}
+    wrong: list[str] = []
     if is_essay(session):
         from forestay.plans.essay_sessions import discrepancies, resume_summary  # start-up
 
-        summary = resume_summary(stay.context, session.id)
-        is_asked = not getattr(options, "anyway", False)
-        wrong = discrepancies(stay.context, session.id) if is_asked else []
-    if summary:
-        screen.line(summary)
-    more: dict[str, Any] = {"summary": summary} if summary else {}
+        if summary := resume_summary(stay.context, session.id):
+            more["summary"] = summary
+            screen.line(summary)
+        if not getattr(options, "anyway", False):
+            wrong = discrepancies(stay.context, session.id)
     more |= {"discrepancies": wrong, "question": _PROCEED, "choices": _CHOICES} if wrong else {}
     more |= {"expiry": idle} if idle else {}
-    more |= _arrival_values(stay, brief, pulled, restored) | (
-        {} if is_resumed else {"resumed": False}
-    )
+    more |= _arrival_values(stay, brief, pulled, restored)
+    more |= {} if is_resumed else {"resumed": False}
     _print_brief(brief, session, options, screen, others=others, **more)
     if idle:
         from forestay.cli.status import warn_idle  # start-up
 
         warn_idle(idle, screen)
-    _print_arrival(pulled, restored, screen)
-    _print_new(pulled, session, stay, screen)
+    _print_arrival(pulled, restored, session, stay, screen)
     warn_other_current(session, screen)
     warn_others(others, screen)
-    if unadopted := stay.files.unadopted():
-        here = ", ".join(
-            os.path.relpath(path, stay.context.workspace.tree.root) for path in unadopted
-        )
+    if unadopted := _unadopted(stay):
         adopt = (screen.as_typed("forestay adopt"), "cyan")
-        what = f"session files of other programs in {here}"
+        what = f"session files of other programs in {unadopted}"
         screen.warn(("also here: ", "yellow"), what, ("; to adopt them: ", "dim"), adopt)
     code = _warn(brief, screen, strict=options.strict)
     if not is_resumed:
         line = f"  not resumed; to resume it anyway: forestay resume {session.id}"
         screen.warn(screen.as_typed(line))
-    return code or _print_discrepancies(wrong, screen)
+    if code or not wrong:
+        return code
+    # The user must decide what to do about contradictions between an essay and its files.
+    for fault in wrong:
+        screen.line(("error    ", "red"), fault)
+    choices = "".join(f"\n  {word}: {meaning}" for word, meaning in _CHOICES.items())
+    screen.block(_PROCEED + choices)
+    return UNSETTLED
+
+
+def _unadopted(stay: Forestay) -> str:
+    """Return where files of other programs are that could become sessions, or ""."""
+    root = stay.context.workspace.tree.root
+    return ", ".join(os.path.relpath(path, root) for path in stay.files.unadopted())
 
 
 def _pull(options: Namespace, stay: Forestay, screen: Screen) -> Pulled | None:
@@ -117,10 +126,9 @@ def _choose_session(chosen: str, stay: Forestay, *, open_only: bool) -> Session:
     try:
         return stay.to_resume(chosen, open_only=open_only)
     except NoSession as error:
-        others = [] if chosen or stay.context.settings.session else stay.files.unadopted()
-        if not others:
+        here = "" if chosen or stay.context.settings.session else _unadopted(stay)
+        if not here:
             raise
-        here = ", ".join(os.path.relpath(path, stay.context.workspace.tree.root) for path in others)
         why = f"{error.why}; session files of other programs are in {here}".removeprefix("; ")
         hint = "turn them into sessions: forestay adopt"
         raise NoSession(error.what, why=why, hint=hint, choices=error.choices) from None
@@ -130,36 +138,32 @@ def _explain_not_found(
     error: NoSession, named: str, pulled: Pulled | None, stay: Forestay
 ) -> NoSession:
     """Return the error with the reason why no remote had the session, and what to do."""
-    remotes = stay.context.store.machine.remotes.all()
-    if not remotes or (error.choices and not named):
+    asked = ", ".join(one.name for one in stay.context.store.machine.remotes.all())
+    if not asked or (error.choices and not named):
         return error
-    why, hint = _explain_missing(named, pulled, ", ".join(one.name for one in remotes))
+    why, hint = f"{asked} has none for this folder either", ""
+    if pulled is None:
+        why = "no remote was asked"
+        hint = f"forestay resume {named}" if named else "forestay sync --pull"
+    elif pulled.why:
+        why = f"not every remote could be asked: {pulled.why}"
+        hint = pulled.hint or "forestay remote check NAME"
+    elif pulled.late:
+        why, hint = pulled.late, "wait for it: forestay sync --pull"
+    elif pulled.closed:
+        verb = "is" if pulled.closed == 1 else "are"
+        why = f"{asked}: {plural(pulled.closed, 'session')} there {verb} not for this device"
+        own, shared = "forestay device add --new-key", "forestay device key show"
+        hint = f"yours, from another device: {own}; shared with you: {shared}"
+    elif named:
+        why = f"{asked} has none that this device may read"
+        hint = "on the device where it is: forestay sync --push"
     if named:
         hint = f"{hint}; what is here: forestay list --all"
     else:
         why = f"{why}; {error.why}".removesuffix("; ")
         hint = f"{hint}; or {error.hint}".removeprefix("; or ")
     return NoSession(error.what, why=why, hint=hint, choices=error.choices, session=named)
-
-
-def _explain_missing(named: str, pulled: Pulled | None, asked: str) -> tuple[str, str]:
-    if pulled is None:
-        retry = f"forestay resume {named}" if named else "forestay sync --pull"
-        return "no remote was asked", retry
-    if pulled.why:
-        check = pulled.hint or "forestay remote check NAME"
-        return f"not every remote could be asked: {pulled.why}", check
-    if pulled.late:
-        return pulled.late, "wait for it: forestay sync --pull"
-    if pulled.closed:
-        verb = "is" if pulled.closed == 1 else "are"
-        why = f"{asked}: {plural(pulled.closed, 'session')} there {verb} not for this device"
-        own, shared = "forestay device add --new-key", "forestay device key show"
-        return why, f"yours, from another device: {own}; shared with you: {shared}"
-    if named:
-        why = f"{asked} has none that this device may read"
-        return why, "on the device where it is: forestay sync --push"
-    return f"{asked} has none for this folder either", ""
 
 
 def _resume(session: Session, options: Namespace, screen: Screen) -> tuple[Briefing, bool]:
@@ -192,20 +196,23 @@ def _arrival_values(
     """Return what was received from other devices; {} for a session that is only on this one."""
     if not (brief.came_from or brief.lacking or pulled or restored):
         return {}
-    lacking = [{"what": w, "text": text, "command": command} for w, text, command in brief.lacking]
+    problem = (pulled.why or pulled.late) if pulled else ""
     arrival = {
         "from": stay.devices.name_of(brief.came_from) if brief.came_from else None,
-        "synced": pulled is not None and not (pulled.why or pulled.late),
+        "synced": pulled is not None and not problem,
         "new": pulled.new if pulled else [],
         "events": pulled.events if pulled else 0,
-        "problem": (pulled.why or pulled.late) if pulled else "",
-        "lacking": lacking,
-        "restored": [{"path": one.path, "result": one.word} for one in restored],
+        "problem": problem,
+        "lacking": [{"what": w, "text": t, "command": command} for w, t, command in brief.lacking],
+        "restored": [pick(one, "path result=word") for one in restored],
     }
     return {"arrival": arrival}
 
 
-def _print_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -> None:
+def _print_arrival(
+    pulled: Pulled | None, restored: list[Put], session: Session, stay: Forestay, screen: Screen
+) -> None:
+    """Print what was received from other devices, and what was written here."""
     if pulled and pulled.events:
         screen.warn(("received from other devices: ", "green"), plural(pulled.events, "event"))
     _print_missed(pulled, screen)
@@ -213,6 +220,13 @@ def _print_arrival(pulled: Pulled | None, restored: list[Put], screen: Screen) -
         screen.warn(f"{one.path}: {_RESTORED[one.word]}")
     if any(one.word == "refused" for one in restored) and not (screen.json or screen.quiet):
         screen.advise("read what was not written: forestay record artifact PATH --to FILE")
+    new = [one for one in (pulled.new if pulled else []) if one != session.id]
+    for id in new[:_FEW]:
+        line = (screen.as_typed(f"forestay resume {id}"), "cyan")
+        screen.warn(("also new here: ", "green"), shorten(stay.goal(id), _GOAL), ": ", line)
+    if len(new) > _FEW:
+        line = (screen.as_typed("forestay list --all"), "cyan")
+        screen.warn(("also new here: ", "green"), f"{len(new) - _FEW} more: ", line)
 
 
 def _print_missed(pulled: Pulled | None, screen: Screen) -> None:
@@ -224,34 +238,9 @@ def _print_missed(pulled: Pulled | None, screen: Screen) -> None:
         screen.advise("it continues in the background; to wait for it: forestay sync --pull")
     else:
         screen.explain(("remotes not reached: ", "yellow"), pulled.why)
-        screen.explain(
-            "  ",
-            "the briefing has only what is on this device; you can work, and sync later",
-        )
+        only = "the briefing has only what is on this device; you can work, and sync later"
+        screen.explain("  ", only)
         screen.advise(pulled.hint or "forestay remote list")
-
-
-def _print_new(pulled: Pulled | None, session: Session, stay: Forestay, screen: Screen) -> None:
-    """Name the other sessions that were received from other devices."""
-    others = [one for one in (pulled.new if pulled else []) if one != session.id]
-    for id in others[:_FEW]:
-        line = (screen.as_typed(f"forestay resume {id}"), "cyan")
-        screen.warn(("also new here: ", "green"), shorten(stay.goal(id), _GOAL), ": ", line)
-    if more := len(others[_FEW:]):
-        line = (screen.as_typed("forestay list --all"), "cyan")
-        screen.warn(("also new here: ", "green"), f"{more} more: ", line)
-
-
-def _print_discrepancies(wrong: list[str], screen: Screen) -> int:
-    """Print contradictions between an essay and its files; the user must decide what to do."""
-    if not wrong:
-        return DONE
-    for fault in wrong:
-        screen.line(("error    ", "red"), fault)
-    screen.line(_PROCEED)
-    for word, meaning in _CHOICES.items():
-        screen.line(f"  {word}: ", meaning)
-    return UNSETTLED
 
 
 # -- brief -------------------------------------------------------------------------------------
@@ -271,12 +260,7 @@ def run_brief(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 def _brief_options(options: Namespace, screen: Screen) -> dict[str, Any]:
     fenced = options.fence or not (options.no_fence or screen.is_terminal)
-    return {
-        "budget": options.budget,
-        "style": options.style,
-        "fmt": options.format,
-        "fenced": fenced,
-    }
+    return {**pick(options, "budget style fmt=format"), "fenced": fenced}
 
 
 def _print_brief(
@@ -286,15 +270,8 @@ def _print_brief(
         import json  # start-up
 
         text = json.loads(brief.text) if options.format == "json" else brief.text
-        values = {
-            "attention": brief.attention,
-            "briefing": text,
-            "briefing_tokens": brief.tokens,
-            "budget": brief.budget,
-            "unknown_outcomes": brief.unknown_outcomes,
-            "disputes": brief.disputes,
-        }
-        screen.answer({**session.status().as_json(), **values, **more})
+        values = pick(brief, "attention briefing_tokens=tokens budget unknown_outcomes disputes")
+        screen.answer(session.status, values, briefing=text, **more)
         return
     screen.start_paging()
     for line in brief.text.rstrip("\n").split("\n"):

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from forestay.base.text import plural
 from forestay.cli.arguments import Command, arg, flag
+from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.agents.ingest import Ingested
     from forestay.cli.types import Forestay, Namespace, Screen
 
 _PLAIN = frozenset({"opencode"})
@@ -29,50 +29,34 @@ def run_hook(options: Namespace, stay: Forestay, screen: Screen) -> None:
             hint="to record the sessions of an agent: forestay install AGENT",
         )
     text = stay.agents.hook(options.agent, options.payload)
-    if not text:
-        return
-    if options.agent in _PLAIN:
-        for line in text.split("\n"):
-            screen.line(line)
-        return
-    output = {"hookEventName": "SessionStart", "additionalContext": text}
-    screen.object({"hookSpecificOutput": output})
+    if text and options.agent in _PLAIN:
+        screen.block(text)
+    elif text:
+        output = {"hookEventName": "SessionStart", "additionalContext": text}
+        screen.object({"hookSpecificOutput": output})
 
 
 def run_ingest(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if options.discard:
         count, size = stay.agents.discard()
-        screen.answer({"discarded": count, "bytes": size})
+        screen.answer(discarded=count, bytes=size)
         screen.done(f"{plural(count, 'hook event')} deleted, {size:,} bytes.")
         return
     done = stay.agents.ingest()
-    screen.answer(
-        {
-            "taken": done.taken,
-            "ignored": done.ignored,
-            "wrong": done.wrong,
-            "quarantined": done.quarantined,
-            "waiting": done.waiting,
-            "busy": done.busy,
-            "problems": done.problems,
-        }
-    )
-    screen.done(*_summarize(done))
+    screen.answer(pick(done, "taken ignored wrong quarantined waiting busy problems"))
+    if done.busy:
+        screen.done(f"Another process is recording hook events; {done.waiting} waiting.")
+    else:
+        parts = [
+            f"{plural(done.taken, 'hook event')} recorded",
+            f"{done.ignored} ignored" if done.ignored else "",
+            f"{done.wrong} not understood" if done.wrong else "",
+            f"{done.quarantined} not JSON" if done.quarantined else "",
+            f"{done.waiting} waiting" if done.waiting else "",
+        ]
+        screen.done(", ".join(filter(None, parts)) + ".")
     for problem in done.problems:
         screen.warn(("not recorded: ", "yellow"), problem)
-
-
-def _summarize(done: Ingested) -> list[str]:
-    if done.busy:
-        return [f"Another process is recording hook events; {done.waiting} waiting."]
-    parts = [
-        f"{plural(done.taken, 'hook event')} recorded",
-        f"{done.ignored} ignored" if done.ignored else "",
-        f"{done.wrong} not understood" if done.wrong else "",
-        f"{done.quarantined} not JSON" if done.quarantined else "",
-        f"{done.waiting} waiting" if done.waiting else "",
-    ]
-    return [", ".join(filter(None, parts)) + "."]
 
 
 COMMANDS = {

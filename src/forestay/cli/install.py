@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from forestay.cli.arguments import Command, arg, flag
+from forestay.cli.terminal import pick
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forestay.agents.install import Change, Plan
-    from forestay.cli.types import Any, Forestay, Namespace, Screen
+    from forestay.cli.types import Forestay, Namespace, Part, Screen
 
 
 def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -17,18 +18,16 @@ def run_install(options: Namespace, stay: Forestay, screen: Screen) -> None:
     plan = stay.agents.install(
         options.agent, options.scope, tools=not options.no_tools, dry_run=options.dry_run
     )
-    screen.answer(_values(plan, options.dry_run))
+    _print_plan(plan, "installed in", options, screen)
     if options.dry_run:
-        _show(plan, screen)
         return
-    screen.line(("installed ", "green"), f"in {plan.title}, {_reach(plan)}")
-    _print_places(plan, screen)
     for line in plan.says:
         screen.line(("  note    ", "yellow"), line)
     if plan.events:
         screen.line("Its next session is recorded and starts with a briefing.")
+    scope = " --scope project" if plan.scope == "project" else ""
     screen.hint("→ check it: ", "forestay doctor")
-    screen.hint("→ remove it: ", f"forestay uninstall {_words(plan)}")
+    screen.hint("→ remove it: ", f"forestay uninstall {plan.agent}{scope}")
 
 
 def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -36,15 +35,11 @@ def run_uninstall(options: Namespace, stay: Forestay, screen: Screen) -> None:
         _print_agents(stay, screen)
         return
     plan = stay.agents.uninstall(options.agent, options.scope, dry_run=options.dry_run)
-    screen.answer(_values(plan, options.dry_run))
-    if options.dry_run:
-        _show(plan, screen)
-    elif plan.changes or plan.runs:
-        screen.line(("removed ", "green"), f"from {plan.title}, {_reach(plan)}")
-        _print_places(plan, screen)
-        screen.line("What was recorded is not deleted.")
-    else:
+    if not (options.dry_run or plan.changes or plan.runs):
         screen.line(f"Forestay is not installed in {plan.title}, {_reach(plan)}")
+    _print_plan(plan, "removed from", options, screen)
+    if not options.dry_run and (plan.changes or plan.runs):
+        screen.line("What was recorded is not deleted.")
 
 
 def _print_agents(stay: Forestay, screen: Screen) -> None:
@@ -52,70 +47,45 @@ def _print_agents(stay: Forestay, screen: Screen) -> None:
     from forestay.agents.registry import AGENTS
 
     there = {(plan.agent, plan.scope) for plan in stay.agents.installed()}
-    rows = [
-        {
-            "agent": name,
-            "title": agent.title,
-            "user": (name, "user") in there,
-            "project": (name, "project") in there,
-        }
-        for name, agent in AGENTS.items()
-    ]
-    screen.answer({"agents": rows})
-    screen.table(
-        [
-            (
-                (str(row["agent"]), "cyan"),
-                str(row["title"]),
-                ("for all projects", "green") if row["user"] else ("", ""),
-                ("for this project", "green") if row["project"] else ("", ""),
-            )
-            for row in rows
-        ]
-    )
+    values = []
+    rows: list[list[Part]] = []
+    for name, agent in AGENTS.items():
+        user, project = (name, "user") in there, (name, "project") in there
+        values.append({"agent": name, "title": agent.title, "user": user, "project": project})
+        places = ("for all projects" if user else "", "for this project" if project else "")
+        rows.append([(name, "cyan"), agent.title, *((place, "green") for place in places)])
+    screen.answer(agents=values)
+    screen.table(rows)
     if not there:
         screen.hint("→ ", "forestay install claude-code")
-
-
-def _values(plan: Plan, dry_run: bool) -> dict[str, Any]:
-    return {
-        "agent": plan.agent,
-        "scope": plan.scope,
-        "dry_run": dry_run,
-        "files": [change.path for change in plan.changes],
-        "runs": plan.runs,
-        "events": plan.events,
-        "notes": plan.says,
-    }
 
 
 def _reach(plan: Plan) -> str:
     return "for all your projects" if plan.scope == "user" else "for this project"
 
 
-def _words(plan: Plan) -> str:
-    return f"{plan.agent} --scope project" if plan.scope == "project" else plan.agent
-
-
-def _print_places(plan: Plan, screen: Screen) -> None:
-    for change in plan.changes:
-        word = (
-            "removed" if change.after is None else "created" if change.before is None else "changed"
-        )
-        screen.line((f"  {word:<8}", "dim"), change.path)
-    for command in plan.runs:
-        screen.line(("  ran     ", "dim"), " ".join(command))
-
-
-def _show(plan: Plan, screen: Screen) -> None:
-    for change in plan.changes:
-        screen.block(_difference(change))
-    for command in plan.runs:
-        screen.line(("would run  ", "cyan"), " ".join(command))
-    for line in plan.says:
-        screen.line(("note  ", "yellow"), line)
-    if not plan.changes and not plan.runs:
-        screen.line("nothing would change")
+def _print_plan(plan: Plan, done: str, options: Namespace, screen: Screen) -> None:
+    """Print what was changed; with --dry-run, what would be changed."""
+    files = [change.path for change in plan.changes]
+    values = pick(plan, "agent scope runs events notes=says")
+    screen.answer(values, dry_run=options.dry_run, files=files)
+    if options.dry_run:
+        for change in plan.changes:
+            screen.block(_difference(change))
+        for command in plan.runs:
+            screen.line(("would run  ", "cyan"), " ".join(command))
+        for line in plan.says:
+            screen.line(("note  ", "yellow"), line)
+        if not plan.changes and not plan.runs:
+            screen.line("nothing would change")
+    elif plan.changes or plan.runs or done == "installed in":
+        screen.line((done, "green"), f" {plan.title}, {_reach(plan)}")
+        for change in plan.changes:
+            word = "created" if change.before is None else "changed"
+            word = "removed" if change.after is None else word
+            screen.line((f"  {word:<8}", "dim"), change.path)
+        for command in plan.runs:
+            screen.line(("  ran     ", "dim"), " ".join(command))
 
 
 def _difference(change: Change) -> str:
@@ -129,34 +99,26 @@ def _difference(change: Change) -> str:
     return "\n".join(unified_diff(lines(old), lines(new), names[0], names[1], lineterm=""))
 
 
+_AGENT = arg("agent?", "AGENT", "claude-code, codex, gemini, opencode, qwen, cursor or agents-md")
+_SCOPE = arg(
+    "--scope",
+    "",
+    "for all your projects (user), or for this one",
+    choices=("user", "project"),
+    default="user",
+)
+_DRY_RUN = flag("--dry-run", "only show what would change")
+
 COMMANDS = {
     "install": Command(
         run_install,
-        arg("agent?", "AGENT", "claude-code, codex, gemini, opencode, qwen, cursor or agents-md"),
-        arg(
-            "--scope",
-            "",
-            "for all your projects (user), or for this one",
-            choices=("user", "project"),
-            default="user",
-        ),
-        flag("--dry-run", "only show what would change"),
+        _AGENT,
+        _SCOPE,
+        _DRY_RUN,
         flag("--no-tools", "hooks only, no MCP server"),
         "forestay install claude-code",
         "forestay install codex --dry-run",
         "forestay install gemini --scope project",
     ),
-    "uninstall": Command(
-        run_uninstall,
-        arg("agent?", "AGENT", "claude-code, codex, gemini, opencode, qwen, cursor or agents-md"),
-        arg(
-            "--scope",
-            "",
-            "for all your projects (user), or for this one",
-            choices=("user", "project"),
-            default="user",
-        ),
-        flag("--dry-run", "only show what would change"),
-        "forestay uninstall claude-code",
-    ),
+    "uninstall": Command(run_uninstall, _AGENT, _SCOPE, _DRY_RUN, "forestay uninstall claude-code"),
 }

@@ -7,15 +7,15 @@ import time
 from forestay.base.text import fit, one_line, person_title, shorten, width
 from forestay.cli.arguments import Command, arg, count, flag
 from forestay.cli.event_lines import describe_event, kind_word
-from forestay.cli.terminal import VERSION
-from forestay.errors import ForestayError
+from forestay.errors import ForestayError, InvalidInput
+from forestay.journal.history import event_to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from typing import NoReturn
 
-    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen, Session
+    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen
     from forestay.journal.history import LogLine
 
 _POLL_SECONDS, _PAUSE_SECONDS = 2.0, 1.0
@@ -36,22 +36,31 @@ _COLORS = {
 
 
 def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    session, printer = stay.current(), _Printer(stay, screen, options.full)
-    if not options.follow:
-        screen.start_paging()
-    printer.print_lines(session.log(limit=options.n or -1, full=options.full))
-    if options.follow:
-        _follow(session, printer, screen)
+    session, last = stay.current(), 0
 
+    def print_lines(lines: Iterable[LogLine]) -> None:
+        nonlocal last
+        now, room = stay.context.clock.now(), _room_for_devices(stay, screen)
+        for line in lines:
+            if screen.json:
+                screen.answer(event_to_json(line))
+            else:
+                head = _head(line, now, stay, room)
+                for parts in _lines(line, head, screen, full=options.full):
+                    screen.line(*parts)
+            last = line.event.seq
 
-def _follow(session: Session, printer: _Printer, screen: Screen) -> NoReturn:
     def print_new() -> None:
-        if session.wait(printer.last, _POLL_SECONDS):
-            printer.print_lines(session.log(after=printer.last, full=printer.full))
+        if session.wait(last, _POLL_SECONDS):
+            print_lines(session.log(after=last, full=options.full))
         screen.flush()
 
-    screen.flush()
-    repeat_forever(print_new, printer.stay, screen)
+    if not options.follow:
+        screen.start_paging()
+    print_lines(session.log(limit=options.n or -1, full=options.full))
+    if options.follow:
+        screen.flush()
+        repeat_forever(print_new, stay, screen)
 
 
 def repeat_forever(act: Callable[[], None], stay: Forestay, screen: Screen) -> NoReturn:
@@ -68,30 +77,6 @@ def repeat_forever(act: Callable[[], None], stay: Forestay, screen: Screen) -> N
                 screen.write_error(f"{error.what}: waiting for it; Ctrl-C stops this")
             waits = True
             stay.context.clock.sleep(_PAUSE_SECONDS)
-
-
-class _Printer:
-    """Print a log; `last` is the number of the last event that was printed."""
-
-    def __init__(self, stay: Forestay, screen: Screen, full: bool) -> None:
-        self.stay, self.full, self.last = stay, full, 0
-        self._screen = screen
-
-    def print_lines(self, lines: Iterable[LogLine]) -> None:
-        now, room = self.stay.context.clock.now(), _room_for_devices(self.stay, self._screen)
-        for line in lines:
-            self._print_one(line, now, room)
-            self.last = line.event.seq
-
-    def _print_one(self, line: LogLine, now: int, room: int) -> None:
-        from forestay.journal.history import event_to_json
-
-        if self._screen.json:
-            self._screen.object({"forestay": VERSION, **event_to_json(line)})
-            return
-        head = _head(line, now, self.stay, room)
-        for parts in _lines(line, head, self._screen, full=self.full):
-            self._screen.line(*parts)
 
 
 def _room_for_devices(stay: Forestay, screen: Screen) -> int:
@@ -148,35 +133,26 @@ def when(ms: int, now: int) -> str:
 
 
 def run_search(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    from forestay.errors import InvalidInput
-
     words = " ".join(options.words)
     if not words.strip():
         raise InvalidInput("there is nothing to search for", hint='forestay search "WORDS"')
     found = [one.as_json() for one in stay.search(words, limit=options.n or -1)]
-    screen.answer({"query": words, "results": found})
+    screen.answer(query=words, results=found)
     screen.start_paging()
     sessions: dict[str, list[dict[str, Any]]] = {}
     for one in found:
         sessions.setdefault(one["session"], []).append(one)
-    for places in sessions.values():
-        _print_places(places, screen)
+    for session, places in sessions.items():
+        project = f" in {places[0]['project']}" if places[0]["project"] else ""
+        goal = shorten(places[0]["goal"], _GOAL)
+        screen.line((session, "bold"), (project, "dim"), " – ", goal)
+        rows: list[list[Part]] = []
+        for one in places:
+            word = (kind_word(one["kind"]), "cyan")
+            rows.append([(f"#{one['seq']}", "dim"), word, one["snippet"]])
+        screen.table(rows, indent=2)
     if not found:
         screen.line("Nothing found.")
-
-
-def _print_places(places: list[dict[str, Any]], screen: Screen) -> None:
-    """Print where the words occur in one session, under its goal."""
-    first = places[0]
-    project = f" in {first['project']}" if first["project"] else ""
-    screen.line((first["session"], "bold"), (project, "dim"), " – ", shorten(first["goal"], _GOAL))
-    screen.table(
-        [
-            [(f"#{one['seq']}", "dim"), (kind_word(one["kind"]), "cyan"), one["snippet"]]
-            for one in places
-        ],
-        indent=2,
-    )
 
 
 COMMANDS = {

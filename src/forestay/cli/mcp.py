@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import signal
+from importlib.util import find_spec
 
+from forestay.base.config import child_environment
 from forestay.cli.arguments import Command, arg, count, flag
 from forestay.errors import ForestayError, InvalidInput
 
@@ -20,38 +24,35 @@ _USUALLY = 4653
 def run_mcp(options: Namespace, stay: Forestay, screen: Screen) -> None:
     if not options.http and (options.port is not None or options.new_token):
         raise InvalidInput("--port and --new-token go with --http", hint="forestay mcp --http")
-    _require_sdk()
-    runner = _runner(options, stay)
-    if options.desktop:
-        runner.home.agents.note_desktop()
-    server = _server(runner)
-    _release_on_signal(runner)
-    try:
-        if options.http:
-            _serve_http(server, runner, options, screen)
-        else:
-            _print_people(screen)
-            _serve_stdio(server)
-    finally:
-        runner.home.close()
-
-
-def _print_people(screen: Screen) -> None:
-    """Explain on a terminal why nothing seems to happen."""
-    if screen.source.isatty():
-        message = "This is for agents, which start it themselves; to add it to Claude Code: "
-        screen.warn(message, ("claude mcp add forestay -- forestay mcp", "cyan"))
-
-
-def _require_sdk() -> None:
-    from importlib.util import find_spec
-
     if find_spec("mcp") is None:
         raise ForestayError(
             "the MCP server needs a package that is not installed",
             why="it is large, and nothing else needs it",
             hint="pip install 'forestay[mcp]'",
         )
+    from forestay.mcp.server import make_server
+
+    runner = _runner(options, stay)
+    if options.desktop:
+        runner.home.agents.note_desktop()
+    # Garbage collection is rare while a process starts; this process keeps running.
+    gc.freeze()
+    gc.set_threshold(700, 10, 10)
+    server = make_server(runner)
+    _release_on_signal(runner)
+    try:
+        if options.http:
+            _serve_http(server, runner, options, screen)
+        else:
+            if screen.source.isatty():
+                # Explain why nothing seems to happen.
+                message = (
+                    "This is for agents, which start it themselves; to add it to Claude Code: "
+                )
+                screen.warn(message, ("claude mcp add forestay -- forestay mcp", "cyan"))
+            _serve_stdio(server)
+    finally:
+        runner.home.close()
 
 
 def _runner(options: Namespace, stay: Forestay) -> ToolRunner:
@@ -61,37 +62,22 @@ def _runner(options: Namespace, stay: Forestay) -> ToolRunner:
     from forestay.mcp.tools import ToolRunner
 
     check_public_classes()  # check the types of what a model sends
+    if options.project and not os.path.isdir(options.project):
+        raise InvalidInput(f"there is no folder {options.project}")
+    # By default, the folder of the agent that started this process.
+    folder = options.project or child_environment().get("CLAUDE_PROJECT_DIR", "")
     notices: list[str] = []
-    folder = _project(options.project)
-    # Over standard streams it works for the agent that started it; over HTTP for no agent.
-    hand = not options.http
     home = Forestay(
-        stay.context.settings, cwd=folder, actor="mcp", on_notice=notices.append, is_helper=hand
+        stay.context.settings,
+        cwd=os.path.abspath(folder) if folder and os.path.isdir(folder) else None,
+        actor="mcp",
+        on_notice=notices.append,
+        # Over standard streams it works for the agent that started it; over HTTP for no agent.
+        is_helper=not options.http,
     )
     left_out = ("prove",) if options.no_prove else ()
     tools = {name: tool for name, tool in TOOLS.items() if name not in left_out}
     return ToolRunner(home, notices, tools=tools)
-
-
-def _server(runner: ToolRunner) -> Server[Any]:
-    import gc
-
-    from forestay.mcp.server import make_server
-
-    # Garbage collection is rare while a process starts; this process keeps running.
-    gc.freeze()
-    gc.set_threshold(700, 10, 10)
-    return make_server(runner)
-
-
-def _project(given: str) -> str | None:
-    """Return the folder that was named, or that of the agent that started this process."""
-    from forestay.base.config import child_environment
-
-    folder = given or child_environment().get("CLAUDE_PROJECT_DIR", "")
-    if given and not os.path.isdir(given):
-        raise InvalidInput(f"there is no folder {given}")
-    return os.path.abspath(folder) if folder and os.path.isdir(folder) else None
 
 
 def _serve_stdio(server: Server[Any]) -> None:
@@ -107,7 +93,6 @@ def _serve_stdio(server: Server[Any]) -> None:
 
 def _release_on_signal(runner: ToolRunner) -> None:
     """Release the sessions when a signal ends the process, so that it does not count as a crash."""
-    import signal
 
     def leave(number: int, frame: object) -> None:
         runner.end()
@@ -129,7 +114,7 @@ def _serve_http(
         home.context.settings.home, home.context.clock, renew=options.new_token
     )
     url = f"http://{http.ADDRESS}:{listening.getsockname()[1]}{http.PATH}"
-    screen.answer({"url": url, "token_file": path})
+    screen.answer(url=url, token_file=path)
     screen.line("Serving ", (url, "cyan"), "; every request must carry the token in ", path)
     header = f'--header "Authorization: Bearer $(cat {path})"'
     screen.line(f"  for Claude Code: claude mcp add --transport http forestay {url} {header}")

@@ -33,38 +33,33 @@ def _repairs(options: Namespace) -> bool:
 
 
 def run_config(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    key, file = options.key, os.path.join(stay.context.settings.home, FILE_NAME)
     if options.example:
         text = example_toml()
-        screen.answer({"example": text})
+        screen.answer(example=text)
         screen.block(text)
     elif options.unset is not None:
-        _unset(options.unset, stay, screen)
+        found = unset(stay.context.settings.home, options.unset)
+        screen.answer(key=options.unset, found=found, file=file)
+        result = "is no longer set" if found else f"was not set in {file}"
+        screen.done(f"{options.unset} {result}")
     elif options.value is not None:
-        _set(options.key, options.value, stay, screen)
+        value, _ = stay.config(key, options.value)[key]
+        screen.answer(key=key, value=_safe(value), file=file)
+        screen.done(f"{key} = {_shown(value)}")
+        variable = OPTIONS[key].variable
+        if child_environment().get(variable):
+            over = f"the environment variable {variable} overrides it here"
+            screen.warn(("but ", "yellow"), over)
     else:
-        _print_settings(options.key, stay, screen)
+        _print_settings(key, file, stay, screen)
 
 
-def _set(key: str, value: str, stay: Forestay, screen: Screen) -> None:
-    kept, _ = stay.config(key, value)[key]
-    screen.answer({"key": key, "value": _safe(kept), "file": _file(stay)})
-    screen.done(f"{key} = {_shown(kept)}")
-    variable = OPTIONS[key].variable
-    if child_environment().get(variable):
-        screen.warn(("but ", "yellow"), f"the environment variable {variable} overrides it here")
-
-
-def _unset(key: str, stay: Forestay, screen: Screen) -> None:
-    found = unset(stay.context.settings.home, key)
-    screen.answer({"key": key, "found": found, "file": _file(stay)})
-    screen.done(f"{key} is no longer set" if found else f"{key} was not set in {_file(stay)}")
-
-
-def _print_settings(key: str, stay: Forestay, screen: Screen) -> None:
+def _print_settings(key: str, file: str, stay: Forestay, screen: Screen) -> None:
     found = stay.config(key)
     values = {name: {"value": _safe(v), "origin": origin} for name, (v, origin) in found.items()}
     unknown = list(stay.context.settings.unknown)
-    screen.answer({"values": values, "unknown": unknown, "file": _file(stay)})
+    screen.answer(values=values, unknown=unknown, file=file)
     if key:
         screen.line(_shown(found[key][0]))
         return
@@ -74,10 +69,6 @@ def _print_settings(key: str, stay: Forestay, screen: Screen) -> None:
     screen.line(
         ("set one: forestay config KEY VALUE · what they mean: forestay config --example", "dim")
     )
-
-
-def _file(stay: Forestay) -> str:
-    return os.path.join(stay.context.settings.home, FILE_NAME)
 
 
 def _safe(value: object) -> object:
@@ -97,7 +88,7 @@ def _shown(value: object) -> str:
 
 def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
     path = stay.init()
-    screen.answer({"path": path})
+    screen.answer(path=path)
     screen.done(("Marked this project: ", "green"), path)
     screen.hint("next: ", "commit the file, so that every clone finds its sessions")
 
@@ -107,7 +98,7 @@ def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_completion(options: Namespace, stay: Forestay, screen: Screen) -> None:
     script = completion(options.shell)
-    screen.answer({"shell": options.shell, "script": script})
+    screen.answer(shell=options.shell, script=script)
     if not screen.json:
         screen.out.write(script + "\n")
 
@@ -117,9 +108,8 @@ def completion(shell: str) -> str:
     import shtab
 
     if shell not in shtab.SUPPORTED_SHELLS:
-        raise InvalidInput(
-            f"the installed shtab does not support {shell}", hint="pip install --upgrade shtab"
-        )
+        what = f"the installed shtab does not support {shell}"
+        raise InvalidInput(what, hint="pip install --upgrade shtab")
     return shtab.complete(_with_paths(whole_parser()), shell)
 
 

@@ -8,7 +8,7 @@ from forestay.base.vocabulary import PAUSE_REASONS, undecided
 from forestay.cli.arguments import Command, arg
 from forestay.cli.event_lines import spell_out
 from forestay.cli.log import when
-from forestay.cli.terminal import json_text
+from forestay.cli.terminal import json_text, pick
 from forestay.journal.history import state_to_json
 
 TYPE_CHECKING = False
@@ -30,50 +30,45 @@ _TEXT = 3
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    session = stay.current()
-    shown = state_to_json(session.show(options.at))
-    screen.answer({**shown, "at": options.at or None})
+    shown = state_to_json(stay.current().show(options.at))
+    screen.answer(shown, at=options.at or None)
     screen.start_paging()
     _print_core(shown, options.at, stay, screen)
     for table, (title, cells) in _TABLES.items():
-        rows = shown["rows"].get(table, [])
-        if rows:
+        if rows := shown["rows"].get(table, []):
             screen.line()
             screen.line((f"{title} ({len(rows)})", "title"))
             screen.table([cells(row) for row in rows], indent=2)
-    _print_newest(shown["core"], screen)
-
-
-def _print_newest(core: dict[str, Any], screen: Screen) -> None:
-    """Print notes, commands and pauses: the state has only the newest, the log has all."""
+    # Of notes, commands and pauses the state has only the newest; the log has all.
+    core = shown["core"]
     counts = core.get("counts", {})
     commands = sum(n for name, n in counts.items() if name.startswith("command."))
-    totals = {
-        "notes": counts.get("notes", 0) - counts.get("note", 0),
-        "commands": commands,
-        "pauses": 0,
-    }
-    for name, total in totals.items():
-        raw_texts = [line[_TEXT] for line in core.get(name, [])]
-        texts = [spell_out(text) if text in PAUSE_REASONS else text for text in raw_texts]
-        rest = total - len(texts)
+    notes = counts.get("notes", 0) - counts.get("note", 0)
+    for name, total in {"notes": notes, "commands": commands, "pauses": 0}.items():
+        texts = [line[_TEXT] for line in core.get(name, [])]
         if texts:
             screen.line()
             screen.line((f"{name.title()} ({max(total, len(texts))})", "title"))
-            for part in (line for text in texts for line in screen.wrap(f"  {one_line(text)}")):
-                screen.line(part)
-        if texts and rest > 0:
-            screen.line((f"  {rest} older: forestay log", "dim"))
+        for text in texts:
+            screen.prose("  ", one_line(spell_out(text) if text in PAUSE_REASONS else text))
+        if texts and total > len(texts):
+            screen.line((f"  {total - len(texts)} older: forestay log", "dim"))
 
 
 def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) -> None:
     core, now = shown["core"], stay.context.clock.now()
     point = (f"   at {at}", "yellow") if at else ""
     screen.line((shown["goal"], "bold"), point)
-    times = {name: when(core[name], now) if core.get(name) else "" for name in _TIMES}
+    began, paused, ended = (
+        when(core[name], now) if core.get(name) else ""
+        for name in ("began_at", "paused_at", "ended_at")
+    )
     branch = " ".join(filter(None, [core.get("git_branch"), core.get("git_commit", "")[:12]]))
     used = core.get("tokens") or core.get("agent_tokens", 0)
     done = f" · {shown['progress']:.0%} done" if shown["progress_from"] != "none" else ""
+    if paused:
+        reason = core.get("pause_context", "") or spell_out(core.get("pause_reason", ""))
+        paused = " – ".join(filter(None, [paused, reason]))
     screen.fields(
         [
             ("session", shown["session"]),
@@ -83,9 +78,9 @@ def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) 
             ("model", core.get("model", "")),
             ("continues", core.get("from_session", "")),
             ("branch", branch),
-            ("began", times["began_at"]),
-            ("paused", " – ".join(filter(None, [times["paused_at"], _pause(core)]))),
-            ("ended", times["ended_at"]),
+            ("began", began),
+            ("paused", paused),
+            ("ended", ended),
             ("tokens", f"{used:,}" if used else ""),
             ("events", str(shown["seq"])),
             ("secrets", _format_counts("left out: ", core.get("redacted", {}))),
@@ -94,21 +89,8 @@ def _print_core(shown: dict[str, Any], at: str, stay: Forestay, screen: Screen) 
     )
 
 
-def _pause(core: dict[str, Any]) -> str:
-    if not core.get("paused_at"):
-        return ""
-    return core.get("pause_context", "") or spell_out(core.get("pause_reason", ""))
-
-
-_TIMES = ("began_at", "paused_at", "ended_at")
-
-
 def _format_counts(lead: str, counts: dict[str, int]) -> str:
     return lead + ", ".join(f"{name} {n}" for name, n in counts.items()) if counts else ""
-
-
-def _text(row: Row, *names: str) -> str:
-    return " – ".join(str(row[name]) for name in names if row.get(name))
 
 
 def _show_unit(*names: str) -> Callable[[Row], list[Part]]:
@@ -118,7 +100,7 @@ def _show_unit(*names: str) -> Callable[[Row], list[Part]]:
         status = row.get("status", "pending")
         done = f" {row['fraction']:.0%}" if row.get("fraction") and status == "running" else ""
         shown = (spell_out(status) + done, colors.get(status, "dim"))
-        return [row["id"], shown, _text(row, *names)]
+        return [row["id"], shown, " – ".join(str(row[name]) for name in names if row.get(name))]
 
     return cells
 
@@ -184,11 +166,9 @@ _TABLES: dict[str, tuple[str, Callable[[Row], list[Part]]]] = {
 def run_diff(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     changes = session.diff(options.a, options.b)
-    if screen.json:
-        values = [{"where": c.where, "before": c.before, "after": c.after} for c in changes]
-        point = {"from": options.a, "to": options.b or None}
-        screen.answer({**session.status().as_json(), **point, "changes": values})
-        return
+    values = [pick(change, "where before after") for change in changes]
+    point = {"from": options.a, "to": options.b or None}
+    screen.answer(session.status, point, changes=values)
     screen.start_paging()
     subjects: dict[str, list[Change]] = {}
     for change in changes:
@@ -202,21 +182,14 @@ def _print_subject(subject: str, found: list[Change], screen: Screen) -> bool:
     """Print an added, removed or changed row; "" is the session itself."""
     names = {change.where.rpartition(": ")[2] for change in found}
     shown = [c for c in found if c.where.rpartition(": ")[2] not in _HIDDEN_FIELDS]
-    is_added = all(change.before is None for change in found) and bool(names & _KEYS)
-    is_removed = all(change.after is None for change in found) and bool(names & _KEYS)
-    if subject and (is_added or is_removed):
+    is_row = bool(subject and names & _KEYS)
+    is_added = is_row and all(change.before is None for change in found)
+    is_removed = is_row and all(change.after is None for change in found)
+    if is_added or is_removed:
         sign, color = ("+", "green") if is_added else ("-", "red")
         shown.sort(key=lambda change: bool(_word(change)))  # its text before its fields
-        texts_shown = [
-            _describe_change(c, _shown(c.after if is_added else c.before)) for c in shown
-        ]
-        head = f"{sign} {_subject(subject)}"
-        first, *rest = screen.wrap(f"{head}  {' · '.join(texts_shown)}")
-        # A long name starts on the next line; the color belongs to what is on the first.
-        named = head if first.startswith(head) else first
-        screen.line((named, color), first.removeprefix(named))
-        for more in rest:
-            screen.line(more)
+        texts = [_describe_change(c, _shown(c.after if is_added else c.before)) for c in shown]
+        screen.prose((f"{sign} {_subject(subject)}  ", color), " · ".join(texts))
     elif shown:
         screen.line((f"~ {_subject(subject or 'session')}", "yellow"))
         for change in shown:

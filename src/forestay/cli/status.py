@@ -35,20 +35,19 @@ _HINTS = {
 
 
 def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    waiting = count_waiting(stay.context)
     try:
         shown = stay.status().as_json()
     except NoSession as error:
-        if count_waiting(stay.context):
+        if waiting:
             error.hint = "record waiting hook events first: forestay ingest"
         raise
     idle = idle_values(shown, stay)
     more: dict[str, Any] = {"expiry": idle} if idle else {}
-    if waiting := count_waiting(stay.context):
-        more["waiting"] = waiting
+    more |= {"waiting": waiting} if waiting else {}
     unpushed = stay.context.store.machine.remotes.waiting(shown["session"])
-    if unpushed is not None:
-        more["unpushed"] = unpushed
-    screen.answer({**shown, **more})
+    more |= {} if unpushed is None else {"unpushed": unpushed}
+    screen.answer(shown, more)
     print_status(shown, stay, screen)
     if shown["status"] == "active" and idle.get("state") == "pause":
         hours = plural(idle["idle_ms"] // _HOUR, "hour")
@@ -59,27 +58,17 @@ def run_status(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def idle_values(shown: dict[str, Any], stay: Forestay) -> dict[str, Any]:
     """Return the consequence of long inactivity of a session; {} if there is none."""
-    from datetime import datetime
-
-    if shown["status"] in FINISHED or not shown["updated_at"]:
-        return {}
-    try:
-        then = datetime.fromisoformat(shown["updated_at"]).timestamp() * 1000
-    except (ValueError, OverflowError):
-        return {}
+    then = _milliseconds(shown["updated_at"])
     # Load the session's plan only for an idle session, because that is slow.
-    if stay.context.clock.now() - then < _HOUR:
+    if shown["status"] in FINISHED or not then or stay.context.clock.now() - then < _HOUR:
         return {}
     if not (shown["workflow"] or may_expire(stay.context, shown["session"])):
         return {}
     idle = stay.session(shown["session"]).lifecycle.inactivity()
     if idle.word == "active":
         return {}
-    return {
-        **pick(idle, "state=word idle_ms"),
-        **pick(idle.limits, "pause_hours? abandon_hours?"),
-        "choices": [pick(one, "what=title command") for one in idle.choices],
-    }
+    values = pick(idle, "state=word idle_ms") | pick(idle.limits, "pause_hours? abandon_hours?")
+    return {**values, "choices": [pick(one, "what=title command") for one in idle.choices]}
 
 
 def warn_idle(idle: dict[str, Any], screen: Screen) -> None:
@@ -126,13 +115,12 @@ def print_status(shown: dict[str, Any], stay: Forestay, screen: Screen) -> None:
 
 
 def _unpushed(shown: dict[str, Any], stay: Forestay) -> str:
-    count = stay.context.store.machine.remotes.waiting(shown["session"])
+    remotes = stay.context.store.machine.remotes
+    count = remotes.waiting(shown["session"])
     if not count:
         return ""
-    failed = [
-        one.name for one in stay.context.store.machine.remotes.all() if one.result == "failed"
-    ]
-    why = f"; the last sync with {', '.join(failed)} failed: forestay remote list" if failed else ""
+    failed = ", ".join(one.name for one in remotes.all() if one.result == "failed")
+    why = f"; the last sync with {failed} failed: forestay remote list" if failed else ""
     return f"{plural(count, 'event')} not pushed{why}"
 
 
@@ -141,12 +129,10 @@ def _unwritten_files(shown: dict[str, Any]) -> str:
         return ""
     from forestay.cli.suggestions import shorten_paths
 
-    names_by_reason: dict[str, list[str]] = {}
+    names: dict[str, list[str]] = {}
     for one in shown["suspended"]:
-        names_by_reason.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
-    return "; ".join(
-        f"{', '.join(names)} not written: {why}" for why, names in names_by_reason.items()
-    )
+        names.setdefault(shorten_paths(one["why"]), []).append(one["layout"])
+    return "; ".join(f"{', '.join(found)} not written: {why}" for why, found in names.items())
 
 
 def _status_words(shown: dict[str, Any]) -> Part:
@@ -204,33 +190,32 @@ def _agents(shown: dict[str, Any]) -> str:
 
 
 def _holders(shown: dict[str, Any], now: int, *, dead: bool) -> str:
-    held = [one for one in shown["holders"] if (one["state"] == "dead") == dead]
-    return "; ".join(_holder(one, now) for one in held)
-
-
-def _holder(one: dict[str, Any], now: int) -> str:
-    doubt = ", may have ended" if one["state"] == "unknown" else ""
-    return f"{one['name']} (pid {one['pid']}{doubt}, started {since(one['since'], now)})"
+    held = []
+    for one in shown["holders"]:
+        if (one["state"] == "dead") == dead:
+            doubt = ", may have ended" if one["state"] == "unknown" else ""
+            started = f"started {since(one['since'], now)}"
+            held.append(f"{one['name']} (pid {one['pid']}{doubt}, {started})")
+    return "; ".join(held)
 
 
 def since(stamp: str | None, now: int) -> str:
     """Return how long ago a time was; the time itself where it cannot be computed."""
+    then = _milliseconds(stamp)
+    return ago(now - then) if then else stamp or ""
+
+
+def _milliseconds(stamp: str | None) -> int:
+    """Return a time in milliseconds, 0 where it cannot be computed."""
     from datetime import datetime
 
-    if not stamp:
-        return ""
     try:
-        then = round(datetime.fromisoformat(stamp).timestamp() * 1000)
+        return round(datetime.fromisoformat(stamp or "").timestamp() * 1000)
     except (ValueError, OverflowError):
-        return stamp
-    return ago(now - then)
+        return 0
 
 
 # -- list --------------------------------------------------------------------------------------
-
-
-def _one_of() -> str:
-    return f"only those that are {', '.join(STATUSES[:-1])} or {STATUSES[-1]}"
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -240,8 +225,16 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = [one.as_json() for one in listed]
     shown, more = (found[:most], len(found) > most) if most > 0 else (found, False)
     current = _current(stay)
-    totals = _add_sizes(shown, stay) if options.size else {}
-    screen.answer({"sessions": shown, "current": current or None, "more": more, **totals})
+    totals: dict[str, Any] = {}
+    if options.size:
+        for one in shown:
+            one["size"] = stay.session(one["session"]).size()
+        words = [one["status"] for one in shown]
+        totals = {"sessions": len(shown), "events": sum(one["seq"] for one in shown)}
+        totals["size"] = sum(one["size"] for one in shown)
+        totals["by_status"] = {word: words.count(word) for word in words}
+    known = {"sessions": shown, "current": current or None, "more": more}
+    screen.answer(known, {"totals": totals} if totals else {})
     screen.start_paging()
     if shown:
         right = "34" if options.size else "3"
@@ -249,32 +242,15 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     elif not screen.json:
         _print_nothing(options, stay, screen)
     if totals and shown:
-        _print_totals(totals["totals"], screen)
+        sessions, events = plural(len(shown), "session"), f"{totals['events']:,} events"
+        statuses = ", ".join(f"{n} {word}" for word, n in totals["by_status"].items())
+        screen.line(f"{sessions} ({statuses}), {events}, {format_size(totals['size'])} in all")
     if any("damaged" in one["attention"] for one in shown):
         screen.line(("Some of these sessions are damaged: ", "red"), "forestay doctor --fix")
     if any(one["attention"] for one in shown):
         screen.line(("! needs attention: forestay status --session SESSION", "dim"))
     if more:
         screen.line(("… and more; all of them: forestay list -n 0", "dim"))
-
-
-def _add_sizes(shown: list[dict[str, Any]], stay: Forestay) -> dict[str, Any]:
-    """Add the size to each session; return the totals."""
-    for one in shown:
-        one["size"] = stay.session(one["session"]).size()
-    count: dict[str, int] = {}
-    for one in shown:
-        count[one["status"]] = count.get(one["status"], 0) + 1
-    whole = {"sessions": len(shown), "events": sum(one["seq"] for one in shown)}
-    return {"totals": {**whole, "size": sum(one["size"] for one in shown), "by_status": count}}
-
-
-def _print_totals(totals: dict[str, Any], screen: Screen) -> None:
-    statuses = ", ".join(f"{n} {word}" for word, n in totals["by_status"].items())
-    screen.line(
-        f"{plural(totals['sessions'], 'session')} ({statuses}), "
-        f"{totals['events']:,} events, {format_size(totals['size'])} in all"
-    )
 
 
 def _current(stay: Forestay) -> str:
@@ -294,23 +270,18 @@ def _rows(
     yield [(word, "dim") for word in head]
     for one in sessions:
         is_current = one["session"] == current
+        word = "archived" if one["archived"] else one["status"]
+        status: Part = (word, _COLORS.get(word, "dim"))
         yield [
             ("*" if is_current else "", "green"),
             (one["session"], "bold" if is_current else ""),
-            _listed_status(one),
+            (f"{word}!", "yellow") if one["attention"] else status,
             "" if one["progress_from"] == "none" else f"{one['progress']:.0%}",
             *([format_size(one["size"])] if sized else []),
             (since(one["updated_at"], now), "dim"),
             *[one.get("project", "")] * with_project,
             one["goal"],
         ]
-
-
-def _listed_status(one: dict[str, Any]) -> Part:
-    word = "archived" if one["archived"] else one["status"]
-    if one["attention"]:
-        return f"{word}!", "yellow"
-    return word, _COLORS.get(word, "dim")
 
 
 def _print_nothing(options: Namespace, stay: Forestay, screen: Screen) -> None:
@@ -359,7 +330,7 @@ def _next_command(shown: dict[str, Any]) -> str:
 def _print_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
     ids = {id for id, _, _ in error.choices}
     found = [one.as_json() for one in stay.list() if one.session in ids] if ids else []
-    screen.answer({"session": None, "sessions": found, "hint": error.hint})
+    screen.answer(session=None, sessions=found, hint=error.hint)
     if not found:
         _welcome(stay, screen)
         return
@@ -372,17 +343,23 @@ def _print_choices(error: NoSession, stay: Forestay, screen: Screen) -> None:
     screen.line("→ ", (line, "cyan"))
 
 
+_WELCOME = """
+There is no session in this folder yet. Start one:
+
+  forestay start "what you want to get done"
+
+Then record what matters, and resume after a crash or a break:
+
+  forestay note "…"                     save a note
+  forestay decide "…" --because "…"     record a decision
+  forestay task add "…"                 add a task
+  forestay resume                       what happened, what comes next
+"""
+
+
 def _welcome(stay: Forestay, screen: Screen) -> None:
     screen.line(("Forestay keeps the work of AI agents from getting lost.", "bold"))
-    screen.line()
-    screen.line("There is no session in this folder yet. Start one:")
-    screen.line()
-    screen.line("  ", ('forestay start "what you want to get done"', "cyan"))
-    screen.line()
-    screen.line("Then record what matters, and resume after a crash or a break:")
-    screen.line()
-    for line, meaning in _FIRST_STEPS:
-        screen.line("  ", (f"{line:<38}", "cyan"), meaning)
+    screen.block(_WELCOME)
     screen.line()
     if stay.files.unadopted():
         screen.line("Session files of other programs are here; to adopt them: forestay adopt")
@@ -391,13 +368,7 @@ def _welcome(stay: Forestay, screen: Screen) -> None:
     screen.line("All commands: forestay --help")
 
 
-_FIRST_STEPS = (
-    ('forestay note "…"', "save a note"),
-    ('forestay decide "…" --because "…"', "record a decision"),
-    ('forestay task add "…"', "add a task"),
-    ("forestay resume", "what happened, what comes next"),
-)
-
+_ONE_OF = f"only those that are {', '.join(STATUSES[:-1])} or {STATUSES[-1]}"
 
 COMMANDS = {
     "": Command(run_alone, "forestay"),
@@ -407,7 +378,7 @@ COMMANDS = {
         flag("--all", "all projects, and archived sessions"),
         flag("--archived", "only archived sessions"),
         flag("--size", "show the size of each, and the total"),
-        arg("--status", "WORD", _one_of(), choices=STATUSES),
+        arg("--status", "WORD", _ONE_OF, choices=STATUSES),
         arg("-n", "N", f"at most N (default {_SHOWN}; 0: all)", type=count, default=_SHOWN),
         "forestay list",
         "forestay list --all --status paused -n 20",

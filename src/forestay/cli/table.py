@@ -76,14 +76,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "essay claim list": ("essay_commands", "list the claims; the same as `essay claim`"),
         "essay claim defer": ("essay_commands", "record that a claim cannot be checked now"),
         "essay claim resolve": ("essay_commands", "record the check of a deferred claim"),
-        "essay claim override": (
-            "essay_commands",
-            "accept a claim despite its check, for the user",
-        ),
-        "essay calibrate": (
-            "essay_commands",
-            "rate how close the first voice result is to the user",
-        ),
+        "essay claim override": ("essay_commands", "accept a claim despite its check"),
+        "essay calibrate": ("essay_commands", "rate how close the first voice is to the user"),
         "essay voice": ("essay_commands", "record the voice check of a section"),
         "essay output": ("essay_commands", "record the file of the final essay"),
         "essay pushback": ("essay_commands", "set how hard to question the author"),
@@ -99,32 +93,14 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "files report": ("format_commands", "summarize ai-session files in figures"),
         "files live": ("format_commands", "show who is working now, according to aiterm's files"),
         "files cleanup": ("format_commands", "archive ai-session files that are finished"),
-        "files contract show": (
-            "format_commands",
-            "show who has acknowledged the session contract",
-        ),
+        "files contract show": ("format_commands", "show who has acknowledged the contract"),
         "files contract ack": ("format_commands", "acknowledge the contract as an agent"),
-        "files contract verify": (
-            "format_commands",
-            "check that the current contract is acknowledged",
-        ),
-        "files orchestrator continue": (
-            "format_commands",
-            "resume the project's orchestrator session",
-        ),
+        "files contract verify": ("format_commands", "check that the contract is acknowledged"),
+        "files orchestrator continue": ("format_commands", "resume the orchestrator session"),
         "files orchestrator history": ("format_commands", "list archived orchestrator sessions"),
-        "files orchestrator new": (
-            "format_commands",
-            "start a new one and archive the current one",
-        ),
-        "files orchestrator abort": (
-            "format_commands",
-            "abort the current one; its state is preserved",
-        ),
-        "files orchestrator save": (
-            "format_commands",
-            "write the orchestrator session's files now",
-        ),
+        "files orchestrator new": ("format_commands", "start a new one, archive the current one"),
+        "files orchestrator abort": ("format_commands", "abort it; its state is preserved"),
+        "files orchestrator save": ("format_commands", "write its files now"),
     },
     "Devices": {
         "sync": ("remote", "exchange sessions with other devices; --push or --pull: one way"),
@@ -141,14 +117,8 @@ GROUPS: dict[str, dict[str, tuple[str, str]]] = {
         "device key show": ("devices", "show the key of this device, never its secret"),
         "device key export": ("devices", "write the key to a file, protected by a passphrase"),
         "device key import": ("devices", "import an exported key"),
-        "device key recover": (
-            "devices",
-            "recover your sessions with the recovery code and a remote",
-        ),
-        "device key rotate": (
-            "devices",
-            "create new keys; the old ones still open older data",
-        ),
+        "device key recover": ("devices", "recover your sessions with the code and a remote"),
+        "device key rotate": ("devices", "create new keys; the old ones still open older data"),
         "share list": ("devices", "list the people a session is shared with"),
         "share add": ("devices", "allow a person to read or continue a session"),
         "share remove": ("devices", "stop sharing a session with a person"),

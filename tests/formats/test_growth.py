@@ -8,8 +8,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from forestay.formats import carry_over
@@ -17,7 +15,7 @@ from forestay.formats.ai_session import contract
 from forestay.formats.coerce import copied
 from forestay.formats.facts import AgentFact, Facts, StepFact
 from forestay.formats.port import Tree, Where, load_format
-from forestay.formats.text import safe_parse, style
+from forestay.formats.text import safe_parse
 from forestay.formats.text.document import Document
 from forestay.formats.three_way import choose_base
 from tests.format_helpers import IDS, NOW
@@ -76,16 +74,6 @@ def test_line_of_a_finding_in_millions_of_lines_is_found_in_a_moment() -> None:
     lines: list[int] = []
     assert seconds(lambda: lines.append(document.line("b"))) < LIMIT
     assert lines == [1_500_002]
-
-
-@given(st.text(alphabet="ab\r\n\x85\u2028"), st.integers(0, 50))
-def test_lines_are_counted_across_pieces(text: str, at: int) -> None:
-    at = min(at, len(text))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(style, "_PIECE", 4)
-        counted = style.Breaks(text, safe_parse.BREAKS).before(at)
-    inside = at and text[at - 1 : at + 1] == "\r\n"
-    assert inside or counted == sum(1 for m in style.BREAK.finditer(text) if m.start() < at)
 
 
 STEPS: dict[str, Callable[[], list[StepFact]]] = {

@@ -1,12 +1,13 @@
 """Parse the text of a file, and rewrite it so that only changed values change.
 
-A rewrite compares the new value with the nodes of the old text and makes *edits*: spans of the old
-text with their replacement. Everything outside them stays the same, byte for byte: comments,
-quotes, indentation, line ends, the order of keys. New entries get the style of their neighbours;
-a removed entry is removed with its lines and the comment at their end.
+JSON has no comments, so it is written again as a whole, with the indentation, separators, escapes
+and line ends of the file. In YAML, the new value is compared with the nodes of the old text
+(`edits`), and the rest stays the same, byte for byte: comments, quotes, line ends, order of keys.
+New entries get the style of their neighbours; a removed entry is removed with its lines and the
+comment at their end.
 
-The result is parsed again before it is returned. If it has another value than wanted (unusual YAML:
-aliases, removed anchors), larger parts are written as in a new file, in the end all of it.
+Edited YAML is parsed again before it is returned. If it has another value than wanted (unusual
+YAML: aliases, removed anchors), all of it is written as in a new file.
 """
 
 from __future__ import annotations
@@ -16,14 +17,11 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any
 
-from msgspec.structs import replace
-
 from forestay.formats import diff
 from forestay.formats.coerce import copied
 from forestay.formats.text import safe_parse
 from forestay.formats.text.edits import edit
 from forestay.formats.text.safe_parse import (
-    BREAKS,
     LIST,
     MAP,
     BadLine,
@@ -35,12 +33,11 @@ from forestay.formats.text.safe_parse import (
 from forestay.formats.text.style import (
     COMPACT,
     JSON,
-    JSON_BREAKS,
+    JSON_BREAK,
     JSONL,
     YAML,
-    Breaks,
     Clash,
-    Style,
+    Lines,
     fresh,
     json_style,
     json_text,
@@ -53,8 +50,6 @@ __all__ = ["Document", "fresh", "kind_of"]
 
 _ANY = 1 << 62
 _WHERE = re.compile(r"\[(\d+)\]|([^.\[\]]+)")
-
-
 _MOST = {JSON: safe_parse.LARGEST, YAML: safe_parse.LARGEST_YAML, JSONL: safe_parse.LONGEST}
 
 
@@ -115,10 +110,8 @@ class Document:
         return safe_parse.read_lines(self.text)
 
     @cached_property
-    def style(self) -> Style:
-        if self.kind == JSONL:
-            return replace(COMPACT, eol=line_end(self.text))
-        return (json_style if self.kind == JSON else yaml_style)(self.text, self.root)
+    def _lines(self) -> Lines:
+        return Lines(self.text, JSON_BREAK) if self.kind == JSON else Lines(self.text)
 
     def line(self, path: str | Sequence[str | int]) -> int:
         """Return the line, from 1, of a path such as `agents[2].status`, or of the nearest value
@@ -128,11 +121,7 @@ class Document:
             lines = [at for at, line in enumerate(self.lines, 1) if line.node]
             first = keys[0] if keys else 0
             return lines[first] if isinstance(first, int) and 0 <= first < len(lines) else 1
-        return self._breaks.before(_start_of(self.root, keys)) + 1
-
-    @cached_property
-    def _breaks(self) -> Breaks:
-        return Breaks(self.text, JSON_BREAKS if self.kind == JSON else BREAKS)
+        return self._lines.number(_start_of(self.root, keys))
 
     def rewrite(self, value: Any) -> bytes:
         """Return the bytes with this value instead; the same bytes if the value is the same."""
@@ -145,36 +134,28 @@ class Document:
             return self
         if self.kind == JSONL:
             return Document.parse(_rewrite_lines(self, value).encode(), JSONL, limit=_ANY)
-        for text in self._attempts(value):
-            made = _parsed(self.kind, text)
-            if made is not None and diff.same(made.parsed, value):
+        if self.kind == JSON:
+            return Document(JSON, fresh(JSON, value, json_style(self.text)), value)
+        for data in self._write_yaml(value):
+            try:
+                made = Document.parse(data, YAML, limit=_ANY)
+            except Unreadable:
+                continue
+            if diff.same(made.parsed, value):
                 return made
-        return Document.parse(fresh(self.kind, value), self.kind, limit=_ANY)
+        return Document.parse(fresh(YAML, value), YAML, limit=_ANY)
 
-    def _attempts(self, value: Any) -> Iterator[str]:
-        yield from self._try_edit(value)
-        if self.kind == YAML:
-            yield from self._try_edit(value, expand=True)
-            yield from self._try_edit(
-                value, expand=True, fresh_keys=_changed_keys(self.parsed, value)
-            )
-        yield fresh(self.kind, value, self.style).decode()
-
-    def _try_edit(
-        self, value: Any, *, expand: bool = False, fresh_keys: frozenset[str] = frozenset()
-    ) -> Iterator[str]:
+    def _write_yaml(self, value: Any) -> Iterator[bytes]:
+        """Yield the text with a new value, in ways that retain less and less of it."""
+        if self.text.startswith("{"):
+            # Some programs write JSON into their YAML files.
+            yield fresh(JSON, value, json_style(self.text))
+        style = yaml_style(self.text, self.root, self._lines)
         try:
-            yield edit(
-                self.text,
-                self.root,
-                self.style,
-                value,
-                is_json=self.kind == JSON,
-                expand=expand,
-                fresh_keys=fresh_keys,
-            )
+            yield edit(self._lines, self.root, style, value).encode()
         except (Clash, ValueError, IndexError):
-            return
+            pass  # the text is written in a way that cannot be edited in place
+        yield fresh(YAML, value, style)
 
 
 def keys_in(where: str) -> Iterator[str | int]:
@@ -197,19 +178,6 @@ def _start_of(node: Node, keys: list[str | int]) -> int:
     return start
 
 
-def _parsed(kind: str, text: str) -> Document | None:
-    try:
-        return Document.parse(text.encode(), kind, limit=_ANY)
-    except Unreadable:
-        return None
-
-
-def _changed_keys(old: Any, new: Any) -> frozenset[str]:
-    if not isinstance(old, dict) or not isinstance(new, dict):
-        return frozenset()
-    return frozenset(key for key in old if key in new and not diff.same(old[key], new[key]))
-
-
 # JSON Lines
 
 
@@ -219,7 +187,7 @@ def _rewrite_lines(document: Document, new: list[Any]) -> str:
     Unchanged and bad lines stay; a new line is inserted after the one that it follows in `new`, or
     at the end of the file.
     """
-    lines = document.lines
+    lines, eol = document.lines, line_end(document.text)
     numbers = [at for at, line in enumerate(lines) if line.node]
     pairs = diff.rising(sorted(diff.align(document.parsed, new)))
     stay = {to: numbers[old] for old, to in pairs}
@@ -228,24 +196,18 @@ def _rewrite_lines(document: Document, new: list[Any]) -> str:
     behind = -1
     for place, value in enumerate(new):
         behind = stay.get(place, len(lines) - 1 if place > last else behind)
-        known = lines[behind] if place in stay else None
-        made.setdefault(behind, []).append(_line_text(document, known, value))
-    parts = [part for at in range(-1, len(lines)) for part in _parts(document, at, made)]
+        node = lines[behind].node if place in stay else None
+        if node is not None and diff.same(node.value, value):
+            text = document.text[lines[behind].start : lines[behind].end]
+        else:
+            text = json_text(value, COMPACT) + eol
+        made.setdefault(behind, []).append(text)
+    parts: list[str] = []
+    for at in range(-1, len(lines)):
+        if at >= 0 and lines[at].node is None:
+            parts.append(document.text[lines[at].start : lines[at].end])
+        parts += made.get(at, [])
     # Only the last line may have no line end.
-    whole = [part if part.endswith("\n") else part + document.style.eol for part in parts[:-1]]
-    return "".join(whole + parts[-1:])
-
-
-def _parts(document: Document, at: int, made: dict[int, list[str]]) -> list[str]:
-    line = document.lines[at] if at >= 0 else None
-    kept = [document.text[line.start : line.end]] if line and not line.node else []
-    return kept + made.get(at, [])
-
-
-def _line_text(document: Document, line: Line | None, value: Any) -> str:
-    if line is None or line.node is None:
-        return json_text(value, document.style) + document.style.eol
-    raw = document.text[line.start : line.end]
-    if diff.same(line.node.value, value):
-        return raw
-    return edit(raw, line.node, document.style, value, is_json=True)
+    return "".join(
+        [part if part.endswith("\n") else part + eol for part in parts[:-1]] + parts[-1:]
+    )

@@ -17,9 +17,9 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
-from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -129,28 +129,19 @@ def decode(data: bytes, limit: int = LARGEST) -> str:
         raise Unreadable("too-large", f"{len(data)} bytes are more than {limit}")
     if data.startswith(b"\xef\xbb\xbf"):
         raise Unreadable("byte-order-mark", "the file begins with a byte order mark", 1, 1)
-    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or _looks_utf16(data):
+    pattern = [byte == 0 for byte in data[:4]]
+    is_wide = pattern in ([True, False] * 2, [False, True] * 2)
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")) or is_wide:
         raise Unreadable("utf16", "the file is UTF-16, not UTF-8", 1, 1)
-    at = data.find(b"\0")
-    if at >= 0:
-        raise _at_byte("nul", "the file contains a NUL byte", data, at)
+    # In this encoding each byte is one character.
+    raw = "latin-1"
+    if (at := data.find(b"\0")) >= 0:
+        raise _at("nul", "the file contains a NUL byte", data.decode(raw), at)
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise _at_byte("not-utf8", "the file is not UTF-8", data, error.start) from None
-
-
-def _looks_utf16(data: bytes) -> bool:
-    head = data[:4]
-    return len(head) == 4 and (
-        (head[1] == head[3] == 0 and head[0] != 0 != head[2])
-        or (head[0] == head[2] == 0 and head[1] != 0 != head[3])
-    )
-
-
-def _at_byte(code: str, message: str, data: bytes, at: int) -> Unreadable:
-    before = data[:at]
-    return Unreadable(code, message, before.count(b"\n") + 1, at - (before.rfind(b"\n") + 1) + 1)
+        message = "the file is not UTF-8"
+        raise _at("not-utf8", message, data.decode(raw), error.start) from None
 
 
 def _at(code: str, message: str, text: str, at: int) -> Unreadable:
@@ -163,24 +154,16 @@ _CONFLICT = re.compile(r"^<<<<<<< .*$(?s:.*?)^(?:=======$|>>>>>>> )", re.MULTILI
 
 
 def _refuse_conflicts(text: str) -> None:
-    if "<<<<<<< " in text and ">>>>>>> " in text:
-        match = _CONFLICT.search(text)
-        if match is not None:
-            message = "the file contains git conflict markers"
-            raise _at("conflict-markers", message, text, match.start())
+    if "<<<<<<< " in text and ">>>>>>> " in text and (match := _CONFLICT.search(text)):
+        message = "the file contains git conflict markers"
+        raise _at("conflict-markers", message, text, match.start())
 
 
 # JSON
 
 
 _SPACE = re.compile(r"[ \t\n\r]*")
-_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][-+]?[0-9]+)?")
-_WORD = re.compile(r"-?[A-Za-z]+")
 _STRING = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
-_APART = re.compile(r'"[ \t\n\r]+:')
-_BRACKET = re.compile(r"[\[\]{}]")
-_MAX_SLOW = 256 * 1024
-_CONSTANT = {"true": True, "false": False, "null": None}
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 _scanstring: Callable[[str, int, bool], tuple[str, int]] = vars(json.decoder)["scanstring"]
 _scan_once: Callable[[str, int], tuple[Any, int]] = vars(json.JSONDecoder())["scan_once"]
@@ -196,41 +179,30 @@ def json_root(text: str, value: Any) -> Node:
     return _json_node(text, _skip_space(text, 0), value, len(text.rstrip(" \t\n\r")))
 
 
-def _describe_error(error: json.JSONDecodeError) -> str:
-    """Return the parser's message as part of a sentence."""
-    message = error.msg.removesuffix(" at").removesuffix(" starting")
-    return f"invalid JSON: {message[:1].lower()}{message[1:]}"
-
-
 def json_value(text: str) -> Any:
     """Return the value of a JSON text."""
     if not text.strip(" \t\n\r"):
         raise Unreadable("empty", "the file is empty", 1, 1)
-    if "<<<<<<< " in text:
-        _refuse_conflicts(text)
+    _refuse_conflicts(text)
     if _max_values(text) > NODES and _max_values(_STRING.sub("", text)) > NODES:
         raise Unreadable("too-many-nodes", f"more than {NODES} values")
     try:
-        return _json_value(text)
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        if _is_deep(text[: error.pos]):
-            _Json(text).read()
-        raise _at("json-syntax", _describe_error(error), text, error.pos) from None
-    except (Unreadable, RecursionError):
-        # Only the slower parser reports the position; for long texts it takes too long.
-        if len(text) <= _MAX_SLOW or _is_deep(text):
-            _Json(text).read()
-        raise
-
-
-def _json_value(text: str) -> Any:
-    value = _decode_json(text)
+        message = error.msg.removesuffix(" at").removesuffix(" starting")
+        message = f"invalid JSON: {message[:1].lower()}{message[1:]}"
+        raise _at("json-syntax", message, text, error.pos) from None
+    except RecursionError:
+        raise Unreadable("too-deep", _TOO_DEEP) from None
     if text.count("[") + text.count("{") > DEPTH:
         _refuse_deep(value)
     has_pairs = "\\ud" in text or "\\uD" in text
     if has_pairs and SURROGATE.search(json.dumps(value, ensure_ascii=False)):
         raise Unreadable("lone-surrogate", "half of a surrogate pair")
     return value
+
+
+_TOO_DEEP = f"more than {DEPTH} levels deep"
 
 
 def _max_values(text: str) -> int:
@@ -241,35 +213,16 @@ def _max_values(text: str) -> int:
     return text.count(",") + text.count("[") + text.count("{") + 1
 
 
-def _is_deep(text: str) -> bool:
-    """Return whether a text that is not valid JSON seems nested too deeply.
-
-    That is reported before any other fault, because the depth at which the decoder fails depends
-    on the version of Python.
-    """
-    signs = _BRACKET.findall(_STRING.sub("", text))
-    return max(accumulate(1 if sign in "[{" else -1 for sign in signs), default=0) > DEPTH
-
-
 def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
-        raise Unreadable("duplicate-key", "a key occurs twice in one object")
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise Unreadable("duplicate-key", f"the key {key[:80]!r} occurs twice in one object")
     return made
 
 
 def _refuse_constant(word: str) -> Any:
     raise Unreadable("not-finite", f"{word} is not a number")
-
-
-def number(word: str, is_float: bool) -> int | float:
-    """Return the number in decimal text; refuse one that is too long or not finite."""
-    if is_float:
-        value = float(word)
-        if not math.isfinite(value):
-            raise Unreadable("not-finite", "a number is too large for a float")
-        return value
-    return _integer(word)
 
 
 def _integer(word: str) -> int:
@@ -278,37 +231,20 @@ def _integer(word: str) -> int:
     return int(word)
 
 
-def _decoder(**hook: Any) -> json.JSONDecoder:
-    return json.JSONDecoder(
-        parse_constant=_refuse_constant,
-        parse_int=_integer,
-        parse_float=lambda digits: number(digits, True),
-        **hook,
-    )
+def _float(word: str) -> float:
+    value = float(word)
+    if not math.isfinite(value):
+        raise Unreadable("not-finite", "a number is too large for a float")
+    return value
 
 
 # Made once, because each of the thousands of lines of a log is decoded separately.
-_DECODER = _decoder(object_pairs_hook=_refuse_duplicates)
-
-
-def _decode_json(text: str) -> Any:
-    """Return the value of a JSON text; refuse duplicate keys.
-
-    Checking the keys of each object is slow. In a long text they are only counted: if there are as
-    many in the value as in the text, no key was duplicate.
-    """
-    if len(text) <= _MAX_SLOW:
-        return _DECODER.decode(text)
-    keys = 0
-
-    def counted(made: dict[str, Any]) -> dict[str, Any]:
-        nonlocal keys
-        keys += len(made)
-        return made
-
-    value = _decoder(object_hook=counted).decode(text)
-    is_sure = keys == text.count('":') and not _APART.search(text)
-    return value if is_sure else _DECODER.decode(text)
+_DECODER = json.JSONDecoder(
+    parse_constant=_refuse_constant,
+    parse_int=_integer,
+    parse_float=_float,
+    object_pairs_hook=_refuse_duplicates,
+)
 
 
 def _refuse_deep(value: Any) -> None:
@@ -317,7 +253,7 @@ def _refuse_deep(value: Any) -> None:
         inside = map(_children, level)
         level = [each for values in inside for each in values if isinstance(each, (dict, list))]
     if level:
-        raise Unreadable("too-deep", f"more than {DEPTH} levels deep")
+        raise Unreadable("too-deep", _TOO_DEEP)
 
 
 def _children(value: Any) -> Collection[Any]:
@@ -345,125 +281,15 @@ def _json_parts(text: str, node: Node) -> tuple[list[Node], list[Node]]:
     keys: list[Node] = []
     items: list[Node] = []
     at = node.start + 1
-    for value in node.value.values() if node.kind == MAP else node.value:
+    for name, value in node.value.items() if node.kind == MAP else enumerate(node.value):
         at = _skip_space(text, at)
         if node.kind == MAP:
             end = _scanstring(text, at + 1, True)[1]
-            keys.append(_json_node(text, at, "", end))
+            keys.append(_json_node(text, at, name, end))
             at = _skip_space(text, _skip_space(text, end) + 1)
         items.append(_json_node(text, at, value, _scan_once(text, at)[1]))
         at = _skip_space(text, items[-1].end) + 1
-    for key, name in zip(keys, node.value, strict=False):
-        key.value = name
     return keys, items
-
-
-class _Json:
-    """A slower parser that reports what is wrong and where, and limits the depth."""
-
-    def __init__(self, text: str) -> None:
-        self.text = text
-        self.at = 0
-        self.count = 0
-        self.open: list[Any] = []
-
-    def read(self) -> Any:
-        if not self._peek():
-            raise Unreadable("empty", "the file is empty", 1, 1)
-        root = self._value()
-        while self.open:
-            self._step(self.open[-1])
-        if self._peek():
-            raise self._wrong("something follows the value")
-        return root
-
-    def _step(self, container: Any) -> None:
-        if self._peek() == ("}" if isinstance(container, dict) else "]"):
-            self.at += 1
-            self.open.pop()
-            return
-        if container:
-            self._expect(",")
-        if isinstance(container, dict):
-            key = self._key(container)
-            container[key] = None
-            container[key] = self._value()
-        else:
-            container.append(self._value())
-
-    def _key(self, container: dict[str, Any]) -> str:
-        if self._peek() != '"':
-            raise self._wrong("expected a key in double quotes")
-        start, key = self.at, self._string()
-        if key in container:
-            message = f"the key {key[:80]!r} occurs twice in one object"
-            raise _at("duplicate-key", message, self.text, start)
-        self._expect(":")
-        return key
-
-    def _value(self) -> Any:
-        sign = self._peek()
-        self._count()
-        if sign == "{" or sign == "[":
-            return self._container(sign)
-        return self._string() if sign == '"' else self._scalar()
-
-    def _container(self, sign: str) -> Any:
-        if len(self.open) >= DEPTH:
-            raise self._wrong(f"more than {DEPTH} levels deep", "too-deep")
-        self.open.append({} if sign == "{" else [])
-        self.at += 1
-        return self.open[-1]
-
-    def _string(self) -> str:
-        try:
-            value, end = _scanstring(self.text, self.at + 1, True)
-        except json.JSONDecodeError as error:
-            self.at = error.pos
-            raise self._wrong(_describe_error(error)) from None
-        if SURROGATE.search(value):
-            raise self._wrong("half of a surrogate pair", "lone-surrogate")
-        self.at = end
-        return value
-
-    def _scalar(self) -> Any:
-        match = _NUMBER.match(self.text, self.at)
-        if match is None:
-            return self._constant()
-        try:
-            value = number(match.group(), match[1] is not None or match[2] is not None)
-        except Unreadable as error:
-            raise self._wrong(error.message, error.code) from None
-        self.at = match.end()
-        return value
-
-    def _constant(self) -> Any:
-        match = _WORD.match(self.text, self.at)
-        word = match.group() if match else ""
-        if word in ("NaN", "Infinity", "-Infinity"):
-            raise self._wrong(f"{word} is not a number", "not-finite")
-        if word not in _CONSTANT:
-            raise self._wrong("expected a value" if self._peek() else "the text ends too early")
-        self.at += len(word)
-        return _CONSTANT[word]
-
-    def _count(self) -> None:
-        self.count += 1
-        if self.count > NODES:
-            raise self._wrong(f"more than {NODES} values", "too-many-nodes")
-
-    def _peek(self) -> str:
-        self.at = _skip_space(self.text, self.at)
-        return self.text[self.at : self.at + 1]
-
-    def _expect(self, wanted: str) -> None:
-        sign = self._peek()
-        if sign != wanted:
-            raise self._wrong(f"expected '{wanted}'" if sign else "the text ends too early")
-        self.at += 1
-
-    def _wrong(self, message: str, code: str = "json-syntax") -> Unreadable:
-        return _at(code, message, self.text, self.at)
 
 
 # JSON Lines
@@ -472,37 +298,27 @@ class _Json:
 def read_lines(text: str) -> list[Line]:
     """Return the lines of a JSON Lines text: values, blank ones, and bad ones with their text."""
     _refuse_conflicts(text)
-    parts = _split(text)
+    # Only a line feed ends a line: other breaks may occur inside JSON strings.
+    parts = text.split("\n")
+    parts = [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
     if len(parts) > LINES:
         start = sum(map(len, parts[:LINES]))
         raise _at("too-many-nodes", f"more than {LINES} lines", text, start)
     lines, start, bad = [], 0, 0
-    for number_, raw in enumerate(parts, 1):
-        line = _line(raw, number_, start)
-        bad += line.bad is not None
+    for number, raw in enumerate(parts, 1):
+        line = Line(start, start + len(raw))
+        try:
+            if raw.strip(" \t\r\n"):
+                # Without the line feed, so that the message does not report one inside a string.
+                line.node = read_json(raw.rstrip("\r\n"))
+        except Unreadable as error:
+            line.bad = BadLine(number, raw, error.code, error.message)
+            bad += 1
         if bad > BAD_LINES:
             raise _at("bad-line", f"more than {BAD_LINES} lines are not JSON", text, start)
         lines.append(line)
         start += len(raw)
     return lines
-
-
-def _split(text: str) -> list[str]:
-    # Only a line feed ends a line: other breaks may occur inside JSON strings.
-    parts = text.split("\n")
-    return [part + "\n" for part in parts[:-1]] + ([parts[-1]] if parts[-1] else [])
-
-
-def _line(raw: str, number_: int, start: int) -> Line:
-    line = Line(start, start + len(raw))
-    if not raw.strip(" \t\r\n"):
-        return line
-    try:
-        # Without the line feed, so that the message does not report one inside a string.
-        line.node = read_json(raw.rstrip("\r\n"))
-    except Unreadable as error:
-        line.bad = BadLine(number_, raw, error.code, error.message)
-    return line
 
 
 # YAML
@@ -531,19 +347,12 @@ def read_yaml(text: str) -> tuple[Node, list[Remark]]:
     except yaml.MarkedYAMLError as error:
         raise _yaml_error(error, text) from None
     except yaml.reader.ReaderError:
+        match = _FORBIDDEN.search(text)
         message = "a character that YAML does not allow"
-        raise Unreadable("yaml-syntax", message, *_forbidden(text)) from None
+        raise _at("yaml-syntax", message, text, match.start() if match else 0) from None
     if composer.root is None:
         raise Unreadable("empty", "the file has no content", 1, 1)
     return composer.root, composer.remarks
-
-
-def _forbidden(text: str) -> tuple[int, int]:
-    match = _FORBIDDEN.search(text)
-    if match is None:
-        return 0, 0
-    placed = _at("", "", text, match.start())
-    return placed.line, placed.column
 
 
 _FORBIDDEN = re.compile("[^\t\n\r -~\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -570,23 +379,17 @@ def plain(word: str) -> Any:
     if word in _TRUE or word in _FALSE:
         return word in _TRUE
     if _INT.match(word):
-        return number(word, False)
+        return _integer(word)
     if _BASED.match(word):
-        return number_of_base(word)
+        value = int(word[2:], 8 if word[1] == "o" else 16) if len(word) <= DIGITS else None
+        if value is None or is_huge(value):
+            raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
+        return value
     if _FLOAT.match(word):
-        return number(word, True)
+        return _float(word)
     if _NOT_FINITE.match(word):
         raise Unreadable("not-finite", f"{word} is not a finite number")
     return word
-
-
-def number_of_base(word: str) -> int:
-    if len(word) > DIGITS:
-        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
-    value = int(word[2:], 8 if word[1] == "o" else 16)
-    if is_huge(value):
-        raise Unreadable("huge-number", f"a number has more than {DIGITS} digits")
-    return value
 
 
 def is_huge(value: int) -> bool:
@@ -594,13 +397,6 @@ def is_huge(value: int) -> bool:
     bits = value.bit_length()
     # The number of bits decides most cases, also where Python refuses to print the number.
     return bits > DIGITS * 3 and (bits > DIGITS * 10 // 3 or len(str(value)) > DIGITS)
-
-
-def _events(text: str) -> Iterator[Any]:
-    import yaml
-
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    return iter(yaml.parse(text, Loader=loader))
 
 
 class _Open:
@@ -641,8 +437,9 @@ class _Yaml:
             yaml.MappingEndEvent: self._end,
             yaml.SequenceEndEvent: self._end,
         }
+        loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
         nodes = 0
-        for event in _events(self.text):
+        for event in yaml.parse(self.text, Loader=loader):
             nodes += type(event) in begins
             # Values repeated by aliases count too, because other formats have them in full.
             if nodes + self.expanded > YAML_NODES:
@@ -710,7 +507,7 @@ class _Yaml:
 
     def _start(self, is_map: bool, event: Any) -> None:
         if len(self.open) >= DEPTH:
-            raise self._wrong("too-deep", f"more than {DEPTH} levels deep", event)
+            raise self._wrong("too-deep", _TOO_DEEP, event)
         if event.tag not in (None, "!", _CORE + ("map" if is_map else "seq")):
             raise self._wrong("yaml-tag", f"the tag {event.tag[:80]} is not allowed", event)
         if self.open and self.open[-1].node.kind == MAP and self.open[-1].key is None:

@@ -11,9 +11,8 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import lru_cache
-from itertools import accumulate
 from json.encoder import encode_basestring as quoted
 from json.encoder import encode_basestring_ascii as quoted_ascii
 from typing import Any
@@ -30,11 +29,9 @@ JSON, YAML, JSONL = "json", "yaml", "jsonl"
 BREAK = re.compile("\r\n|[\n\r\x85\u2028\u2029]")
 JSON_BREAK = re.compile("\r\n|[\n\r]")
 TRIVIA = re.compile("(?:[ \t\n\r\x85\u2028\u2029]|#[^\n\r\x85\u2028\u2029]*)*")
-JSON_BREAKS = ("\n", "\r")
 _REST = re.compile("[ \t]*(?:#[^\n\r\x85\u2028\u2029]*)?")
 _PROPERTIES = re.compile(r"(?:[&!]\S*[ \t\r\n]+)*")
 _ESCAPE = re.compile(r"\\u(?!00[0-7])[0-9a-fA-F]{4}")
-_PIECE = 1 << 16
 
 
 class Clash(Exception):
@@ -143,30 +140,11 @@ _HIDDEN = (*range(0x7F, 0xA0), 0x2028, 0x2029, 0xFEFF, 0xFFFE, 0xFFFF)
 _LONG_KEY = 1000
 
 
-class _Escapes(dict[int, str]):
-    """Code of a character → its escape, where only ASCII is allowed."""
-
-    def __missing__(self, code: int) -> str:
-        if code < _HIDDEN[0]:
-            raise LookupError
-        self[code] = _escaped(code)
-        return self[code]
+_SHOWN = {code: f"\\u{code:04X}" for code in _HIDDEN}
 
 
-def _escaped(code: int) -> str:
-    return f"\\U{code:08X}" if code > 0xFFFF else f"\\u{code:04X}"
-
-
-# Tables, because a text may be nothing but such characters, millions of them.
-_ASCII = _Escapes()
-_SHOWN = {code: _escaped(code) for code in _HIDDEN}
-
-
-def yaml_double(value: str, style: Style) -> str:
-    text = quoted(value)
-    if style.ascii:
-        return text.translate(_ASCII)
-    return text if value.isprintable() else text.translate(_SHOWN)
+def yaml_double(value: str) -> str:
+    return quoted(value) if value.isprintable() else quoted(value).translate(_SHOWN)
 
 
 def is_plain(value: str) -> bool:
@@ -178,23 +156,23 @@ def is_stamp(value: Any) -> bool:
     return isinstance(value, str) and bool(_STAMP.match(value))
 
 
-def yaml_scalar(value: Any, style: Style, quote: str = '"') -> str:
+def yaml_scalar(value: Any, quote: str = '"') -> str:
     """Return a scalar or empty collection; `quote` is that of the string which it replaces."""
     if isinstance(value, str):
         if quote == "" and is_plain(value):
             return value
         if quote == "'" and value.isprintable():
             return "'" + value.replace("'", "''") + "'"
-        return yaml_double(value, style)
+        return yaml_double(value)
     if isinstance(value, float):
         text = repr(value)
         return text.replace("e", ".0e") if "e" in text and "." not in text else text
     return json.dumps(value)
 
 
-def yaml_key(key: str, style: Style) -> str:
+def yaml_key(key: str) -> str:
     """Return a key with its colon."""
-    spelled = key if _is_plain_key(key) else yaml_double(key, style)
+    spelled = key if _is_plain_key(key) else yaml_double(key)
     return spelled + ":" if len(spelled) < _LONG_KEY else f"? {spelled}\n:"
 
 
@@ -204,14 +182,14 @@ def _is_plain_key(key: str) -> bool:
     return _KEY.match(key) is not None and key.lower() not in _WORDS_OF_YAML
 
 
-def yaml_flow(value: Any, style: Style, quote: str = '"') -> str:
+def yaml_flow(value: Any, quote: str = '"') -> str:
     """Return a value on one line."""
     if not is_full(value):
-        return yaml_scalar(value, style, quote)
+        return yaml_scalar(value, quote)
     if isinstance(value, list):
-        return "[" + ", ".join(yaml_flow(each, style, quote) for each in value) + "]"
+        return "[" + ", ".join(yaml_flow(each, quote) for each in value) + "]"
     pairs = (
-        yaml_key(key, style).replace("\n", " ") + " " + yaml_flow(each, style, quote)
+        yaml_key(key).replace("\n", " ") + " " + yaml_flow(each, quote)
         for key, each in value.items()
     )
     return "{" + ", ".join(pairs) + "}"
@@ -220,7 +198,7 @@ def yaml_flow(value: Any, style: Style, quote: str = '"') -> str:
 def yaml_block(value: Any, style: Style, column: int) -> str:
     """Return a value in block style whose first line begins at a column already."""
     if not is_full(value):
-        return yaml_scalar(value, style)
+        return yaml_scalar(value)
     if isinstance(value, list):
         parts = [yaml_item(each, style, column) for each in value]
     else:
@@ -233,14 +211,14 @@ def yaml_item(value: Any, style: Style, column: int) -> str:
 
 
 def yaml_pair(key: str, value: Any, style: Style, column: int) -> str:
-    spelled = yaml_key(key, style).replace("\n", style.eol + " " * column)
+    spelled = yaml_key(key).replace("\n", style.eol + " " * column)
     return spelled + yaml_value(value, style, column)
 
 
 def yaml_value(value: Any, style: Style, column: int) -> str:
     """Return what follows the colon of a key at a column."""
     if not is_full(value):
-        return " " + yaml_scalar(value, style)
+        return " " + yaml_scalar(value)
     inner = column + (style.dash if isinstance(value, list) else style.step)
     return style.eol + " " * inner + yaml_block(value, style, inner)
 
@@ -252,7 +230,7 @@ def fresh(kind: str, value: Any, style: Style | None = None) -> bytes:
     """Return the bytes of a new file, in the given style or the default one."""
     if style is None and kind == JSONL and all(lines := [_quick_json(each) for each in value]):
         return b"".join(line + b"\n" for line in lines)
-    if style is None and kind == JSON and (data := _quick_json(value)):
+    if style in (None, Style()) and kind == JSON and (data := _quick_json(value)):
         return msgspec.json.format(data, indent=2) + b"\n"
     require_plain(value)
     style = style or (COMPACT if kind == JSONL else Style())
@@ -282,35 +260,18 @@ _EXPONENT = re.compile(rb"[:,\[][-0-9.]+e")
 
 
 class Lines:
-    """Line starts of a text, searched for piece by piece on demand: an edit of a long text needs
-    few of them."""
+    """The lines of a text, by the places of characters."""
 
     def __init__(self, text: str, breaks: re.Pattern[str] = BREAK) -> None:
         self.text = text
-        self.breaks = breaks
-        self._pieces: dict[int, list[int]] = {}
+        self._starts = [0, *(match.end() for match in breaks.finditer(text))]
+
+    def number(self, at: int) -> int:
+        """Return the number of the line with a character, from 1."""
+        return bisect_right(self._starts, at)
 
     def start(self, at: int) -> int:
-        piece = at // _PIECE
-        starts = self._starts(piece)
-        count = bisect_right(starts, at)
-        while not count and piece:
-            piece -= 1
-            starts = self._starts(piece)
-            count = len(starts)
-        return starts[count - 1] if count else 0
-
-    def _starts(self, piece: int) -> list[int]:
-        """Return where lines begin in a piece; a break of two characters in two pieces belongs to
-        the later piece."""
-        if piece not in self._pieces:
-            end = (piece + 1) * _PIECE
-            found = self.breaks.finditer(self.text, max(piece * _PIECE - 1, 0), end)
-            starts = [match.end() for match in found]
-            if starts and starts[-1] == end and self.text[end - 1 : end + 1] == "\r\n":
-                del starts[-1]
-            self._pieces[piece] = starts
-        return self._pieces[piece]
+        return self._starts[self.number(at) - 1]
 
     def column(self, at: int) -> int:
         return at - self.start(at)
@@ -332,25 +293,6 @@ class Lines:
         return BREAK.match(self.text, self.rest(at)) is None
 
 
-class Breaks:
-    """Counts the lines before a place in a text; each piece of it is counted at most once."""
-
-    def __init__(self, text: str, signs: Sequence[str]) -> None:
-        self.text = text
-        self.signs = [sign for sign in signs if sign in text]
-        starts = range(0, len(text), _PIECE)
-        self._sums = [0, *accumulate(self._in(start, start + _PIECE) for start in starts)]
-
-    def before(self, at: int) -> int:
-        piece = at // _PIECE
-        return self._sums[piece] + self._in(piece * _PIECE, at)
-
-    def _in(self, start: int, end: int) -> int:
-        signs = sum(self.text.count(sign, start, end) for sign in self.signs)
-        # CR and LF are one break, and may be in two pieces.
-        return signs - ("\r" in self.signs and self.text.count("\r\n", start, end + 1))
-
-
 def nodes_of(root: Node) -> Iterator[Node]:
     """Yield all values of a document in order."""
     todo = [root]
@@ -365,12 +307,12 @@ def line_end(text: str) -> str:
     return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
-def json_style(text: str, root: Node) -> Style:
-    """Return the style of a JSON text."""
-    unit = None
-    if is_full(root.value):
-        lead = text[root.start + 1 : (root.keys or root.items)[0].start]
-        unit = JSON_BREAK.split(lead)[-1] if JSON_BREAK.search(lead) else None
+def json_style(text: str) -> Style:
+    """Return the style of a JSON text: the space before the first value is its indentation."""
+    lead = _LEAD.match(text)
+    unit = JSON_BREAK.split(lead[1])[-1] if lead and JSON_BREAK.search(lead[1]) else None
+    if lead is None or text[lead.end() :][:1] in ("]", "}"):
+        unit = Style().unit  # it has no value yet
     return replace(
         COMPACT if unit is None and '": ' not in text else Style(),
         unit=unit,
@@ -380,9 +322,11 @@ def json_style(text: str, root: Node) -> Style:
     )
 
 
-def yaml_style(text: str, root: Node) -> Style:
+_LEAD = re.compile(r"\s*[\[{](\s*)")
+
+
+def yaml_style(text: str, root: Node, columns: Lines) -> Style:
     """Return the style of a YAML text: the first indentation of a map and of a list count."""
-    columns = Lines(text)
     found: dict[str, int] = {}
     for node in nodes_of(root):
         if node.kind == MAP and node.style == "block" and node.items:

@@ -4,15 +4,13 @@ A *binding* ties a session to one place of one format; a place has one owner. A 
 released stays stored, without a claim to its place, so that its session can bind again. A
 *rendering* is what we once wrote into one of its files. It is stored to recognize bytes found later
 as ours, as ours from earlier (a tool restored them), or as an edit, which is then compared with the
-nearest rendering. A process that keeps writing stores most renderings as differences from one that
-is stored whole. Renderings are a cache: a lost one makes our own file look edited, and comparing
+nearest rendering. Renderings are a cache: a lost one makes our own file look edited, and comparing
 it finds nothing new.
 """
 
 from __future__ import annotations
 
 import os
-import struct
 import zlib
 
 from forestay.store.machine.tables import BY_ID, Topic
@@ -23,13 +21,9 @@ if TYPE_CHECKING:
     import sqlite3
     from collections.abc import Sequence
 
-    from forestay.store.machine.tables import Tables
-
 KEPT = 16
-"""Renderings of one file that are stored at least."""
+"""Renderings of one file that are stored."""
 
-_Base = tuple[int, str, bytes]
-"""A rendering that is stored whole: its number, its digest, its bytes."""
 Written = tuple[str, str, int, bytes]
 """A file that is about to be written: its name, digest and size, and the bytes to store."""
 
@@ -73,10 +67,6 @@ class Rendering:
 
 
 class Bindings(Topic):
-    def __init__(self, tables: Tables) -> None:
-        super().__init__(tables)
-        self._bases: dict[tuple[int, str], _Base | None] = {}
-
     def bindings(self, session: str = "") -> list[Binding]:
         """Return the bindings of a session, or of all."""
         sql = (
@@ -182,7 +172,6 @@ class Bindings(Topic):
             must_scrub(connection)
 
         self._tables.write(act)
-        self._bases.clear()
         self._tables.scrub(session, "the stored content of its files is erased")
 
     def change(self, binding: Binding, *, suspended: str, quiet: bool) -> None:
@@ -214,25 +203,17 @@ class Bindings(Topic):
 
     def contents(self, binding: Binding, file: str) -> list[bytes]:
         """Return the content of the renderings of a file, the newest first."""
-        found: dict[int, bytes] = {}
-        for n, data in self._read(
-            "SELECT n, data FROM rendering WHERE binding = ? AND file = ? ORDER BY n",
+        rows = self._read(
+            "SELECT data FROM rendering WHERE binding = ? AND file = ? AND data != x''"
+            " ORDER BY n DESC",
             (binding.number, file),
-        ):
-            text = _unpacked(data, found)
-            if text is not None:
-                found[n] = text
-        return [found[n] for n in sorted(found, reverse=True)][:KEPT]
+        )
+        return [zlib.decompress(data) for (data,) in rows]
 
     def last_content(self, binding: Binding, file: str) -> bytes:
         """Return the content of the newest rendering of a file; empty if it is not stored."""
-        place = (binding.number, file)
-        data: bytes = next(iter(self._read(_DATA_LAST, place)), (b"",))[0]
-        base: dict[int, bytes] = {}
-        if data.startswith(_DELTA):
-            n = _HEAD.unpack_from(data, 1)[0]
-            base.update((n, zlib.decompress(row[0])) for row in self._read(_DATA_OF, (*place, n)))
-        return _unpacked(data, base) or b""
+        rows = self._read(_DATA_LAST, (binding.number, file))
+        return zlib.decompress(rows[0][0]) if rows and rows[0][0] else b""
 
     def rendered(self, new: Sequence[Note], *, lasting: bool = False) -> None:
         """Record what is about to be written into the files of some bindings, in one transaction.
@@ -241,17 +222,14 @@ class Bindings(Topic):
         unless it is `lasting`; then the files are only compared once more.
         """
 
-        def act(connection: sqlite3.Connection) -> dict[tuple[int, str], _Base | None]:
-            bases: dict[tuple[int, str], _Base | None] = {}
+        def act(connection: sqlite3.Connection) -> None:
             for binding, files, mirrored in new:
-                for written in files:
-                    place = (binding.number, written[0])
-                    bases[place] = _add(connection, *place, written, self._bases.get(place))
+                for file, digest, size, data in files:
+                    _add(connection, (binding.number, file), digest, size, data)
                 connection.execute(_REACHED, (mirrored, binding.number))
-            return bases
 
         write = self._tables.write if lasting else self._tables.write_soon
-        self._bases |= write(act)
+        write(act)
         for binding, _, mirrored in new:
             binding.mirrored, binding.suspended = mirrored, ""
 
@@ -271,7 +249,6 @@ _SAY_NOTHING = f"""
 """
 _NEWEST = "SELECT file, max(n), digest, stat FROM rendering WHERE binding = ? GROUP BY file"
 _DATA_LAST = "SELECT data FROM rendering WHERE binding = ? AND file = ? ORDER BY n DESC LIMIT 1"
-_DATA_OF = "SELECT data FROM rendering WHERE binding = ? AND file = ? AND n = ? AND data != x''"
 _REACHED = "UPDATE binding SET mirrored = ?, suspended = '' WHERE number = ?"
 
 
@@ -287,93 +264,20 @@ def _is_same(one: str, other: str) -> bool:
 
 
 def _add(
-    connection: sqlite3.Connection,
-    binding: int,
-    file: str,
-    written: Written,
-    base: _Base | None,
-) -> _Base | None:
-    """Store one rendering; return the whole one that the next may refer to."""
-    _, digest, size, data = written
-    place, sought = (binding, file), base[:2] if base else (0, "")
-    last, held = connection.execute(_LAST, (*place, *sought, *place)).fetchone()
-    n = last + 1
-    if not data:
-        packed = b""
-    elif base is not None and held and n - base[0] < KEPT:
-        packed = _delta(data, base[0], base[2])
-    else:
-        packed, base = _squeezed(data), (n, digest, data)
-    connection.execute(_REMEMBER, (*place, n, digest, str(size), packed))
-    if n % 4 == 0:
-        connection.execute(_FORGET, (*place, n - KEPT, n - 2 * KEPT))
-    return base
-
-
-_LAST = """
-    SELECT coalesce(max(n), 0),
-        EXISTS (SELECT 1 FROM rendering WHERE binding = ? AND file = ? AND n = ? AND digest = ?
-            AND data != x'')
-    FROM rendering WHERE binding = ? AND file = ?
-"""
-_REMEMBER = "INSERT INTO rendering VALUES (?, ?, ?, ?, ?, ?)"
-_FORGET = """
-    DELETE FROM rendering WHERE binding = ? AND file = ? AND n <= ?
-        AND (n <= ? OR substr(data, 1, 1) IN (x'', x'01'))
-"""
-
-# A rendering is stored whole (zlib), or as its difference from one of the last sixteen whole ones.
-_DELTA = b"\x01"
-_HEAD = struct.Struct(">QII")
-
-
-def _delta(data: bytes, n: int, base: bytes) -> bytes:
-    """Return bytes as what differs between a common beginning and end with `base`."""
-    least = min(len(data), len(base))
-    start = _common(data, base, least)
-    end = _common_end(data, base, least - start)
-    return _DELTA + _HEAD.pack(n, start, end) + _squeezed(data[start : len(data) - end])
-
-
-def _squeezed(data: bytes) -> bytes:
-    """Compress with little memory.
-
-    Allocating the usual 256 kB each time can take ten times as long as the work on a small file.
-    """
+    connection: sqlite3.Connection, place: tuple[int, str], digest: str, size: int, data: bytes
+) -> None:
+    """Store one rendering of a file, and delete those that are too old."""
+    ((last,),) = connection.execute(_LAST, place)
+    # With little memory: allocating the usual 256 kB each time can take ten times as long as the
+    # work on a small file.
     squeeze = zlib.compressobj(1, zlib.DEFLATED, 13, 5)
-    return squeeze.compress(data) + squeeze.flush()
+    packed = squeeze.compress(data) + squeeze.flush() if data else b""
+    connection.execute(
+        "INSERT INTO rendering VALUES (?, ?, ?, ?, ?, ?)",
+        (*place, last + 1, digest, str(size), packed),
+    )
+    connection.execute(_FORGET, (*place, last + 1 - KEPT))
 
 
-def _common(one: bytes, other: bytes, most: int) -> int:
-    """Return how many bytes two texts have in common at their beginning, up to `most`."""
-    same, different = 0, most + 1
-    while different - same > 1:
-        half = (same + different) // 2
-        if one[same:half] == other[same:half]:
-            same = half
-        else:
-            different = half
-    return same
-
-
-def _common_end(one: bytes, other: bytes, most: int) -> int:
-    a, b = len(one), len(other)
-    same, different = 0, most + 1
-    while different - same > 1:
-        half = (same + different) // 2
-        if one[a - half : a - same] == other[b - half : b - same]:
-            same = half
-        else:
-            different = half
-    return same
-
-
-def _unpacked(data: bytes, contents: dict[int, bytes]) -> bytes | None:
-    """Return the content of a rendering; None if it, or its base, is not stored."""
-    if not data.startswith(_DELTA):
-        return zlib.decompress(data) if data else None
-    n, start, end = _HEAD.unpack_from(data, 1)
-    if n not in contents:
-        return None
-    base = contents[n]
-    return base[:start] + zlib.decompress(data[1 + _HEAD.size :]) + base[len(base) - end :]
+_LAST = "SELECT coalesce(max(n), 0) FROM rendering WHERE binding = ? AND file = ?"
+_FORGET = "DELETE FROM rendering WHERE binding = ? AND file = ? AND n <= ?"

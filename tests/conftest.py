@@ -187,8 +187,8 @@ def warm() -> Iterator[Warm]:
 
 @pytest.fixture
 def quick_probe(warm: Warm, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Databases are looked at from a process of its own, as ever, but not a new interpreter."""
-    monkeypatch.setattr("forestay.health.database_probe._child", warm.run)
+    """Run the child process of a rebuild without starting a new interpreter."""
+    monkeypatch.setattr("forestay.health.rebuild._child", warm.run)
 
 
 @pytest.fixture

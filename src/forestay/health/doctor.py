@@ -4,8 +4,8 @@ A check is a function that yields findings and changes nothing; `_CHECKS` lists 
 a finding of one stage says that the database cannot be read, later stages are skipped. `_CODES` has
 severity and default help of each kind of finding, `_FIXES` what repairs it.
 
-The database file is examined in a child process, because opening it here other than through the
-store would drop the locks of this process. If nothing less helps, it is rebuilt (`rebuild`).
+The database is read only through the store: opening its file here in another way would drop the
+locks of this process. If nothing less helps, it is rebuilt (`rebuild`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from forestay.agents.spool import BAD, LOST, OF_NO_INTEREST, Spool
@@ -23,7 +24,6 @@ from forestay.base.config import Settings
 from forestay.base.findings import Finding
 from forestay.base.process import ProcessId, liveness
 from forestay.errors import Damaged, ForestayError, NoSession
-from forestay.health import database_probe
 from forestay.health.rebuild import Rebuild, remembered
 from forestay.journal import backup, pack, restore
 from forestay.journal.journal import Journal, own_head
@@ -181,12 +181,10 @@ def _run(check: Check, case: _Case) -> list[Finding]:
     found: list[Finding] = []
     try:
         found.extend(check(case))
-    except _TROUBLE as error:
-        failed = _found("not-seen", f"could not check: {error}")
-        found.append(failed._replace(fix=getattr(error, "hint", "")))
-    except Exception as error:
-        # Unforeseen damage must not hide the rest.
-        found.append(_found("not-seen", f"could not check: {type(error).__name__}: {error}"))
+    except Exception as error:  # unforeseen damage must not hide the rest
+        why = str(error) if isinstance(error, _TROUBLE) else f"{type(error).__name__}: {error}"
+        fix = getattr(error, "hint", "")
+        found.append(_found("not-seen", f"could not check: {why}", "", fix))
     return found
 
 
@@ -272,7 +270,7 @@ def _is_quarantine_blocked(case: _Case) -> bool:
 
 
 def _check_database(case: _Case) -> Iterator[Finding]:
-    """Ask SQLite, in a child process, or the server."""
+    """Ask SQLite, or the server."""
     if not case.store.capabilities.files:
         try:
             yield from case.store.maintenance.remarks()
@@ -291,20 +289,26 @@ def _check_database(case: _Case) -> Iterator[Finding]:
 
 
 def _check_database_file(case: _Case) -> Iterator[Finding]:
-    seen = database_probe.probe(case.database, case.home)
-    code, error = seen.get("code"), str(seen.get("error", ""))
-    if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-        yield _broken(case, error)
-    elif error:
+    read = case.store.machine.tables.read
+    try:
+        tables = {name for (name,) in read("SELECT name FROM sqlite_schema")}
+    except Damaged as error:
+        yield _broken(case, error.why)
+        return
+    except ForestayError as error:
         what, fix = "the database cannot be opened", "check owner, permissions and disk: ls -l"
         fix = f"{fix} {case.home}"
-        yield Finding("database-closed", "error", what, error, fix, file=case.database)
-    elif not seen.get("ours"):
+        yield Finding("database-closed", "error", what, error.why, fix, file=case.database)
+        return
+    if len(tables & {"event", "session", "meta"}) < 2:
         yield _broken(case, case.database, "the database is not one of Forestay", "foreign")
-    elif is_good("min_writer", seen.get("min_writer")) and int(str(seen["min_writer"])) > FORMAT:
-        what = "a newer Forestay took this home over; this one can only read it"
-        why = f"format {seen['min_writer']}, this one knows {FORMAT}"
-        yield _found("newer", what, why, file=case.database)
+        return
+    with suppress(ForestayError):  # an altered table is reported with the others
+        for (value,) in read("SELECT value FROM meta WHERE key = 'min_writer'"):
+            if is_good("min_writer", value) and int(value) > FORMAT:
+                what = "a newer Forestay took this home over; this one can only read it"
+                why = f"format {value}, this one knows {FORMAT}"
+                yield _found("newer", what, why, file=case.database)
 
 
 def _broken(
@@ -452,16 +456,12 @@ def _check_missing_sessions(case: _Case) -> Iterator[Finding]:
 
 
 def _check_heads(case: _Case) -> Iterator[Finding]:
-    if unknown := _without_head(case):
+    if unknown := [session for session in case.sessions() if _is_without_head(case, session)]:
         shown = ", ".join(unknown[:3]) + (" …" if unknown[3:] else "")
         what = f"the last event of {len(unknown)} session(s) is not remembered any more: {shown}"
         why = "if their last events were cut off, nothing would show it"
         path = os.path.join(case.home, files.HEADS)
         yield _found("heads", what, why, fixable=case.is_writable, file=path)
-
-
-def _without_head(case: _Case) -> list[str]:
-    return [session for session in case.sessions() if _is_without_head(case, session)]
 
 
 def _is_without_head(case: _Case, session: str) -> bool:
@@ -703,7 +703,7 @@ def _derive_again(case: _Case, finding: Finding) -> str:
 
 
 def _remember_heads(case: _Case, finding: Finding) -> str:
-    unknown = _without_head(case)
+    unknown = [session for session in case.sessions() if _is_without_head(case, session)]
     for session in unknown:
         case.journal.rebuild(session)
     return f"remembered again the last event of {len(unknown)} session(s)"

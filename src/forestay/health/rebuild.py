@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 
-from forestay.base import files
+from forestay.base import config, files
 from forestay.base.clock import Clock, iso
 from forestay.base.config import Settings
 from forestay.base.process import machine_id
 from forestay.base.redact import Redactor
 from forestay.errors import Busy, ForestayError, NoSession, StoreFailed
-from forestay.health import database_probe
 from forestay.journal import backup, restore
 from forestay.journal.journal import Journal
 from forestay.journal.projections import as_sealed
@@ -29,6 +30,21 @@ from forestay.store.sqlite.heads_file import RememberedHeads
 from forestay.store.sqlite.writer_lock import WriterLock
 
 _SALVAGE = "salvage.fspack"
+_TIMEOUT = 60
+# Exits with 3 if a connection is open anywhere: they lock these bytes of the file and of -shm. In a
+# child process, because closing the file here would drop the locks of this one.
+_HELD = """
+import fcntl, os, sys
+for path, start, length in ((sys.argv[1], 0x40000002, 510), (sys.argv[1] + "-shm", 120, 9)):
+    try:
+        fd = os.open(path, os.O_RDWR)
+    except FileNotFoundError:
+        continue
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, length, start)
+    except OSError:
+        sys.exit(3)
+"""
 
 
 def remembered(store: Store) -> list[tuple[str, Head]]:
@@ -86,7 +102,11 @@ class Rebuild:
         ]
 
     def _require_not_in_use(self) -> None:
-        if database_probe.is_in_use(self._database):
+        try:
+            is_in_use = bool(_child(_HELD, self._database).returncode)
+        except (OSError, subprocess.SubprocessError) as error:
+            raise StoreFailed("could not find out whether the database is in use") from error
+        if is_in_use:
             # Its last connection would remove the log of the new file on closing.
             raise Busy(
                 "another process has the database open",
@@ -186,6 +206,17 @@ class Rebuild:
         if os.path.lexists(path):
             kept = files.quarantine(path, self._aside)
             os.rename(kept, os.path.join(self._aside, os.path.basename(path)))
+
+
+def _child(script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-I", "-c", script, *arguments],
+        env=config.child_environment(),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=_TIMEOUT,
+    )
 
 
 def _unused(path: str) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from forestay.base.clock import Clock
     from forestay.store.machine.device import MachineName
-    from forestay.store.port import Head, View
+    from forestay.store.port import Head
     from forestay.store.postgres.connection import Connection, Server
 
     T = TypeVar("T")
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _DEVICE_SECONDS = 1.0
 _META = "SELECT key, value FROM @meta"
-_LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
+LOSE = "INSERT INTO @lost VALUES (%s, %s, %s, %s) ON CONFLICT DO NOTHING"
 _STUB = """
     INSERT INTO session (id, seq, fold, core, core_sum, status, goal, archived, began, updated,
         summary) SELECT ?1, 0, 0, x'', 0, '', '', 0, 0, 0, ''
@@ -45,75 +45,22 @@ _STUB = """
 """
 
 
-class LocalDatabase:
-    """The SQLite database and the heads file that belong to one store."""
-
-    def __init__(
-        self, folder: str, *, clock: Clock, busy_timeout: float, machine: MachineName
-    ) -> None:
-        self.sqlite = SqliteStore(folder, clock=clock, busy_timeout=busy_timeout, machine=machine)
-        self.heads = RememberedHeads(os.path.join(folder, files.REMEMBERED))
-        self.is_settled = False
-
-    def settle(self) -> None:
-        """Choose a device id and a secret, and notice a copied home; once per process."""
-        if not self.is_settled:
-            self.sqlite.database.write_soon(lambda connection: None)
-            self.is_settled = True
-
-    def name(self) -> str:
-        """Return what distinguishes this home from others that write to the store."""
-        from hashlib import sha256  # start-up
-
-        return sha256(b"home" + self.sqlite.machine.secret()).hexdigest()[:16]
-
-    def has(self, session: str) -> bool:
-        sql = "SELECT 1 FROM session WHERE id = ? COLLATE NOCASE"
-        return bool(self.sqlite.database.read(sql, (session,)))
-
-    def projects(self) -> dict[str, int]:
-        """Return session → the project it belongs to on this machine."""
-        sql = "SELECT id, project FROM session WHERE project IS NOT NULL"
-        return dict(self.sqlite.database.read(sql))
-
-    def project(self, session: str) -> int | None:
-        sql = "SELECT project FROM session WHERE id = ? COLLATE NOCASE"
-        found = self.sqlite.database.read(sql, (session,))
-        return found[0][0] if found else None
-
-    def erase(self, session: str) -> None:
-        """Erase all that this machine stores of a session."""
-        if self.has(session):
-            self.sqlite.erase(session, lambda view: _stub(forgotten=1))
-
-    def erase_seen(self, session: str) -> None:
-        """Erase what this machine saw of a session of which events were erased."""
-
-        def plan(view: View) -> Batch:
-            batch = _stub(forgotten=0)
-            batch.erased = []
-            return batch
-
-        if self.has(session):
-            self.sqlite.append(session, plan)
-
-    def close(self) -> None:
-        self.sqlite.close()
-        self.heads.close()
-
-
 def put_stubs(connection: sqlite3.Connection, sessions: Iterable[str]) -> None:
     connection.executemany(_STUB, [(id,) for id in sessions])
 
 
-def _stub(forgotten: int) -> Batch:
+def _stub(*, forgotten: int = 0, erased: Sequence[int] | None = None) -> Batch:
     texts = dict.fromkeys(("status", "goal", "summary"), "")
     numbers = {"archived": 0, "began": 0, "updated": 0, "forgotten": forgotten}
-    return Batch(entries=(), core=b"", fold=0, rows=(), listing={**texts, **numbers})
+    listing: dict[str, object] = {**texts, **numbers}
+    return Batch(entries=(), core=b"", fold=0, rows=(), listing=listing, erased=erased)
 
 
 class LocalSide:
-    """This home's side of a store on a server: the tables of the machine, made with first use."""
+    """This home's side of a store on a server: a SQLite database and a heads file.
+
+    Both are created with first use, in a folder that is named by the id of the store.
+    """
 
     def __init__(
         self,
@@ -128,37 +75,50 @@ class LocalSide:
         self.home = home
         self._server, self._clock = server, clock
         self._timeout, self._machine, self._opens_sealed = busy_timeout, machine, opens_sealed
-        self._database: LocalDatabase | None = None
+        self._opened: tuple[SqliteStore, RememberedHeads] | None = None
+        self._is_settled = False
         self._device = ("", 0.0)
 
     # -- opening -------------------------------------------------------------------------------
 
-    def open(self) -> LocalDatabase:
+    def open(self) -> tuple[SqliteStore, RememberedHeads]:
         """Return the database of this machine; an empty one while the server has no tables."""
-        if self._database is None:
-            meta: dict[str, str] = dict(self._server.read(_META))
-            if "store" not in meta:
-                return self._local_database("none")
+        if self._opened is not None:
+            return self._opened
+        meta: dict[str, str] = dict(self._server.read(_META))
+        if "store" in meta:
             self.require_open(meta)
-            self._database = self._local_database(meta["store"])
-        return self._database
-
-    def _local_database(self, id: str) -> LocalDatabase:
-        return LocalDatabase(
-            os.path.join(self.home, files.STORES, id),
-            clock=self._clock,
-            busy_timeout=self._timeout,
-            machine=self._machine,
+        folder = os.path.join(self.home, files.STORES, meta.get("store", "none"))
+        opened = (
+            SqliteStore(
+                folder, clock=self._clock, busy_timeout=self._timeout, machine=self._machine
+            ),
+            RememberedHeads(os.path.join(folder, files.REMEMBERED)),
         )
+        if "store" in meta:
+            self._opened = opened
+        return opened
 
-    def prepare(self) -> LocalDatabase:
-        """Do the same for a write: create the tables, or bring them up to date, first."""
-        if self._database is None or not self._database.is_settled:
-            found = self._server.read("SELECT value FROM @meta WHERE key = 'format'")
-            if not found or int(found[0][0]) < schema.FORMAT:
-                self.write_server(lambda one: schema.migrate(one, self._server.place.schema))
-            self.open().settle()
-        return self.open()
+    @property
+    def sqlite(self) -> SqliteStore:
+        return self.open()[0]
+
+    @property
+    def heads(self) -> RememberedHeads:
+        return self.open()[1]
+
+    def prepare(self) -> None:
+        """Open it for a write: create the tables, or bring them up to date, first.
+
+        Once per process this chooses a device id and a secret, and notices a copied home.
+        """
+        if self._is_settled:
+            return
+        found = self._server.read("SELECT value FROM @meta WHERE key = 'format'")
+        if not found or int(found[0][0]) < schema.FORMAT:
+            self.write_server(lambda one: schema.migrate(one, self._server.place.schema))
+        self.sqlite.database.write_soon(lambda connection: None)
+        self._is_settled = True
 
     def require_open(self, meta: dict[str, str] | None = None) -> None:
         """Raise `Refused` if the store was moved elsewhere."""
@@ -167,9 +127,9 @@ class LocalSide:
             raise moved(self._server.place.shown, seal)
 
     def close(self) -> None:
-        database, self._database = self._database, None
-        if database is not None:
-            database.close()
+        opened, self._opened, self._is_settled = self._opened, None, False
+        for one in opened or ():
+            one.close()
 
     # -- the server, as this home sees it ------------------------------------------------------
 
@@ -201,7 +161,7 @@ class LocalSide:
 
     def note_lost(self, session: str, head: Head) -> None:
         self.prepare()
-        sql, lost = self._server.sql(_LOSE), (session, head.device, head.n, head.hash)
+        sql, lost = self._server.sql(LOSE), (session, head.device, head.n, head.hash)
         self.write_server(lambda connection: connection.execute(sql, lost))
 
     # -- the device ----------------------------------------------------------------------------
@@ -213,7 +173,7 @@ class LocalSide:
         """
         id, until = self._device
         if not id or self._clock.monotonic() >= until:
-            id = self.open().sqlite.machine.device
+            id = self.sqlite.machine.device
             self._device = (id, self._clock.monotonic() + _DEVICE_SECONDS)
         return id
 
@@ -224,29 +184,57 @@ class LocalSide:
     # -- the tables of the machine -------------------------------------------------------------
 
     def read(self, sql: str, values: Sequence[object] = ()) -> Rows:
-        return self.open().sqlite.database.read(sql, values)
+        return self.sqlite.database.read(sql, values)
 
     def write(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        return self.prepare().sqlite.database.write(act)
+        self.prepare()
+        return self.sqlite.database.write(act)
 
     def write_soon(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        return self.prepare().sqlite.database.write_soon(act)
+        self.prepare()
+        return self.sqlite.database.write_soon(act)
 
     def scrub(self, session: str, done: str) -> None:
-        self.prepare().sqlite.database.scrub(session, done)
+        self.prepare()
+        self.sqlite.database.scrub(session, done)
 
     def ensure_sessions(self, sessions: Iterable[str]) -> None:
         """Add a stub for each of these sessions that the server has."""
-        database = self.prepare()
-        new = [id for id in dict.fromkeys(sessions) if id and not database.has(id)]
-        stored = self.stored_ids(new)
+        self.prepare()
+        stored = self.stored_ids([id for id in dict.fromkeys(sessions) if id and not self.has(id)])
         if stored:
             self.write(lambda connection: put_stubs(connection, stored))
 
     def head_devices(self) -> set[str]:
-        database = self.open()
-        local = {head.device for _, _, head in database.heads.all()}
-        return local | database.sqlite.database.head_devices()
+        local = {head.device for _, _, head in self.heads.all()}
+        return local | self.sqlite.database.head_devices()
+
+    def name(self) -> str:
+        """Return what distinguishes this home from others that write to the store."""
+        from hashlib import sha256  # start-up
+
+        return sha256(b"home" + self.sqlite.machine.secret()).hexdigest()[:16]
+
+    def has(self, session: str) -> bool:
+        return bool(self.read("SELECT 1 FROM session WHERE id = ? COLLATE NOCASE", (session,)))
+
+    def projects(self) -> dict[str, int]:
+        """Return session → the project it belongs to on this machine."""
+        return dict(self.read("SELECT id, project FROM session WHERE project IS NOT NULL"))
+
+    def project(self, session: str) -> int | None:
+        found = self.read("SELECT project FROM session WHERE id = ? COLLATE NOCASE", (session,))
+        return found[0][0] if found else None
+
+    def erase(self, session: str) -> None:
+        """Erase all that this machine stores of a session."""
+        if self.has(session):
+            self.sqlite.erase(session, lambda view: _stub(forgotten=1))
+
+    def erase_seen(self, session: str) -> None:
+        """Erase what this machine saw of a session of which events were erased."""
+        if self.has(session):
+            self.sqlite.append(session, lambda view: _stub(erased=[]))
 
 
 class ServerFileWork(FileWork):
@@ -257,13 +245,12 @@ class ServerFileWork(FileWork):
         self._local, self._server = local, server
 
     def pending(self, session: str) -> list[tuple[int, str]]:
-        database = self._local.open()
-        if not database.sqlite.machine.device:
+        if not self._local.sqlite.machine.device:
             return []
         return self._local.read_server(
             "SELECT c.number, c.what FROM @chore c JOIN @session s ON s.number = c.session"
             " WHERE s.key = %s AND c.home = %s ORDER BY c.number",
-            (folded(session), database.name()),
+            (folded(session), self._local.name()),
         )
 
     def finish(self, number: int) -> None:

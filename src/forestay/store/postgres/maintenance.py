@@ -50,7 +50,7 @@ class PostgresMaintenance(Maintenance):
         self._local, self._server = local, server
 
     def remembered(self) -> list[tuple[str, Head]]:
-        heads = [(session, head) for _, session, head in self._local.open().heads.all()]
+        heads = [(session, head) for _, session, head in self._local.heads.all()]
         lost = self._local.read_server("SELECT session, device, n, hash FROM @lost")
         return heads + [(session, Head(device, n, hash)) for session, device, n, hash in lost]
 
@@ -68,7 +68,7 @@ class PostgresMaintenance(Maintenance):
     def remarks(self) -> list[Finding]:
         facts = self._server.insist(lambda: self._server.use(_server_facts))
         meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
-        local = self._local.open().sqlite
+        local = self._local.sqlite
         return [
             *_server_remarks(self._server.place.shown, facts),
             *_table_remarks(meta),

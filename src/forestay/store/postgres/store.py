@@ -13,7 +13,7 @@ from forestay.base import files
 from forestay.store.machine.device import change_device
 from forestay.store.machine.machine import Machine
 from forestay.store.port import Capabilities, no_such_session
-from forestay.store.postgres import save
+from forestay.store.postgres import append
 from forestay.store.postgres.append import Append, Appender, known_text
 from forestay.store.postgres.connection import Lost, NotThere, Place, Server
 from forestay.store.postgres.local_db import LocalSide, ServerFileWork, put_stubs
@@ -39,7 +39,7 @@ _MOST_KNOWN = 1000
 _MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ERASE = (
     "DELETE FROM @blob_use WHERE session = %(number)s",
-    save.UNUSED,
+    append.UNUSED,
     "UPDATE @event SET salt = NULL, data = NULL, key = NULL WHERE session = %(number)s",
     "DELETE FROM @row WHERE session = %(number)s",
     "DELETE FROM @find WHERE session = %(number)s",
@@ -110,29 +110,29 @@ class PostgresStore(SqlStore):
         change: MachineChange | None = None,
     ) -> None:
         work = change.file_work if change else ()
-        append = Append(session, plan, create=create, blobs=pack_blobs(blobs), file_work=work)
-        local = self._local.prepare()
+        wanted = Append(session, plan, create=create, blobs=pack_blobs(blobs), file_work=work)
+        self._local.prepare()
         if create or (change is not None and change.is_local):
             self._appender.require_outside()
             # One at a time on this machine: a process that begins a session sees what others began.
-            view = self._local.write(lambda one: self._record_locally(one, append, change))
+            view = self._local.write(lambda one: self._record_locally(one, wanted, change))
         else:
-            view = self._record(append)
+            view = self._record(wanted)
         if view.has_erased:
-            local.erase_seen(view.session)
+            self._local.erase_seen(view.session)
 
-    def _record(self, append: Append) -> PgView:
-        view = self._appender.record(append)
+    def _record(self, wanted: Append) -> PgView:
+        view = self._appender.record(wanted)
         if view.new_device:
             self._local.forget_device()
             self._local.write(lambda connection: change_device(connection, view.new_device))
         return view
 
     def _record_locally(
-        self, connection: sqlite3.Connection, append: Append, change: MachineChange | None
+        self, connection: sqlite3.Connection, wanted: Append, change: MachineChange | None
     ) -> PgView:
         """Append inside a transaction of the tables of this machine."""
-        view = self._appender.record(append)
+        view = self._appender.record(wanted)
         if view.exists:
             put_stubs(connection, [view.session])
         if view.new_device:
@@ -158,10 +158,10 @@ class PostgresStore(SqlStore):
                 raise no_such_session(session)
             return self._moment(session, key, self._appender.recall(number, session))
 
-        local = self._local.open()
+        self._local.open()
         view = self._server.insist(look)
-        view.device = local.sqlite.machine.device
-        view.project = local.project(view.session)
+        view.device = self._local.sqlite.machine.device
+        view.project = self._local.project(view.session)
         return view
 
     def _number(self, key: str) -> int | None:
@@ -212,21 +212,21 @@ class PostgresStore(SqlStore):
         self, *, where: dict[str, object] | None = None, limit: int = -1
     ) -> list[dict[str, object]]:
         found = super().catalogue(where=where, limit=limit)
-        of = {folded(id): project for id, project in self._local.open().projects().items()}
+        of = {folded(id): project for id, project in self._local.projects().items()}
         return [{**one, "project": of.get(folded(str(one["id"])))} for one in found]
 
     def _read(self, sql: str, values: Sequence[object]) -> Rows:
         return self._local.read_server(sql, values)
 
     def _damaged(self, why: str) -> Damaged:
-        return save.damaged(why)
+        return append.damaged(why)
 
     def _comparable(self, id: str) -> str:
         return folded(id)
 
     def _in_project(self, project: object) -> tuple[str, object]:
         # Which project a session is in is known on this machine only.
-        known = self._local.open().projects()
+        known = self._local.projects()
         within = [folded(id) for id, one in known.items() if project in (None, one)]
         return "key <> ALL(%s)" if project is None else "key = ANY(%s)", within
 
@@ -242,19 +242,19 @@ class PostgresStore(SqlStore):
 
         def also(connection: Connection, view: PgView) -> None:
             # Content that another session begins to use now must not be erased.
-            connection.execute(self._sql(save.LOCK_BLOBS.format("")))
+            connection.execute(self._sql(append.LOCK_BLOBS.format("")))
             for statement in _ERASE:
                 if "%(session)s" in statement or "%(number)s" in statement:
                     values = {"number": view.number, "session": view.session}
                     connection.execute(self._sql(statement), values)
                 else:
                     connection.execute(self._sql(statement))
-            connection.execute(self._sql(save.RESUM), {"number": view.number})
+            connection.execute(self._sql(append.RESUM), {"number": view.number})
 
-        local = self._local.prepare()
+        self._local.prepare()
         view = self._record(Append(session, plan, also=also))
-        local.heads.forget(view.number)
-        local.erase(view.session)
+        self._local.heads.forget(view.number)
+        self._local.erase(view.session)
 
     def close(self) -> None:
         self._server.close()

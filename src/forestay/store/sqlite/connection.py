@@ -121,33 +121,29 @@ class Database:
         self._prepare_home()
 
         def alone() -> T:
-            result = self._committed(act, checks, "FULL" if synced else "NORMAL")
+            connection = self._writing()
+            try:
+                connection.execute(f"PRAGMA synchronous={'FULL' if synced else 'NORMAL'}")
+                self._share_patience(connection)
+                if self._room is not None:
+                    connection.execute(f"PRAGMA cache_size={self._room}")
+                    self._room = None
+                connection.execute("BEGIN IMMEDIATE")
+                if not checks:
+                    self.require_current(_meta(connection, "min_writer"))
+                result = act(connection)
+                connection.execute("COMMIT")
+            except DRIVER_ERRORS as error:
+                self._discard_writer()
+                raise self.translated(error, "update") from error
+            except BaseException as error:
+                self._roll_back(connection, error)
+                raise
             if then is not None:
                 then(result)
             return result
 
         return self.lock.hold(alone)
-
-    def _committed(
-        self, act: Callable[[sqlite3.Connection], T], checks: bool, synchronous: str
-    ) -> T:
-        connection = self._writing()
-        try:
-            connection.execute(f"PRAGMA synchronous={synchronous}")
-            self._share_patience(connection)
-            self._give_up_room(connection)
-            connection.execute("BEGIN IMMEDIATE")
-            if not checks:
-                self.require_current(_meta(connection, "min_writer"))
-            result = act(connection)
-            connection.execute("COMMIT")
-        except DRIVER_ERRORS as error:
-            self._discard_writer()
-            raise self.translated(error, "update") from error
-        except BaseException as error:
-            self._roll_back(connection, error)
-            raise
-        return result
 
     def make_room(self, connection: sqlite3.Connection) -> None:
         """Hold the pages of a large transaction in memory until it ends, or the next one begins.
@@ -158,33 +154,29 @@ class Database:
             self._room = int(connection.execute("PRAGMA cache_size").fetchone()[0])
             connection.execute(f"PRAGMA cache_size=-{_MUCH_ROOM}")
 
-    def _give_up_room(self, connection: sqlite3.Connection) -> None:
-        if self._room is not None:
-            connection.execute(f"PRAGMA cache_size={self._room}")
-            self._room = None
-
     def mend(self, act: Callable[[sqlite3.Connection], T]) -> T:
         """Write to a database whose damaged tables or values prevent `write`."""
         self._prepare_home()
-        return self.lock.hold(lambda: self._mended(act))
 
-    def _mended(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        self._discard_writer()
-        connection = self._connect("rw")
-        connection.text_factory = _lenient  # a damaged value need not be text
-        try:
-            for pragma in ("journal_mode=WAL", *_PRAGMAS):
-                connection.execute(f"PRAGMA {pragma}")
-            connection.execute("BEGIN IMMEDIATE")
-            result = act(connection)
-            self._settle(connection)
-            connection.execute("COMMIT")
-            self._sync_home()
-        except DRIVER_ERRORS as error:
-            raise self.translated(error, "update") from error
-        finally:
-            _close_quietly(connection)
-        return result
+        def alone() -> T:
+            self._discard_writer()
+            connection = self._connect("rw")
+            connection.text_factory = _lenient  # a damaged value need not be text
+            try:
+                for pragma in ("journal_mode=WAL", *_PRAGMAS):
+                    connection.execute(f"PRAGMA {pragma}")
+                connection.execute("BEGIN IMMEDIATE")
+                result = act(connection)
+                self._settle(connection)
+                connection.execute("COMMIT")
+                self._sync_home()
+            except DRIVER_ERRORS as error:
+                raise self.translated(error, "update") from error
+            finally:
+                _close_quietly(connection)
+            return result
+
+        return self.lock.hold(alone)
 
     def read(self, sql: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
         """Return the rows of one read-only query; none while there is no database."""
@@ -221,7 +213,13 @@ class Database:
         inode = self._inode_there()
         if inode is None:
             return None
-        reader = self._take_idle(inode) or self._open_reader(inode)
+        reader = self._take_idle(inode)
+        if reader is None:
+            try:
+                reader = self._connect("ro")
+            except DRIVER_ERRORS as error:
+                raise self.translated(error, "read") from error
+            reader.inode = inode
         # Weakly: an interrupt may prevent its return.
         self._lent[id(reader)] = ref(reader)
         return reader
@@ -268,7 +266,16 @@ class Database:
         Raises `Busy`, stating what is `done`, while a reader needs old pages. What a transaction
         erased with `must_scrub` is removed at the latest when the next writer opens.
         """
-        if not self.lock.hold(self._scrubbed):
+
+        def alone() -> bool:
+            connection = self._writing()
+            try:
+                return self._scrub(connection, wait_ms=_SCRUB_WAIT_MS)
+            except DRIVER_ERRORS as error:
+                self._discard_writer()
+                raise self.translated(error, "delete") from error
+
+        if not self.lock.hold(alone):
             raise Busy(
                 f"{done}, but old pages of it are still being read",
                 why="another process or thread reads an earlier moment",
@@ -276,14 +283,6 @@ class Database:
                 operation="delete",
                 session=session,
             )
-
-    def _scrubbed(self) -> bool:
-        connection = self._writing()
-        try:
-            return self._scrub(connection, wait_ms=_SCRUB_WAIT_MS)
-        except DRIVER_ERRORS as error:
-            self._discard_writer()
-            raise self.translated(error, "delete") from error
 
     def _scrub(self, connection: sqlite3.Connection, *, wait_ms: int) -> bool:
         connection.execute(f"PRAGMA busy_timeout={wait_ms}")
@@ -445,7 +444,15 @@ class Database:
                 connection.execute(f"PRAGMA {pragma}")
             self._patience = -1
             self._share_patience(connection)
-            self._begin(connection)
+            connection.execute("BEGIN IMMEDIATE")
+            self.require_current(_meta(connection, "min_writer"))
+            have = self._number("format", _meta(connection, "format"))
+            if have < FORMAT:
+                migrate(connection, have)
+            self._settle(connection)
+            connection.execute("COMMIT")
+            if _meta(connection, "scrub"):
+                self._scrub(connection, wait_ms=0)
             # SQLite ignores a failed sync of the folder in which it created the -wal.
             self._sync_home()
         except BaseException:
@@ -453,17 +460,6 @@ class Database:
             raise
         self._inode = _inode(self.path)
         return connection
-
-    def _begin(self, connection: sqlite3.Connection) -> None:
-        connection.execute("BEGIN IMMEDIATE")
-        self.require_current(_meta(connection, "min_writer"))
-        have = self._number("format", _meta(connection, "format"))
-        if have < FORMAT:
-            migrate(connection, have)
-        self._settle(connection)
-        connection.execute("COMMIT")
-        if connection.execute("SELECT 1 FROM meta WHERE key = 'scrub'").fetchone():
-            self._scrub(connection, wait_ms=0)
 
     def require_current(self, min_writer: str | None) -> None:
         """Refuse to write if the store was moved or is used by a newer version.
@@ -523,14 +519,6 @@ class Database:
         except OSError as error:
             raise files.failure(error, "write", self.home) from error
 
-    def _open_reader(self, inode: Inode) -> Reader:
-        try:
-            reader = self._connect("ro")
-        except DRIVER_ERRORS as error:
-            raise self.translated(error, "read") from error
-        reader.inode = inode
-        return reader
-
     def _connect(self, mode: str) -> Reader:
         if _inherited and _inode(self.path) in _inherited:
             raise StoreFailed(
@@ -589,7 +577,9 @@ class Database:
     def translated(self, error: Exception, operation: str) -> ForestayError:
         """Return our error for a driver error."""
         code = getattr(error, "sqlite_errorcode", 0)
-        if code == sqlite3.SQLITE_CANTOPEN and self._is_log_out_of_reach():
+        has_log = files.size(self.path + "-wal") and not files.size(self.path + "-shm")
+        if code == sqlite3.SQLITE_CANTOPEN and has_log and not files.is_writable(self.home):
+            # Without its log the file would show an older state as if it were the newest.
             return ReadOnly(
                 "the newest events cannot be read here",
                 why="they are in the log of the database, and reading it takes a home to write in",
@@ -606,14 +596,6 @@ class Database:
             Damaged: "the database is damaged",
         }.get(kind, "the database refused")
         return kind(what, why=str(error), hint=hint, operation=operation, file=self.path)
-
-    def _is_log_out_of_reach(self) -> bool:
-        """Return whether there is a log that cannot be read here.
-
-        Without it the file would show an older state as if it were the newest.
-        """
-        log = files.size(self.path + "-wal") and not files.size(self.path + "-shm")
-        return bool(log) and not files.is_writable(self.home)
 
     def damaged(self, why: str) -> Damaged:
         return Damaged("the database is damaged", why=why, hint=_SALVAGE, file=self.path)

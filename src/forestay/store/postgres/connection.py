@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from _thread import allocate_lock
+from threading import Semaphore
 
 import psycopg
 from psycopg import conninfo
@@ -41,7 +41,6 @@ SCHEMA = re.compile("[a-z_][a-z0-9_]{0,40}")
 _OURS = {"schema": "forestay", "prepare": "yes"}
 _FORM = "postgresql://USER@HOST:5432/DATABASE; in a password write @ as %40, / as %2F"
 _NOT_THERE_YET = ("42P01", "3F000")
-_NO_OPTIONS = "unsupported startup parameter"
 _STARTING = ("57P03", "57P01", "57P02")
 _NOT_PREPARED = ("26000", "42P05")
 
@@ -62,36 +61,19 @@ class Place:
         self.schema = ours["schema"]
         self.prepares = ours["prepare"] != "no"
         self._given = given
-        self._takes_options = True
         self.password = str(given.get("password") or "")
         self.shown = _shown(given, self.schema)
 
     def connect(self, patience: int = 0) -> Connection:
         """Return a connection that waits `patience` ms for a lock, unless others share it."""
-        if not (patience and self.prepares):
-            return self._connect()
-        try:
-            if self._takes_options:
-                options = f"{self._given.get('options') or ''} -c lock_timeout={patience}"
-                return self._connect(options=options.strip())
-        except psycopg.OperationalError as error:
-            if _NO_OPTIONS not in str(error):
-                raise
-            self._takes_options = False  # a pooler refuses them; it takes another round trip
-        made = self._connect()
-        made.execute(f"SET lock_timeout = {patience}")
-        return made
-
-    def _connect(self, **more: str) -> Connection:
-        given = {"connect_timeout": _PATIENCE, **self._given, **more}
-        connection = Wired.connect(
-            conninfo.make_conninfo(**given),
-            autocommit=True,
-            prepare_threshold=5 if self.prepares else None,
-        )
+        given = conninfo.make_conninfo(**{"connect_timeout": _PATIENCE, **self._given})
+        threshold = 5 if self.prepares else None
+        connection = Wired.connect(given, autocommit=True, prepare_threshold=threshold)
         # Otherwise the driver chooses types by values, and prepares a statement for each mixture.
         for dumper in (Int8Dumper, Int8BinaryDumper):
             connection.adapters.register_dumper(int, dumper)
+        if patience and self.prepares:
+            connection.execute(f"SET lock_timeout = {patience}")
         return connection
 
     def clean(self, text: str) -> str:
@@ -160,8 +142,7 @@ class Server:
         self.timeout = timeout
         self.patience = max(1, int(timeout * 1000))
         self._idle: list[Connection] = []
-        self._lent = 0
-        self._turn = allocate_lock()
+        self._free = Semaphore(MOST)
         self._pid = os.getpid()
         self._was_there = False
         _hush()
@@ -196,19 +177,15 @@ class Server:
         """Run `act` with a connection; raise `Lost` if it breaks, `NotThere` without tables."""
         connection = self.borrow()
         try:
-            result = act(connection)
+            return act(connection)
         except psycopg.Error as error:
-            self.give_back(connection)
             if error.sqlstate in _NOT_PREPARED:
                 # A pooler gave the connection to others: nothing was done, and nothing is prepared.
                 self.place.prepares = False
                 raise Lost from error
             raise self.translated(error, operation) from error
-        except BaseException:
+        finally:
             self.give_back(connection)
-            raise
-        self.give_back(connection)
-        return result
 
     def insist(self, act: Callable[[], T]) -> T:
         """Repeat `act` while the connection breaks, until the timeout."""
@@ -217,16 +194,14 @@ class Server:
             try:
                 return act()
             except Lost as lost:
+                cause = lost.__cause__
                 if self.clock.monotonic() >= deadline:
-                    raise self._given_up(lost.__cause__) from lost.__cause__
+                    if isinstance(cause, psycopg.Error) and not self._was_there:
+                        raise self._unreachable(cause) from cause
+                    raise self.gone(cause) from cause
             self.close_idle()
             self.clock.sleep(pause)
             pause = min(pause * 2, 0.5)
-
-    def _given_up(self, error: BaseException | None) -> ForestayError:
-        if isinstance(error, psycopg.Error) and not self._was_there:
-            return self._unreachable(error)
-        return self.gone(error)
 
     def gone(self, error: BaseException | None) -> StoreFailed:
         """Return the error for a lost connection; it may be retried unless the server refused."""
@@ -245,7 +220,8 @@ class Server:
 
     def borrow(self) -> Connection:
         self._notice_fork()
-        self._take_turn()
+        if not self._free.acquire(timeout=self.timeout):
+            raise Busy(f"all {MOST} connections of this process are in use", hint="try again")
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -253,20 +229,8 @@ class Server:
                     return connection
             return self._connect()
         except BaseException:
-            self._lent -= 1
+            self._free.release()
             raise
-
-    def _take_turn(self) -> None:
-        deadline = 0.0
-        while True:
-            with self._turn:
-                if self._lent < MOST:
-                    self._lent += 1
-                    return
-            deadline = deadline or self.clock.monotonic() + self.timeout
-            if self.clock.monotonic() >= deadline:
-                raise Busy(f"all {MOST} connections of this process are in use", hint="try again")
-            self.clock.sleep(0.005)
 
     def _connect(self) -> Connection:
         try:
@@ -280,8 +244,7 @@ class Server:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        with self._turn:
-            self._lent = max(self._lent - 1, 0)
+        self._free.release()
         if connection.pgconn.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
             self._idle.append(connection)
         else:
@@ -294,8 +257,7 @@ class Server:
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
             # They are the parent's: not closed, because the server would end them.
-            self._pid, self._idle, self._lent = os.getpid(), [], 0
-            self._turn = allocate_lock()
+            self._pid, self._idle, self._free = os.getpid(), [], Semaphore(MOST)
 
     def close(self) -> None:
         self._notice_fork()
@@ -342,7 +304,7 @@ _IDLE = psycopg.pq.TransactionStatus.IDLE
 
 
 def is_lost(error: psycopg.Error) -> bool:
-    """Whether the connection went away with the error."""
+    """Return whether the connection went away with the error."""
     code = error.sqlstate or ""
     broken = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and not code
     return broken or code in LOST

@@ -16,7 +16,7 @@ from forestay.store.sqlite.schema import SEALED
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from forestay.store.postgres.connection import Connection, Server
     from forestay.store.postgres.local_db import LocalSide
@@ -68,12 +68,13 @@ class PostgresMaintenance(Maintenance):
     def remarks(self) -> list[Finding]:
         facts = self._server.insist(lambda: self._server.use(_server_facts))
         meta: dict[str, str] = dict(self._server.read("SELECT key, value FROM @meta"))
+        found = [*_server_remarks(self._server.place.shown, facts), *_table_remarks(meta)]
         local = self._local.sqlite
-        return [
-            *_server_remarks(self._server.place.shown, facts),
-            *_table_remarks(meta),
-            *_local_remarks(local.home, local.maintenance.check()),
-        ]
+        if problems := local.maintenance.check():
+            what = "the local database of this machine is damaged"
+            fix = f"move it away, no session is in it: {files.move_away_command(local.home)}"
+            found.append(_remark("error", what, "; ".join(problems[:3]), fix))
+        return found
 
     def flaws(self) -> list[Finding]:
         try:
@@ -192,58 +193,32 @@ def _server_facts(connection: Connection) -> dict[str, str]:
     return dict(zip(names, map(str, found or ()), strict=False))
 
 
+def _remark(severity: str, what: str, why: str = "", fix: str = "") -> Finding:
+    return Finding("server", severity, what, why, fix)
+
+
 def _server_remarks(place: str, facts: dict[str, str]) -> Iterator[Finding]:
-    yield Finding(
-        "server",
-        "info",
-        f"sessions are kept in {place}, by PostgreSQL {facts.get('version', '')}",
-        "its files, and their backups, are looked after there",
-        "",
-    )
+    what = f"sessions are kept in {place}, by PostgreSQL {facts.get('version', '')}"
+    yield _remark("info", what, "its files, and their backups, are looked after there")
     for name in ("fsync", "full_page_writes"):
         if facts.get(name) == "off":
             why = "what is acknowledged may be gone after a power cut"
-            yield Finding(
-                "server",
-                "error",
-                f"the server runs with {name} = off",
-                why,
-                f"set {name} = on there",
-            )
+            what = f"the server runs with {name} = off"
+            yield _remark("error", what, why, f"set {name} = on there")
     if facts.get("standby") == "true":
-        yield Finding(
-            "server",
-            "warning",
-            "the server is a copy that can only be read",
-            "",
-            "use the one it copies",
-        )
+        what = "the server is a copy that can only be read"
+        yield _remark("warning", what, "", "use the one it copies")
 
 
 def _table_remarks(meta: dict[str, str]) -> Iterator[Finding]:
     """Yield remarks about the version of the tables."""
     have = int(meta.get("format", 0))
     if not have:
-        yield Finding(
-            "server",
-            "info",
-            "nothing is kept there yet",
-            "the first command that records makes tables",
-        )
+        why = "the first command that records makes tables"
+        yield _remark("info", "nothing is kept there yet", why)
     elif have < schema.FORMAT:
         what = f"the tables have format {have}, this version brings {schema.FORMAT}"
-        yield Finding("server", "info", what, "the next command that records adds what is new")
+        yield _remark("info", what, "the next command that records adds what is new")
     elif int(meta.get("min_writer", 0)) > schema.FORMAT:
         what = "a newer Forestay took the store over; this one can only read it"
-        yield Finding("server", "error", what, "", "use the newer version")
-
-
-def _local_remarks(folder: str, problems: Sequence[str]) -> Iterator[Finding]:
-    if problems:
-        yield Finding(
-            "server",
-            "error",
-            "the local database of this machine is damaged",
-            "; ".join(problems[:3]),
-            f"move it away, no session is in it: {files.move_away_command(folder)}",
-        )
+        yield _remark("error", what, "", "use the newer version")

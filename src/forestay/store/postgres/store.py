@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from forestay.store.search import TextOf
     from forestay.store.sql import Rows
 
-_MOST_KNOWN = 1000
 _MOMENT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _ERASE = (
     "DELETE FROM @blob_use WHERE session = %(number)s",
@@ -95,7 +94,6 @@ class PostgresStore(SqlStore):
         )
         self.machine = Machine(self._local, ServerFileWork(self._local, self._server))
         self.maintenance = PostgresMaintenance(self._local, self._server)
-        self._numbers: dict[str, int] = {}
         self._appender = Appender(self._local, self._server)
 
     # -- appending -----------------------------------------------------------------------------
@@ -153,26 +151,16 @@ class PostgresStore(SqlStore):
         key = known_text(session)
 
         def look() -> PgView:
-            number = self._number(key)
-            if number is None:
+            found = self._read("SELECT number FROM @session WHERE key = %s", (key,))
+            if not found:
                 raise no_such_session(session)
-            return self._moment(session, key, self._appender.recall(number, session))
+            return self._moment(session, key, self._appender.recall(found[0][0], session))
 
         self._local.open()
         view = self._server.insist(look)
         view.device = self._local.sqlite.machine.device
         view.project = self._local.project(view.session)
         return view
-
-    def _number(self, key: str) -> int | None:
-        if key not in self._numbers:
-            found = self._local.read_server("SELECT number FROM @session WHERE key = %s", (key,))
-            if not found:
-                return None
-            if len(self._numbers) >= _MOST_KNOWN:
-                self._numbers.clear()
-            self._numbers[key] = found[0][0]
-        return self._numbers[key]
 
     def _moment(self, session: str, key: str, remembered: Head | None) -> PgView:
         """Return a view; `remembered` was read before it, so it cannot be ahead of it."""
@@ -185,10 +173,9 @@ class PostgresStore(SqlStore):
         except psycopg.Error as error:
             _end_moment(self._server, connection)
             raise self._server.translated(error, "read") from error
-        if found is None or found[0] != self._numbers.get(key):
+        if found is None:
             _end_moment(self._server, connection)
-            self._numbers.pop(key, None)
-            raise no_such_session(session) if found is None else Lost
+            raise no_such_session(session)
         view = LentView(self._lasting(connection), session, "", found)
         view.remembered = remembered
         return view.lend(self._server, connection)
@@ -259,7 +246,6 @@ class PostgresStore(SqlStore):
     def close(self) -> None:
         self._server.close()
         self._local.close()
-        self._numbers.clear()
         self._appender.forget()
 
 

@@ -1089,10 +1089,6 @@ APART: dict[str, list[str]] = {
         " updated, summary, project, indexed, fold, core_sum, event_sum, row_sum, line_sum, core"
         " FROM session WHERE number = 1",
     ],
-    "half of the events moved": [
-        "UPDATE event SET position = position + (8 << 32) WHERE position >> 32 = 1"
-        " AND position & 65535 > 15"
-    ],
     "an id is no text": ["UPDATE session SET id = CAST(x'ff41' AS TEXT) WHERE number = 2"],
     "a goal is no text": ["UPDATE session SET goal = CAST(x'ff41' AS TEXT)"],
     "a device is no id": ["UPDATE meta SET value = '../x y' WHERE key = 'device'"],

@@ -11,12 +11,13 @@ be read again, because what was fetched from there before may be missing now.
 
 from __future__ import annotations
 
+import sqlite3
+
 from forestay.errors import ForestayError
 from forestay.store.machine.device import remember_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Iterable
     from typing import Any
 
@@ -77,25 +78,12 @@ class SalvagedMachine:
             self._devices = set(more)
 
     def _readable(self, name: str) -> list[Row]:
-        """Return the rows whose values are plausible: a damaged page may hold anything."""
+        """Return the rows of a table as far as they can be read."""
         try:
-            found = _read(self._source, name)
+            return _read(self._source, name)
         except ForestayError:
             self.has_places = self.has_places and name not in _PLACES
             return []
-        kinds = {
-            column: [type(row[column]) for row in found if row[column] is not None]
-            for column in (found[0] if found else ())
-        }
-        usual = {name: max(set(some), key=some.count, default=str) for name, some in kinds.items()}
-        return [
-            row
-            for row in found
-            if all(
-                type(value) is usual[column] or (value is None and (name, column) in _NULLABLE)
-                for column, value in row.items()
-            )
-        ]
 
     def write_identity(self, target: Machine) -> None:
         """Write who this home is, and whom it knows."""
@@ -147,13 +135,16 @@ class _Copy:
                 return  # what it belongs to is not here
         key = _KEYS.get(table)
         into = f"INTO {table} ({', '.join(values)}) VALUES ({', '.join('?' * len(values))})"
-        if key is None:
-            self._connection.execute(f"INSERT OR REPLACE {into}", (*values.values(),))
-            return
-        changes = ", ".join(f"{name} = excluded.{name}" for name in values if name not in key)
-        sql = f"INSERT {into} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
-        self._connection.execute(sql, (*values.values(),))
-        self._match(table, key, row["number"], row)
+        sql = f"INSERT OR REPLACE {into}"
+        if key is not None:
+            changes = ", ".join(f"{name} = excluded.{name}" for name in values if name not in key)
+            sql = f"INSERT {into} ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changes}"
+        try:
+            self._connection.execute(sql, (*values.values(),))
+        except sqlite3.IntegrityError:
+            return  # a damaged value has another type than its column
+        if key is not None:
+            self._match(table, key, row["number"], row)
 
     def _match(self, table: str, key: Iterable[str], number: int, row: Row) -> None:
         """Remember which number a row has here, if it is here."""

@@ -13,15 +13,14 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
 
-    from forestay.base.clock import Clock
     from forestay.base.findings import Finding
     from forestay.store.port import Repaired
     from forestay.store.sqlite.connection import Database
 
 
 class SqliteMaintenance(Maintenance):
-    def __init__(self, database: Database, clock: Clock) -> None:
-        self._database, self._clock = database, clock
+    def __init__(self, database: Database) -> None:
+        self._database = database
         self._seal_path = os.path.join(database.home, files.SEAL)
 
     def remembered(self) -> list[tuple[str, Head]]:
@@ -48,7 +47,7 @@ class SqliteMaintenance(Maintenance):
     def repair(self) -> Repaired:
         from forestay.store.sqlite.repair import repair  # start-up
 
-        return self._database.mend(lambda connection: repair(connection, self._clock))
+        return self._database.mend(repair)
 
     def seal(self, other: str, word: str) -> None:
         oldest = MIN_WRITER if word == "filling" else SEALED

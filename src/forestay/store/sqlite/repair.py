@@ -12,21 +12,20 @@ then only a rebuild helps.
 
 from __future__ import annotations
 
-import os
+import json
 import re
 import sqlite3
 from functools import cache, partial
 
-from forestay.base.clock import Clock, short_id
 from forestay.store import blob_uses
-from forestay.store.port import Repaired
-from forestay.store.sqlite import catalogue_repair, search
-from forestay.store.sqlite.schema import FORMAT, MIN_WRITER, migrate
+from forestay.store.port import Repaired, Stored
+from forestay.store.sqlite import search
+from forestay.store.sqlite.schema import FORMAT, MIN_WRITER, SHIFT, migrate
 from forestay.store.sqlite.view import is_intact, unsound
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from forestay.base.findings import Finding
@@ -89,77 +88,52 @@ def find_flaws(read: Read) -> list[Finding]:
         is_good(key, meta.get(key)) and int(meta[key]) > FORMAT for key in ("format", "min_writer")
     ):
         return []  # a newer version knows what its tables look like
-    frame = _frame()
-    found = [
-        *_missing(there, frame),
-        *_altered(there, frame),
-        *_foreign(there, frame),
-        *_search(read),
-    ]
-    if as_ours:
-        found += _values(meta)
+    found = list(_wrong_tables(there))
+    if "find" in there and search.missing_parts(read):
+        found.append(table_flaw("a part of the search index is missing"))
+    for key in _META if as_ours else ():
+        if not is_good(key, meta.get(key)):
+            word = "cannot be read" if key in meta else "is missing"
+            found.append(table_flaw(f"the value {key} {word}"))
     if not found:
         found += [row_flaw(f"what is listed of session {id} is damaged") for _, id in unsound(read)]
-        found += [
-            row_flaw(f"the events of session {n} are not listed")
-            for n in catalogue_repair.orphans(read)
-        ]
+        found += [row_flaw(f"the events of session {n} are not listed") for n in _orphans(read)]
         found += _wrong_uses(read)
         if not search.is_sound(read):
             found.append(table_flaw("the search index is not as it was written"))
     return found
 
 
-def _missing(there: Frame, frame: Frame) -> Iterator[Finding]:
+def _wrong_tables(there: Frame) -> Iterator[Finding]:
+    """Yield what is missing or has another form, and foreign triggers and indexes.
+
+    These change what a write does; a foreign table does not.
+    """
+    frame = _frame()
     for name, (kind, sql) in frame.items():
         table = sql.partition(" ON ")[2].split(" ")[0] if kind == "index" else name
         if name not in there and (kind != "index" or table in there):
             yield table_flaw(f"the {kind} {name} is missing", fixable=name != "event")
-
-
-def _altered(there: Frame, frame: Frame) -> Iterator[Finding]:
     for name, (kind, sql) in there.items():
         if name in frame and (kind, sql) != frame[name]:
             mendable = name not in ("event", "blob")
             yield table_flaw(f"the {kind} {name} has another form", fixable=mendable)
-
-
-def _foreign(there: Frame, frame: Frame) -> Iterator[Finding]:
-    """Yield foreign triggers and indexes, which change what a write does; a table does not."""
-    for name, (kind, _) in there.items():
-        if name not in frame and kind in ("trigger", "index"):
+        elif name not in frame and kind in ("trigger", "index"):
             yield table_flaw(f"the {kind} {name} is not one of Forestay")
-
-
-def _values(meta: dict[str, object]) -> Iterator[Finding]:
-    for key in _META:
-        if key not in meta:
-            yield table_flaw(f"the value {key} is missing")
-        elif not is_good(key, meta[key]):
-            yield table_flaw(f"the value {key} cannot be read")
 
 
 def _wrong_uses(read: Read) -> Iterator[Finding]:
     missing, surplus = blob_uses.wrong(read, partial(is_intact, read))
-    for digest, number in sorted(missing):
-        yield row_flaw(f"it is not noted that session {number} uses {_short(digest)}")
-    for digest, number in sorted(surplus):
-        yield row_flaw(f"it is noted that session {number} uses {_short(digest)}, but it does not")
-
-
-def _short(digest: bytes) -> str:
-    return "content " + digest[:12].decode("ascii", "replace")
-
-
-def _search(read: Read) -> Iterator[Finding]:
-    if list(read("SELECT 1 FROM sqlite_schema WHERE name = 'find'")) and search.missing_parts(read):
-        yield table_flaw("a part of the search index is missing")
+    for digest, number in sorted(missing | surplus):
+        short = digest[:12].decode("ascii", "replace")
+        word = "not recorded" if (digest, number) in missing else "wrongly recorded"
+        yield row_flaw(f"it is {word} that session {number} uses content {short}")
 
 
 # -- mending -----------------------------------------------------------------------------------
 
 
-def repair(connection: sqlite3.Connection, clock: Clock) -> Repaired:
+def repair(connection: sqlite3.Connection) -> Repaired:
     """Repair every flaw, inside the caller's transaction."""
     done = Repaired()
     made = _recreate(connection, done)
@@ -169,16 +143,33 @@ def repair(connection: sqlite3.Connection, clock: Clock) -> Repaired:
     elif not search.is_sound_inside(connection):
         search.recreate(connection)
         done.done.append("emptied the search index; the next search fills it")
-    catalogue_repair.list_again(connection, unsound(connection.execute), done)
+    _list_again(connection, unsound(connection.execute), done)
     if wrong := blob_uses.mend(connection, partial(is_intact, connection.execute)):
         done.done.append(f"corrected which sessions use stored content ({wrong} row(s))")
-    _restore_projects(connection, clock, made)
+    for name, sql in _RESTORE.items():
+        if name in made:
+            connection.execute(sql)
     if {"session", "row"} & set(made):
         done.stale = [str(id) for (id,) in connection.execute("SELECT id FROM session")]
     done.lost += [words for name, words in _LOST.items() if name in made]
     return done
 
 
+# How tables get back what others still refer to. Numbers of projects that are in use must not be
+# given to others; the name of a project is that of its folder.
+_RESTORE = {
+    "session": """
+        UPDATE session SET project =
+            (SELECT project FROM tree WHERE tree.session = session.number LIMIT 1)
+    """,
+    "project": """
+        INSERT INTO project SELECT project, lower(hex(randomblob(6))), max(name) FROM (
+            SELECT project, replace(path, rtrim(path, replace(path, '/', '')), '') AS name FROM tree
+            UNION ALL SELECT project, '' FROM session
+        ) WHERE project IS NOT NULL GROUP BY project
+    """,
+    "project_key": "INSERT INTO project_key SELECT 'path', path, project FROM tree",
+}
 _LOST = {
     "lost": "which events were known to be missing",
     "tree": "which folder works on which session: forestay session use SESSION",
@@ -216,22 +207,103 @@ def _restore_values(connection: sqlite3.Connection, done: Repaired) -> None:
         done.done.append(f"restored the value {key}")
 
 
-def _restore_projects(connection: sqlite3.Connection, clock: Clock, made: Sequence[str]) -> None:
-    """Restore projects as far as trees and sessions still refer to them."""
-    if "session" in made:
-        connection.execute(
-            "UPDATE session SET project ="
-            " (SELECT project FROM tree WHERE tree.session = session.number LIMIT 1)"
-        )
-    if "project" in made:
-        # Their numbers are still in use, and must not be given to others.
-        known = "SELECT project FROM tree UNION SELECT project FROM session"
-        paths = dict(connection.execute("SELECT project, path FROM tree").fetchall())
-        numbers = [n for (n,) in connection.execute(known).fetchall() if n is not None]
-        for number in numbers:
-            name = os.path.basename(str(paths.get(number, "")))
-            connection.execute(
-                "INSERT INTO project VALUES (?, ?, ?)", (number, short_id(clock), name)
-            )
-    if "project_key" in made:
-        connection.execute("INSERT INTO project_key SELECT 'path', path, project FROM tree")
+# -- the catalogue -----------------------------------------------------------------------------
+#
+# Events contain the id of their session, and their positions how many they are. A damaged row gets
+# both from them, a row that lost its number gets it back, and events without a row get one. Where
+# the session is listed already with events of its own, duplicates are dropped; the others are
+# *strays*, which only the journal can merge.
+
+# One seek for each session, however many events there are.
+_NUMBERS = f"""
+    WITH RECURSIVE next(number) AS (
+        SELECT min(position) >> {SHIFT} FROM event
+        UNION ALL
+        SELECT (
+            SELECT min(position) >> {SHIFT} FROM event WHERE position >= (number + 1) << {SHIFT}
+        ) FROM next WHERE number IS NOT NULL
+    ) SELECT number FROM next WHERE number IS NOT NULL
+"""
+_LOW = (1 << SHIFT) - 1
+_UNDER = f"position > :n << {SHIFT} AND position < (:n + 1) << {SHIFT}"
+_FIRST = f"SELECT header FROM event WHERE {_UNDER} ORDER BY position LIMIT 1"
+_LAST = f"SELECT max(position) & {_LOW} FROM event WHERE {_UNDER}"
+_EVENTS = f"SELECT position, header, salt, data FROM event WHERE {_UNDER} ORDER BY position"
+_NAMED = "SELECT number FROM session WHERE id = ? COLLATE NOCASE AND number != ?"
+_INSERT = """
+    INSERT INTO session (number, id, seq, fold, core, core_sum, status, goal, archived, began,
+        updated, summary) VALUES (?, ?, ?, 0, x'', 0, '', '', 0, 0, 0, '')
+"""
+
+
+def _orphans(run: Read) -> list[int]:
+    """Return numbers under which events are stored that no row lists."""
+    known = {row[0] for row in run("SELECT number FROM session")}
+    return [number for (number,) in run(_NUMBERS) if number not in known]
+
+
+def _list_again(
+    connection: sqlite3.Connection, unsound: Iterable[tuple[int, str]], done: Repaired
+) -> None:
+    """Restore a row for every session that has events; `unsound` are damaged rows: number, id."""
+    for number, id in unsound:
+        _restore_line(connection, number, id, done)
+    for number in _orphans(connection.execute):
+        _adopt_events(connection, number, done)
+    if done.stale:
+        done.done.append(f"listed {len(done.stale)} session(s) again, from their events")
+
+
+def _restore_line(connection: sqlite3.Connection, number: int, id: str, done: Repaired) -> None:
+    named, seq = _read_from_events(connection, number)
+    if named and _other(connection, named, number):
+        connection.execute("DELETE FROM session WHERE number = ?", (number,))
+        return  # its events are orphans now
+    facts = {"n": number, "id": named or id, "seq": seq}
+    connection.execute(
+        "UPDATE session SET id = :id, seq = ifnull(nullif(:seq, 0), seq) WHERE number = :n", facts
+    )
+    done.stale.append(named or id)
+
+
+def _adopt_events(connection: sqlite3.Connection, number: int, done: Repaired) -> None:
+    named, seq = _read_from_events(connection, number)
+    other = _other(connection, named, number)
+    if not named:
+        return
+    if not other:
+        connection.execute(_INSERT, (number, named, seq))
+    elif not _last(connection, other):
+        connection.execute("UPDATE session SET number = ? WHERE number = ?", (number, other))
+    else:
+        known = {tuple(event) for _, *event in connection.execute(_EVENTS, {"n": other})}
+        dropped = 0
+        for position, *event in connection.execute(_EVENTS, {"n": number}).fetchall():
+            if tuple(event) in known:
+                connection.execute("DELETE FROM event WHERE position = ?", (position,))
+                dropped += 1
+            else:
+                done.strays.setdefault(named, []).append(Stored(position & _LOW, *event))
+        if dropped:
+            done.done.append(f"removed {dropped} event(s) of session {named} that were there twice")
+        connection.execute("DELETE FROM row WHERE session = ?", (number,))
+        return
+    done.stale.append(named)
+
+
+def _other(connection: sqlite3.Connection, id: str, number: int) -> int:
+    """Return the number of another row with this id, 0 if there is none."""
+    found = connection.execute(_NAMED, (id, number)).fetchone()
+    return found[0] if found else 0
+
+
+def _last(connection: sqlite3.Connection, number: int) -> int:
+    return int(connection.execute(_LAST, {"n": number}).fetchone()[0] or 0)
+
+
+def _read_from_events(connection: sqlite3.Connection, number: int) -> tuple[str, int]:
+    first = connection.execute(_FIRST, {"n": number}).fetchone()
+    try:
+        return str(json.loads(first[0])["session"]), _last(connection, number)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "", 0

@@ -101,7 +101,7 @@ class SqliteStore(SqlStore):
         settle = partial(settle_device, clock, machine, self.path)
         self.database = Database(self.home, clock=clock, timeout=busy_timeout, settle=settle)
         self.machine = Machine(self.database)
-        self.maintenance = SqliteMaintenance(self.database, clock)
+        self.maintenance = SqliteMaintenance(self.database)
 
     # -- appending -----------------------------------------------------------------------------
 

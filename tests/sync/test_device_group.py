@@ -21,7 +21,6 @@ from forestay.errors import (
     NotEntitled,
     Outdated,
     Refused,
-    RolledBack,
     Swapped,
     Tampered,
 )
@@ -261,15 +260,6 @@ def test_two_revocations_at_once_leave_no_clean_epoch_until_it_is_refreshed() ->
 def test_circles_of_two_persons_do_not_merge() -> None:
     with pytest.raises(Swapped, match="two persons"):
         union(two()[2], two()[2])
-
-
-def test_fewer_statements_than_remembered_is_a_rollback() -> None:
-    laptop, desk, group = two()
-    old = device_group.encode(group, laptop)
-    after = device_group.revoke(group, laptop, desk.id, made=3)
-    assert device_group.decode(old, laptop, remembered=group.hashes) == group
-    with pytest.raises(RolledBack, match="older state"):
-        device_group.decode(old, laptop, remembered=after.hashes)
 
 
 # --- forgery ----------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_kept_circle_ring_and_pack_open() -> None:
     group = device_group.decode((FOLDER / "circle").read_bytes(), KEY)
     assert device_group.decode((FOLDER / "circle").read_bytes(), RECOVERY) == group
     assert [each.name for each in group.devices()] == ["ann's laptop", "desk"]
-    ring = key_ring.decode((FOLDER / "ring").read_bytes(), group)
+    ring = key_ring.judged(key_ring.opened((FOLDER / "ring").read_bytes(), group), group)
     assert (ring.session, ring.epoch, len(ring._secrets)) == ("fix-login", 2, 2)
     assert [(each.email, each.mode) for each in ring.members] == [("bob@example.org", "read")]
     data = (FOLDER / "pack").read_bytes()
@@ -90,13 +90,13 @@ def make() -> None:
     person = key_text.PersonKey("b" * 32, bob.recipient)
     change = key_ring.share(ring, person, mode="read", made=7, email="bob@example.org")
     ring = key_ring.rotated(ring, KEY, made=1_700_000_003_000, packs=["a" * 32], change=change)
-    facts = keys._facts(KEY, keys.IN_FILE, 1_700_000_000_000)
+    head = keys._head(KEY, keys.IN_FILE, 1_700_000_000_000)
     files = {
         "circle": device_group.encode(group, KEY),
         "ring": key_ring.encode(ring, KEY),
         "pack": sealed_pack.seal_pack(claim(group.id), PACK, KEY, ring.current),
         "who": key_ring.encode_participant(group, KEY, ring),
-        "device.key": keys._MAGIC + facts + keys._secrets(KEY),
+        "device.key": head + keys._secrets(KEY),
     }
     for name, data in files.items():
         (FOLDER / name).write_bytes(data)

@@ -59,6 +59,10 @@ ANN, BOB = person("ann"), person("bob")
 RING = key_ring.new_ring(ANN.group, ANN.key, "s1", made=5)
 
 
+def decode_ring(data: bytes, group: DeviceGroup, place: str = "") -> KeyRing:
+    return key_ring.judged(key_ring.opened(data, group), group, place=place)
+
+
 def known(*people: Person) -> Callable[[str], DeviceGroup | None]:
     device_group = {each.group.id: each.group for each in people}
     return device_group.get
@@ -206,9 +210,9 @@ def test_ring_opens_for_every_device_of_the_group_through_its_epoch() -> None:
     ann, desk = with_device(ANN)
     data = key_ring.encode(RING, ANN.key)
     seen = device_group.decode(device_group.encode(ann.group, ANN.key), desk)
-    assert key_ring.decode(data, seen, place=RING.place) == RING
+    assert decode_ring(data, seen, place=RING.place) == RING
     with pytest.raises(Locked) as caught:
-        key_ring.decode(data, BOB.group)
+        decode_ring(data, BOB.group)
     assert str(BOB.group.person) in caught.value.hint
 
 
@@ -218,21 +222,21 @@ def test_every_bit_flip_of_a_ring_is_noticed() -> None:
         spoiled = bytearray(data)
         spoiled[at] ^= 1 << at % 8
         with pytest.raises((Locked, Tampered, Outdated)):
-            key_ring.decode(bytes(spoiled), ANN.group)
+            decode_ring(bytes(spoiled), ANN.group)
 
 
 def test_ring_in_the_place_of_another_session_is_swapped() -> None:
     data = key_ring.encode(RING, ANN.key)
     other = key_ring.new_ring(ANN.group, ANN.key, "s2", made=5)
     with pytest.raises(Swapped, match="s1"):
-        key_ring.decode(data, ANN.group, place=other.place)
+        decode_ring(data, ANN.group, place=other.place)
     assert (other.place, other.chain("d")) != (RING.place, RING.chain("d"))
     assert RING.chain("a") != RING.chain("b")
 
 
 def test_older_keys_than_remembered_are_a_rollback() -> None:
     later = key_ring.rotated(RING, ANN.key, made=6)
-    seen = key_ring.decode(key_ring.encode(RING, ANN.key), ANN.group)
+    seen = decode_ring(key_ring.encode(RING, ANN.key), ANN.group)
     with pytest.raises(RolledBack, match="older keys"):
         seen.knowing(later.ends)
 
@@ -287,7 +291,7 @@ def test_revoked_device_opens_no_ring_and_no_pack_made_afterwards() -> None:
     revoked = device_group.revoke(ann.group, ANN.key, desk.id, made=6)
     ring = key_ring.rotated(RING.seen_by(revoked), ANN.key, made=7)
     with pytest.raises(Locked):
-        key_ring.decode(key_ring.encode(ring, ANN.key), held)
+        decode_ring(key_ring.encode(ring, ANN.key), held)
     data = sealed_pack.seal_pack(claim(ring, ANN), PACK, ANN.key, ring.current)
     with pytest.raises(Locked):
         sealed_pack.open_pack(data, RING, devices(ann))
@@ -319,7 +323,7 @@ def test_member_who_was_put_out_keeps_what_was_there_and_adds_nothing() -> None:
     with pytest.raises(NotEntitled, match="any more"):
         after.require_entitled(said, "later", known(ANN, BOB))
     with pytest.raises(Locked):
-        key_ring.decode(key_ring.encode(after, ANN.key), BOB.group)
+        decode_ring(key_ring.encode(after, ANN.key), BOB.group)
 
 
 def test_what_a_lost_device_pushed_counts_and_what_a_revoked_one_adds_does_not() -> None:
@@ -348,7 +352,7 @@ def test_turn_that_a_revoked_device_makes_later_does_not_count() -> None:
 
 def test_only_the_owner_turns_and_writes_a_ring() -> None:
     ring = shared(RING, BOB)
-    seen = key_ring.decode(key_ring.encode(ring, ANN.key), BOB.group)
+    seen = decode_ring(key_ring.encode(ring, ANN.key), BOB.group)
     assert seen == ring and seen.owner.id == ANN.group.id
     with pytest.raises(NotEntitled, match="another person"):
         key_ring.rotated(seen, BOB.key, made=9)

@@ -93,7 +93,7 @@ def test_keys_that_a_revoked_device_makes_let_nobody_in(world: World, ann: Fores
     synced(ann)
     (held,) = world.files("k").items()
     key, group = keychain.own(desk.context)
-    ring = key_ring.decode(held[1], group)
+    ring = key_ring.judged(key_ring.opened(held[1], group), group)
     ann.devices.revoke(key.id)
     ann.session("login").note("later")
     synced(ann)

@@ -478,7 +478,7 @@ class SessionKeys:
             heads=dict(heads),
             tombstone=tombstone,
             name=name,
-            imported=imported or sealed_pack.UNSAID,
+            imported=imported or sealed_pack.UNSET,
         )
         data = sealed_pack.seal_pack(claim, pack, self.me.key, held.current)
         chain = held.chain(stretch.device)

@@ -46,7 +46,6 @@ from forestay.errors import (
     Locked,
     NotEntitled,
     Refused,
-    RolledBack,
     Swapped,
     Tampered,
 )
@@ -57,7 +56,7 @@ from forestay.sync.crypto.signed_log import SignedStatement, ends
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
     T = TypeVar("T")
@@ -155,16 +154,17 @@ class DeviceGroup:
         self._introduced_by = _introductions(self)
         _require_signatures(self)
         founded = self.log[_founding(self.log)].content
-        self.name_key = name_key if _checks(name_key, founded.name_check) else b""
-        told = [each.content for each in self.log.values()]
-        named = {each.epoch_key for each in told}
+        is_name_key = sha256(_NAME_TAG + name_key).hexdigest() == founded.name_check
+        self.name_key = name_key if is_name_key else b""
+        contents = [each.content for each in self.log.values()]
+        named = {each.epoch_key for each in contents}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in named}
-        checks = {each.recovery_check for each in told}
+        checks = {each.recovery_check for each in contents}
         given = {_check(each): each for each in recoveries}
         self._seals = {check: each for check, each in given.items() if check in checks}
 
     def __repr__(self) -> str:
-        return f"<Circle {self.id}, {len(self.log)} statements>"
+        return f"<DeviceGroup {self.id}, {len(self.log)} statements>"
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DeviceGroup):
@@ -282,11 +282,6 @@ class DeviceGroup:
         """The names of all statements and keys that are known here."""
         return {*self.log, *self._secrets, *self._seals}
 
-    @property
-    def hashes(self) -> frozenset[str]:
-        """The hashes to remember, so that a rollback is noticed."""
-        return frozenset(self.log)
-
     # -- which statements count---------------------------------------------------------------
 
     @cached_property
@@ -303,12 +298,8 @@ class DeviceGroup:
         return found
 
     def _recoveries_in(self, hash: str) -> list[str]:
-        statement = self.log[hash].content
-        return (
-            [keys.key_id(bytes.fromhex(statement.recovery_verify))]
-            if statement.recovery_verify
-            else []
-        )
+        verify = self.log[hash].content.recovery_verify
+        return [keys.key_id(bytes.fromhex(verify))] if verify else []
 
     @cached_property
     def _recovery_keys(self) -> dict[str, Public]:
@@ -391,15 +382,17 @@ class DeviceGroup:
         found: dict[str, Device] = {}
         for statement in self.statements:
             if statement.kind in (FOUNDED, ADDED):
-                found.setdefault(_target(statement), _device(statement))
+                verify = bytes.fromhex(statement.verify)
+                id, recipient = keys.key_id(verify), statement.recipient
+                added = (True, statement.made, 0, statement.by)
+                found.setdefault(id, Device(id, statement.name, recipient, verify, *added))
             elif statement.kind == RENAMED and statement.target in found:
                 found[statement.target] = found[statement.target]._replace(name=statement.name)
         for statement in self.statements:
             if statement.kind == REVOKED and statement.target in found:
-                first = found[statement.target].revoked_at or statement.made
-                found[statement.target] = found[statement.target]._replace(
-                    active=False, revoked_at=first
-                )
+                known = found[statement.target]
+                first = known.revoked_at or statement.made
+                found[statement.target] = known._replace(active=False, revoked_at=first)
         return found
 
 
@@ -416,9 +409,8 @@ def _founding(statement: Mapping[str, SignedStatement[Statement]]) -> str:
 def _publics(statement: Statement) -> dict[str, bytes]:
     """Return the verify keys that a statement introduces, by id."""
     try:
-        found = [
-            bytes.fromhex(each) for each in (statement.verify, statement.recovery_verify) if each
-        ]
+        both = (statement.verify, statement.recovery_verify)
+        found = [bytes.fromhex(each) for each in both if each]
         if statement.verify:
             key_text.recipient_bytes(statement.recipient)
         return {keys.key_id(each): each for each in found}
@@ -433,12 +425,8 @@ def _introductions(group: DeviceGroup) -> dict[str, list[str]]:
     for hash in group._order:
         statement = group.log[hash].content
         for id, verify in _publics(statement).items():
-            public = (
-                verify,
-                statement.recipient
-                if verify.hex() == statement.verify
-                else statement.recovery_check,
-            )
+            is_device = verify.hex() == statement.verify
+            public = (verify, statement.recipient if is_device else statement.recovery_check)
             if publics.setdefault(id, public) != public:
                 raise Tampered("two keys of a device group have the same id", why=id)
             found.setdefault(id, []).append(hash)
@@ -461,43 +449,16 @@ def _require_signatures(group: DeviceGroup) -> None:
         verify = _publics(group.log[brought[0]].content)[statement.by]
         if not STATEMENTS.has_valid_signature(each, verify):
             raise Tampered("the signature of a statement is wrong", why=hash[:16])
-        _require_consent(each)
-
-
-def _require_consent(statement: SignedStatement[Statement]) -> None:
-    """Require that a new recovery key signed the statement that introduces it."""
-    own = statement.content.recovery_verify
-    if own and not STATEMENTS.has_valid_signature(
-        statement, bytes.fromhex(own), part=1, tag=_RECOVERY_TAG
-    ):
-        why = f"statement {statement.hash[:16]}"
-        raise Tampered("a group names a recovery key that did not sign it", why=why)
+        recovery = bytes.fromhex(statement.recovery_verify)
+        if recovery and not STATEMENTS.has_valid_signature(
+            each, recovery, part=1, tag=_RECOVERY_TAG
+        ):
+            why = f"statement {hash[:16]}"
+            raise Tampered("a group names a recovery key that did not sign it", why=why)
 
 
 def _check(recipient: str) -> str:
     return sha256(_CHECK_TAG + recipient.encode()).hexdigest()
-
-
-def _checks(name_key: bytes, check: str) -> bool:
-    return sha256(_NAME_TAG + name_key).hexdigest() == check
-
-
-def _target(statement: Statement) -> str:
-    return keys.key_id(bytes.fromhex(statement.verify))
-
-
-def _device(statement: Statement) -> Device:
-    verify = bytes.fromhex(statement.verify)
-    return Device(
-        _target(statement),
-        statement.name,
-        statement.recipient,
-        verify,
-        True,
-        statement.made,
-        0,
-        statement.by,
-    )
 
 
 # --- changes ----------------------------------------------------------------------------------
@@ -530,14 +491,9 @@ def approve(group: DeviceGroup, key: Key, device: key_text.DeviceCode, *, made: 
         how = "is in the device group already" if known.active else "was revoked permanently"
         hint = "" if known.active else "make a new key there: forestay device add --new-key"
         raise Refused(f"the device {known.name} {how}", hint=hint)
+    name, verify = free_name(group, device.name), device.verify.hex()
     return _add_statement(
-        group,
-        key,
-        made,
-        kind=ADDED,
-        name=free_name(group, device.name),
-        recipient=device.recipient,
-        verify=device.verify.hex(),
+        group, key, made, ADDED, name=name, recipient=device.recipient, verify=verify
     )
 
 
@@ -547,7 +503,7 @@ def revoke(group: DeviceGroup, key: Key, key_id: str, *, made: int) -> DeviceGro
         raise Refused("this is not an active device of the group", why=key_id)
     if key_id == key.id:
         raise Refused("a device cannot revoke itself", hint="do it on another device")
-    return _add_statement_with_epoch(group, key, made, kind=REVOKED, target=key_id)
+    return _add_statement(group, key, made, REVOKED, target=key_id)
 
 
 def rename(group: DeviceGroup, key: Key, key_id: str, name: str, *, made: int) -> DeviceGroup:
@@ -555,24 +511,19 @@ def rename(group: DeviceGroup, key: Key, key_id: str, name: str, *, made: int) -
     if group.device(key_id) is None:
         raise InvalidInput("there is no such device in the group", why=key_id)
     name = free_name(group, key_text.device_name(name), but=key_id)
-    return _add_statement(group, key, made, kind=RENAMED, target=key_id, name=name)
+    return _add_statement(group, key, made, RENAMED, target=key_id, name=name)
 
 
 def rotate(group: DeviceGroup, key: Key, *, made: int) -> DeviceGroup:
     """Begin a new epoch."""
-    return _add_statement_with_epoch(group, key, made, kind=ROTATED)
+    return _add_statement(group, key, made, ROTATED)
 
 
 def replace_recovery(group: DeviceGroup, key: Key, recovery: Key, *, made: int) -> DeviceGroup:
     """Replace the recovery key; the old one opens nothing written from now on."""
-    return _add_statement_with_epoch(
-        group,
-        key,
-        made,
-        kind=RECOVERY,
-        recovery=recovery,
-        recovery_check=_check(recovery.recipient),
-        recovery_verify=recovery.verify.hex(),
+    check, verify = _check(recovery.recipient), recovery.verify.hex()
+    return _add_statement(
+        group, key, made, RECOVERY, recovery, recovery_check=check, recovery_verify=verify
     )
 
 
@@ -625,49 +576,10 @@ def with_recovery(group: DeviceGroup, recovery: Key) -> DeviceGroup:
     return DeviceGroup(group.log.values(), group._secrets.values(), group.name_key, seals)
 
 
-def require_remembered(group: DeviceGroup, remembered: Collection[str]) -> None:
-    """Raise `RolledBack` if a statement that was seen before is missing."""
-    missing = set(remembered) - group.log.keys()
-    if missing:
-        raise RolledBack(
-            "the remote shows an older state of your devices than before",
-            why=f"{len(missing)} of {len(remembered)} statements are missing",
-            hint="nothing changed here; check the storage, then: forestay sync",
-        )
-
-
-def _add_statement_with_epoch(
-    group: DeviceGroup,
-    key: Key,
-    made: int,
-    *,
-    kind: str,
-    recovery: Key | None = None,
-    **fields: str,
-) -> DeviceGroup:
-    number = max(each.number for each in group.epoch_list) + 1
-    epoch = Secret.new()
-    told = _new_statement(
-        group, key, made, epoch=number, epoch_key=epoch.recipient, kind=kind, **fields
-    )
-    also = [(_RECOVERY_TAG, recovery)] if recovery else []
-    statement = [*group.log.values(), STATEMENTS.sign(told, key, *also)]
-    seals = [*group._seals.values(), *([recovery.recipient] if recovery else [])]
-    secrets = [*group._secrets.values(), epoch]
-    return _within_limits(statement, secrets, group.name_key, seals)
-
-
 def _add_statement(
-    group: DeviceGroup, key: Key, made: int, *, kind: str, **fields: str
+    group: DeviceGroup, key: Key, made: int, kind: str, recovery: Key | None = None, **fields: str
 ) -> DeviceGroup:
-    told = _new_statement(group, key, made, kind=kind, epoch=0, **fields)
-    statement = [*group.log.values(), STATEMENTS.sign(told, key)]
-    return DeviceGroup(statement, group._secrets.values(), group.name_key, group._seals.values())
-
-
-def _new_statement(
-    group: DeviceGroup, key: Key, made: int, *, kind: str, epoch: int, **fields: str
-) -> Statement:
+    """Return the group with one more statement; most kinds begin an epoch with it."""
     _require_may_sign(group, key)
     if kind not in (REVOKED, RECOVERY):
         STATEMENTS.require_room(group.log, spare=signed_log.SPARE)
@@ -677,7 +589,16 @@ def _new_statement(
         # ones that others have seen count.
         others = [hash for hash, e in group.log.items() if e.content.by != fields.get("target")]
         seen = ends(group.log, others)
-    return Statement(kind, key.id, made, group.id, seen, epoch=epoch, **fields)
+    secrets, number = list(group._secrets.values()), 0
+    if kind in (REVOKED, ROTATED, RECOVERY):
+        secrets.append(Secret.new())
+        fields["epoch_key"] = secrets[-1].recipient
+        number = max(each.number for each in group.epoch_list) + 1
+    content = Statement(kind, key.id, made, group.id, seen, epoch=number, **fields)
+    also = [(_RECOVERY_TAG, recovery)] if recovery else []
+    log = [*group.log.values(), STATEMENTS.sign(content, key, *also)]
+    seals = [*group._seals.values(), *([recovery.recipient] if recovery else [])]
+    return _within_limits(log, secrets, group.name_key, seals)
 
 
 def _require_may_sign(group: DeviceGroup, key: Key) -> None:
@@ -713,27 +634,21 @@ def encode(group: DeviceGroup, key: Key) -> bytes:
     return _packed(group, key, group.recipients())
 
 
-def decode(data: bytes, key: Key, *, remembered: Collection[str] = ()) -> DeviceGroup:
+def decode(data: bytes, key: Key) -> DeviceGroup:
     """Return the group in an object, everything verified.
 
     Raise `Locked` if it is not sealed to this key, `NotEntitled` if its signer is not in the group,
-    `RolledBack` if it lacks a `remembered` statement, `Tampered` for any other defect.
+    `Tampered` for any other defect.
     """
     group, signer = _unpacked(data, key)
     if not group.may_sign(signer):
         raise NotEntitled("a device group was written by a key that is not in it", why=signer)
-    require_remembered(group, remembered)
     return group
 
 
 def public(group: DeviceGroup) -> bytes:
     """Return the statements alone, for other persons who must check signatures."""
     return msgspec.json.encode(_Body(_texts(group)))
-
-
-def read_public(data: bytes) -> DeviceGroup:
-    """Parse the device group of another person; it has no secrets."""
-    return _of_body(data)
 
 
 def keep(folder: str, group: DeviceGroup, key: Key) -> DeviceGroup:
@@ -817,7 +732,7 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
         claim = msgspec.json.decode(inside.claim, type=_Claim)
     except UNREADABLE as error:
         raise Tampered("a group object cannot be read", why=str(error)) from None
-    group = _of_body(inside.body)
+    group = read_public(inside.body)
     if not group.id == claim.circle == word_of(data, KIND):
         raise Swapped("a group object has the content of another group")
     verify = group.verify_key(claim.signer)
@@ -828,7 +743,8 @@ def _unpacked(data: bytes, key: Key) -> tuple[DeviceGroup, str]:
     return group, claim.signer
 
 
-def _of_body(data: bytes) -> DeviceGroup:
+def read_public(data: bytes) -> DeviceGroup:
+    """Parse the body of a group object; that of another person has no secrets."""
     try:
         body = msgspec.json.decode(data, type=_Body)
         statement = STATEMENTS.read(body.said)

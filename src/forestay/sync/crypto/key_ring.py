@@ -157,7 +157,7 @@ class KeyRing:
             raise Swapped("the keys of several sessions are mixed", why=f"{len(of)} of them")
         if next(iter(of))[3] != self.owner.id:
             raise Swapped("the keys of a session do not belong to the owner they name")
-        self._past = STATEMENTS.sort_by_past(self.log).past
+        _, self._past = STATEMENTS.sort_by_past(self.log)
         _require_signatures(self)
         # Require that each epoch is one above those it has seen: names have six digits for it.
         for each in self.log.values():
@@ -173,6 +173,7 @@ class KeyRing:
         made = {each.content.key for each in self.log.values()}
         self._secrets = {each.recipient: each for each in secrets if each.recipient in made}
         self.remembered = frozenset(remembered)
+        self._freshness: dict[str, list[str]] = {}
 
     def __repr__(self) -> str:
         return f"<Ring of {self.session}, epoch {self.epoch}>"
@@ -218,7 +219,8 @@ class KeyRing:
 
     def locked(self, id: str) -> ForestayError:
         """Return the error for a missing key: which one it is, and what to do."""
-        known = [each.content for each in self.log.values() if _id(each.content) == id]
+        every = [each.content for each in self.log.values()]
+        known = [each for each in every if keys.recipient_id(each.key) == id]
         whose = key_text.grouped(self.owner.id)
         which = f"epoch {known[0].epoch}" if known else f"after epoch {self.epoch}"
         return Locked(
@@ -278,7 +280,13 @@ class KeyRing:
 
     def knowing(self, remembered: Collection[str]) -> KeyRing:
         """Return the same keys with remembered changes; raise `RolledBack` if one is missing."""
-        require_remembered(self, remembered)
+        if missing := set(remembered) - self.log.keys():
+            raise RolledBack(
+                f"the remote shows older keys of session {self.session} than before",
+                why=f"{len(missing)} of {len(remembered)} key changes are missing",
+                hint="nothing changed here; check the storage, then: forestay sync",
+                session=self.session,
+            )
         return self._with(self.owner, frozenset(remembered)) if remembered else self
 
     def _with(self, owner: DeviceGroup, remembered: frozenset[str]) -> KeyRing:
@@ -299,7 +307,8 @@ class KeyRing:
         whose = self.owner if claim.circle == self.owner.id else people(claim.circle)
         if whose is None or whose.verify_key(claim.signer) is None:
             raise self._refusal(claim, "a device that is unknown here")
-        if not self._might_write(claim.circle, digest):
+        listed = any(digest in turn.packs for turn in self.turns)
+        if not listed and not any(_allows(turn, claim.circle, CONTINUE) for turn in self.turns):
             raise self._refusal(claim, "someone who may only read it")
         if not self.may_write(claim.circle) and not self._wrote(claim.circle):
             after = [t for t in self.turns if not _allows(t, claim.circle, CONTINUE)]
@@ -317,10 +326,6 @@ class KeyRing:
             return False
         fresh = [turn for turn in self.turns if self._is_fresh(turn, whose, claim.signer)]
         return not any(digest in turn.packs for turn in fresh)
-
-    def _might_write(self, group_id: str, digest: str) -> bool:
-        """Return whether a person could ever write, or the pack was listed by a key change."""
-        return any(_allows(turn, group_id, CONTINUE) or digest in turn.packs for turn in self.turns)
 
     def _wrote(self, group_id: str) -> bool:
         """Return whether only changes of a lost device, which no other has seen, allow a person."""
@@ -366,13 +371,10 @@ class KeyRing:
             self._freshness[signer] = found
         return self._freshness[signer]
 
-    @cached_property
-    def _freshness(self) -> dict[str, list[str]]:
-        return {}
-
     def _is_fresh(self, turn: KeyChange, group: DeviceGroup, signer: str) -> bool:
         """Return whether a key change was made with knowledge that this signer is revoked."""
-        key = turn.circle_key if group.id == self.owner.id else _key_in(turn, group.id)
+        member = (each.key for each in turn.members if each.circle == group.id)
+        key = turn.circle_key if group.id == self.owner.id else next(member, "")
         return self.owner.is_active(turn.by) and group.knew_revocation_of(signer, key)
 
     @cached_property
@@ -381,9 +383,8 @@ class KeyRing:
         found: dict[str, Member] = {}
         for hash in self._vouched:
             for each in self.log[hash].content.members:
-                found[each.circle] = max(
-                    found.get(each.circle, each), each, key=lambda one: one._weight
-                )
+                before = found.get(each.circle, each)
+                found[each.circle] = max(before, each, key=lambda one: one._weight)
         return dict(sorted(found.items()))
 
 
@@ -398,14 +399,6 @@ def _require_signatures(ring: KeyRing) -> None:
             raise NotEntitled("the keys of a session were changed by an unknown device", why=why)
         if not STATEMENTS.has_valid_signature(each, verify):
             raise Tampered("the signature of a key change is wrong", why=each.content.session)
-
-
-def _id(turn: KeyChange) -> str:
-    return keys.recipient_id(turn.key)
-
-
-def _key_in(turn: KeyChange, group_id: str) -> str:
-    return next((each.key for each in turn.members if each.circle == group_id), "")
 
 
 def _allows(turn: KeyChange, group_id: str, mode: str) -> bool:
@@ -461,9 +454,9 @@ def rotated(
             hint="only its owner changes its keys; ask them",
             session=ring.session,
         )
-    said_of = {id: _updated(each, people) for id, each in ring._member_entries.items()}
+    members = {id: _updated(each, people) for id, each in ring._member_entries.items()}
     if change is not None:
-        said_of[change.circle] = change
+        members[change.circle] = change
     ending = change is not None and change.mode == NONE
     STATEMENTS.require_room(ring.log, spare=0 if ending else signed_log.SPARE)
     secret = Secret.new()
@@ -475,7 +468,7 @@ def rotated(
         key=secret.recipient,
         circle_key=ring.owner.current.recipient,
         seen=ring.ends,
-        members=tuple(said_of[id] for id in sorted(said_of)),
+        members=tuple(members[id] for id in sorted(members)),
         packs=tuple(sorted(set(packs))),
     )
     signed, secrets = [*ring.log.values(), STATEMENTS.sign(turn, key)], ring._secrets.values()
@@ -529,32 +522,14 @@ def union(one: KeyRing, other: KeyRing) -> KeyRing:
         return one.seen_by(other.owner)
     secrets = {**one._secrets, **other._secrets}
     signed = {**one.log, **other.log}
-    owner, remembered = (
-        device_group.union(one.owner, other.owner),
-        one.remembered | other.remembered,
-    )
-    most = 2 * signed_log.MOST
-    whole = KeyRing(signed.values(), secrets.values(), one.place_key, owner, remembered, most=most)
-    return whole if len(signed) <= signed_log.MOST else _within_limits(whole)
-
-
-def _within_limits(ring: KeyRing) -> KeyRing:
-    """Drop changes that no active device vouches for, so that they cannot fill the log."""
-    kept = ring._vouched.union(*(ring._past[each] for each in ring._vouched))
-    signed = [each for hash, each in ring.log.items() if hash in kept]
-    return KeyRing(signed, ring._secrets.values(), ring.place_key, ring.owner, ring.remembered)
-
-
-def require_remembered(ring: KeyRing, remembered: Collection[str]) -> None:
-    """Raise `RolledBack` if a key change that was seen before is missing."""
-    missing = set(remembered) - ring.log.keys()
-    if missing:
-        raise RolledBack(
-            f"the remote shows older keys of session {ring.session} than before",
-            why=f"{len(missing)} of {len(remembered)} key changes are missing",
-            hint="nothing changed here; check the storage, then: forestay sync",
-            session=ring.session,
-        )
+    owner = device_group.union(one.owner, other.owner)
+    rest = (secrets.values(), one.place_key, owner, one.remembered | other.remembered)
+    whole = KeyRing(signed.values(), *rest, most=2 * signed_log.MOST)
+    if len(signed) <= signed_log.MOST:
+        return whole
+    # Changes that no active device vouches for are dropped, so that they cannot fill the log.
+    kept = whole._vouched.union(*(whole._past[each] for each in whole._vouched))
+    return KeyRing([each for hash, each in signed.items() if hash in kept], *rest)
 
 
 # --- objects ----------------------------------------------------------------------------------
@@ -615,21 +590,6 @@ def _unknown_signer(claim: _Claim, secrets: Sequence[Secret]) -> UnknownSigner:
     return error
 
 
-def decode(
-    data: bytes,
-    group: DeviceGroup,
-    *,
-    place: str = "",
-    people: People | None = None,
-) -> KeyRing:
-    """Return the ring in an object, opened by the user's own devices, everything verified.
-
-    `place` is where it was found: the keys of another session are `Swapped`. Raise `Locked` if
-    this group has no key for it, `NotEntitled` if its signer may not change it, else `Tampered`.
-    """
-    return judged(opened(data, group), group, place=place, people=people)
-
-
 class Opened(NamedTuple):
     """Keys that were opened, before their signer is checked."""
 
@@ -643,7 +603,11 @@ class Opened(NamedTuple):
 def judged(
     found: Opened, group: DeviceGroup, *, place: str = "", people: People | None = None
 ) -> KeyRing:
-    """Return the ring in an opened object; raise as `decode` does."""
+    """Return the ring in an opened object, everything verified.
+
+    `place` is where it was found: the keys of another session are `Swapped`. Raise `NotEntitled` if
+    its signer may not change it, `Tampered` for any other defect.
+    """
     claim = found.claim
     # The object includes what its signer knows of the owner's devices: nothing else is needed.
     if found.owner.id != claim.owner:

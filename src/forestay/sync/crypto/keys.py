@@ -21,7 +21,10 @@ from __future__ import annotations
 
 import os
 from base64 import b64decode, b64encode
+from contextlib import suppress
+from functools import partial
 from hashlib import sha256
+from importlib import import_module
 
 import msgspec
 from msgspec import Struct
@@ -59,29 +62,22 @@ def key_id(public: bytes) -> str:
 # --- the libraries ----------------------------------------------------------------------------
 
 
-def _age() -> Any:
+def _library(purpose: str, name: str, hint: str = _MISSING) -> Any:
     try:
-        import pyrage
+        return import_module(name)
     except ImportError:
-        raise InvalidInput("sealing needs the package pyrage", hint=_MISSING) from None
-    return pyrage
+        package = name.partition(".")[0]
+        raise InvalidInput(f"{purpose} needs the package {package}", hint=hint) from None
 
 
-def _ed25519() -> Any:
-    try:
-        from cryptography.hazmat.primitives.asymmetric import ed25519
-    except ImportError:
-        raise InvalidInput("signing needs the package cryptography", hint=_MISSING) from None
-    return ed25519
-
-
-def _keyring() -> Any:
-    try:
-        import keyring
-    except ImportError:
-        hint = "pip install keyring, or leave it out: the key file is 0600"
-        raise InvalidInput("the system keyring needs the package keyring", hint=hint) from None
-    return keyring
+_age = partial(_library, "sealing", "pyrage")
+_ed25519 = partial(_library, "signing", "cryptography.hazmat.primitives.asymmetric.ed25519")
+_keyring = partial(
+    _library,
+    "the system keyring",
+    "keyring",
+    "pip install keyring, or leave it out: the key file is 0600",
+)
 
 
 # --- values -----------------------------------------------------------------------------------
@@ -297,7 +293,9 @@ def rewrap(folder: str, key: Key, *, passphrase: str = "", keyring: bool = False
         before = about(folder)
         _keep(folder, key, passphrase, keyring, before.made)
         if before.kept == IN_KEYRING and not keyring:
-            _forget_in_keyring(before.id)
+            # The key is stored elsewhere by now; the entry is as protected as before.
+            with suppress(Exception):
+                _keyring().delete_password(_SERVICE, before.id)
 
 
 def no_key() -> ForestayError:
@@ -311,19 +309,12 @@ def load(folder: str, *, ask: Ask | None = None) -> Key:
     path = path_of(folder)
     if not exists(folder):
         raise no_key()
-    key, _ = _open_file(_read(path), path, ask)
-    return key
+    return imported(_read(path), path, ask)[0]
 
 
 def exported(key: Key, passphrase: str, *, circle: bytes = b"", made: int = 0) -> bytes:
     """Return the bytes of an export file with the key, encrypted by a passphrase."""
-    facts = _facts(key, IN_PASSPHRASE, made)
-    return _MAGIC + facts + seal_with_passphrase(_secrets(key, circle), passphrase)
-
-
-def imported(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
-    """Read the key and the group object from an export file."""
-    return _open_file(data, name, ask)
+    return _head(key, IN_PASSPHRASE, made) + seal_with_passphrase(_secrets(key, circle), passphrase)
 
 
 def adopt(folder: str, data: bytes) -> None:
@@ -341,15 +332,15 @@ def _keep(folder: str, key: Key, passphrase: str, keyring: bool, made: int) -> K
     elif kept == IN_KEYRING:
         _put_in_keyring(key.id, secrets.decode())
         secrets = b""
-    data = _MAGIC + _facts(key, kept, made) + secrets
+    data = _head(key, kept, made) + secrets
     files.replace(path_of(folder), data)
     _opened[sha256(data).digest()] = key, b""
     return key
 
 
-def _facts(key: Key, kept: str, made: int) -> bytes:
+def _head(key: Key, kept: str, made: int) -> bytes:
     facts = About(key.id, key.recipient, key.verify.hex(), kept, made)
-    return msgspec.json.encode(facts) + b"\n"
+    return _MAGIC + msgspec.json.encode(facts) + b"\n"
 
 
 def _secrets(key: Key, circle: bytes = b"") -> bytes:
@@ -378,7 +369,8 @@ def _parted(data: bytes, name: str) -> tuple[About, bytes]:
         raise _spoiled(name, str(error)) from None
 
 
-def _open_file(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
+def imported(data: bytes, name: str, ask: Ask | None) -> tuple[Key, bytes]:
+    """Read the key of a key file; of an export file also the group object."""
     digest = sha256(data).digest()
     if digest not in _opened:
         facts, rest = _parted(data, name)
@@ -416,9 +408,7 @@ def _parsed(secrets: bytes, name: str) -> tuple[Key, bytes]:
 
 
 def _spoiled(name: str, why: str) -> ForestayError:
-    hint = (
-        "use the copy that `forestay device key export` made, or: forestay device key recover CODE"
-    )
+    hint = "use the copy of `forestay device key export`, or: forestay device key recover CODE"
     return InvalidInput(f"the key file {name} is damaged", why=why, hint=hint, file=name)
 
 
@@ -448,13 +438,6 @@ def _from_keyring(id: str) -> bytes:
     if found is None:
         raise Locked(f"the system keyring does not have the key {id}", hint=_UNLOCK)
     return found.encode()
-
-
-def _forget_in_keyring(id: str) -> None:
-    try:
-        _keyring().delete_password(_SERVICE, id)
-    except Exception:
-        return  # the key is stored elsewhere by now; the entry is as protected as before
 
 
 def _no_keyring(error: Exception, hint: str) -> ForestayError:

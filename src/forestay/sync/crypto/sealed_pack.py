@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forestay.sync.crypto.keys import Key, Secret
 
 KIND = "SEALED"
-UNSAID = msgspec.UNSET
+UNSET = msgspec.UNSET
 """The value of a later field that is not written."""
 Number = Annotated[int, Meta(ge=1, le=2**53)]
 """The range of event numbers; a claim with any other number is invalid."""
@@ -56,7 +56,7 @@ class Claim(Struct, frozen=True):
     tombstone: str = ""
     name: str = ""
     version: int = VERSION
-    imported: bool | msgspec.UnsetType = UNSAID
+    imported: bool | msgspec.UnsetType = UNSET
 
 
 def seal_pack(claim: Claim, pack: bytes, key: Key, secret: Secret) -> bytes:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -124,8 +124,13 @@ class StatementKind(Generic[S]):
                 hint="start over in another home: forestay --home DIR device key init",
             )
 
-    def sort_by_past(self, log: Mapping[str, SignedStatement[S]]) -> SortedLog:
-        """Return the hashes, each after those it has seen, and the past of each."""
+    def sort_by_past(
+        self, log: Mapping[str, SignedStatement[S]]
+    ) -> tuple[list[str], dict[str, set[str]]]:
+        """Return the hashes, each after those it has seen, and the past of each.
+
+        Every device computes the same order.
+        """
         waits = {hash: set(each.content.seen) for hash, each in log.items()}
         behind: dict[str, list[str]] = {}
         for hash, seen in waits.items():
@@ -146,14 +151,7 @@ class StatementKind(Generic[S]):
             raise Tampered(
                 f"{self._whole} is incomplete", why="a statement that another one names is missing"
             )
-        return SortedLog(sorted(past, key=lambda hash: (depth[hash], hash)), past)
-
-
-class SortedLog(NamedTuple):
-    """A log in an order that every device computes alike."""
-
-    order: list[str]
-    past: dict[str, set[str]]
+        return sorted(past, key=lambda hash: (depth[hash], hash)), past
 
 
 def ends(

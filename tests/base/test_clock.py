@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forestay.base.clock import Clock, FakeClock, ago, derived_id, iso, new_id, parse_time, short_id
+from forestay.base.clock import Clock, FakeClock, derived_id, iso, new_id, parse_time, short_id
+from forestay.base.text import ago
 from forestay.errors import InvalidInput
 
 NOW = 1_794_776_400_000  # 2026-11-15T21:00:00Z

@@ -31,13 +31,6 @@ _SECOND = 1_000
 _MINUTE = 60 * _SECOND
 _HOUR = 60 * _MINUTE
 _DAY = 24 * _HOUR
-_SPANS = (
-    (365 * _DAY, "year"),
-    (_DAY, "day"),
-    (_HOUR, "hour"),
-    (_MINUTE, "minute"),
-    (_SECOND, "second"),
-)
 _UNITS = {"s": _SECOND, "m": _MINUTE, "h": _HOUR, "d": _DAY, "w": 7 * _DAY}
 _UNIT_WORDS = {
     "s": ("s", "sec", "secs", "second", "seconds"),
@@ -143,17 +136,6 @@ def iso(ms: int, *, millis: bool = False) -> str:
         f"{year}-{at.tm_mon:02d}-{at.tm_mday:02d}"
         f"T{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}{fraction}Z"
     )
-
-
-def ago(ms_delta: int) -> str:
-    """Return how long ago something was, in its largest unit: "5 minutes ago"."""
-    span = abs(ms_delta)
-    for size, word in _SPANS:
-        if span >= size:
-            count = span // size
-            text = f"{count} {word}{'' if count == 1 else 's'}"
-            return f"{text} ago" if ms_delta > 0 else f"in the future by {text}"
-    return "just now"
 
 
 def parse_time(text: str, now_ms: int, *, naive: str = "local") -> int:

@@ -129,11 +129,10 @@ def make_private_dir(path: str) -> bool:
     """
     _require_path(path)
     try:
-        created = _make_dirs(os.path.abspath(path))
-        facts = os.stat(path)
-        _require_ours(path, facts)
+        created = _make_dirs(os.path.abspath(path), private=True)
+        _require_ours(path, os.stat(path))
         # A process may have died between making the folder and syncing its name.
-        if created or not os.listdir(path):
+        if not created and not os.listdir(path):
             sync_folder(os.path.dirname(os.path.abspath(path)))
     except OSError as error:
         raise failure(error, "make the folder", path) from error
@@ -143,33 +142,29 @@ def make_private_dir(path: str) -> bool:
 def make_folder(path: str) -> None:
     """Ensure that a folder of the user's project exists, with its name synced."""
     _require_path(path)
-    if os.path.isdir(path):
-        return
-    parent = os.path.dirname(os.path.abspath(path))
-    make_folder(parent)
     try:
-        os.mkdir(path)
-        sync_folder(parent)
+        _make_dirs(os.path.abspath(path))
     except FileExistsError:
-        if not os.path.isdir(path):
-            raise InvalidInput(f"{path} is not a folder", file=path) from None
+        raise InvalidInput(f"{path} is not a folder", file=path) from None
     except OSError as error:
         raise failure(error, "make the folder", path) from error
 
 
-def _make_dirs(path: str) -> bool:
+def _make_dirs(path: str, *, private: bool = False) -> bool:
     if os.path.isdir(path):
         return False
     parent = os.path.dirname(path)
-    if parent != path and _make_dirs(parent):
-        sync_folder(os.path.dirname(parent))
+    if parent != path:
+        _make_dirs(parent, private=private)
     try:
-        os.mkdir(path, 0o700)
+        os.mkdir(path, 0o700 if private else 0o777)
     except FileExistsError:
         if os.path.isdir(path):
             return False  # another process was faster
         raise
-    os.chmod(path, 0o700)  # mkdir obeys the umask, which may have cleared our own bits
+    if private:
+        os.chmod(path, 0o700)  # mkdir obeys the umask, which may have cleared our own bits
+    sync_folder(parent)
     return True
 
 

@@ -154,6 +154,19 @@ def plural(count: int, word: str, many: str = "") -> str:
     return f"{count} {word if count == 1 else many or word + 's'}"
 
 
+_SPANS = {"year": 31_536_000, "day": 86_400, "hour": 3600, "minute": 60, "second": 1}
+
+
+def ago(ms: int) -> str:
+    """Return how long ago something was, in its largest unit: "5 minutes ago"."""
+    seconds = abs(ms) // 1000
+    for word, size in _SPANS.items():
+        if seconds >= size:
+            text = plural(seconds // size, word)
+            return f"{text} ago" if ms > 0 else f"in the future by {text}"
+    return "just now"
+
+
 def _head(text: str, room: int, measure: Callable[[str], int]) -> str:
     """Return as many whole clusters as there is room for."""
     end = 0

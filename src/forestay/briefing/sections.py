@@ -800,7 +800,7 @@ def _timing(known: BriefingInput) -> Section:
     found = []
     if core.began_at:
         parts = [f"began {time_text(core.began_at)}", f"last event {time_text(core.updated_at)}"]
-        parts += [f"paused {duration_text(core.paused_ms)} in all"] if core.paused_ms else []
+        parts += [f"paused {long(core.paused_ms / 1000)} in all"] if core.paused_ms else []
         parts += [f"resumed {plural(core.resumes, 'time')}"] if core.resumes else []
         found.append(Entry("time", ", ".join(parts)))
     if core.is_phased:
@@ -829,15 +829,6 @@ def evidence_text(value: object) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     return str(value)
-
-
-def duration_text(ms: int) -> str:
-    """Return a length of time in its two largest units."""
-    minutes = max(0, ms) // 60_000
-    days, hours = minutes // 1440, minutes // 60 % 24
-    if days:
-        return f"{days} d {hours} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
 _SECTIONS: tuple[Callable[[BriefingInput], Section], ...] = (

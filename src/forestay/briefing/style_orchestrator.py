@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from forestay.base.text import one_line
+from forestay.base.text import ago, one_line
 from forestay.briefing.render import clip
 from forestay.briefing.sections import BriefingInput, next_with_warnings, quote
 from forestay.briefing.token_estimate import ONCE, cost
@@ -19,7 +19,6 @@ from forestay.model.state import Agent, Dispute, Step
 from forestay.model.summary import next_step, outcomes, progress, subject
 
 _MINUTE = 60_000
-_UNITS = ((525_600, "year"), (1440, "day"), (60, "hour"), (1, "minute"))
 _ALL = 10**9
 _LINE = 60
 """The most tokens one line of a list may cost."""
@@ -52,20 +51,14 @@ def render_orchestrator(known: BriefingInput) -> str:
     return f"{_head(known, goal)}{_fit(lists, left - cost(goal))}{end}"
 
 
-def ago(then: int, now: int) -> str:
-    """Return how long ago, in its largest unit: "2 hours ago"."""
-    minutes = (now - then) // _MINUTE
-    for size, unit in _UNITS:
-        if minutes >= size:
-            n = minutes // size
-            return f"{n} {unit}{'s' * (n != 1)} ago"
-    return "just now"
+def _ago(ms: int) -> str:
+    return ago(ms) if ms >= _MINUTE else "just now"
 
 
 def _head(known: BriefingInput, goal: str) -> str:
     core = known.core
     name = known.around.natives.get("orchestrator", core.session)
-    started = ago(core.began_at, known.around.now) if core.began_at else "not yet"
+    started = _ago(known.around.now - core.began_at) if core.began_at else "not yet"
     return (
         "## 🔄 RESUMING SESSION\n\n"
         f"**Session ID**: {shorten_to_cost(name, max(20, known.budget // 10))}\n"
@@ -76,9 +69,8 @@ def _head(known: BriefingInput, goal: str) -> str:
 
 
 def _goal(known: BriefingInput, limit: int) -> str:
-    entry = quote(
-        known, "goal", known.core.goal, known.author(known.core.goal_by, known.core.goal_device)
-    )
+    core = known.core
+    entry = quote(known, "goal", core.goal, known.author(core.goal_by, core.goal_device))
     tail = one_line(entry.tail)
 
     def whole(text: str) -> str:
@@ -115,14 +107,11 @@ def _running(known: BriefingInput) -> list[Agent]:
     return [row for row in rows if row.status == "running" and row.id not in dead]
 
 
-def _current(known: BriefingInput) -> Agent | None:
-    running = _running(known)
-    return running[0] if running else None
-
-
 def _lists(known: BriefingInput) -> list[_List]:
     found = [_completed(known), _in_progress(known), _pending(known), _context(known)]
-    return [each for each in [*found, _warnings(known)] if each.total]
+    urgent = [f"- {line}" for line in warnings(known)]
+    found.append(_List("### Before Continuing", urgent, len(urgent)))
+    return [each for each in found if each.total]
 
 
 def _completed(known: BriefingInput) -> _List:
@@ -143,11 +132,10 @@ def _done(task: str, outcome: str) -> str:
 
 
 def _in_progress(known: BriefingInput) -> _List:
-    running = _running(known)
     lines = [
         f"- 🔄 {shorten_to_cost(a.id, 20)}: {shorten_to_cost(a.task, _LINE // 2)}"
         f" ({_percent(a.fraction or 0.0)}%)"
-        for a in running
+        for a in _running(known)
     ]
     return _List("### In Progress", lines, max(len(lines), known.state.count("agent.running")))
 
@@ -163,14 +151,9 @@ def _context(known: BriefingInput) -> _List:
     core, around = known.core, known.around
     used = core.tokens_used
     percent = round(100 * used / around.window) if around.window > 0 else 0
-    last = ago(core.compressed_at, around.now) if core.compressed_at else "Never"
+    last = _ago(around.now - core.compressed_at) if core.compressed_at else "Never"
     lines = [f"- Tokens used: ~{used:,} ({percent}%)", f"- Last compression: {last}"]
     return _List("### Context Budget", lines, 2)
-
-
-def _warnings(known: BriefingInput) -> _List:
-    lost = [f"- {line}" for line in warnings(known)]
-    return _List("### Before Continuing", lost, len(lost))
 
 
 def warnings(known: BriefingInput) -> list[str]:
@@ -184,8 +167,7 @@ def warnings(known: BriefingInput) -> list[str]:
 
 
 def _end(known: BriefingInput) -> str:
-    agent = _current(known)
-    if agent is not None:
+    for agent in _running(known):
         return f"\n**Resuming from {shorten_to_cost(agent.id, 20)}...**\n"
     step = next_with_warnings(known, next_step(known.state))
     return f"\n**Next: {shorten_to_cost(step, min(30, known.budget // 8))}**\n"

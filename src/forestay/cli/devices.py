@@ -5,7 +5,7 @@ The devices of one person form a *device group*. Its fingerprint is what people 
 
 from __future__ import annotations
 
-from forestay.base.clock import ago
+from forestay.base.text import ago
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput, Refused

@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from argparse import SUPPRESS
 
-from forestay.base.clock import ago, iso
-from forestay.base.text import plural, shorten
+from forestay.base.clock import iso
+from forestay.base.text import ago, plural, shorten
 from forestay.cli.arguments import Command, arg, count, flag
 from forestay.cli.terminal import format_size, pick
 from forestay.errors import DONE, UNREACHABLE, ForestayError, InvalidInput, NoSession

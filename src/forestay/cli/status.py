@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.status import count_waiting, may_expire
-from forestay.base.clock import ago
-from forestay.base.text import plural
+from forestay.base.text import ago, plural
 from forestay.base.vocabulary import FINISHED, STATUSES
 from forestay.cli.arguments import Command, arg, count, flag
 from forestay.cli.terminal import format_size, pick

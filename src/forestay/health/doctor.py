@@ -19,10 +19,11 @@ from typing import NamedTuple
 
 from forestay.agents.spool import BAD, LOST, OF_NO_INTEREST, Spool
 from forestay.base import config, files
-from forestay.base.clock import Clock, ago, iso
+from forestay.base.clock import Clock, iso
 from forestay.base.config import Settings
 from forestay.base.findings import Finding
 from forestay.base.process import ProcessId, liveness
+from forestay.base.text import ago
 from forestay.errors import Damaged, ForestayError, NoSession
 from forestay.health.rebuild import Rebuild, remembered
 from forestay.journal import backup, pack, restore

@@ -23,6 +23,7 @@ from forestay.base.redact import Redactor
 from forestay.base.text import terminal
 from forestay.errors import Busy, Damaged, NoSession, Refused
 from forestay.journal.projections import encode_rows, listing, read, rebuild_batch
+from forestay.journal.recorder import used_key
 from forestay.journal.stored_state import StoredRows, encode, load, require_intact
 from forestay.journal.validate_input import admit, admit_actor, clean_facts
 from forestay.model import erasure
@@ -672,11 +673,7 @@ def _require_same_call(key: str, earlier: Event, move: Body) -> Event:
         getattr(move, name) == getattr(earlier.body, name) for name in names
     )
     if not same:
-        raise Refused(
-            f"the key {key} was used for something else",
-            why=f"it stands for event {earlier.seq}, {earlier.kind}",
-            hint="use a key of its own for every call",
-        )
+        raise used_key(key, earlier)
     return earlier
 
 

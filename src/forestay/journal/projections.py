@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from forestay.journal.stored_state import encode
 from forestay.model import event as ev
-from forestay.model.event import Body, Event, Sealed
+from forestay.model.event import Event, Sealed
 from forestay.model.state import FOLD_VERSION, State
 from forestay.model.summary import summary
 from forestay.store.port import Batch, Entry, Stored
@@ -52,15 +52,6 @@ def rebuild_batch(state: State, entries: Sequence[Entry] = ()) -> Batch:
         listing=listing(state),
         fresh_rows=True,
     )
-
-
-def blob_digest_of(body: Body) -> str:
-    """Return the SHA-256 of the content stored with an event, or an empty string."""
-    if isinstance(body, ev.NoteAdded | ev.MessageSent | ev.EvidenceObserved | ev.Verdict):
-        return body.blob
-    if isinstance(body, ev.PlanSet):
-        return body.snapshot
-    return body.digest if isinstance(body, ev.ArtifactSaved) and body.kept else ""
 
 
 def search_text(stored: Stored) -> tuple[str, str] | None:

@@ -80,14 +80,18 @@ class Recorder:
         self.repeated = False
         batch = self.context.journal.events_of_key(self.id, key) if key else []
         if batch and not any(is_same(event.body) for event in batch):
-            last = batch[-1]
-            raise Refused(
-                f"the key {key} was used for something else",
-                why=f"it stands for event {last.seq}, {last.kind}",
-                hint="use a key of its own for every call",
-            )
+            raise used_key(key, batch[-1])
         self.repeated = bool(batch)
         return batch
+
+
+def used_key(key: str, earlier: Event) -> Refused:
+    """Return the refusal of a key that stands for another call."""
+    return Refused(
+        f"the key {key} was used for something else",
+        why=f"it stands for event {earlier.seq}, {earlier.kind}",
+        hint="use a key of its own for every call",
+    )
 
 
 def reason(text: str) -> str:

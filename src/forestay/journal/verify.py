@@ -13,9 +13,10 @@ from msgspec import Struct
 
 from forestay.base.findings import Finding
 from forestay.errors import Damaged
-from forestay.journal.projections import as_sealed, blob_digest_of, encode_rows, listing, read
+from forestay.journal.projections import as_sealed, encode_rows, listing, read
 from forestay.journal.stored_state import encode, load, looks_intact, stored_core
 from forestay.model import event as ev
+from forestay.model.blob_refs import blob_names, is_promise
 from forestay.model.event import Header
 from forestay.model.fold import fold
 from forestay.model.hash_chain import check_link
@@ -112,9 +113,10 @@ def chain_findings(view: View, stored: Sequence[Stored]) -> Iterator[Finding]:
 def _missing_content(store: Store, stored: Iterable[Stored]) -> Iterator[Finding]:
     """Yield a finding for each long note or artifact whose content is missing or changed."""
     for one in stored:
-        digest = blob_digest_of(read(one).body)
+        sealed = as_sealed(one)
+        promised = blob_names(sealed) if is_promise(sealed) else []
         try:
-            wrong = "is missing" if digest and store.blob(digest) is None else ""
+            wrong = "is missing" if None in map(store.blob, promised) else ""
         except Damaged:
             wrong = "was changed"
         if wrong:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from forestay.base.text import ago
 from forestay.base.vocabulary import FINISHED
 from forestay.model import event as ev
 from forestay.model.event import Body, Event
@@ -180,8 +181,9 @@ class _Clocks:
             return 1, "nothing is known of either side"
         if not any(self._is_off(event) for event, _ in there):
             there.sort(key=lambda one: (one[0].head.at, position(one[0])))
-            later = _later(there[-1][0].head.at - there[0][0].head.at)
-            return there[-1][1], f"it was stated {later} by the clocks of the devices"
+            ms = there[-1][0].head.at - there[0][0].head.at
+            later = ago(ms).removesuffix(" ago") if ms >= _MINUTE else "less than a minute"
+            return there[-1][1], f"it was stated {later} later by the clocks of the devices"
         there.sort(key=lambda one: position(one[0]))
         return there[-1][1], "the clocks disagree; this side knew more of the session"
 
@@ -189,14 +191,6 @@ class _Clocks:
         """Return whether its clock is behind an event that it had seen."""
         seen = (self._known.get(hash) for hash in parents(event))
         return any(one is not None and one.head.at > event.head.at + _MINUTE for one in seen)
-
-
-def _later(ms: int) -> str:
-    for length, word in ((86_400_000, "day"), (3_600_000, "hour"), (_MINUTE, "minute")):
-        if ms >= length:
-            n = ms // length
-            return f"{n} {word}{'' if n == 1 else 's'} later"
-    return "less than a minute later"
 
 
 # -- settling ----------------------------------------------------------------------------------

@@ -15,11 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from forestay.base import files
-from forestay.base.clock import ago
 from forestay.base.config import child_environment
 from forestay.base.findings import Finding
 from forestay.base.hashing import digest_of
-from forestay.base.text import plural
+from forestay.base.text import ago, plural
 from forestay.base.version import __version__
 from forestay.errors import InvalidInput, NoSession, ReadOnly, Refused
 from forestay.journal.recorder import Recorder

@@ -1,7 +1,7 @@
 """Check the files of sessions that were found, for `files check`; nothing is written.
 
 To the findings of a format it adds those about file names, backups and logs that are too long to be
-read whole, and gives each the line and the path that the user knows. `Surroundings` is what a
+read, and gives each the line and the path that the user knows. `Surroundings` is what a
 format may know of the files around a session: their names, and how many phases its workflow has.
 """
 
@@ -21,19 +21,13 @@ from forestay.errors import ForestayError, InvalidInput
 from forestay.formats import carry_over
 from forestay.formats.port import ERROR, INFO, WARNING, Reading, Where
 from forestay.formats.text.document import Document
-from forestay.formats.text.safe_parse import Unreadable
 from forestay.mirror.discover import (
     MAX_BYTES,
     MOST_FILES,
     SURE,
     Find,
-    text_faults,
     what_is_wrong,
 )
-
-LONG_LOG = "long-log"
-_FIRST_BYTES = 2 * 1024 * 1024
-"""How many bytes of a longer log are checked, in less than a second."""
 
 
 class FileReport(Struct):
@@ -57,7 +51,7 @@ def check(
 
     `clean` removes secrets from what findings quote.
     """
-    find = _with_long_log(find)
+    find = replace(find, faults=[_without_length(find, fault) for fault in find.faults])
     findings = [*find.faults]
     if find.documents and find.layout:
         findings += find.format.check(find.tree, where, strict=strict)
@@ -112,41 +106,14 @@ def _check_backup(find: Find) -> Iterator[Finding]:
         yield Finding("bad-backup", WARNING, what, file=path, requirement="S3-92", line=line)
 
 
-def _with_long_log(find: Find) -> Find:
-    """Return a find with the first lines of a log that is too long: its length is no fault."""
-    long = next((f for f in find.faults if _is_long_log(find, f)), None)
-    start = _first_lines(find.paths[long.file]) if long else b""
-    if long is None or not start:
-        return find
-    try:
-        log = Document.parse(start, "jsonl")
-    except Unreadable:
-        return find
-    what = f"over {MAX_BYTES >> 20} MB: only its first {len(log.lines)} lines were checked"
-    info = Finding(LONG_LOG, INFO, what, file=long.file, requirement=find.conventions.unreadable)
-    rest = [fault for fault in find.faults if fault is not long]
-    faults = [info, *rest, *text_faults(find.layout, {long.file: log})]
-    return replace(find, documents={**find.documents, long.file: log}, faults=faults)
-
-
-def _is_long_log(find: Find, fault: Finding) -> bool:
-    if fault.code != "unreadable" or not fault.file.endswith(".jsonl"):
-        return False
-    path = find.paths[fault.file]
-    return os.path.isfile(path) and os.path.getsize(path) > MAX_BYTES
-
-
-def _first_lines(path: str) -> bytes:
-    """Return the complete lines at the start of a file; none if it cannot be read."""
-    data = b""
-    try:
-        for part in files.read_chunks(path, follow=False):
-            data += part
-            if len(data) >= _FIRST_BYTES:
-                break
-    except ForestayError:
-        return b""
-    return data[: data.rfind(b"\n", 0, _FIRST_BYTES) + 1]
+def _without_length(find: Find, fault: Finding) -> Finding:
+    """Return a fault, or for a log that is too long to be read a remark: its length is no fault."""
+    path = find.paths.get(fault.file, "")
+    is_log = fault.code == "unreadable" and path.endswith(".jsonl") and os.path.isfile(path)
+    if not is_log or os.path.getsize(path) <= MAX_BYTES:
+        return fault
+    what = f"over {MAX_BYTES >> 20} MB: it was not checked"
+    return fault._replace(code="long-log", severity=INFO, what=what)
 
 
 def reading_of(find: Find, where: Where, clean: Callable[[str], str] = str) -> Reading:

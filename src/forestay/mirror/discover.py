@@ -130,8 +130,7 @@ class Find(Struct):
     @property
     def is_torn(self) -> bool:
         """Whether it is a session of which some file cannot be read."""
-        torn = not self.documents or any(fault.severity == ERROR for fault in self.damage)
-        return bool(self.layout) and torn
+        return bool(self.layout) and any(fault.severity == ERROR for fault in self.damage)
 
     def facts(self, where: Where) -> Facts:
         return carry_over.read(self.format, self.tree, where)

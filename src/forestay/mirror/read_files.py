@@ -4,9 +4,9 @@ Bytes are *ours*, *rewound* (an earlier rendering: a tool restored it, or a proc
 wrote the newer one), *missing*, *found* (there before us), or *edited*. A rendering of size 0 is
 *owed*: no file had it yet, and the file that is written next continues from it.
 
-The quickest check comes first: bytes are compared with those that this process wrote last, then by
-digest with the newest rendering, and only then with all stored ones. The same bytes are parsed once
-in a process. An unchanged log is not parsed, nor read again by the process that wrote it. A path
+The quickest check comes first: the digest is compared with the newest rendering, which a process
+that wrote it has in memory, and only then with all stored ones. The same bytes are parsed once in a
+process. An unchanged log is not parsed, nor read again by the process that wrote it. A path
 that is not a regular file of this session suspends its binding.
 """
 
@@ -70,12 +70,12 @@ def parsed_file(document: Document) -> ParsedFile:
     return ParsedFile(document, without_id(document.parsed))
 
 
-class Log:
-    """A log as we left it: how long it is, the hash of it, and its stamp if that is known."""
+class Known:
+    """A file as we left it: how long it is, the hash of it, and its stamp if that is known."""
 
     __slots__ = ("_hash", "digest", "size", "stamp")
 
-    def __init__(self, data: bytes, before: Log | None = None) -> None:
+    def __init__(self, data: bytes, before: Known | None = None) -> None:
         """Add bytes to the log that was `before`."""
         self.size: int = len(data) + (before.size if before else 0)
         self._hash: _Hash = before._hash.copy() if before else sha256()
@@ -83,8 +83,12 @@ class Log:
         self.digest = self._hash.hexdigest()
         self.stamp = ""
 
+    def has_stamp_of(self, path: str) -> bool:
+        """Return whether this is a log that was not changed since it was stamped."""
+        return bool(self.stamp) and self.stamp == files.stamp(path)
+
     def store_stamp(self, path: str) -> None:
-        """Store the stamp of the file, unless another program added to it."""
+        """Store the stamp of a log, unless another program added to it."""
         stamp = files.stamp(path)
         self.stamp = stamp if stamp.startswith(f"{self.size}.") else ""
 
@@ -99,7 +103,7 @@ class FoundFile(Struct):
     verdict: str
     known: list[Rendering] = []
     read: ParsedFile | None = None
-    log: Log | None = None
+    log: Known | None = None
     """The part before `data` of a log that is unchanged."""
     older: list[Any] = []
     """The rendering it was made from, once it was searched."""
@@ -132,9 +136,7 @@ class FileReader:
         self._context = context
         self._bindings = context.bindings
         self._read_before: dict[tuple[str, str], ParsedFile] = {}
-        self._refused: dict[tuple[str, str], str] = {}
-        self._written: dict[tuple[int, str], tuple[bytes, str]] = {}
-        self._logs: dict[tuple[int, str], Log] = {}
+        self._known: dict[tuple[int, str], Known] = {}
         self._reached: dict[int, int] = {}
         self._waited: dict[str, float] = {}
         self.need_new_id: set[tuple[int, str]] = set()
@@ -145,9 +147,14 @@ class FileReader:
     ) -> list[FoundFile]:
         """Return the files as found; those whose bytes were `seen` need no check."""
         newest = self._newest(binding)
-        found = [
-            self._read_one(binding, name, path, newest) for name, path in paths_of(binding).items()
-        ]
+        found = []
+        for name, path in paths_of(binding).items():
+            file = self._classify(binding, name, path, newest)
+            if file.verdict == "edited" and not is_log(name):
+                # Half of a YAML text may seem complete, so it is read when no process writes it.
+                self.require_finished(name, path)
+                file = self._classify(binding, name, path, newest)
+            found.append(file)
         # Only logs decide where logs continue.
         if binding.mirrored and all(file.verdict == "ours" for file in found if is_log(file.name)):
             found = [self._from_its_end(binding, file) for file in found]
@@ -158,16 +165,6 @@ class FileReader:
             self.require_ours(binding, found)
         return found
 
-    def _read_one(
-        self, binding: Binding, name: str, path: str, newest: Mapping[str, Rendering]
-    ) -> FoundFile:
-        file = self._classify(binding, name, path, newest)
-        if file.verdict != "edited" or is_log(name):
-            return file
-        # Half of a YAML text may seem complete, so it is read when no process writes it any more.
-        self.require_finished(name, path)
-        return self._classify(binding, name, path, newest)
-
     def require_finished(self, name: str, path: str) -> None:
         if not swap_file.is_finished(path, self._context.clock):
             raise Suspended(f"{os.path.basename(name)} is being written by another program")
@@ -175,9 +172,8 @@ class FileReader:
     def _classify(
         self, binding: Binding, name: str, path: str, of_all: Mapping[str, Rendering]
     ) -> FoundFile:
-        newest, log = of_all.get(name), self._logs.get((binding.number, name))
-        is_newest_rendering = log and newest and log.digest == newest.digest and log.stamp
-        if log and newest and is_newest_rendering and log.stamp == files.stamp(path):
+        newest, log = of_all.get(name), self._known.get((binding.number, name))
+        if log and newest and log.digest == newest.digest and log.has_stamp_of(path):
             return self._from_its_end(
                 binding, FoundFile(name, path, b"", log.digest, "ours", [newest])
             )
@@ -186,13 +182,13 @@ class FileReader:
             # Since this process wrote it, an edit may have become our newest rendering.
             newest = self._bindings.newest(binding).get(name)
             return FoundFile(name, path, None, "", "missing", [newest] if newest else [])
-        log = Log(data) if is_log(name) else None
-        digest = log.digest if log else self._digest(binding, name, data)
+        there = Known(data)
+        digest = there.digest
         if newest is None:
             # The other files are known: the program that began the session added this one.
             return FoundFile(name, path, data, digest, "edited" if of_all else "found")
         if digest == newest.digest:
-            self.cache_newest(binding, name, log or data, digest)
+            self.cache_newest(binding, name, there)
             return FoundFile(name, path, data, digest, "ours", [newest])
         known = self._bindings.renderings(binding)[name]
         digests = [rendering.digest for rendering in known]
@@ -204,45 +200,32 @@ class FileReader:
         """Return the newest renderings, from memory if this process wrote them."""
         if not self._has_reached(binding):
             return self._bindings.newest(binding)
-        sizes = {key: (digest, len(data)) for key, (data, digest) in self._written.items()}
-        sizes |= {key: (log.digest, log.size) for key, log in self._logs.items()}
         return {
-            name: Rendering(name, 0, digest, str(size))
-            for (number, name), (digest, size) in sizes.items()
+            name: Rendering(name, 0, known.digest, str(known.size))
+            for (number, name), known in self._known.items()
             if number == binding.number
         }
 
     def _from_its_end(self, binding: Binding, file: FoundFile) -> FoundFile:
         """Return a log that is unchanged as if it began at its end; any other file as found."""
-        log = self._logs.get((binding.number, file.name))
-        is_it = log is not None and log.digest == file.digest
+        log = self._known.get((binding.number, file.name))
+        is_it = log is not None and log.digest == file.digest and is_log(file.name)
         if not is_it or not (file.data or b"\n").endswith(b"\n"):
             return file
         return replace(file, data=b"", read=ParsedFile(Document("jsonl", "", []), []), log=log)
 
-    def _digest(self, binding: Binding, name: str, data: bytes) -> str:
-        written, digest = self._written.get((binding.number, name), (None, ""))
-        return digest if data == written else sha256(data).hexdigest()
-
-    def cache_newest(self, binding: Binding, name: str, data: bytes | Log, digest: str) -> None:
+    def cache_newest(self, binding: Binding, name: str, known: Known) -> None:
         """Store in memory what the newest rendering of a file is."""
-        if isinstance(data, Log):
-            self._logs[binding.number, name] = data
-        else:
-            self._written[binding.number, name] = (data, digest)
+        self._known[binding.number, name] = known
 
     def cache_shown_event(self, binding: Binding, seq: int, digests: Mapping[str, str]) -> None:
         """Store in memory the last event that the files show, if all are newest renderings.
 
         A restored file that needs no change stays, and is not the newest rendering.
         """
-        if all(self._is_newest(binding, name, digest) for name, digest in digests.items()):
+        known = {name: self._known.get((binding.number, name)) for name in digests}
+        if all(each and each.digest == digests[name] for name, each in known.items()):
             self._reached[binding.number] = seq
-
-    def _is_newest(self, binding: Binding, name: str, digest: str) -> bool:
-        log = self._logs.get((binding.number, name))
-        known = log.digest if log else self._written.get((binding.number, name), (b"", ""))[1]
-        return known == digest
 
     def _data(self, binding: Binding, path: str) -> bytes | None:
         """Return the bytes of a file; None if it is missing; suspend if it is no file."""
@@ -285,25 +268,16 @@ class FileReader:
         if file.data is None:
             return
         kind = kind_of(file.name)
-        if why := self._refused.get((kind, file.digest)):
-            raise _unusable(file, why)
         known = self._read_before.pop((kind, file.digest), None)
         if known is None:
-            known = self._parse_new(kind, file)
+            try:
+                known = parsed_file(parse_file(file.name, file.data))
+            except Unreadable as error:
+                raise _unusable(file, str(error)) from error
         if kind != "jsonl" and not isinstance(known.value, dict):
             raise Suspended(f"{file.name} does not hold a session")
         self.cache_parsed(kind, file.digest, known)
         file.read = known
-
-    def _parse_new(self, kind: str, file: FoundFile) -> ParsedFile:
-        try:
-            document = parse_file(file.name, file.data or b"")
-        except Unreadable as error:
-            if len(self._refused) >= _DOCUMENTS:
-                self._refused.clear()
-            self._refused[kind, file.digest] = str(error)
-            raise _unusable(file, str(error)) from error
-        return parsed_file(document)
 
     def cache_parsed(self, kind: str, digest: str, known: ParsedFile) -> None:
         while len(self._read_before) >= _DOCUMENTS:
@@ -395,40 +369,35 @@ class FileReader:
         paths = paths_of(binding)
         if any(map(swap_file.has_leftovers, folders_of(binding))):
             return False
-        found = {name: self._found(binding, name, path) for name, path in paths.items()}
         # A rendering that was stored but could not be written is not in the files.
-        reached = self._has_reached(binding)
-        if reached and all(data == self._last(binding, n) for n, data in found.items()):
-            return True
-        newest = self._bindings.newest(binding)
-        return all(_has_bytes_of(data, newest.get(name)) for name, data in found.items())
+        newest = self._newest(binding)
+        return all(self._has_bytes_of(binding, n, path, newest.get(n)) for n, path in paths.items())
 
     def is_newest_rendering(self, binding: Binding, name: str) -> bool:
         """Return whether one of the files is our newest rendering."""
-        data = self._found(binding, name, paths_of(binding)[name])
-        return _has_bytes_of(data, self._bindings.newest(binding).get(name))
+        newest = self._bindings.newest(binding).get(name)
+        return self._has_bytes_of(binding, name, paths_of(binding)[name], newest)
 
     def _has_reached(self, binding: Binding) -> bool:
         """Return whether the newest stored renderings are those of this process."""
         return bool(binding.mirrored) and self._reached.get(binding.number) == binding.mirrored
 
-    def _last(self, binding: Binding, name: str) -> bytes | Log | int:
-        log = self._logs.get((binding.number, name))
-        return log or self._written.get((binding.number, name), (-1, ""))[0]
-
-    def _found(self, binding: Binding, name: str, path: str) -> bytes | Log | None:
-        """Return what a file holds; for an unchanged log the log in memory."""
-        log = self._logs.get((binding.number, name))
-        if log and log.stamp and log.stamp == files.stamp(path):
-            return log
-        try:
-            data, stamp = files.read_stamped(path, most(path), follow=False)
-        except ForestayError:
-            return None
-        if log and Log(data).digest == log.digest:
-            log.stamp = stamp
-            return log
-        return data
+    def _has_bytes_of(
+        self, binding: Binding, name: str, path: str, rendering: Rendering | None
+    ) -> bool:
+        """Return whether a file has the bytes of a rendering; an unchanged log is not read."""
+        known = self._known.get((binding.number, name))
+        if known is None or not known.has_stamp_of(path):
+            try:
+                data, stamp = files.read_stamped(path, most(path), follow=False)
+            except ForestayError:
+                return False
+            found = Known(data)
+            if known is not None and known.digest == found.digest and is_log(name):
+                known.stamp = stamp
+            known = found
+        wanted = rendering and (rendering.size, rendering.digest)
+        return (known.size, known.digest) == wanted
 
 
 def _unusable(file: FoundFile, why: str) -> Suspended:
@@ -471,10 +440,3 @@ def is_log(name: str) -> bool:
 def most(path: str) -> int:
     """Return how many bytes of a file are read at most."""
     return _LONGEST_LOG if is_log(path) else MAX_BYTES
-
-
-def _has_bytes_of(data: bytes | Log | None, rendering: Rendering | None) -> bool:
-    if data is None or rendering is None:
-        return False
-    found = data if isinstance(data, Log) else Log(data)
-    return (found.size, found.digest) == (rendering.size, rendering.digest)

@@ -30,7 +30,7 @@ from forestay.formats.text.document import Document, fresh, kind_of
 from forestay.formats.three_way import is_stored_whole, write_facts
 from forestay.mirror.absorb import UNKNOWN, readme_of
 from forestay.mirror.context import JournalFacts, MirrorContext, parse_file
-from forestay.mirror.read_files import FileReader, FoundFile, Log, ParsedFile, is_log
+from forestay.mirror.read_files import FileReader, FoundFile, Known, ParsedFile, is_log
 from forestay.store.machine.bindings import Binding, Note, Written
 
 _LONG = 256 * 1024
@@ -53,7 +53,7 @@ class Change(Struct):
     """Where the old file is after the exchange; empty if there was none."""
     gone: int | None = None
     """The open file descriptor of the removed old file, which holds its space."""
-    log: Log | None = None
+    log: Known | None = None
     """The size and hash of a log after the change."""
 
     @property
@@ -227,7 +227,7 @@ class Renderer:
     def _note(self, change: Change) -> Written:
         kind, data, file = kind_of(change.file.name), change.data, change.file
         if kind == "jsonl":
-            change.log = Log(data, file.log)
+            change.log = Known(data, file.log)
             change.digest = change.log.digest
             # The content of a log is not stored: the file always begins with it.
             return file.name, change.digest, change.log.size, b""
@@ -321,7 +321,8 @@ class Renderer:
             self._reader.need_new_id.discard((plan.binding.number, name))
             if change.log:
                 change.log.store_stamp(change.file.path)
-            self._reader.cache_newest(plan.binding, name, change.log or change.data, change.digest)
+            known = change.log or Known(change.data)
+            self._reader.cache_newest(plan.binding, name, known)
         self._reader.cache_shown_event(plan.binding, plan.seq, digests)
         return False
 

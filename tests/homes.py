@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
+from forestay.api.session import Session
 from forestay.base import config
 from forestay.base.clock import FakeClock
 from forestay.base.redact import Redactor
@@ -12,6 +13,7 @@ from forestay.journal import backup, restore
 from forestay.journal.journal import Journal
 from forestay.model import event as ev
 from forestay.model.event import Body, Sealed
+from forestay.model.state import State
 from forestay.store.open import open_store
 from forestay.store.sqlite.store import SqliteStore
 
@@ -90,3 +92,9 @@ class Home:
         """Change the tables, as no code of ours ever would."""
         self.store.database.write(lambda connection: connection.execute(sql, values))
         self.journal = Journal(self.store, self.clock, Redactor())
+
+
+def state_of(session: Session, at: str | int = "") -> State:
+    """Return the engine's own state of a session, which `Session.show` makes a typed value of."""
+    state: State = session.show(at)._source
+    return state

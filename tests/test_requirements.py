@@ -23,6 +23,7 @@ from forestay.api.topic import Topic
 from forestay.base.clock import FakeClock, iso
 from forestay.model.event import Sealed
 from forestay.model.state import Agent, Decision, File, Problem, Row
+from tests.homes import state_of
 
 
 @pytest.fixture
@@ -60,13 +61,13 @@ def stored(session: Session) -> list[Sealed]:
 
 
 def agent(session: Session, id: str) -> Agent:
-    found = session.show().agent(id)
+    found = state_of(session).agent(id)
     assert found is not None
     return found
 
 
 def newest(session: Session, table: str) -> Row | None:
-    return next(iter(session.show().rows.select(table, newest=True, limit=1)), None)
+    return next(iter(state_of(session).rows.select(table, newest=True, limit=1)), None)
 
 
 def refused(session: Session, act: Callable[[], object]) -> bool:
@@ -231,7 +232,7 @@ def test_arguments_survive_quotes_and_newlines(s: Session) -> None:
 def test_a_command_ends_in_success_or_failure_and_in_nothing_else(s: Session) -> None:
     for status in ("success", "failure"):
         s.record.command("make", status=status)
-    assert {"command.success": 1, "command.failure": 1}.items() <= s.show().core.counts.items()
+    assert {"command.success": 1, "command.failure": 1}.items() <= state_of(s).core.counts.items()
     for other in ("", "ok", "SUCCESS", "error"):
         assert refused(s, partial(s.record.command, "make", status=other))  # type: ignore[arg-type]
 
@@ -269,7 +270,7 @@ def test_paused_completed_and_failed_are_said_not_worked_out(s: Session) -> None
 def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Session) -> None:
     new = s.status()
     assert (new.status, new.as_json()["paused_at"], new.resumes) == ("active", None, 0)
-    assert s.show().core.ended_at == 0
+    assert state_of(s).core.ended_at == 0
     for count in (1, 2, 3):
         s.pause()
         s.resume()
@@ -280,14 +281,14 @@ def test_a_new_session_is_neither_paused_nor_completed_nor_ever_resumed(s: Sessi
 def test_a_pause_has_one_of_three_reasons_and_says_what_was_being_done(s: Session) -> None:
     for reason in ("user_request", "checkpoint_failed", "system_error"):
         s.pause(reason=reason, context=f"halfway, {reason}")
-        core = s.show().core
+        core = state_of(s).core
         assert (core.pause_reason, core.pause_context) == (reason, f"halfway, {reason}")
         s.resume()
-        core = s.show().core
+        core = state_of(s).core
         assert (core.pause_reason, core.pause_context) == ("", "")
     assert refused(s, lambda: s.pause(reason="tired"))  # type: ignore[arg-type]
     s.pause()
-    core = s.show().core
+    core = state_of(s).core
     assert (core.pause_reason, core.pause_context) == ("user_request", "")
 
 
@@ -313,9 +314,9 @@ def test_no_session_is_without_a_goal(stay: Forestay, s: Session, goal: str) -> 
 
 @pytest.mark.req("S2-17")
 def test_a_session_has_one_of_four_modes(stay: Forestay, s: Session) -> None:
-    assert s.show().core.mode == "default"
+    assert state_of(s).core.mode == "default"
     for mode in ("debug", "default", "optimize", "release"):
-        assert stay.start("Another", mode=mode).show().core.mode == mode
+        assert state_of(stay.start("Another", mode=mode)).core.mode == mode
     count = len(stay.list(all=True))
     for other in ("", "fast", "Debug"):
         with pytest.raises(InvalidInput):
@@ -359,7 +360,7 @@ def test_an_agent_is_told_apart_by_what_became_of_it(s: Session) -> None:
     s.agents.done("finished", result="12 tests pass")
     s.agents.fail("broken", "no memory")
     s.agents.timeout("late")
-    rows = s.show().rows.select("agent")
+    rows = state_of(s).rows.select("agent")
     assert {row.name: row.status for row in rows if isinstance(row, Agent)} == {
         "planned": "pending",
         "at-work": "running",
@@ -520,7 +521,7 @@ def test_lines_added_and_removed_are_counted_given_or_unknown(
 def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
     s: Session, clock: FakeClock
 ) -> None:
-    core = s.show().core
+    core = state_of(s).core
     assert (core.tokens, core.compressions, core.compressed_at) == (0, 0, 0)
     used = {"arch-1": 8000, "code-1": 12000, "test-1": 5000}
     for id, tokens in used.items():
@@ -529,7 +530,7 @@ def test_tokens_are_known_in_all_and_by_agent_and_compressions_are_counted(
     for count in (1, 2):
         clock.sleep(60)
         s.record.compaction()
-        core = s.show().core
+        core = state_of(s).core
         assert (core.compressions, core.compressed_at) == (count, clock.now())
     assert core.tokens == s.status().tokens == 25000
     assert {id: agent(s, id).tokens for id in used} == used

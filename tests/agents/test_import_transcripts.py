@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 import forestay
-from forestay.agents.import_transcripts import TranscriptImport, parse_since
+from forestay.agents.import_transcripts import parse_since
 from forestay.api.forestay import Forestay
+from forestay.api.values import TranscriptInfo
 from forestay.errors import InvalidInput
 from forestay.model import event as ev
 from tests.agents.test_transcripts import META, calls, chat, line, output, result, user, uses, write
@@ -61,7 +62,7 @@ def transcripts(tmp_path: Path, project: Path) -> Path:
 
 def told(
     stay: Forestay, place: Path, agent: str = "claude-code", **more: Any
-) -> list[TranscriptImport]:
+) -> list[TranscriptInfo]:
     return stay.agents.adopt_transcripts(agent, str(place), **more)
 
 

@@ -24,6 +24,7 @@ from forestay.journal.history import LogLine
 from forestay.model import event as ev
 from forestay.store.machine.holders import Holder, describe_work
 from tests.agents.spooling import BEGAN, Hooks
+from tests.homes import state_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 
@@ -362,7 +363,7 @@ def test_commit_that_an_agent_made_is_known_though_it_never_ends(hooks: Hooks) -
         hooks.answer("t2", "git commit")
         hooks.answer("t3", "true")
         home.agents.ingest()
-        core = home.session(hooks.sessions()[0]).show().core
+        core = state_of(home.session(hooks.sessions()[0])).core
         assert (core.git_branch, core.git_commit) == ("main", made)
     assert [said for said in hooks.events() if said[0] == "attribute.set"] == [
         ("attribute.set", f"main {made}")
@@ -556,7 +557,7 @@ def test_fork_is_a_session_of_its_own_from_the_one_before(hooks: Hooks) -> None:
     forked.ask("Another way")
     with hooks.open() as home:
         home.agents.ingest()
-        states = [home.session(session).show().core for session in hooks.sessions()]
+        states = [state_of(home.session(session)).core for session in hooks.sessions()]
     first, second = sorted(states, key=lambda core: core.from_session)
     assert (first.goal, first.from_session) == ("Fix it", "")
     assert (second.goal, second.from_session) == ("Fix it", first.session)
@@ -572,7 +573,7 @@ def test_finished_session_is_followed_by_one_from_it_at_the_next_prompt(hooks: H
         hooks.ask("Now the docs")
         home.agents.ingest()
         (second,) = set(hooks.sessions()) - {first}
-        assert home.session(second).show().core.from_session == first
+        assert state_of(home.session(second)).core.from_session == first
         assert home.current().id == second
     assert hooks.events(first)[-1] == ("message.sent", "Done.")
     assert hooks.events(second)[0] == ("session.started", "Now the docs")

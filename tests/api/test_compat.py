@@ -18,6 +18,7 @@ from forestay.compat import WorkflowState
 from forestay.errors import InvalidInput, NoSession, Refused
 from forestay.formats.port import Where, load_format
 from forestay.formats.praxis.api_types import PhaseArtifact
+from tests.homes import state_of
 
 CURRENT = Path(".claude/orchestrator-session.json")
 HISTORY = Path(".claude/orchestrator-history")
@@ -367,7 +368,7 @@ def test_saving_a_bound_file_goes_into_the_journal(stay: Forestay) -> None:
         assert state is not None
         state["pending_tasks"].append("Write docs")
         compat.save_session(state, home=stay)
-        steps = [getattr(row, "title", "") for row in session.show().rows.select("step")]
+        steps = [getattr(row, "title", "") for row in state_of(session).rows.select("step")]
         assert steps == ["Write docs"]
         assert [line.event.head.actor for line in session.log()][-1] == "file:orchestrator"
 
@@ -380,7 +381,7 @@ def test_saving_a_stale_state_does_not_undo_later_changes(stay: Forestay) -> Non
         session.tasks.add("Ours", id="t1")
         state["pending_tasks"].append("Theirs")
         compat.save_session(state, home=stay)
-        titles = {getattr(row, "title", "") for row in session.show().rows.select("step")}
+        titles = {getattr(row, "title", "") for row in state_of(session).rows.select("step")}
         assert titles == {"Ours", "Theirs"}
 
 

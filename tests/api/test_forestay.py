@@ -16,6 +16,7 @@ from forestay import Forestay, NoSession, Session
 from forestay.base.clock import FakeClock
 from forestay.journal.presence import Presence
 from forestay.store.sqlite.store import SqliteStore
+from tests.homes import state_of
 
 TEN_YEARS = 10 * 365 * 24 * 3600 * 1000
 
@@ -256,7 +257,7 @@ def test_death_of_the_last_holder_is_found_and_recorded(home: str, folder: Path)
         assert "interrupted" in session.status().attention
         briefing = session.resume()
         kinds = [line.event.kind for line in session.log(limit=2)]
-        agent = session.show().agent("code-1")
+        agent = state_of(session).agent("code-1")
     assert kinds == ["session.interrupted", "session.resumed"]
     assert agent is not None
     assert (agent.status, agent.category) == ("failed", "interrupted")

@@ -15,6 +15,7 @@ from forestay import Forestay, InvalidInput, Refused, Session
 from forestay.journal.journal import AppendOptions
 from forestay.model import event as ev
 from forestay.workspace import tree
+from tests.homes import state_of
 
 SECRET = "AKIA" + "IOSFODNN7EXAMPLE"
 
@@ -151,9 +152,9 @@ def test_a_path_outside_of_the_project_is_refused(s: Session, tmp_path: Path) ->
 def test_undo_retracts_and_undoing_the_undo_restores(s: Session) -> None:
     s.tasks.add("write the tests", id="t")
     undone = s.undo()
-    assert s.show().step("t") is None
+    assert state_of(s).step("t") is None
     s.undo(str(undone.seq))
-    assert s.show().step("t") is not None
+    assert state_of(s).step("t") is not None
     assert s.verify().ok
 
 
@@ -167,7 +168,7 @@ def test_a_start_cannot_be_undone(s: Session) -> None:
 def test_an_agent_that_raises_has_failed(s: Session) -> None:
     with pytest.raises(ValueError, match="oops"), s.agents.run("code-1", task="try"):
         raise ValueError("oops")
-    agent = s.show().agent("code-1")
+    agent = state_of(s).agent("code-1")
     assert agent is not None
     assert (agent.status, agent.error) == ("failed", "ValueError: oops")
 
@@ -182,7 +183,7 @@ def test_the_state_can_be_shown_as_it_was(s: Session) -> None:
     s.tasks.add("first", id="a")
     added = s.tasks.add("second", id="b")
     s.tasks.done("a")
-    then = s.show(str(added.seq))
+    then = state_of(s, str(added.seq))
     step = then.step("a")
     assert step is not None
     assert step.status == "pending"
@@ -331,7 +332,7 @@ def test_a_briefing_for_a_model_is_data_from_its_first_to_its_last_line(s: Sessi
 def test_a_point_may_be_a_number(stay: Forestay) -> None:
     session = stay.start("numbers")
     session.record.rename("more numbers")
-    assert session.show(at=1).core.goal == session.show("1").core.goal == "numbers"
+    assert state_of(session, at=1).core.goal == state_of(session, "1").core.goal == "numbers"
     assert session.diff(1, 2) == session.diff("1", "2") != []
 
 
@@ -395,7 +396,7 @@ def test_failure_of_an_agent_is_recorded_with_any_error_text(s: Session, words: 
     error = LookupError(words)
     with pytest.raises(LookupError) as caught, s.agents.run("code-1"):
         raise error
-    agent = s.show().agent("code-1")
+    agent = state_of(s).agent("code-1")
     assert caught.value is error
     assert agent is not None and agent.status == "failed"
     assert agent.error.startswith("LookupError") and "\x1b" not in agent.error
@@ -408,7 +409,7 @@ def test_error_of_an_agent_without_a_text_is_recorded_by_its_type(s: Session) ->
 
     with pytest.raises(Mute), s.agents.run("code-1"):
         raise Mute
-    agent = s.show().agent("code-1")
+    agent = state_of(s).agent("code-1")
     assert agent is not None and agent.error == "Mute"
 
 

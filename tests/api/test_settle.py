@@ -16,6 +16,7 @@ from forestay.cli.status import _next_command
 from forestay.model import event as ev
 from tests.devices import Pair
 from tests.histories import image
+from tests.homes import state_of
 
 HOUR = 3_600_000
 
@@ -82,7 +83,7 @@ def contest(pair: Pair, subject: str) -> None:
 
 
 def outcome(session: Session, subject: str) -> str:
-    state, name = session.show(), subject.partition(":")[2]
+    state, name = state_of(session), subject.partition(":")[2]
     rows: dict[str, Callable[[], Any]] = {
         "step": lambda: getattr(state.step(name), "status", ""),
         "agent": lambda: getattr(state.agent(name), "status", ""),
@@ -107,7 +108,7 @@ def test_preferred_side_holds_on_both_devices(pair: Pair, subject: str, winner: 
     other = [text for device, text in said.items() if device != "laptop"]
     wanted = case.sides[number - 1].outcome
     assert outcome(pair.b, subject) == {"work went on": "active"}.get(wanted, wanted), other
-    assert image(pair.a.show()) == image(pair.b.show())
+    assert image(state_of(pair.a)) == image(state_of(pair.b))
 
 
 @pytest.mark.parametrize("subject", CONTESTS)
@@ -115,9 +116,9 @@ def test_settled_or_not_both_sides_stay_in_the_journal(pair: Pair, subject: str)
     contest(pair, subject)
     before = [line.event.hash for line in pair.a.log()]
     (case,) = pair.a.disputes.list()
-    pair.a.disputes.settle(prefer=case.newer)
+    pair.a.disputes.settle(prefer=case.recommended)
     assert [line.event.hash for line in pair.a.log()][: len(before)] == before
-    (row,) = pair.a.show().rows.select("dispute")
+    (row,) = state_of(pair.a).rows.select("dispute")
     assert [side[3] for side in getattr(row, "sides", [])] == [s.outcome for s in case.sides]
     assert not row.is_open
 
@@ -145,7 +146,7 @@ def test_both_sides_can_be_merged_or_both_stay(
 def test_a_choice_of_both_rejects_neither(pair: Pair) -> None:
     contest(pair, "decision:db")
     pair.a.disputes.settle(merge=True)
-    assert getattr(pair.a.show().rows.get("decision", "db"), "rejected", None) == []
+    assert getattr(state_of(pair.a).rows.get("decision", "db"), "rejected", None) == []
 
 
 def test_file_merged_by_the_user_has_its_present_content(pair: Pair) -> None:
@@ -245,7 +246,7 @@ def test_without_a_dispute_there_is_nothing_to_settle(pair: Pair) -> None:
 def test_the_newer_side_is_recommended_and_the_reason_given(pair: Pair) -> None:
     contest(pair, "step:t1")
     (case,) = pair.a.disputes.list()
-    assert case.sides[case.newer - 1].device == pair.desktop.id
+    assert case.sides[case.recommended - 1].device == pair.desktop.id
     assert case.why == "it was stated 1 hour later by the clocks of the devices"
 
 
@@ -263,7 +264,7 @@ def test_clock_behind_an_event_it_knows_is_ignored(pair: Pair) -> None:
     contest(behind, "step:t1")
     (case,) = behind.a.disputes.list()
     behind.close()
-    assert case.sides[case.newer - 1].device == behind.laptop.id and "disagree" in case.why
+    assert case.sides[case.recommended - 1].device == behind.laptop.id and "disagree" in case.why
 
 
 # -- the dialogue ------------------------------------------------------------------------------
@@ -306,7 +307,7 @@ def edited(pair: Pair) -> Session:
     place.unlink()
     place.write_text(json.dumps(stale, indent=2))
     session.note("which takes it up")
-    assert session.show().core.goal == "Theirs"
+    assert state_of(session).core.goal == "Theirs"
     return session
 
 
@@ -325,7 +326,7 @@ def test_a_file_against_the_journal_is_settled_either_way(
     edited.resume()
     assert len(edited.disputes.list()) == 1, "to resume is not to settle"
     edited.disputes.settle(str(case.number), prefer=side)
-    assert edited.disputes.list() == [] and edited.show().core.goal == goal
+    assert edited.disputes.list() == [] and state_of(edited).core.goal == goal
     (place,) = Path(edited.files.list()[0].root).rglob("*.json")
     assert json.loads(place.read_text())["goal"] == goal
 

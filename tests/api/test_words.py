@@ -13,6 +13,7 @@ from forestay.agents.registry import SCOPES
 from forestay.api import argument_check, words
 from forestay.base import vocabulary
 from forestay.model.gates.revisit_impact import IMPACTS
+from forestay.model.rules import UNIT_MOVES
 from forestay.sync.crypto.key_ring import CONTINUE, READ
 
 VOCABULARY = {
@@ -33,14 +34,23 @@ VOCABULARY = {
 }
 
 
-@pytest.mark.parametrize("name", VOCABULARY)
+OF_RESULTS = {
+    "UnitStatus": tuple(UNIT_MOVES),
+    "Checkpoint": ("pending", "passed", "failed", "overridden", "rolled_back"),
+    "ProofState": ("passed", "failed", "fresh", "stale", "not checked"),
+    "Life": ("alive", "dead", "unknown"),
+}
+"""Types that no parameter has."""
+
+
+@pytest.mark.parametrize("name", [*VOCABULARY, *OF_RESULTS])
 def test_type_has_the_words_of_the_engine(name: str) -> None:
-    assert get_args(getattr(words, name)) == tuple(VOCABULARY[name])
+    assert get_args(getattr(words, name)) == tuple((VOCABULARY | OF_RESULTS)[name])
 
 
 def test_every_type_of_words_is_tested_and_known_to_the_argument_check() -> None:
     types = {name for name, value in vars(words).items() if get_args(value)}
-    assert types == set(VOCABULARY) == set(argument_check._WORDS)
+    assert types == {*VOCABULARY, *OF_RESULTS} and set(argument_check._WORDS) == set(VOCABULARY)
 
 
 def test_words_that_a_type_checker_refuses_are_refused_when_called(tmp_path: Path) -> None:

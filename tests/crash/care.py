@@ -128,9 +128,9 @@ def _check_converted(to: str, home: str, acked: Sequence[str]) -> list[str]:
     """What has its final name is whole, and reads as what was converted."""
     made = sorted(p for p in (_folder(home) / "out").rglob("*") if _is_shown(p))
     with _open(home) as opened:
-        _, wanted = opened.files.convert(
+        wanted = opened.files.convert(
             str(_folder(home) / CRAFT), to, str(_folder(home) / "w" / "new")
-        )
+        ).written
         there = {
             str(Path(p).relative_to(_folder(home) / "w")): Path(p).read_bytes() for p in wanted
         }

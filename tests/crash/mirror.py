@@ -19,6 +19,7 @@ from forestay.base.clock import Clock
 from forestay.errors import Busy, ReadOnly, StoreFailed
 from forestay.model.event import CommandRan, StepAdded
 from tests.crash.scenario import Ack, Scenario, judge
+from tests.homes import state_of
 
 SESSION, FEATURE = "s1", "login-2026-01-31"
 CRAFT = "0b0a7a7e-94c1-4b13-a5ee-6ad2b0a7c001"
@@ -131,7 +132,7 @@ def _disagreements(
     titles = sorted(body.title for body in bodies if isinstance(body, StepAdded))
     commands = sorted(body.name for body in bodies if isinstance(body, CommandRan))
     problems = [f"edit lost or doubled: {e}" for e in edits if titles.count(e) != 1]
-    status = session.show().core.status
+    status = state_of(session).core.status
     for binding in session.files.list():
         place = Path(binding.place)
         if not place.exists():
@@ -248,7 +249,7 @@ def _check_essay(home: str, acked: Sequence[str]) -> list[str]:
         found = _ours(session)[2:]
         problems += judge([["session.paused"], ["session.resumed"]], found, acked)
         session.note("the next command")
-        status = session.show().core.status
+        status = state_of(session).core.status
     word = {"paused": "paused", "active": "in_progress"}[status]
     said = yaml.safe_load(state.read_bytes())["status"]
     problems += [] if said == word else [f"the state says {said}, the journal {status}"]
@@ -309,7 +310,7 @@ def _check_begun(home: str, acked: Sequence[str]) -> list[str]:
             found = sorted(b.layout for b in whole)
             wanted = sorted(format_id.partition(":")[0] for format_id in formats)
             problems += [] if found == wanted else [f"{id} has {found} instead of {wanted}"]
-            status = opened.session(id).show().core.status
+            status = state_of(opened.session(id)).core.status
             is_its = status == ("paused" if id == "s0" else "active")
             problems += [] if is_its else [f"{id} is {status}"]
     return [*problems, *_leftovers(Path(home).parent)]

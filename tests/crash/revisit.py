@@ -86,7 +86,7 @@ def _check(before: Seen, after: Seen, home: str, acked: Sequence[str]) -> list[s
 
 def _seen(opened: forestay.Forestay, session: Session) -> Seen:
     folder = Path(session.files.list()[0].root)
-    steps = {step.id: step.status for step in session.tasks.list()}
+    steps: dict[str, str] = {step.id: step.status for step in session.tasks.list()}
     texts = {path.name: path.read_text() for path in folder.glob("*.md")}
     doc = yaml.safe_load((folder / "session-state.yaml").read_text())
     word = {"done": "completed", "running": "in_progress", "pending": "not_started"}

@@ -24,6 +24,7 @@ from tests.formats import test_craft_corpus as craft
 from tests.formats import test_essay_corpus as essay
 from tests.formats import test_orchestrator_corpus as orchestrator
 from tests.formats import test_praxis_corpus as praxis
+from tests.homes import state_of
 
 WORKFLOWS = str(CORPUS / "1" / "workflows")
 
@@ -150,7 +151,7 @@ def test_adopt_adopts_the_files_in_the_table(cli: Cli, tmp_path: Path, name: str
         return
     assert one["outcome"] == "adopted" and not one["bound"]
     with forestay.open(str(tmp_path / "home"), trust_env=False) as stay:
-        state = stay.session(one["session"]).show()
+        state = state_of(stay.session(one["session"]))
         assert state.core.status == (status or "active")
         assert (state.core.status == "completed") is bool(complete)
         _require_told(stay, path, state, tmp_path)

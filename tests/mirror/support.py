@@ -21,6 +21,7 @@ from forestay.base import swap_file
 from forestay.base.clock import Clock
 from forestay.model.event import Body, Event
 from tests.conftest import NOBODY
+from tests.homes import state_of
 
 ID = "login-2026-01-31"
 AI_SESSION = f"ai-session:{ID}"
@@ -135,10 +136,10 @@ class Project:
         return [event.kind for event in self.events(actor)]
 
     def titles(self) -> list[str]:
-        return [getattr(row, "title", "") for row in self.session.show().rows.select("step")]
+        return [getattr(row, "title", "") for row in state_of(self.session).rows.select("step")]
 
     def disputes(self) -> list[str]:
-        rows = self.session.show().rows.select("dispute")
+        rows = state_of(self.session).rows.select("dispute")
         return [getattr(row, "subject", "") for row in rows]
 
 

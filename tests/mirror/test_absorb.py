@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 import yaml
 
+from forestay.api.values import AgentInfo
 from forestay.base import swap_file
 from forestay.formats import timestamps
 from forestay.mirror.session_files import absorb_file_edits, mirror_of, write_files
 from forestay.model import event as ev
-from forestay.model.state import Agent
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, Ticking, everything, leftovers, ran, swap_in
 
@@ -379,7 +380,7 @@ def keys_of(format_id: str) -> tuple[str, str]:
     return ("started_at", "completed_at") if format_id == "craft" else ("started", "completed")
 
 
-def agent_in(project: Project) -> Agent:
+def agent_in(project: Project) -> AgentInfo:
     (agent,) = project.session.agents.list()
     return agent
 
@@ -408,7 +409,8 @@ def test_an_agent_that_ran_again_and_ended_the_same_way_has_ended(
     project.session.note("next")
     after = agent_in(project)
     assert after.status == before.status == how and set(left(project)) == {""}
-    assert after.started_at > before.started_at and after.ended_at > before.ended_at
+    assert after.started_at and before.started_at and after.started_at > before.started_at
+    assert after.ended_at and before.ended_at and after.ended_at > before.ended_at
     assert project.read()["agents"][0] | times == project.read()["agents"][0]
 
 
@@ -662,7 +664,7 @@ def test_a_program_that_saves_once_more_what_it_holds_takes_back_no_turn(
     held[stamp] = timestamps.write(project.clock.now())
     swap_in(project.place, json.dumps(held, indent=2).encode())
     project.session.note("next")
-    assert getattr(project.session.show().rows.get(*subject), "status", "") == word
+    assert getattr(state_of(project.session).rows.get(*subject), "status", "") == word
 
 
 @pytest.mark.parametrize("format_id, stamp", [("craft", "updated_at"), ("orchestrator", "updated")])
@@ -683,7 +685,7 @@ def test_a_program_that_ends_a_task_in_what_it_holds_begins_none_again(
     held["pending_tasks"].remove("Task t2")
     held["completed_work"].append("Task t2")
     save()
-    rows: list[Any] = list(project.session.show().rows.select("step"))
+    rows: list[Any] = list(state_of(project.session).rows.select("step"))
     assert [row.status for row in rows] == ["done", "done", "pending"]
 
 
@@ -741,7 +743,7 @@ def test_removed_task_passes_its_status_to_no_other(make: Make) -> None:
 
     project.edit(change)
     project.session.note("next")
-    rows = project.session.show().rows.select("step")
+    rows = state_of(project.session).rows.select("step")
     found = {getattr(row, "title", ""): getattr(row, "status", "") for row in rows}
     assert found["Task one"] == found["Task three"] == "pending"
     assert (found["Task two"], found["Another"]) == ("running", "done")
@@ -754,7 +756,7 @@ def test_a_task_in_the_place_of_one_at_work_is_not_at_work(make: Make, format_id
     project.session.tasks.start("t")
     project.edit(lambda value: value.update(pending_tasks=["Sweep"]))
     project.session.note("next")
-    rows: list[Any] = list(project.session.show().rows.select("step"))
+    rows: list[Any] = list(state_of(project.session).rows.select("step"))
     assert {row.title: row.status for row in rows} == {"Task": "running", "Sweep": "pending"}
 
 
@@ -776,7 +778,7 @@ def test_the_same_bytes_long_after_are_an_edit_again(make: Make) -> None:
         project.session.note(f"and {number}")
     swap_in(project.place, data)
     project.session.note("two")
-    assert project.session.show().core.goal == "Theirs"
+    assert state_of(project.session).core.goal == "Theirs"
 
 
 def test_absorbing_alone_writes_no_file(make: Make) -> None:
@@ -828,7 +830,7 @@ def test_other_sessions_in_the_index_are_no_edit_of_ours(make: Make) -> None:
 
 
 def decided(project: Project) -> list[tuple[str, str]]:
-    rows: list[Any] = list(project.session.show().rows.select("decision"))
+    rows: list[Any] = list(state_of(project.session).rows.select("decision"))
     return sorted((row.what, row.because) for row in rows)
 
 
@@ -908,7 +910,7 @@ def test_changed_choice_stays_the_same_choice(make: Make) -> None:
     ):
         project.edit(partial(_reword, {"decision": text}))
         project.session.note("next")
-        rows: list[Any] = list(project.session.show().rows.select("decision"))
+        rows: list[Any] = list(state_of(project.session).rows.select("decision"))
         assert [(r.what, r.chosen, r.options) for r in rows] == [(what, chosen, ["a", "b"])]
         assert in_file(project) == [(text, "so")]
 
@@ -1004,7 +1006,7 @@ def test_a_claim_that_someone_resolves_is_the_one_that_was_deferred(make: Make) 
         project.session.note("next")
     project.edit(lambda v: v["deferred_verifications"][1].update(resolved=True))
     project.session.note("last")
-    rows: list[Any] = list(project.session.show().rows.select("claim"))
+    rows: list[Any] = list(state_of(project.session).rows.select("claim"))
     assert [(row.text, row.resolved) for row in rows] == [(claims[0], False), (claims[1], True)]
     assert not any("not recorded" in line for line in project.notices)
 
@@ -1535,7 +1537,7 @@ def test_reading_writes_nothing(make: Make) -> None:
     tree, rows = everything(project.folder), home_rows(project)
     session.status()
     session.brief()
-    session.show()
+    state_of(session)
     list(session.log())
     project.home.list()
     mirror_of(project.home.context).pending(session.id)
@@ -1562,7 +1564,7 @@ def test_times_of_files_do_not_matter(make: Make) -> None:
     project.place.write_text(text)
     os.utime(project.place, ns=(before.st_atime_ns, before.st_mtime_ns))
     project.session.note("next")
-    assert project.session.show().core.goal == "Ada login page"
+    assert state_of(project.session).core.goal == "Ada login page"
 
 
 def _task(id: str, status: str) -> dict[str, object]:
@@ -1627,9 +1629,9 @@ def test_who_works_on_another_device_is_heard_whatever_its_name(make: Make) -> N
     project.session.decide("Use cookies", because="simple")
     project.session.pause()
     write("in_progress")
-    assert project.session.show().core.status == "active"
+    assert state_of(project.session).core.status == "active"
     write("completed")
-    assert project.session.show().core.status == project.read()["status"] == "completed"
+    assert state_of(project.session).core.status == project.read()["status"] == "completed"
     assert not any("not recorded" in line for line in project.notices)
 
 

@@ -34,6 +34,7 @@ from tests.format_helpers import (
     fill,
     snapshot,
 )
+from tests.homes import state_of
 
 
 @pytest.fixture
@@ -364,7 +365,7 @@ def test_file_created_after_adoption_is_absorbed(stay: Forestay, project: Path, 
     assert (current["active_task"], current["model_in_use"]) == ("T2", "gemini")
     assert entry["active_features"][0]["status"] == "paused"
     kinds = [line.event.kind for line in session.log()]
-    assert kinds.count("command.ran") == 1 and not session.show().rows.select("dispute")
+    assert kinds.count("command.ran") == 1 and not state_of(session).rows.select("dispute")
 
 
 MOMENT = "2026-02-14T14:00:00Z"
@@ -414,7 +415,7 @@ def test_what_was_chosen_need_not_be_among_the_options(
     path.write_text(json.dumps(value, indent=2))
     session.note("another")
     assert json.loads(path.read_text())["decisions_made"] == value["decisions_made"]
-    (decision,) = session.show().rows.select("decision")
+    (decision,) = state_of(session).rows.select("decision")
     assert getattr(decision, "chosen", "") == "neither"
 
 
@@ -453,7 +454,7 @@ def test_a_damaged_essay_is_adopted_with_all_that_lies_beside_it(
     messages = {"backup": salvage.FROM_BACKUP, "artifacts": salvage.FROM_ARTIFACTS}
     assert one.outcome == "adopted" and one.problems[0] == messages[level]
     said = whole["stages"]["stage_1"]["status"] if level == "backup" else "completed"
-    thesis = stay.session(one.session).show().step("stage-1")
+    thesis = state_of(stay.session(one.session)).step("stage-1")
     assert thesis and thesis.status == {"not_started": "pending", "completed": "done"}[said]
     assert (one.native == whole["pipeline_id"]) == (level == "backup")
     assert outcomes(list(stay.files.adopt())) == [("essay", "known")]
@@ -608,7 +609,7 @@ def test_a_file_that_is_only_read_is_compared_with_what_it_said_before(
     other.write_text(text.replace("Write docs", "Write better docs"))
     (edited,) = stay.files.adopt(str(other))
     assert edited.outcome == "edited"
-    titles = [row.title for row in session.show().rows.select("step")]  # type: ignore[attr-defined]
+    titles = [row.title for row in state_of(session).rows.select("step")]  # type: ignore[attr-defined]
     assert "Write better docs" in titles
     other.write_text(text)
     (back,) = stay.files.adopt(str(other))
@@ -685,8 +686,8 @@ def test_a_phase_that_is_passed_in_a_file_that_is_only_read_contradicts_nothing_
     path.write_text(json.dumps(LEGACY | passed | {"updated_at": at}))
     (edited,) = stay.files.adopt()
     assert edited.outcome == "edited"
-    assert session.show().core.phase == 1
-    assert list(session.show().rows.select("dispute")) == []
+    assert state_of(session).core.phase == 1
+    assert list(state_of(session).rows.select("dispute")) == []
 
 
 @pytest.mark.req("S1-138")
@@ -703,7 +704,7 @@ def test_retraction_in_a_read_only_file_is_recorded(stay: Forestay, project: Pat
     assert session.status().status == "completed" and ended.problems == []
     path.write_text(json.dumps(LEGACY | {"completed_phases": [0], "current_phase": 1}))
     list(stay.files.adopt())
-    assert session.status().status == "active" and session.show().core.phase == 1
+    assert session.status().status == "active" and state_of(session).core.phase == 1
 
 
 @pytest.mark.req("S1-138")
@@ -837,7 +838,7 @@ def test_artifacts_next_to_a_session_are_stored_with_it(stay: Forestay, project:
     (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
     adopted = by_format(list(stay.files.adopt()))
     assert (adopted["ai-session"].artifacts, adopted["essay"].artifacts) == (2, 1)
-    rows = stay.session(adopted["ai-session"].session).show().rows.select("artifact")
+    rows = state_of(stay.session(adopted["ai-session"].session)).rows.select("artifact")
     assert sorted(row.path for row in rows) == [  # type: ignore[attr-defined]
         "artifacts/deep/notes.txt",
         "artifacts/design.md",
@@ -867,7 +868,7 @@ def test_an_essay_that_nobody_worked_on_is_not_at_work_because_its_files_were_ke
     fill(project, kinds=["essay"])
     (project / ESSAY).parent.joinpath("stage-1-thesis.md").write_text("# Thesis")
     (one,) = stay.files.adopt()
-    core = stay.session(one.session).show().core
+    core = state_of(stay.session(one.session)).core
     told = yaml.safe_load((project / ESSAY).read_text())["last_activity"]
     assert one.artifacts == 1 and core.updated_at == timestamps.read(told)
 
@@ -1221,7 +1222,7 @@ def test_a_plan_whose_ids_stand_for_several_loses_nothing(
     plan.write_text(json.dumps({"feature": {"name": "Pay"}, "phases": phases}))
     (one,) = stay.files.adopt()
     session = stay.session(one.session)
-    told = {row.title: row.id for row in session.show().rows.select("step")}  # type: ignore[attr-defined]
+    told = {row.title: row.id for row in state_of(session).rows.select("step")}  # type: ignore[attr-defined]
     assert sorted(told) == ["Build", "Install", "Prepare", "Test", "Write"]
     session.note("next")
     assert yaml.safe_load(plan.read_text())["phases"] == phases
@@ -1256,7 +1257,7 @@ def test_what_others_may_read_otherwise_is_no_damage(stay: Forestay, project: Pa
     )
     (one,) = stay.files.adopt(str(folder))
     assert one.outcome == "adopted" and not any("lost" in problem for problem in one.problems)
-    core = stay.session(one.session).show().core
+    core = state_of(stay.session(one.session)).core
     assert (core.goal, core.model) == ("Pay", "opus")
 
 

@@ -32,6 +32,7 @@ import yaml
 from forestay.errors import InvalidInput, Refused
 from forestay.formats.text import safe_parse
 from forestay.mirror.read_files import THINGS
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, leftovers, swap_in
 from tests.mirror.test_discover import BAD
@@ -251,7 +252,7 @@ def test_a_whole_stale_file_brings_its_one_change(five: Five, kind: str) -> None
     project.session.note("next")
     assert project.kinds() == ["foreign.edited", event]
     assert {f"More {n}" for n in range(6)} <= set(project.titles())
-    assert project.session.show().count("step.done") == 1 and project.disputes() == []
+    assert state_of(project.session).count("step.done") == 1 and project.disputes() == []
     for json_kind in ("craft", "orchestrator"):
         assert "More 5" in json.loads(five.held()[json_kind])["pending_tasks"]
 
@@ -270,7 +271,7 @@ def test_two_homes_on_one_file_absorb_each_others_edits(five: Five, kind: str) -
         second.note("look")
         assert second.status().status == "paused"
         first.session.note("look")
-        there = {getattr(row, "title", "") for row in second.show().rows.select("step")}
+        there = {getattr(row, "title", "") for row in state_of(second).rows.select("step")}
     wanted = {f"{who} {number}" for who in ("ours", "theirs") for number in range(3)}
     if kind not in ("praxis", "essay"):  # which have no field for a task
         assert wanted <= there and wanted <= set(first.titles())

@@ -17,6 +17,7 @@ from forestay.formats.port import REGISTRY
 from forestay.journal.context import Context
 from forestay.mirror.session_files import mirror_of
 from forestay.plans import essay_sessions
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything
 
@@ -287,7 +288,7 @@ def test_two_homes_on_one_file_absorb_each_others_edits(make: Make) -> None:
     first.session.note("look")
     second.note("look")
     expected = {*(f"ours {n}" for n in range(3)), *(f"theirs {n}" for n in range(3))}
-    there = {getattr(row, "title", "") for row in second.show().rows.select("step")}
+    there = {getattr(row, "title", "") for row in state_of(second).rows.select("step")}
     assert set(first.titles()) == there == set(first.read()["pending_tasks"]) == expected
     assert first.suspended == "" and first.disputes() == []
     settled = len(first.events())
@@ -429,6 +430,6 @@ def test_a_session_lists_no_other_of_ours_in_an_index_that_was_deleted(make: Mak
         project.home.session(session.id).note("three")
     project.again()
     project.home.session(third.id).note("four")
-    assert project.home.session(third.id).show().core.status == "paused"
+    assert state_of(project.home.session(third.id)).core.status == "paused"
     listed = {e["feature_id"]: e["status"] for e in project.read(index)["active_features"]}
     assert sorted(listed.values()) == ["active", "active", "paused"]

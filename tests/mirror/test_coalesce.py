@@ -16,6 +16,7 @@ from forestay.formats.orchestrator.format import CURRENT
 from forestay.formats.port import REGISTRY
 from forestay.mirror.mirror import Mirror
 from forestay.mirror.session_files import SessionFiles
+from tests.homes import state_of
 from tests.mirror.support import Project
 
 PLACE = f"{REGISTRY['orchestrator'][1]}/{CURRENT}"
@@ -90,7 +91,7 @@ def test_edit_of_a_file_that_lags_is_absorbed_and_undoes_nothing(project: Projec
     project.clock.sleep(0.1)
     project.session.tasks.add("Third", id="t3")
     assert project.titles() == ["First", "Second", "Third"]
-    assert project.session.show().core.goal == "Add logout page"
+    assert state_of(project.session).core.goal == "Add logout page"
     assert all(text in file_of(project) for text in ("Second", "Third", "logout"))
 
 

@@ -632,7 +632,7 @@ def test_check_says_what_another_program_changed_in_a_converted_file(
 ) -> None:
     first, craft, back = (project / name for name in ("first.json", "craft.json", "back.json"))
     first.write_text(json.dumps(original, indent=2), encoding="utf-8")
-    format_id = stay.files.convert(str(first), "craft", str(craft))[0].source
+    format_id = stay.files.convert(str(first), "craft", str(craft)).source
     edited = json.loads(craft.read_bytes()) | {"status": "paused", "progress": 0.9}
     craft.write_text(json.dumps(edited, indent=2), encoding="utf-8")
     stay.files.convert(str(craft), format_id, str(back))

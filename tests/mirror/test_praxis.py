@@ -14,6 +14,7 @@ from forestay.formats import timestamps
 from forestay.formats.port import Where
 from forestay.formats.rendering_id import without_id
 from forestay.mirror import check_files, discover
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import Project
 
@@ -130,7 +131,7 @@ def test_phases_that_a_program_of_the_first_generation_passes_in_our_file_count(
         project.edit(as_first_generation)
         assert project.session.status().as_json()["phase"]["current"] == min(number + 1, 5)
         project.session.note("seen")
-    assert project.suspended == "" and project.session.show().core.status == "completed"
+    assert project.suspended == "" and state_of(project.session).core.status == "completed"
     assert project.disputes() == [] and codes(project) == []
     now = project.read()
     assert now["lifecycle"]["completed"] is True and now["current_phase"] == 5
@@ -283,7 +284,7 @@ def test_phases_that_a_file_makes_known_are_called_what_the_workflow_calls_them(
     project.edit(lambda v: v["workflow_structure"].update(total_phases=3))
     project.session.note("seen")
     assert project.titles() == ["Analyse", "Build 1", "Compile", "Build 2", "Compile"]
-    steps = {step.id: step.parent for step in project.session.tasks.list()}
+    steps = {step.id: step.phase for step in project.session.tasks.list()}
     assert steps["1.1"] == "phase-1" and steps["2.1"] == "phase-2"
     for number in range(3):
         project.session.phases.done(number)
@@ -397,7 +398,9 @@ def test_a_pause_that_nobody_saw_and_that_is_over_is_one(make: Make) -> None:
     project.session.note("seen")
     at = {event.kind: event.head.at for event in project.events("file:")}
     assert at["session.resumed"] - at["session.paused"] == 30 * 60_000
-    assert project.session.show().core.resumes == 1 == project.read()["lifecycle"]["resume_count"]
+    assert (
+        state_of(project.session).core.resumes == 1 == project.read()["lifecycle"]["resume_count"]
+    )
     assert not any("not recorded" in line for line in project.notices)
 
 
@@ -406,7 +409,7 @@ def test_a_pause_without_a_time_begins_when_it_is_seen(make: Make) -> None:
     before = project.clock.now()
     project.edit(flags(paused=True))
     project.session.note("seen")
-    assert project.session.show().core.paused_at > before
+    assert state_of(project.session).core.paused_at > before
 
 
 @pytest.mark.req("S1-42")
@@ -456,7 +459,7 @@ def test_who_takes_back_a_pause_and_an_error_by_hand_goes_on(make: Make) -> None
     project.session.pause()
     project.edit(lambda doc: doc["lifecycle"].update(before))
     project.session.note("on")
-    assert project.session.show().core.status == "active" and project.disputes() == []
+    assert state_of(project.session).core.status == "active" and project.disputes() == []
     assert not project.read()["lifecycle"]["paused"]
 
 
@@ -465,10 +468,10 @@ def test_a_session_with_all_its_phases_that_was_reopened_can_be_paused(make: Mak
     project.session.lifecycle.reopen("more to do")
     project.edit(flags(paused=True, paused_at="2027-01-15T09:00:00Z"))
     project.session.note("seen")
-    assert project.session.show().core.status == "paused"
+    assert state_of(project.session).core.status == "paused"
     project.edit(flags(paused=False, resumed_at="2027-01-15T09:00:01Z"))
     project.session.note("on")
-    assert project.session.show().core.status == "active" and project.disputes() == []
+    assert state_of(project.session).core.status == "active" and project.disputes() == []
 
 
 @pytest.mark.req("S1-42", "S1-98")
@@ -543,7 +546,7 @@ def test_a_number_that_no_phase_has_takes_the_work_nowhere(make: Make) -> None:
     project = in_phases(make)
     project.edit(lambda doc: doc.update(current_phase=77))
     project.session.note("seen")
-    assert project.read()["current_phase"] == project.session.show().core.phase == 1
+    assert project.read()["current_phase"] == state_of(project.session).core.phase == 1
     assert "current_phase: 77 is no phase" in str(project.edits())
 
 
@@ -587,7 +590,7 @@ def test_who_stops_a_session_for_an_error_after_we_told_of_another_is_heard(make
     project.edit(flags(**stop, last_error="disk full", last_error_at=at))
     project.session.note("seen")
     assert project.session.status().status == "failed"
-    assert project.session.show().core.because == "disk full"
+    assert state_of(project.session).core.because == "disk full"
     assert stop.items() <= project.read()["lifecycle"].items()
 
 
@@ -763,7 +766,7 @@ def test_tasks_stay_the_phases_that_they_stand_for_when_another_program_counts_m
     assert project.session.status().progress == pytest.approx(1 / (tasks + 1), abs=0.001)
     project.edit(lambda doc: doc.update(completed_phases=[*range(tasks + 1)], current_phase=tasks))
     project.session.note("look")
-    steps = project.session.show().rows.select("step")
+    steps = state_of(project.session).rows.select("step")
     assert [getattr(step, "status", "") for step in steps] == ["done"] * (tasks + 1)
 
 
@@ -784,13 +787,13 @@ def test_a_program_that_saves_what_it_holds_takes_no_error_out_that_came_meanwhi
         held["updated_at"] = timestamps.write(project.clock.now())
         place.write_text(json.dumps(held))
         session.note("heard")
-        assert not project.notices and not session.show().core.because
+        assert not project.notices and not state_of(session).core.because
         assert json.loads(place.read_text())["lifecycle"]["last_error"] == words
 
 
 def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
     project = in_phases(make, done=0)
-    before = project.session.show().core.events
+    before = state_of(project.session).core.events
     began = timestamps.read(project.read()["created_at"]) or 0
 
     def passed(doc: Any) -> None:
@@ -800,7 +803,7 @@ def test_who_looks_sees_what_a_file_says_and_when_that_was(make: Make) -> None:
         doc["phase_timing"]["1"] = {"started_at": ended}
 
     project.edit(passed)
-    shown = project.session.show()
+    shown = state_of(project.session)
     steps = {getattr(row, "id", ""): row for row in shown.rows.select("step")}
     assert getattr(steps["phase-0"], "ended_at", 0) == began + 60_000
     assert getattr(steps["phase-1"], "status", "") == "running"
@@ -821,7 +824,7 @@ def test_a_phase_that_is_ended_as_a_task_is_left_for_the_next_one(make: Make) ->
     session.tasks.done("phase-0")
     craft = session.files.bind("craft").place
     project.edit(lambda v: v.update(completed_work=v["pending_tasks"][:1]), Path(craft))
-    assert session.status().as_json()["phase"]["current"] == 2 == session.show().core.phase
+    assert session.status().as_json()["phase"]["current"] == 2 == state_of(session).core.phase
     session.phases.done(2)
     assert json.loads(place.read_text())["completed_phases"] == [0, 1, 2]
     assert session.status().status == "completed"

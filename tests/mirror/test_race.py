@@ -13,6 +13,7 @@ import pytest
 
 from forestay.base.clock import Clock
 from forestay.mirror.session_files import mirror_of
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import (
     AI_SESSION,
@@ -98,7 +99,7 @@ def test_every_decision_made_while_we_write_arrives(make: Make) -> None:
     project.again()
     other = editor(project.place, "decisions_made", EDITS)
     write_until_over(project, other)
-    rows = project.session.show().rows.select("decision")
+    rows = state_of(project.session).rows.select("decision")
     assert {getattr(row, "what", "") for row in rows} == {f"edit {n}" for n in range(EDITS)}
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from forestay.plans import yaml_definition
 from tests.chance import new_seed
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.driver import workflow
 from tests.mirror.sole_writer import MOVES, walk
@@ -73,7 +74,7 @@ def test_a_program_that_pauses_and_goes_on_with_something_else_is_heard(
         doc["pending_tasks"].append("Second")
 
     writes(project, format_id, go_on)
-    assert project.session.show().core.status == "active"
+    assert state_of(project.session).core.status == "active"
     assert project.read()["status"] == "in_progress" and project.disputes() == []
 
 
@@ -151,7 +152,7 @@ def test_an_agent_that_fails_twice_of_the_same_has_two_errors(make: Make) -> Non
         at = stamp(project)
         writes(project, "orchestrator", partial(failed, at=at, noted=at))
     assert len(project.read()["errors"]) == 2
-    assert len(list(project.session.show().rows.select("error"))) == 2
+    assert len(list(state_of(project.session).rows.select("error"))) == 2
 
 
 @pytest.mark.req("S2-33", "S2-34")

@@ -12,6 +12,7 @@ import pytest
 from forestay.formats.port import ERROR, Where
 from forestay.formats.rendering_id import without_id
 from forestay.mirror import check_files, discover
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project
 
@@ -86,7 +87,7 @@ def test_a_required_key_comes_back_in_its_place_and_that_is_told_once(
     project.again().note("two")
     assert timeless(project.read(path)) == timeless(before)
     assert [body for body in project.edits() if "was removed" in str(body)] == project.edits()
-    assert len(project.edits()) == 1 and project.session.show().core.status == "paused"
+    assert len(project.edits()) == 1 and state_of(project.session).core.status == "paused"
     (one,) = discover.find(str(project.place.parent if file else project.place))
     findings = check_files.check(one, Where()).findings
     assert [finding for finding in findings if finding.severity == ERROR] == []
@@ -115,7 +116,7 @@ def test_the_entry_of_a_session_comes_back_into_the_index_and_those_of_others_do
     first, second = project.read(project.index)["active_features"]
     assert first == {"feature_id": "other-2026-01-01"}
     assert (second["feature_id"], second["status"]) == (ID, "paused")
-    assert project.session.show().core.status == "paused"
+    assert state_of(project.session).core.status == "paused"
     assert f"{ID} in {INDEX} was removed" in str(project.edits())
 
 

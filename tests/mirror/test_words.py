@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from forestay.mirror.session_files import write_files
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, Project, ran, swap_in
 
@@ -50,7 +51,7 @@ def test_what_others_say_is_not_taken_for_somebodys_three_dots(make: Make) -> No
     project.session.note("…")
     project.edit(lambda value: value["errors"].append({"message": LONG}))
     project.session.note("next")
-    (error,) = project.session.show().rows.select("error")
+    (error,) = state_of(project.session).rows.select("error")
     assert getattr(error, "message", "").startswith(LONG[:1000])
 
 

@@ -23,6 +23,7 @@ from forestay.base.lockfile import ScriptLock
 from forestay.formats.ai_session.format import README
 from forestay.mirror.session_files import write_files
 from forestay.store.machine.bindings import KEPT
+from tests.homes import state_of
 from tests.mirror.conftest import Make
 from tests.mirror.support import AI_SESSION, ID, Project, everything, leftovers
 
@@ -162,7 +163,7 @@ def test_the_last_of_two_writers_wins(make: Make) -> None:
     assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "gemini"
     project.session.record.model("sonnet")
     assert project.read(project.ai("state.yaml"))["current_state"]["model_in_use"] == "sonnet"
-    assert project.session.show().core.model == "sonnet"
+    assert state_of(project.session).core.model == "sonnet"
 
 
 # -- a full disk -------------------------------------------------------------------------------

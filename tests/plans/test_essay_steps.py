@@ -28,6 +28,7 @@ from forestay.model.essay.rules import Gate, parse_gate
 from forestay.model.state import Artifact, Attribute, State, Step
 from forestay.plans import essay_sessions as essays
 from forestay.plans import essay_steps
+from tests.homes import state_of
 
 THESIS = "## Thesis Statement\nSlow software is a choice.\n\n## Claim Type\nargument\n"
 OUTLINE = """# Outline
@@ -163,7 +164,7 @@ def test_an_approved_thesis_is_kept_as_it_was_and_stage_2_begins(essay: Essay) -
     assert stages["stage_1"]["claim_type"] == "argument"
     assert stages["stage_1"]["thesis_file"].endswith(f"/{fields.THESIS}")
     assert (essay.file["current_stage"], stages["stage_2"]["status"]) == (2, "in_progress")
-    (kept,) = session.show().rows.select("artifact")
+    (kept,) = state_of(session).rows.select("artifact")
     assert isinstance(kept, Artifact) and kept.path == fields.THESIS
     essay.write(fields.THESIS, "another one")
     assert session.context.store.blob(kept.digest) == THESIS.encode()
@@ -515,7 +516,7 @@ def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
     session.essay.claims.override("c2", result="contested", because="I know")
     for section, score in ((1, 4), (2, 5)):
         session.essay.voice(score, section=section)
-    began = session.show().core.began_at
+    began = state_of(session).core.began_at
     session.pause()
     clock.sleep(7200)
     session.resume()
@@ -526,7 +527,7 @@ def test_the_end_is_summed_up(essay: Essay, clock: FakeClock) -> None:
     assert (told.words, told.target_words, told.sections) == (6, 900, 2)
     assert (told.claims_verified, told.sources, told.voice) == (5, 2, 4.5)
     assert (told.overrides, told.deferred, told.resolved) == (1, 2, 2)
-    active = (session.show().core.ended_at - began) / 1000 - 7200
+    active = (state_of(session).core.ended_at - began) / 1000 - 7200
     assert told.seconds == pytest.approx(active, abs=1)
     output = essay.file["output"]
     assert (output["total_word_count"], output["sources_verified"]) == (6, 2)
@@ -590,7 +591,7 @@ def test_stages_that_a_file_moves_are_those_of_an_essay(stay: Forestay) -> None:
     doc |= {"current_stage": 2, "current_stage_name": "essay_structuring"}
     essay.write(fields.STATE, yaml.safe_dump(doc))
     essay.session.note("taken up")
-    stages = [row for row in essay.session.show().rows.select("step") if isinstance(row, Step)]
+    stages = [row for row in state_of(essay.session).rows.select("step") if isinstance(row, Step)]
     assert [(row.unit, row.status) for row in stages[:2]] == [
         ("stage", "done"),
         ("stage", "pending"),
@@ -678,7 +679,7 @@ def test_what_is_kept_is_named_as_the_layout_names_its_fields(essay: Essay) -> N
     session.essay.pushback("light")
     session.essay.approve("G5")
     known = {spot.name for spot in fields.spots(essay.file)}
-    rows: list[Any] = list(session.show().rows.select("attribute"))
+    rows: list[Any] = list(state_of(session).rows.select("attribute"))
     ours = {row.key for row in rows if row.key.startswith("essay.")}
     ours = {k for k in ours if not k.startswith(("essay.source.", "essay.claim."))}
     assert ours <= known and len(ours) > 15

@@ -18,6 +18,7 @@ from forestay.base.hashing import digest_of
 from forestay.errors import Refused
 from forestay.model.event import PlanSet
 from forestay.model.plan import Expiry, Workflow, snapshot
+from tests.homes import state_of
 
 HOUR = 3_600_000
 DAY = 24 * HOUR
@@ -68,7 +69,7 @@ def test_an_essay_left_for_a_day_is_paused_as_of_then(stay: Forestay) -> None:
     left = stay.context.clock.now()
     session = later(stay, session, 30 * HOUR)
     session.note("I am back")
-    core = session.show().core
+    core = state_of(session).core
     assert (core.status, core.pause_reason) == ("paused", "inactivity")
     assert (core.paused_at, core.pause_context) == (left + DAY, "no activity for 24 hours")
     with pytest.raises(Refused, match="does not allow that now"):
@@ -125,7 +126,7 @@ def test_other_sessions_do_not_expire_unless_a_setting_says_so(
     with opened(tmp_path, clock, pause_hours=2, abandon_hours=5) as stay:
         assert stay.session(session.id).lifecycle.inactivity().word == "abandoned"
         stay.session(session.id).note("paused by that")
-        assert stay.session(session.id).show().core.pause_context == "no activity for 2 hours"
+        assert state_of(stay.session(session.id)).core.pause_context == "no activity for 2 hours"
 
 
 def test_a_workflow_has_limits_of_its_own(tmp_path: Path, clock: FakeClock) -> None:
@@ -151,7 +152,7 @@ def test_a_session_that_someone_works_on_is_not_idle(stay: Forestay) -> None:
 def test_who_says_what_becomes_of_it_is_not_contradicted(stay: Forestay, verb: str) -> None:
     session = later(stay, essay(stay), 30 * HOUR)
     attrgetter(verb)(session)()
-    assert "inactivity" not in session.show().core.pause_reason
+    assert "inactivity" not in state_of(session).core.pause_reason
 
 
 def test_a_finished_session_does_not_expire(stay: Forestay) -> None:

@@ -24,6 +24,7 @@ from forestay.model.plan import Field, Gate, Phase, Task, Workflow
 from forestay.model.state import Checkpoint, Step
 from forestay.plans.yaml_definition import write
 from forestay.store.sqlite.store import SqliteStore
+from tests.homes import state_of
 
 MINUTE = 60
 START_MS = 1_761_202_800_000  # 2025-10-23T07:00:00Z
@@ -100,12 +101,12 @@ def test_a_start_with_a_workflow_is_one_batch_with_the_plan_and_its_phases(place
     found = kinds(session)
     assert found[:2] == ["session.started", "plan.set"]
     assert found[2:-1] == ["step.added"] * 18 and found[-1] == "step.started"
-    core = session.show().core
+    core = state_of(session).core
     assert (core.plan_total, core.plan_base, core.phase) == (6, 0, 0)
     assert (core.workflow, core.plan_version) == ("spec_execution_v1", "v1")
     assert core.plan_target == "specs/login.md"
     steps = {step.id: step for step in session.tasks.list()}
-    assert steps["2.1"].parent == steps["look-2"].parent == "phase-2"
+    assert steps["2.1"].phase == steps["look-2"].phase == "phase-2"
     assert steps["phase-0"].status == "running"
 
 
@@ -131,7 +132,7 @@ def test_the_plan_travels_with_the_session(place: Place, tmp_path: Path) -> None
     other.backups.import_(str(tmp_path / "it.fspack"))
     taken = other.session(session.id)
     assert taken.phases.gate(1).name == "Setup"
-    row = taken.show().rows.get("checkpoint", "phase-0")
+    row = state_of(taken).rows.get("checkpoint", "phase-0")
     assert isinstance(row, Checkpoint) and row.evidence == {"short": 1}
     kept = other.context.store.blob(row.blob)
     assert kept is not None and json.loads(kept)["log"] == "x" * 20_000
@@ -234,7 +235,7 @@ def test_a_passed_phase_and_the_start_of_the_next_are_one_batch(place: Place) ->
     outcome = session.phases.done(0, {"files": 3})
     assert outcome.passed and not outcome.complete
     assert kinds(session)[-3:] == ["checkpoint.passed", "step.completed", "step.started"]
-    assert session.show().core.phase == 1
+    assert state_of(session).core.phase == 1
 
 
 @pytest.mark.req("S1-3", "S1-10", "S1-16", "S1-131")
@@ -270,7 +271,7 @@ def test_a_refusal_by_the_gate_is_recorded_as_an_attempt_and_answered(place: Pla
     assert told["checkpoint_passed"] is False
     assert told["diagnostics"]["fields_failed"] == ["coverage"]
     assert "forestay phase done 2 --evidence coverage=VALUE" in told["next_steps"]
-    state = session.show()
+    state = state_of(session)
     assert state.core.phase == 2
     step = state.step("phase-2")
     assert step is not None and step.status == "running"
@@ -335,14 +336,14 @@ def test_a_repeated_call_with_its_key_judges_nothing_again(place: Place) -> None
     first = session.phases.done(0, key="k")
     again = session.phases.done(0, key="k")
     assert session.repeated and (again.event.id, again.passed) == (first.event.id, True)
-    assert session.show().core.phase == 1
+    assert state_of(session).core.phase == 1
     with pytest.raises(Refused, match="used for something else"):
         session.phases.done(1, key="k")
     failed = session.phases.fail(1, issue="red", key="f")
     assert session.phases.fail(1, issue="red", key="f").event.id == failed.event.id
     assert session.phases.retry(key="r").id == session.phases.retry(key="r").id
     assert session.phases.rollback(0, key="b").id == session.phases.rollback(0, key="b").id
-    assert session.show().core.phase == 0
+    assert state_of(session).core.phase == 0
 
 
 def test_two_processes_cannot_both_pass_a_phase(place: Place) -> None:
@@ -374,7 +375,7 @@ def test_attempts_are_kept_when_a_phase_is_tried_again(place: Place) -> None:
     assert session.status().as_json()["phase"]["checkpoints"]["2"] == "pending"
     session.phases.fail(2, {"coverage": 70}, issue="still too little")
     session.phases.done(2, {"coverage": 81})
-    row = session.show().rows.get("checkpoint", "phase-2")
+    row = state_of(session).rows.get("checkpoint", "phase-2")
     assert isinstance(row, Checkpoint)
     assert [(word, issue) for word, _, issue in row.tries] == [
         ("failed", "coverage is 65, at least 80 is wanted"),
@@ -477,7 +478,7 @@ def test_a_dynamic_total_is_set_once_and_never_below_what_is_reached(tmp_path: P
     with pytest.raises(Refused, match="set only once"):
         session.phases.total(5)
     assert [one.name for one in session.phases.list()] == ["Look", "Part 2", "Part 3", "The end"]
-    assert [step.parent for step in session.tasks.list() if step.parent] == [
+    assert [step.phase for step in session.tasks.list() if step.phase] == [
         "phase-2",
         "phase-3",
         "phase-4",
@@ -511,7 +512,7 @@ def test_secrets_in_evidence_are_judged_but_not_kept(tmp_path: Path) -> None:
     assert session.phases.done(0, {"key": secret}).passed
     assert session.phases.done(1, {"key": secret, "log": f"{secret} " * 2000}).passed
     for name in ("phase-0", "phase-1"):
-        row = session.show().rows.get("checkpoint", name)
+        row = state_of(session).rows.get("checkpoint", name)
         assert isinstance(row, Checkpoint) and secret not in str(row.evidence)
     assert isinstance(row, Checkpoint)
     kept = place.stay.context.store.blob(row.blob)
@@ -537,7 +538,7 @@ def test_pauses_are_apart_from_the_time_of_the_phase_they_fall_into(place: Place
     shown = session.status().as_json()["timing"]
     assert shown["avg_phase_duration"] == 30 * MINUTE
     assert shown["time_in_phase"] == 7 * MINUTE
-    step = session.show().step("phase-0")
+    step = state_of(session).step("phase-0")
     assert isinstance(step, Step) and step.paused_ms == 1000 * MINUTE * 1000
     session.resume()
     session.lifecycle.abandon()

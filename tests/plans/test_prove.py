@@ -22,6 +22,7 @@ from forestay.errors import Busy, InvalidInput, Refused
 from forestay.model.event import EvidenceObserved
 from forestay.plans import input_digests, prove, run_command
 from tests.cli.support import command, environment
+from tests.homes import state_of
 from tests.plans.test_run_command import gone
 
 SECRET = "ghp_" + "a1B2" * 9
@@ -58,7 +59,7 @@ def python(session: Session, code: str, **how: Any) -> EvidenceObserved:
 
 def word(session: Session) -> str:
     (one,) = session.proofs.list()
-    return one.word
+    return one.state
 
 
 def test_what_ran_is_kept_with_how_it_ended(session: Session) -> None:
@@ -73,7 +74,7 @@ def test_what_ran_is_kept_with_how_it_ended(session: Session) -> None:
 def test_a_failure_is_recorded_like_a_success(session: Session) -> None:
     assert ran(session, "sh", "-c", "exit 3").exit == 3
     (one,) = session.proofs.list()
-    assert (one.word, one.holds) == ("failed", False)
+    assert (one.state, one.holds) == ("failed", False)
 
 
 def test_without_inputs_nobody_knows_when_it_goes_stale(session: Session, project: Path) -> None:
@@ -122,7 +123,8 @@ def test_inputs_that_change_while_it_runs_make_it_stale_at_once(session: Session
     body = ran(session, "sh", "-c", "echo more >> src/a.py", inputs=["src/**"])
     assert body.changed and body.exit == 0
     (one,) = session.proofs.list()
-    assert one.stale and one.why == [("inputs", "changed while it ran")]
+    (file,) = one.because
+    assert one.stale and (file.path, file.what) == ("inputs", "changed while it ran")
 
 
 def test_again_runs_what_is_stale_and_nothing_else(session: Session, project: Path) -> None:
@@ -131,10 +133,10 @@ def test_again_runs_what_is_stale_and_nothing_else(session: Session, project: Pa
     assert list(session.proofs.run_again()) == []
     (project / "src/a.py").write_text("two")
     ((before, event),) = session.proofs.run_again()
-    assert (before.row.proof, before.word) == ("a", "stale")
+    assert (before.proof, before.state) == ("a", "stale")
     assert isinstance(event.body, EvidenceObserved) and event.body.proof == "a"
     assert (project.parent / "ran").read_text() == "a\nb\na\n"
-    assert [one.word for one in session.proofs.list()] == ["passed", "fresh"]
+    assert [one.state for one in session.proofs.list()] == ["passed", "fresh"]
     assert len(list(session.proofs.run_again(all=True))) == 2
 
 
@@ -161,7 +163,7 @@ def test_what_cannot_be_run_again_keeps_nothing_else_from_it(session: Session) -
     ran(session, "false", "--password", "hunter22x9")
     ran(session, "false", name="other")
     again = session.proofs.run_again()
-    assert next(again)[0].row.proof == "other"
+    assert next(again).before.proof == "other"
     with pytest.raises(Refused, match="cannot be run again"):
         next(again)
 
@@ -283,7 +285,7 @@ def test_two_at_once_are_both_recorded(session: Session, tmp_path: Path, project
         thread.start()
     for thread in threads:
         thread.join()
-    assert {one.row.proof: one.row.tail for one in session.proofs.list()} == {
+    assert {one.proof: one.tail for one in session.proofs.list()} == {
         "one": "one",
         "two": "two",
     }
@@ -423,7 +425,7 @@ def test_a_gate_that_wants_to_have_seen_it_takes_no_claim_and_no_stale_proof(
     assert session.phases.done(1, {"coverage": 90}).passed
     ran(session, "true", name="tests")
     assert session.phases.done(2, {"notes": "all of it"}).passed
-    rows: list[Any] = list(session.show().rows.select("checkpoint"))
+    rows: list[Any] = list(state_of(session).rows.select("checkpoint"))
     seen = [row.observed for row in rows]
     assert seen == [True, False], "proven is what was seen and not said"
 

@@ -20,6 +20,7 @@ from forestay.formats.essay.stage_files import assess_change
 from forestay.journal.journal import AppendOptions
 from forestay.model.event import AttributeSet, CheckpointPassed, StepAdded, StepRevisited
 from forestay.model.gates.revisit_impact import likeness
+from tests import homes
 
 THESIS = (
     "# Thesis\n\n## Thesis Statement\n\n{}\n\n## Claim Type\n\n{}\n\n## Approved By User\n\nyes\n"
@@ -183,7 +184,8 @@ def test_checkpoints_of_what_is_affected_must_be_passed_again(
 ) -> None:
     plain._recorder.record(CheckpointPassed(step="t1"), CheckpointPassed(step="t2"))
     plain.revisit.apply("t1", impact=impact)  # type: ignore[arg-type]
-    rows = {r.name: getattr(r, "verdict", "") for r in plain.show().rows.select("checkpoint")}
+    found = homes.state_of(plain).rows.select("checkpoint")
+    rows = {row.name: getattr(row, "verdict", "") for row in found}
     assert rows == {"t1": "rolled_back", "t2": later}
 
 

@@ -41,7 +41,7 @@ class World:
         asking = stay.devices.add()
         assert isinstance(asking, Asking)
         changed = by.devices.approve(asking.code)
-        stay.devices.add(confirm=changed.group.fingerprint)
+        stay.devices.add(confirm=changed.fingerprint)
         return stay
 
     def files(self, part: str) -> dict[str, bytes]:

@@ -19,6 +19,7 @@ from forestay.base.findings import Finding
 from forestay.errors import NoSession, ReadOnly, Refused
 from forestay.model.event import ArtifactSaved, AttributeSet, SessionPaused, SessionResumed
 from forestay.sync import arrival
+from tests.homes import state_of
 from tests.sync.travelling import Travellers, travel
 
 
@@ -214,7 +215,7 @@ def test_pause_is_of_the_checkout_where_the_session_is_current_alone(move: Move)
     move.travellers.homes.append(other)
     paused = other.session("login").pause().body
     assert isinstance(paused, SessionPaused) and not paused.git_commit
-    here = move.laptop.session("login").show().core
+    here = state_of(move.laptop.session("login")).core
     assert here.git_commit == git(move.folder("laptop"), "rev-parse", "HEAD")
 
 
@@ -248,7 +249,7 @@ def test_where_another_branch_is_checked_out_a_switch_is_offered_and_no_merge(mo
     assert found["commit"].fix == "git switch feature/x"
     git(there, "switch", "-q", "--detach")
     move.laptop.session("login").resume()
-    assert move.laptop.session("login").show().core.git_branch == "", "it is detached"
+    assert state_of(move.laptop.session("login")).core.git_branch == "", "it is detached"
 
 
 def test_where_nothing_is_checked_out_yet_all_commits_are_lacking(move: Move) -> None:

@@ -185,4 +185,4 @@ def test_a_passphrase_that_nobody_gave_is_told_with_the_remote(
     monkeypatch.setattr(keys, "_opened", {})  # as in another process
     background.run(wished.home.context, wished.home.remotes.sync)
     (known,) = wished.home.remotes.list()
-    assert known.result == "failed" and "wrapped in a passphrase" in known.error
+    assert known.result == "failed" and "wrapped in a passphrase" in (known.error or "")

@@ -428,7 +428,7 @@ def test_who_could_not_be_put_out_on_a_remote_that_was_away_is_with_the_next_syn
     for known in bob.context.store.machine.remotes.all():
         visit(bob.context, known, SyncOptions(patience=()))
     other.rename(world.folder / "away")
-    spread = ann.shares.remove("login", identity(bob.context).group.id).spread
+    spread = ann.shares.remove("login", identity(bob.context).group.id).remotes
     assert [bool(one.error) for one in spread] == [False, True]
     (world.folder / "away").rename(other)
     zip = ann.context.store.machine.remotes.find("zip")
@@ -687,7 +687,7 @@ def test_the_recovery_code_leads_into_no_circle_of_someone_it_was_not_given_to(
     remote.put(object_names.group_prefix(trap.id) + object_names.hash_of(data), data)
     remote.put(object_names.group_prefix("f" * 32) + object_names.hash_of(b"hi"), b"hi")
     blank = world.home("blank")
-    assert blank.devices.keys.recover(words).group.id == true.id
+    assert blank.devices.keys.recover(words).circle == true.id
     for one in list(remote.list(f"c/{true.id}/")):
         remote.delete(one.name)
     with pytest.raises(RemoteFailed):
@@ -704,8 +704,9 @@ def test_a_recovered_device_seals_to_the_code_whatever_it_was_told(world: World)
     for path in world.files("c"):
         Path(path).unlink()
     FolderRemote(str(world.remote)).put(object_names.group_name(bare.id, data), data)
-    group = world.home("blank").devices.keys.recover(words).group
-    assert recovery.recipient in group.recipients()
+    blank = world.home("blank")
+    blank.devices.keys.recover(words)
+    assert recovery.recipient in identity(blank.context).group.recipients()
 
 
 def test_a_device_that_came_back_by_a_replaced_code_keeps_nobody_from_a_session(

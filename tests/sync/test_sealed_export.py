@@ -13,6 +13,7 @@ from forestay.errors import InvalidInput, Locked, Outdated, Tampered
 from forestay.sync import sealed_export
 from forestay.sync.crypto import keys
 from forestay.sync.keychain import Asking
+from tests.sync.people import person_of
 from tests.sync.quick import seal_quickly
 
 Open = Callable[[str], Forestay]
@@ -46,7 +47,8 @@ def test_file_for_a_person_opens_for_that_person_alone(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, carol = homes("bob"), homes("carol")
-    person = str(bob.devices.keys.init().group.person)
+    bob.devices.keys.init()
+    person = person_of(bob)
     path = str(tmp_path / "login.fspack")
     ann.session("login").export(path, to=[person])
     data = Path(path).read_bytes()
@@ -97,7 +99,8 @@ def test_file_that_does_not_tell_whom_it_is_for_opens_as_before(
     ann: Forestay, homes: Open, tmp_path: Path
 ) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
-    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().group.person)])
+    bob.devices.keys.init()
+    ann.session("login").export(str(path), to=[person_of(bob)])
     _, _, age = path.read_bytes().partition(b"\n")
     path.write_bytes(sealed_export.MAGIC + age)
     with pytest.raises(Locked, match="this device has no key"):
@@ -125,7 +128,8 @@ def test_file_in_a_passphrase(
 
 def test_damaged_or_newer_files_are_refused(ann: Forestay, homes: Open, tmp_path: Path) -> None:
     bob, path = homes("bob"), tmp_path / "login.fspack"
-    ann.session("login").export(str(path), to=[str(bob.devices.keys.init().group.person)])
+    bob.devices.keys.init()
+    ann.session("login").export(str(path), to=[person_of(bob)])
     data = path.read_bytes()
     path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(Tampered, match=r"login\.fspack is damaged") as caught:

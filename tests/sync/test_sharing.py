@@ -12,7 +12,6 @@ from forestay.store.machine.remotes import UNSHARE
 from forestay.sync import keychain
 from forestay.sync.crypto import key_ring
 from forestay.sync.device_list import identity
-from forestay.sync.keychain import Changed
 from forestay.sync.remotes import object_names
 from tests.sync.people import World, notes, person_of, synced
 
@@ -124,7 +123,7 @@ def test_two_revocations_at_once_are_followed_by_keys_that_neither_has(
     others["desk"].devices.revoke(others["phone"].devices.keys.show().id)
     ann.context.store.machine.remotes.add("usb", f"folder:{world.remote}", "", 1)
     synced(ann)
-    group, _ = ann.devices.list()
+    group, _ = keychain.devices(ann.context)
     assert not group.stale and group.epoch.number == 3
     assert [one.active for one in group.devices()] == [True, True, False, False]
 
@@ -319,7 +318,9 @@ def test_change_of_the_circle_makes_no_remote_where_the_stick_is_not_plugged_in(
     world.remote.rename(world.folder / "unplugged")
     world.remote.mkdir()
     for changed in (ann.devices.keys.rotate(), ann.devices.revoke(desk.devices.keys.show().id)):
-        assert [one.remote for one in changed.spread if "plugged in" in one.error] == ["usb"]
+        assert [one.remote for one in changed.remotes if "plugged in" in (one.error or "")] == [
+            "usb"
+        ]
     assert [*world.remote.iterdir()] == []
 
 
@@ -353,7 +354,7 @@ def test_shares_tell_with_whom(world: World, ann: Forestay) -> None:
     assert [one.email for one in ann.shares.list("login").members] == ["bob@example.org"]
     known = keychain.devices(bob.context)[0]
     assert ann.shares.remove("login", known.fingerprint).members == []
-    assert isinstance(ann.devices.keys.rotate(), Changed)
+    assert ann.devices.keys.rotate().epoch == 2
 
 
 def test_who_does_not_own_a_session_cannot_put_anyone_out_of_it_later_either(

@@ -19,6 +19,7 @@ Payloads are ordered by the time they were written, then by name. This module is
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from forestay.base import files
 from forestay.base.hashing import digest_of
@@ -46,6 +47,13 @@ _ABANDONED_MS = 10 * 60_000
 _AT_ONCE_MS = 2_000
 _ROOM = b"\n"
 """Written to `lost` in advance, so that a loss can be counted on a full disk."""
+
+
+class Discarded(NamedTuple):
+    """Payloads that were deleted: how many, and their bytes."""
+
+    payloads: int
+    size: int
 
 
 class Waiting:
@@ -190,8 +198,8 @@ class Spool:
         sizes = [one.size for one in self._listed(BAD)]
         return len(sizes), sum(sizes)
 
-    def erase_aside(self) -> tuple[int, int]:
-        """Delete the files that are set aside; return how many, and their bytes.
+    def erase_aside(self) -> Discarded:
+        """Delete the files that are set aside.
 
         Each is emptied first, so that it cannot be recovered.
         """
@@ -202,7 +210,7 @@ class Spool:
             except (OSError, ForestayError):
                 continue  # it remains, and is counted
         left, rest = self.set_aside_size()
-        return count - left, size - rest
+        return Discarded(count - left, size - rest)
 
     def forget_lost(self) -> None:
         files.replace(self.path(LOST), _ROOM)

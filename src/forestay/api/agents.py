@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from forestay.api.status import count_waiting
 from forestay.api.topic import HomeTopic, collect
+from forestay.api.values import TranscriptInfo
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.agents.import_transcripts import OnPart, TranscriptImport
+    from forestay.agents.import_transcripts import OnPart
     from forestay.agents.ingest import Ingested
     from forestay.agents.install import Places, Plan
+    from forestay.agents.spool import Discarded
     from forestay.api.topic import OnEach
     from forestay.api.words import Scope
 
@@ -35,8 +37,8 @@ class AgentSetup(HomeTopic):
 
         return ingest(self._context, limit=limit, seconds=seconds, wait=wait)
 
-    def discard(self) -> tuple[int, int]:
-        """Delete payloads that could not be parsed; return how many, and how many bytes."""
+    def discard(self) -> Discarded:
+        """Delete payloads that could not be parsed; return how many, and their bytes."""
         from forestay.agents.spool import Spool
 
         return Spool(self._context.store.home).erase_aside()
@@ -94,8 +96,8 @@ class AgentSetup(HomeTopic):
         since: str = "",
         dry_run: bool = False,
         on_part: OnPart | None = None,
-        on_adopted: OnEach[TranscriptImport] = None,
-    ) -> list[TranscriptImport]:
+        on_adopted: OnEach[TranscriptInfo] = None,
+    ) -> list[TranscriptInfo]:
         """Create sessions from the transcripts of an agent; those adopted before are skipped.
 
         Without a path, all that `claude-code`, `codex` or `gemini` stored are used. `since` is a
@@ -108,7 +110,7 @@ class AgentSetup(HomeTopic):
         imported = import_transcripts.import_transcripts(
             self._context, agent, path, since=after, dry_run=dry_run, on_part=on_part
         )
-        return collect(imported, on_adopted)
+        return collect(map(TranscriptInfo, imported), on_adopted)
 
     def note_desktop(self) -> None:
         """Record that Claude Desktop uses this home, which files of sessions show."""

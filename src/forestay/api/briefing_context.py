@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from forestay.api.followers import Inactivity
 from forestay.base.text import DEAREST_FENCE, prompt
 from forestay.briefing.brief import Briefing, Surroundings, brief, check_request, estimate
-from forestay.briefing.sections import AMPLE
+from forestay.briefing.sections import AMPLE, Lacking
 from forestay.briefing.token_estimate import cost
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import Recorder
@@ -193,7 +193,7 @@ def _arrival(session: Recorder, state: State, drift: list[tuple[str, str]]) -> d
         return {}
     from forestay.sync.arrival import findings, origin  # start-up
 
-    found = [(one.code, one.what, one.fix) for one in findings(session, state, drift)]
+    found = [Lacking(one.code, one.what, one.fix) for one in findings(session, state, drift)]
     return {"came_from": origin(session.context, state), "lacking": found}
 
 

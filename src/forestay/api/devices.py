@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.topic import HomeTopic
-from forestay.api.values import KeyInfo
+from forestay.api.values import DeviceChange, DeviceGroupInfo, KeyInfo, SharingInfo
 from forestay.sync import arrival, keychain, sharing
 from forestay.sync.crypto.device_group import is_kept
 from forestay.sync.crypto.key_text import read_device_code, read_person_key
@@ -11,11 +11,12 @@ from forestay.sync.device_names import name_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from typing import Any
 
     from forestay.api.words import ShareMode
     from forestay.journal.context import Context
-    from forestay.sync.crypto.device_group import DeviceGroup
+    from forestay.sync.crypto import device_group
     from forestay.sync.keychain import Asking, Changed
     from forestay.sync.sharing import Shared
 
@@ -40,40 +41,74 @@ class Devices(HomeTopic):
         """Return the open session that was worked on last on a device, by the device's name."""
         return arrival.last_on(self._context, device)
 
-    def list(self) -> tuple[DeviceGroup, str]:
-        """Return the device group as this device knows it, and the id of this device in it."""
-        return keychain.devices(self._context)
+    def list(self) -> DeviceGroupInfo:
+        """Return the devices of the user, as this device knows them."""
+        group, own = keychain.devices(self._context)
+        devices = [
+            _device_values(device) | {"this": device.key_id == own} for device in group.devices()
+        ]
+        return DeviceGroupInfo(
+            {"circle": group.id, "fingerprint": group.fingerprint, "devices": devices}
+        )
 
-    def add(self, *, confirm: str = "", new_key: bool = False) -> Asking | Changed:
+    def add(self, *, confirm: str = "", new_key: bool = False) -> Asking | DeviceChange:
         """Request to join the device group, by a code; once approved, `confirm` its fingerprint."""
         if confirm:
-            return keychain.confirm(self._context, confirm)
+            return _change(keychain.confirm(self._context, confirm))
         return keychain.ask(self._context, new_key=new_key)
 
-    def approve(self, code: str) -> Changed:
+    def approve(self, code: str) -> DeviceChange:
         """Admit the device that shows this code; compare its fingerprint first."""
-        return keychain.approve(self._context, read_device_code(code))
+        return _change(keychain.approve(self._context, read_device_code(code)))
 
-    def revoke(self, which: str) -> Changed:
+    def revoke(self, which: str) -> DeviceChange:
         """Revoke a device, by its name or id: it can read nothing written from now on."""
         done = keychain.revoke(self._context, which)
         _push_new_keys(self._context)
-        return done
+        return _change(done)
 
-    def rename(self, which: str, name: str) -> Changed:
+    def rename(self, which: str, name: str) -> DeviceChange:
         """Rename a device."""
-        return keychain.rename(self._context, which, name)
+        return _change(keychain.rename(self._context, which, name))
+
+
+def _device_values(device: device_group.Device) -> dict[str, Any]:
+    return {
+        "key": device.key_id,
+        "name": device.name,
+        "active": device.active,
+        "added": device.added_at,
+        "revoked": device.revoked_at or None,
+    }
+
+
+def _change(changed: Changed) -> DeviceChange:
+    group = changed.group
+    return DeviceChange(
+        {
+            "circle": group.id,
+            "fingerprint": group.fingerprint,
+            "epoch": group.epoch.number,
+            "device": _device_values(changed.device),
+            "recovery": changed.recovery or None,
+            "remotes": _deliveries(changed.spread),
+        }
+    )
+
+
+def _deliveries(spread: Sequence[keychain.Spread]) -> list[dict[str, str | None]]:
+    return [{"remote": remote, "error": error or None} for remote, error in spread]
 
 
 class Keys(HomeTopic):
     """The key of this device: without it no other device can read what it pushes."""
 
-    def init(self, *, passphrase: str = "", keyring: bool = False) -> Changed:
+    def init(self, *, passphrase: str = "", keyring: bool = False) -> DeviceChange:
         """Create the key of this device and its device group, or protect an existing key.
 
         The result has the recovery code, which is stored nowhere: show it once.
         """
-        return keychain.init(self._context, passphrase=passphrase, keyring=keyring)
+        return _change(keychain.init(self._context, passphrase=passphrase, keyring=keyring))
 
     def show(self) -> KeyInfo:
         """Return what is known of this device's key; none of it is secret."""
@@ -83,25 +118,25 @@ class Keys(HomeTopic):
         """Write the key into a new file, protected by a passphrase; return its id."""
         return keychain.export(self._context, path, passphrase)
 
-    def import_(self, path: str) -> Changed:
+    def import_(self, path: str) -> DeviceChange:
         """Use the key in a file from `export`; `context.ask_passphrase` returns its passphrase."""
-        return keychain.import_(self._context, path)
+        return _change(keychain.import_(self._context, path))
 
     def recover(
-        self, code: str, *, agree: Callable[[DeviceGroup], object] | None = None
-    ) -> Changed:
+        self, code: str, *, agree: Callable[[device_group.DeviceGroup], object] | None = None
+    ) -> DeviceChange:
         """Join the device group again with only the recovery code and a remote.
 
         `agree` is called with the device group before anything is written; it raises if it is not
         the expected one.
         """
-        return keychain.recover(self._context, code, agree)
+        return _change(keychain.recover(self._context, code, agree))
 
-    def rotate(self, *, recovery: bool = False) -> Changed:
+    def rotate(self, *, recovery: bool = False) -> DeviceChange:
         """Replace the keys; with `recovery` the recovery code is replaced too."""
         done = keychain.rotate(self._context, recovery=recovery)
         _push_new_keys(self._context)
-        return done
+        return _change(done)
 
 
 def _push_new_keys(context: Context) -> None:
@@ -114,23 +149,37 @@ class Shares(HomeTopic):
 
     def add(
         self, session: str, person: str, *, mode: ShareMode | None = None, email: str = ""
-    ) -> Shared:
+    ) -> SharingInfo:
         """Allow the person of a key to read a session, or to `continue` it, on every remote.
 
         Compare the fingerprint of their key with them first.
         """
-        return sharing.share(
-            self._context, session, read_person_key(person), mode=mode or "", email=email
-        )
+        key = read_person_key(person)
+        return _sharing(sharing.share(self._context, session, key, mode=mode or "", email=email))
 
-    def remove(self, session: str, who: str) -> Shared:
+    def remove(self, session: str, who: str) -> SharingInfo:
         """Stop sharing a session with a person; they still have what they fetched before."""
-        return sharing.unshare(self._context, session, who)
+        return _sharing(sharing.unshare(self._context, session, who))
 
     def owner(self, circle: str) -> str:
         """Return the person that a device group belongs to, as far as known; empty for the user."""
         return keychain.owner_name(self._context, circle)
 
-    def list(self, session: str) -> Shared:
+    def list(self, session: str) -> SharingInfo:
         """Return the persons with whom a session is shared, as its remotes record it."""
-        return sharing.shares(self._context, session)
+        return _sharing(sharing.shares(self._context, session))
+
+
+def _sharing(shared: Shared) -> SharingInfo:
+    members = [
+        {"circle": one.circle, "email": one.email or None, "mode": one.mode, "since": one.since}
+        for one in shared.members
+    ]
+    return SharingInfo(
+        {
+            "session": shared.session,
+            "owner": shared.owner or None,
+            "members": members,
+            "remotes": _deliveries(shared.spread),
+        }
+    )

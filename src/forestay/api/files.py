@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from typing import NamedTuple
 
 from forestay.api.status import current_session
 from forestay.api.topic import HomeTopic, collect
-from forestay.api.values import ArchivedSession
+from forestay.api.values import ArchivedSession, FeatureReport
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from forestay.api.topic import OnEach
     from forestay.api.words import Mode
     from forestay.formats.ai_session.contract import Verdict
-    from forestay.formats.ai_session.format import Report as FeatureReport
     from forestay.journal.context import Context
     from forestay.mirror.adopt import Adopted
     from forestay.mirror.ai_session_cleanup import Put, Wanted
@@ -95,7 +95,7 @@ class Files(HomeTopic):
 
     def convert(
         self, path: str, to: str, out: str = "", *, native_id: str = "", workflows: str = ""
-    ) -> tuple[Converted, list[str]]:
+    ) -> Converted:
         """Write the session at a path in another format, next to it; return what was written."""
         from forestay.mirror import convert
         from forestay.mirror.session_files import mirror_of
@@ -103,15 +103,17 @@ class Files(HomeTopic):
         where = mirror_of(self._context).where("")
         made = convert.convert(path, to, where, native=native_id, workflows=workflows)
         made.lost = [self._context.journal.redact(line) for line in made.lost]
-        return made, convert.write(made, out or convert.default_target(path, made))
+        made.written = convert.write(made, out or convert.default_target(path, made))
+        return made
 
     def report(self, feature: str = "", root: str = "") -> list[FeatureReport]:
         """Return figures about sessions of the ai-session format; one, or all of a folder."""
         from forestay.mirror import ai_session_cleanup
 
         ai_session_cleanup.require_folder(root)
-        return ai_session_cleanup.list_reports(
-            self._context, _ai_session_root(self._context, root), feature
+        root = _ai_session_root(self._context, root)
+        return list(
+            map(FeatureReport, ai_session_cleanup.list_reports(self._context, root, feature))
         )
 
     def live(self, folder: str = "", *, prune: bool = False) -> list[Live]:
@@ -193,6 +195,13 @@ class ContractFiles(HomeTopic):
         return {name: contract.verify(name)} if name else contract.verify_all()
 
 
+class NewSession(NamedTuple):
+    """An orchestrator session, and where the previous one is archived; empty without one."""
+
+    session: Session
+    archive: str
+
+
 class Orchestrator(HomeTopic):
     """The one current orchestrator session of a project, and the archive of earlier ones."""
 
@@ -216,8 +225,8 @@ class Orchestrator(HomeTopic):
         rows = orchestrator_session.history(self._context, limit)
         return [ArchivedSession({**row}) for row in rows]
 
-    def new(self, goal: str, *, mode: Mode = "default") -> tuple[Session, str]:
-        """Start another orchestrator session; return it, and where the previous one is archived."""
+    def new(self, goal: str, *, mode: Mode = "default") -> NewSession:
+        """Start another orchestrator session; the file of the previous one is archived."""
         from forestay.api import start
         from forestay.formats.orchestrator.schema import ID as ORCHESTRATOR
         from forestay.mirror import orchestrator_session
@@ -227,7 +236,7 @@ class Orchestrator(HomeTopic):
         with mirror_of(self._context).hold_projects(orchestrator_session.folder(self._context)):
             archived = orchestrator_session.make_room(self._context)
             wanted = start.StartOptions(goal=goal, mode=mode, formats=[ORCHESTRATOR])
-            return start.start_session(self._context, wanted), archived
+            return NewSession(start.start_session(self._context, wanted), archived)
 
     def abort(self, *, because: str = "", key: str = "") -> Event:
         """Abort the current session permanently; its state stays in the archive."""

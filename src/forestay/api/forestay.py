@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from forestay.api.status import current_session, list_sessions, project_name, session_status
-from forestay.api.values import SearchResult, SessionListing, SessionStatus
+from forestay.api.values import SearchResult, SessionListing, SessionStatus, Setting
 from forestay.base.config import Settings
 from forestay.base.config import load as load_settings
 from forestay.errors import NoSession
@@ -363,8 +363,8 @@ class Forestay:
 
     def config(
         self, key: str = "", value: object = None, *, unset: bool = False
-    ) -> dict[str, tuple[object, str]]:
-        """Return settings as name → (value, its origin): all of them, or one.
+    ) -> dict[str, Setting]:
+        """Return settings by name, each with its value and its origin: all of them, or one.
 
         A `value` is written into this home's file; `unset` removes the setting from it. Either
         takes effect the next time the home is opened.
@@ -377,8 +377,13 @@ class Forestay:
             config.unset(self.context.settings.home, key)
         if value is not None:
             file = os.path.join(self.context.settings.home, config.FILE_NAME)
-            return {key: (config.set_value(self.context.settings.home, key, value), file)}
-        return {n: (v, origin) for n, v, origin in self.context.settings.items() if key in ("", n)}
+            kept = config.set_value(self.context.settings.home, key, value)
+            return {key: Setting({"value": kept, "origin": file})}
+        return {
+            name: Setting({"value": value, "origin": origin})
+            for name, value, origin in self.context.settings.items()
+            if key in ("", name)
+        }
 
 
 def _make_followers(

@@ -10,24 +10,9 @@ from typing import Any
 from msgspec.structs import asdict
 
 from forestay.base.clock import iso
-from forestay.plans.phases import Asked, Listed
+from forestay.plans.phases import Asked
 from forestay.plans.prove import Standing
 from forestay.plans.workflows import Listed as ListedWorkflow
-
-
-def phase(one: Listed) -> dict[str, Any]:
-    """Return a phase with its status and times."""
-    return {
-        "number": one.number,
-        "name": one.name,
-        "status": one.status,
-        "checkpoint": one.verdict,
-        "attempts": one.attempts,
-        "started_at": iso(one.started_at) if one.started_at else None,
-        "ended_at": iso(one.ended_at) if one.ended_at else None,
-        "duration_seconds": None if one.spent_ms is None else one.spent_ms / 1000,
-        "current": one.current,
-    }
 
 
 def gate(asked: Asked) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.topic import HomeTopic
+from forestay.api.values import RemoteInfo
 from forestay.mirror.session_files import SessionFiles
 from forestay.sync import arrival, known_remotes
 from forestay.sync.run import SyncOptions, visit_all
@@ -13,7 +14,6 @@ if TYPE_CHECKING:
     import builtins
     from collections.abc import Callable, Sequence
 
-    from forestay.store.machine.remotes import Known
     from forestay.sync.arrival import Pulled
     from forestay.sync.known_remotes import Checked
     from forestay.sync.run import Report
@@ -31,15 +31,15 @@ class Remotes(HomeTopic):
         SessionFiles.of(self._context).write_sync_state()
         return added
 
-    def list(self) -> builtins.list[Known]:
+    def list(self) -> builtins.list[RemoteInfo]:
         """Return the remotes of this home, with the result of the last sync."""
-        return self._context.store.machine.remotes.all()
+        return [RemoteInfo(known) for known in self._context.store.machine.remotes.all()]
 
-    def remove(self, name: str) -> Known:
+    def remove(self, name: str) -> RemoteInfo:
         """Remove a remote from this home; nothing on the remote is changed."""
         removed = known_remotes.remove(self._context, name)
         SessionFiles.of(self._context).write_sync_state()
-        return removed
+        return RemoteInfo(removed)
 
     def check(self, name: str) -> Checked:
         """Test a remote again: what it supports, and which of its files are not Forestay's."""

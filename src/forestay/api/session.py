@@ -11,7 +11,7 @@ can repeat it.
 from __future__ import annotations
 
 from forestay.api.status import session_status
-from forestay.api.values import SessionStatus
+from forestay.api.values import SessionState, SessionStatus
 from forestay.errors import InvalidInput
 from forestay.journal.recorder import Recorder
 
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from forestay.journal.history import Change, LogLine
     from forestay.journal.verify import Report
     from forestay.model.event import Body, Event
-    from forestay.model.state import State
 
 
 class Session:
@@ -254,7 +253,7 @@ class Session:
         """Return the status of the session: the same fields as `status --json`."""
         return SessionStatus(session_status(self.context, self.id))
 
-    def show(self, at: str | int = "") -> State:
+    def show(self, at: str | int = "") -> SessionState:
         """Return the state now, or at an event number, an event id or a time.
 
         The state now includes edits in the session's files that are not recorded yet.
@@ -265,14 +264,14 @@ class Session:
 
         session_files = SessionFiles.of(self.context)
         if at or not (pending := session_files.pending(self.id)):
-            return fold(self._until(at)[0])
+            return SessionState(fold(self._until(at)[0]))
         with self.context.store.view(self.id) as view:
             found = session_files.state(self.id, view, pending)
             state = State(found.core)
             state.core.events = view.seq  # edits that are not recorded have no number
             for table, key, row in found.rows.items():
                 state.rows.put(table, key, row)
-            return state
+            return SessionState(state)
 
     def log(self, *, limit: int = -1, after: int = 0, full: bool = False) -> Iterator[LogLine]:
         """Return the events in order of arrival; with a `limit`, only the newest ones.

@@ -7,7 +7,7 @@ import os
 from forestay.api.notes import add_decision, add_note
 from forestay.api.status import holder_view
 from forestay.api.topic import Topic
-from forestay.api.values import Holder
+from forestay.api.values import AgentInfo, Holder
 from forestay.base.process import INIT, identity
 from forestay.base.text import coerce_input, terminal
 from forestay.errors import InvalidInput
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from forestay.api.session_record import Record
     from forestay.api.words import Category
     from forestay.model.event import Body, Event
-    from forestay.model.state import Agent
 
 _LONGEST_ERROR = 2000
 
@@ -39,9 +38,9 @@ _LONGEST_ERROR = 2000
 class Agents(Topic):
     """Agents of a session. Every recording method takes a `key`; see `Session`."""
 
-    def list(self) -> builtins.list[Agent]:
+    def list(self) -> builtins.list[AgentInfo]:
         """Return every agent in the order in which they started, with its status."""
-        return self._rows("agent")
+        return [AgentInfo(row) for row in self._rows("agent")]
 
     def others(self) -> builtins.list[Holder]:
         """Return the other processes that work on the session, and those that died."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.topic import Topic
+from forestay.api.values import DeviceViewInfo, DisputeInfo
 from forestay.errors import InvalidInput, Refused
 from forestay.journal.journal import AppendOptions
 from forestay.mirror.session_files import absorb_file_edits
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    from forestay.model.disputes import Case, DeviceView
+    from forestay.model.disputes import Case
     from forestay.model.event import Body, Event
     from forestay.model.state import State
 
@@ -21,22 +22,25 @@ if TYPE_CHECKING:
 class Disputes(Topic):
     """Disputes of a session: fields to which two devices gave different values."""
 
-    def list(self, dispute: str = "") -> builtins.list[Case]:
+    def list(self, dispute: str = "") -> builtins.list[DisputeInfo]:
         """Return the open disputes, oldest first, with their sides and which of them is newer.
 
         With `dispute`, return only that one; see `settle` for its forms.
         """
+        found = self._cases()
+        return [DisputeInfo(case) for case in (self._named(found, dispute) if dispute else found)]
+
+    def _cases(self) -> builtins.list[Case]:
         from forestay.model.disputes import cases
 
-        found = cases(*self._read())
-        return self._named(found, dispute) if dispute else found
+        return cases(*self._read())
 
-    def devices(self) -> builtins.list[DeviceView]:
+    def devices(self) -> builtins.list[DeviceViewInfo]:
         """Return every device that recorded something, with the events it knew; latest
         first."""
         from forestay.model.disputes import device_views
 
-        return device_views(self._read()[0])
+        return [DeviceViewInfo(one) for one in device_views(self._read()[0])]
 
     def settle(
         self,
@@ -78,7 +82,7 @@ class Disputes(Topic):
 
     def _chosen(self, dispute: str) -> builtins.list[Case]:
         """Return the disputes to settle; raise if there are none."""
-        found = self.list()
+        found = self._cases()
         return self._named(found, dispute) if dispute or not found else found
 
     def _named(self, found: builtins.list[Case], dispute: str) -> builtins.list[Case]:

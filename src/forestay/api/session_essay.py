@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.topic import Topic
+from forestay.api.values import ClaimInfo
 from forestay.plans import essay_steps
 
 TYPE_CHECKING = False
@@ -11,8 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from forestay.api.words import DeferReason, FactCheck, Pushback
-    from forestay.model.state import Claim
-    from forestay.plans.essay_steps import Done, SectionListed
+    from forestay.plans.essay_steps import Done, EssayText, SectionListed
 
 
 class Essay(Topic):
@@ -28,8 +28,8 @@ class Essay(Topic):
         """The claims that could not be checked at once."""
         return Claims(self._recorder)
 
-    def show(self) -> tuple[str, str]:
-        """Return the essay so far: the file that holds most of it, and its text."""
+    def show(self) -> EssayText:
+        """Return the essay so far: the file that contains most of it, and its text."""
         return essay_steps.so_far(self._recorder)
 
     def approve(
@@ -143,9 +143,9 @@ class Sections(Topic):
 class Claims(Topic):
     """Claims of an essay that have to be checked before G5."""
 
-    def list(self) -> builtins.list[Claim]:
+    def list(self) -> builtins.list[ClaimInfo]:
         """Return every claim that was deferred, with its result."""
-        return self._rows("claim")
+        return [ClaimInfo(row) for row in self._rows("claim")]
 
     def defer(
         self,

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from forestay.api.json_values import proof
 from forestay.api.topic import Topic
+from forestay.api.values import PhaseInfo, ProofInfo
+from forestay.model.event import Event
 from forestay.plans import phases, prove, revisit
 
 TYPE_CHECKING = False
@@ -11,19 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from forestay.api.words import Impact
-    from forestay.model.event import Event
-    from forestay.plans.phases import Asked, Listed, Outcome
-    from forestay.plans.prove import Standing
-    from forestay.plans.revisit import Look
+    from forestay.plans.phases import Asked, Outcome
+    from forestay.plans.revisit import Look, Revisited
     from forestay.plans.run_command import Sink, Stop
 
 
 class Phases(Topic):
     """Phases of the session's workflow. Recording methods take a `key`; see `Session`."""
 
-    def list(self) -> builtins.list[Listed]:
+    def list(self) -> builtins.list[PhaseInfo]:
         """Return the phases in their order, each with its status."""
-        return phases.listed(self._recorder)
+        return [PhaseInfo(one) for one in phases.listed(self._recorder)]
 
     def gate(self, number: int, evidence: Mapping[str, object] | None = None) -> Asked:
         """Return what the gate of a phase requires, what was found, and whether it would pass.
@@ -77,12 +80,19 @@ class Phases(Topic):
         return phases.total(self._recorder, count, names=names, key=key)
 
 
+class Rerun(NamedTuple):
+    """A proof that was run again: its state before, and the event of its new result."""
+
+    before: ProofInfo
+    event: Event
+
+
 class Proofs(Topic):
     """Proofs: commands that were run, with how they ended and which files they depend on."""
 
-    def list(self) -> builtins.list[Standing]:
+    def list(self) -> builtins.list[ProofInfo]:
         """Return every proof and whether it still holds; all of its input files are read."""
-        return prove.standings(self._recorder)
+        return [ProofInfo(proof(one)) for one in prove.standings(self._recorder)]
 
     def run(
         self,
@@ -110,9 +120,10 @@ class Proofs(Topic):
 
     def run_again(
         self, *, all: bool = False, timeout: float | None = None, sink: Sink | None = None
-    ) -> Iterator[tuple[Standing, Event]]:
-        """Run stale and failed proofs again, or `all`: yield the old state and the new result."""
-        return prove.again(self._recorder, everything=all, timeout=timeout, sink=sink)
+    ) -> Iterator[Rerun]:
+        """Run stale and failed proofs again, or `all`, each when its result is asked for."""
+        ran = prove.again(self._recorder, everything=all, timeout=timeout, sink=sink)
+        return (Rerun(ProofInfo(proof(before)), event) for before, event in ran)
 
 
 class Revisit(Topic):
@@ -124,7 +135,7 @@ class Revisit(Topic):
 
     def apply(
         self, step: str, *, impact: Impact | None = None, because: str = "", key: str = ""
-    ) -> tuple[Look, Event]:
+    ) -> Revisited:
         """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
         return revisit.apply(self._recorder, step, impact=impact or "", because=because, key=key)
 

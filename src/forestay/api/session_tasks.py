@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from forestay.api.topic import Topic
+from forestay.api.values import TaskInfo
 from forestay.errors import Refused
 from forestay.journal.recorder import reason
 from forestay.model.event import (
@@ -20,15 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from forestay.model.event import Event
-    from forestay.model.state import Step
 
 
 class Tasks(Topic):
     """Tasks of a session. Every recording method takes a `key`; see `Session`."""
 
-    def list(self) -> builtins.list[Step]:
+    def list(self) -> builtins.list[TaskInfo]:
         """Return every task in the order in which they were added, with its status."""
-        return self._rows("step")
+        return [TaskInfo(row) for row in self._rows("step")]
 
     def add(
         self, title: str, *, id: str = "", phase: str = "", agent: str = "", key: str = ""

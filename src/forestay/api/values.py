@@ -1,75 +1,106 @@
 """Results of the library, typed: a field is an attribute, a time is a `datetime`.
 
-A value wraps the object that the command line prints with `--json`, and converts a field when it is
-read: `status` and `list` run at every prompt, and most callers read few fields.
+A class declares the fields that a caller may rely on, over the object that the command line prints
+with `--json` or over a value of the engine. A field is converted when it is read: `status` and
+`list` run at every prompt, and most callers read few fields.
 """
 
 from __future__ import annotations
+
+from forestay.base.clock import iso, to_datetime
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from datetime import datetime
     from typing import Any, ClassVar, Literal
 
-    from forestay.api.words import Status
+    from forestay.api.words import (
+        Category,
+        Checkpoint,
+        DeferReason,
+        FactCheck,
+        FileAction,
+        Life,
+        Mode,
+        ProofState,
+        ShareMode,
+        Status,
+        UnitStatus,
+    )
 
-    Life = Literal["alive", "dead", "unknown"]
-    TaskStatus = Literal["pending", "running", "review", "blocked", "failed", "done", "skipped"]
-    AgentWord = Literal["running", "done", "failed", "timed_out", "unknown"]
+_EMPTY = {"bool": False, "int": 0, "float": 0.0, "str": ""}
+_CLASSES: dict[str, type[Value]] = {}
 
 
 class Value:
     """A result. `as_json()` returns the object that the command line prints for it."""
 
-    __slots__ = ("_values",)
-    _values: dict[str, Any]
+    __slots__ = ("_source",)
+    _source: Any
 
-    _times: frozenset[str] = frozenset()
-    """Fields that are a `datetime`."""
-    _parts: ClassVar[dict[str, type[Value]]] = {}
-    """Fields that are a value, or a list of values."""
-    _defaults: ClassVar[dict[str, object]] = {}
-    """Fields that may be missing."""
+    _types: ClassVar[dict[str, str]] = {}
+    """The annotations of all fields, by which they are converted."""
+    _renamed: ClassVar[dict[str, str]] = {}
+    """Fields that have another name in the engine."""
 
-    def __init__(self, values: dict[str, Any]) -> None:
-        object.__setattr__(self, "_values", values)
+    def __init_subclass__(cls) -> None:
+        own = {n: kind for n, kind in cls.__annotations__.items() if not n.startswith("_")}
+        cls._types = cls._types | own
+        _CLASSES[cls.__name__] = cls
+
+    def __init__(self, source: Any) -> None:
+        object.__setattr__(self, "_source", source)
+
+    def _raw(self, name: str) -> Any:
+        if not isinstance(self._source, dict):
+            return getattr(self._source, self._renamed.get(name, name))
+        if name in self._source:
+            return self._source[name]
+        kind = self._types[name]
+        return None if kind.endswith(" | None") else _EMPTY.get(kind, [])
 
     if not TYPE_CHECKING:  # a type checker knows only the declared fields
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):
-                raise AttributeError(name)
-            if name not in self._values:
-                if name in self._defaults:
-                    return self._defaults[name]
+            kind = self._types.get(name)
+            if kind is None:
                 raise AttributeError(f"{type(self).__name__} has no field {name}")
-            value = self._values[name]
-            if value is None:
-                return None
-            if name in self._times:
-                from datetime import UTC, datetime  # start-up
-
-                if isinstance(value, int):
-                    return datetime.fromtimestamp(value / 1000, UTC)
-                return datetime.fromisoformat(value)
-            if part := self._parts.get(name):
-                return [part(one) for one in value] if isinstance(value, list) else part(value)
-            return value
+            value, plain = self._raw(name), kind.removesuffix(" | None")
+            if plain == "datetime":
+                return to_datetime(value) if value else None
+            if value is None or value == "":
+                return None if plain != kind else ""
+            part = _CLASSES.get(plain.removeprefix("list[").removesuffix("]"))
+            if part is None:
+                return value
+            return [part(one) for one in value] if plain.startswith("list[") else part(value)
 
         def __setattr__(self, name: str, value: object) -> None:
             raise AttributeError(f"{type(self).__name__} cannot be changed")
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields as the command line prints them, with times as text."""
-        return dict(self._values)
+        if isinstance(self._source, dict):
+            return dict(self._source)
+        return {name: self._field_as_json(name) for name in self._types}
+
+    def _field_as_json(self, name: str) -> Any:
+        if self._types[name].startswith("datetime"):
+            ms = self._raw(name)
+            return iso(ms) if ms else None
+        value = getattr(self, name)
+        if isinstance(value, list):
+            return [one.as_json() if isinstance(one, Value) else one for one in value]
+        return value.as_json() if isinstance(value, Value) else value
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is type(self) and other._values == self._values
+        return type(other) is type(self) and other._source == self._source
 
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self._values!r})"
+        shown = ", ".join(f"{name}={getattr(self, name)!r}" for name in self._types)
+        return f"{type(self).__name__}({shown})"
 
 
 class Holder(Value):
@@ -81,8 +112,6 @@ class Holder(Value):
     pid: int
     since: datetime
     state: Life
-
-    _times = frozenset({"since"})
 
 
 class SessionListing(Value):
@@ -101,8 +130,6 @@ class SessionListing(Value):
     began_at: datetime | None
     updated_at: datetime | None
 
-    _times = frozenset({"began_at", "updated_at"})
-
 
 class StepCounts(Value):
     """How many tasks there are."""
@@ -119,8 +146,6 @@ class AgentCounts(Value):
     done: int
     failed: int
     died: int
-
-    _defaults: ClassVar[dict[str, object]] = {"died": 0}
 
 
 class PlanStatus(Value):
@@ -148,9 +173,7 @@ class PlanTiming(Value):
     time_in_phase: float | None
     is_stalled: bool
     started_at: datetime | None
-    previous: list[Any]
-
-    _times = frozenset({"started_at"})
+    previous: list[float]
 
 
 class SuspendedFile(Value):
@@ -181,17 +204,6 @@ class SessionStatus(SessionListing):
     timing: PlanTiming | None
     context: list[str]
     suspended: list[SuspendedFile]
-
-    _times = frozenset({"began_at", "updated_at", "paused_at"})
-    _parts: ClassVar[dict[str, type[Value]]] = {
-        "steps": StepCounts,
-        "agents": AgentCounts,
-        "holders": Holder,
-        "phase": PlanStatus,
-        "timing": PlanTiming,
-        "suspended": SuspendedFile,
-    }
-    _defaults: ClassVar[dict[str, object]] = {"suspended": []}
 
 
 class SearchResult(Value):
@@ -225,12 +237,6 @@ class KeyInfo(Value):
     person_fingerprint: str | None
     epoch: int | None
 
-    _times = frozenset({"made"})
-    _defaults: ClassVar[dict[str, object]] = {
-        "locked": False,
-        **dict.fromkeys(("name", "active", "person", "person_fingerprint", "epoch")),
-    }
-
 
 class ArchivedSession(Value):
     """An archived orchestrator session; `created` is the text of its file."""
@@ -240,3 +246,415 @@ class ArchivedSession(Value):
     status: str
     created: str
     path: str
+
+
+class TaskInfo(Value):
+    """A task of a session; `phase` is the task that it is a part of."""
+
+    id: str
+    title: str
+    status: UnitStatus
+    agent: str
+    because: str
+    outcome: str
+    started_at: datetime | None
+    ended_at: datetime | None
+    progress: float | None
+    phase: str
+    files: list[str]
+
+    _renamed: ClassVar[dict[str, str]] = {"progress": "fraction", "phase": "parent"}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is neither done nor skipped."""
+        return bool(self._source.is_open)
+
+
+class AgentInfo(Value):
+    """An agent of a session."""
+
+    id: str
+    type: str
+    task: str
+    status: UnitStatus
+    blocking_on: str
+    result: str
+    error: str
+    category: Category | Literal["", "interrupted"]
+    tokens: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    progress: float | None
+
+    _renamed: ClassVar[dict[str, str]] = {"progress": "fraction"}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has not ended."""
+        return bool(self._source.is_open)
+
+
+class DecisionInfo(Value):
+    """A decision; `rejected` are the options that were not chosen."""
+
+    id: str
+    what: str
+    because: str
+    options: list[str]
+    chosen: str
+    rejected: list[str]
+    by: str
+    at: datetime
+
+
+class NoteInfo(Value):
+    """A note for the next agent."""
+
+    text: str
+    by: str
+    at: datetime
+
+
+class FileInfo(Value):
+    """A file that changed in a session, with its SHA-256 before and after."""
+
+    path: str
+    action: FileAction
+    agent: str
+    changes: int
+    before: str
+    after: str
+    at: datetime
+
+
+class ArtifactInfo(Value):
+    """A file that is stored with a session; only its digest is if it contains secrets."""
+
+    path: str
+    digest: str
+    size: int
+    kept: bool
+    versions: int
+    at: datetime
+
+
+class ErrorInfo(Value):
+    """An error that was recorded."""
+
+    message: str
+    category: Category
+    agent: str
+    at: datetime
+
+
+class SessionState(Value):
+    """The state of a session at a point, with what was recorded until then."""
+
+    session: str
+    status: Status
+    goal: str
+    mode: Mode
+    model: str
+    because: str
+    git_branch: str
+    git_commit: str
+    archived: bool
+    forgotten: bool
+    resumes: int
+    tokens: int
+    seq: int
+    began_at: datetime | None
+    updated_at: datetime | None
+    paused_at: datetime | None
+    ended_at: datetime | None
+    tasks: list[TaskInfo]
+    agents: list[AgentInfo]
+    decisions: list[DecisionInfo]
+    notes: list[NoteInfo]
+    files: list[FileInfo]
+    artifacts: list[ArtifactInfo]
+    errors: list[ErrorInfo]
+
+    _renamed: ClassVar[dict[str, str]] = {"seq": "events", "tokens": "tokens_used"}
+    _tables: ClassVar[dict[str, str]] = {
+        "tasks": "step",
+        "agents": "agent",
+        "decisions": "decision",
+        "notes": "note",
+        "files": "file",
+        "artifacts": "artifact",
+        "errors": "error",
+    }
+
+    def _raw(self, name: str) -> Any:
+        if table := self._tables.get(name):
+            return list(self._source.rows.select(table))
+        return getattr(self._source.core, self._renamed.get(name, name))
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the whole state, as `show --json` prints it."""
+        from forestay.journal.history import state_to_json  # start-up
+
+        return state_to_json(self._source)
+
+
+class ClaimInfo(Value):
+    """A claim of an essay that could not be checked at once."""
+
+    id: str
+    text: str
+    reason: DeferReason
+    section: int | None
+    paragraph: int | None
+    resolved: bool
+    result: FactCheck | Literal[""]
+    because: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has to be checked before G5."""
+        return bool(self._source.is_open)
+
+
+class PhaseInfo(Value):
+    """A phase of the workflow; `duration_seconds` is active time, None if unknown."""
+
+    number: int
+    name: str
+    status: UnitStatus
+    checkpoint: Checkpoint
+    attempts: int
+    started_at: datetime | None
+    ended_at: datetime | None
+    duration_seconds: float | None
+    current: bool
+
+
+class ChangedInput(Value):
+    """A file by which a proof became stale; `what` is "changed", "missing", "new" or a reason."""
+
+    path: str
+    what: str
+
+
+class ProofInfo(Value):
+    """A command that was run as a proof, and whether its result still holds.
+
+    `stale` is None if that is unknown, `at` is when it ended.
+    """
+
+    proof: str
+    phase: str
+    passed: bool
+    argv: list[str]
+    exit: int
+    duration_ms: int
+    timed_out: bool
+    interrupted: bool
+    changed: bool
+    tail: str
+    inputs: list[str]
+    files: int
+    output: str
+    state: ProofState
+    stale: bool | None
+    because: list[ChangedInput]
+    at: datetime
+
+    @property
+    def holds(self) -> bool:
+        """Whether a gate may rely on it."""
+        return self.passed and self.stale is False
+
+
+class EssayListing(Value):
+    """An essay of the user; `abandoned_days` is how long nobody worked on it, 0 if recently."""
+
+    name: str
+    path: str
+    readable: bool
+    abandoned_days: int
+
+
+class RemoteInfo(Value):
+    """A remote, with the result of the last attempt to sync; `care` is what it cannot do."""
+
+    name: str
+    address: str
+    result: str | None
+    error: str | None
+    care: str | None
+    added_at: datetime
+    synced_at: datetime | None
+
+    _renamed: ClassVar[dict[str, str]] = {
+        "care": "probe",
+        "added_at": "added",
+        "synced_at": "synced",
+    }
+
+
+class DeviceInfo(Value):
+    """A device of the user; in a list, `this` is whether it is the one in use."""
+
+    key: str
+    name: str
+    active: bool
+    added: datetime
+    revoked: datetime | None
+    this: bool
+
+
+class DeviceGroupInfo(Value):
+    """The devices of the user, as this device knows them."""
+
+    circle: str
+    fingerprint: str
+    devices: list[DeviceInfo]
+
+
+class Delivery(Value):
+    """Whether a change reached a remote; `error` is None if it did."""
+
+    remote: str
+    error: str | None
+
+
+class DeviceChange(Value):
+    """A device group after a change: the device concerned, and which remotes have the change.
+
+    `recovery` is a new recovery code, to be shown once; it is not stored.
+    """
+
+    circle: str
+    fingerprint: str
+    epoch: int
+    device: DeviceInfo
+    recovery: str
+    remotes: list[Delivery]
+
+    def __repr__(self) -> str:
+        return f"DeviceChange({self.device!r})"  # without the recovery code
+
+
+class MemberInfo(Value):
+    """A person with whom a session is shared, by their device group."""
+
+    circle: str
+    email: str
+    mode: ShareMode
+    since: datetime
+
+
+class SharingInfo(Value):
+    """The persons with whom a session is shared, and which remotes have the last change.
+
+    `owner` is the device group that it belongs to; empty for one of the user.
+    """
+
+    session: str
+    owner: str
+    members: list[MemberInfo]
+    remotes: list[Delivery]
+
+
+class SideInfo(Value):
+    """The value that one device gave to a disputed field; `number` counts from 1."""
+
+    number: int
+    outcome: str
+    said: str
+    device: str
+    by: str
+    event: str | None
+    at: datetime | None
+
+
+class DisputeInfo(Value):
+    """An open dispute; `recommended` is the number of the newer side, for the reason `why`."""
+
+    number: int
+    subject: str
+    about: str
+    recommended: int
+    why: str
+    sides: list[SideInfo]
+
+    _renamed: ClassVar[dict[str, str]] = {"recommended": "newer"}
+
+    @property
+    def kind(self) -> str:
+        """What is disputed: `step`, `agent`, `decision`, `file`, `edit`, …"""
+        return self.subject.partition(":")[0]
+
+
+class DeviceViewInfo(Value):
+    """What one device knew of the session when it last wrote."""
+
+    device: str
+    progress: float
+    active_agents: list[str]
+    events: int
+    last_modified: datetime
+
+
+class CommandResult(Value):
+    """A command in a session file."""
+
+    command: str
+    status: str
+    duration_ms: int | None
+
+    _renamed: ClassVar[dict[str, str]] = {"command": "name"}
+
+
+class FeatureReport(Value):
+    """A session of the ai-session format in figures; printed, it is a report for people."""
+
+    feature_id: str
+    status: str
+    health: str
+    active_task: str
+    model: str
+    started_at: datetime | None
+    last_updated: datetime | None
+    tasks_done: int
+    tasks_total: int
+    percent: int
+    commands: dict[str, int]
+    models: dict[str, int]
+    failures: int
+    average_ms: int
+    total_ms: int
+    last: list[CommandResult]
+    artifacts: dict[str, int]
+
+    def __str__(self) -> str:
+        return str(self._source)
+
+
+class TranscriptInfo(Value):
+    """The result of adopting one transcript; `missed` counts what could not be parsed, by kind."""
+
+    agent: str
+    native: str
+    path: str
+    folder: str
+    session: str
+    outcome: str
+    goal: str
+    began_at: datetime | None
+    last_at: datetime | None
+    events: int
+    missed: dict[str, int]
+    problems: list[str]
+
+    _renamed: ClassVar[dict[str, str]] = {"began_at": "began", "last_at": "last"}
+
+
+class Setting(Value):
+    """A setting, and where its value is from: a file, a variable, an argument or the default."""
+
+    value: str | int | float | bool | list[str]
+    origin: str

@@ -1,4 +1,4 @@
-"""Types of parameters that allow only certain words, for type checkers.
+"""Types of parameters and results that allow only certain words, for type checkers.
 
 They equal the vocabulary of the engine, which refuses other words at run time.
 """
@@ -23,3 +23,11 @@ FactCheck = Literal[
 Impact = Literal["minor", "moderate", "major"]
 Scope = Literal["user", "project"]
 ShareMode = Literal["read", "continue"]
+
+# Words of results only.
+UnitStatus = Literal[
+    "pending", "running", "blocked", "failed", "timed_out", "done", "needs_review", "skipped"
+]
+Checkpoint = Literal["pending", "passed", "failed", "overridden", "rolled_back"]
+ProofState = Literal["passed", "failed", "fresh", "stale", "not checked"]
+Life = Literal["alive", "dead", "unknown"]

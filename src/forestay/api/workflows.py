@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from forestay.api.session import Session
 from forestay.api.topic import HomeTopic
+from forestay.api.values import EssayListing
 from forestay.plans import essay_sessions, workflows
 
 TYPE_CHECKING = False
@@ -11,7 +12,6 @@ if TYPE_CHECKING:
     import builtins
 
     from forestay.model.plan import Workflow
-    from forestay.plans.essay_sessions import Listed as ListedEssay
     from forestay.plans.workflows import Checked, Listed
 
 
@@ -42,9 +42,19 @@ class Workflows(HomeTopic):
 class Essays(HomeTopic):
     """The essays of the user, in every project."""
 
-    def list(self) -> builtins.list[ListedEssay]:
-        """Return the essays of this user, newest first; one that cannot be read has no state."""
-        return essay_sessions.listed(self._context)
+    def list(self) -> builtins.list[EssayListing]:
+        """Return the essays of this user, newest first; one may be unreadable."""
+        return [
+            EssayListing(
+                {
+                    "name": one.name,
+                    "path": one.folder,
+                    "readable": one.state is not None,
+                    "abandoned_days": essay_sessions.abandoned_for(self._context, one),
+                }
+            )
+            for one in essay_sessions.listed(self._context)
+        ]
 
     def resume(self, which: str, *, anyway: bool = False) -> Session:
         """Return the session of an essay, by its number or its name; adopt it if needed.

@@ -20,7 +20,7 @@ from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from datetime import date
+    from datetime import date, datetime
 
 # The alphabet is part of every stored id and must not change.
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
@@ -136,6 +136,26 @@ def iso(ms: int, *, millis: bool = False) -> str:
         f"{year}-{at.tm_mon:02d}-{at.tm_mday:02d}"
         f"T{at.tm_hour:02d}:{at.tm_min:02d}:{at.tm_sec:02d}{fraction}Z"
     )
+
+
+def to_datetime(at: int | str) -> datetime:
+    """Return a time in milliseconds, or in ISO 8601, as a `datetime` in UTC.
+
+    A time that no `datetime` can hold becomes the nearest that it can.
+    """
+    from datetime import UTC, datetime, timedelta
+
+    if isinstance(at, str):
+        return datetime.fromisoformat(at)
+    try:
+        return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=at)
+    except OverflowError:
+        return (datetime.max if at > 0 else datetime.min).replace(tzinfo=UTC)
+
+
+def to_ms(at: datetime) -> int:
+    """Return a `datetime` in milliseconds since 1970."""
+    return round(at.timestamp() * _SECOND)
 
 
 def parse_time(text: str, now_ms: int, *, naive: str = "local") -> int:

@@ -11,6 +11,8 @@ with the command that shows it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from msgspec import Struct
 
 from forestay.base.text import one_line, plural, terminal
@@ -21,6 +23,7 @@ from forestay.briefing.sections import (
     TIGHT,
     BriefingInput,
     Entry,
+    Lacking,
     Section,
     Surroundings,
     build_sections,
@@ -64,10 +67,17 @@ class Item(Struct, frozen=True):
     cut: bool = False
 
 
+class SectionCount(NamedTuple):
+    """How many items of a section are shown, and how many there are."""
+
+    shown: int
+    total: int
+
+
 class Briefing(Struct, frozen=True):
     """The text, and facts about it for callers that do not read it.
 
-    `counts` has (shown, total) for each section that is not empty. `came_from` is the device that
+    `counts` is of each section that is not empty. `came_from` is the device that
     wrote last, if it was another one, `lacking` what is missing or different here.
     """
 
@@ -75,12 +85,12 @@ class Briefing(Struct, frozen=True):
     tokens: int
     budget: int
     items: list[Item]
-    counts: dict[str, tuple[int, int]]
+    counts: dict[str, SectionCount]
     attention: list[str]
     unknown_outcomes: int
     disputes: int
     came_from: str = ""
-    lacking: list[tuple[str, str, str]] = []
+    lacking: list[Lacking] = []
 
     def __str__(self) -> str:
         """Return the text for a terminal; a model is given `text`, which is fenced as data."""
@@ -146,7 +156,7 @@ def _briefing(known: BriefingInput, page: Page, text: str) -> Briefing:
         tokens=estimate(text),
         budget=known.budget,
         items=_items(page),
-        counts={name: (shown.get(name, 0), total) for name, total in totals.items()},
+        counts={name: SectionCount(shown.get(name, 0), total) for name, total in totals.items()},
         attention=_flags(known, totals),
         unknown_outcomes=totals.get("unknown", 0),
         disputes=known.state.count("dispute.open"),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -65,6 +65,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Fence = Callable[[str, str, str, bool], str]
 
 
+class Lacking(NamedTuple):
+    """What is missing or different here: what, a description, the command that helps."""
+
+    what: str
+    text: str
+    command: str
+
+
 class Surroundings(Struct, kw_only=True):
     """What only this machine knows, looked up by the caller of a briefing.
 
@@ -97,8 +105,7 @@ class Surroundings(Struct, kw_only=True):
     """Chains of other people, with their names."""
     came_from: str = ""
     """The chain that was written last, if it is not this device's."""
-    lacking: list[tuple[str, str, str]] = []
-    """What is missing or different here: what, a description, the command that helps."""
+    lacking: list[Lacking] = []
     window: int = 128_000
     proofs: dict[str, str] = {}
     """Proofs by id: `fresh`, `stale`, `failed`, `not checked`, or `passed` without inputs."""

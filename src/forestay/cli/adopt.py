@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from itertools import count
 
-from forestay.base.clock import iso
 from forestay.base.text import plural
 from forestay.base.vocabulary import FINISHED
 from forestay.cli.arguments import Command, arg, flag
@@ -16,8 +15,8 @@ from forestay.errors import DAMAGED, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.agents.import_transcripts import TranscriptImport
     from forestay.agents.transcripts.find import Transcript
+    from forestay.api.values import TranscriptInfo
     from forestay.cli.types import Any, Forestay, Namespace, Screen
     from forestay.mirror.adopt import Adopted
 
@@ -151,12 +150,12 @@ def _adopted_values(one: Adopted) -> dict[str, Any]:
 
 
 def run_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> int:
-    found: list[TranscriptImport] = []
+    found: list[TranscriptInfo] = []
 
     def part(one: Transcript, entries: int) -> None:
         screen.progress(f"{len(found)} done, {entries:,} entries read in {short_path(one.path)}")
 
-    def show(one: TranscriptImport) -> None:
+    def show(one: TranscriptInfo) -> None:
         found.append(one)
         screen.progress(f"{len(found)} done: {short_path(one.path)}")
         if options.all or one.problems or len(found) <= _MOST_SHOWN or not screen.is_terminal:
@@ -177,16 +176,15 @@ def run_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return DAMAGED if found and all(one.outcome == "unreadable" for one in found) else 0
 
 
-def _transcript_values(one: TranscriptImport) -> dict[str, Any]:
-    times = {"began_at": iso(one.began) if one.began else None}
-    times |= {"last_at": iso(one.last) if one.last else None}
+def _transcript_values(one: TranscriptInfo) -> dict[str, Any]:
     names = "agent native_id=native path folder? session? outcome goal? events missed problems"
-    return {**pick(one, names), **times}
+    values = one.as_json()
+    return {**pick(one, names), "began_at": values["began_at"], "last_at": values["last_at"]}
 
 
-def _print_transcript(one: TranscriptImport, screen: Screen, *, dry_run: bool) -> None:
+def _print_transcript(one: TranscriptInfo, screen: Screen, *, dry_run: bool) -> None:
     verb = "would be" if dry_run and one.outcome == "adopted" else one.outcome
-    began = iso(one.began)[:10] if one.began else ""
+    began = f"{one.began_at:%Y-%m-%d}" if one.began_at else ""
     counts = plural(one.events, "event") if one.events else ""
     about = ", ".join(filter(None, [began, counts, _WHY.get(one.outcome, "")]))
     what = one.session or short_path(one.path)
@@ -203,9 +201,7 @@ def _print_transcript(one: TranscriptImport, screen: Screen, *, dry_run: bool) -
         screen.line("           ", (problem, "yellow"))
 
 
-def _print_all_transcripts(
-    found: list[TranscriptImport], options: Namespace, screen: Screen
-) -> None:
+def _print_all_transcripts(found: list[TranscriptInfo], options: Namespace, screen: Screen) -> None:
     if not found:
         where = short_path(options.path) if options.path else "the agent's usual folder"
         since = f" since {options.since}" if options.since else ""

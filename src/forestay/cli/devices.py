@@ -5,20 +5,26 @@ The devices of one person form a *device group*. Its fingerprint is what people 
 
 from __future__ import annotations
 
+from forestay.api.values import DeviceChange
+from forestay.base.clock import to_ms
 from forestay.base.text import ago
 from forestay.cli.arguments import Command, arg, flag
-from forestay.cli.terminal import pick
 from forestay.errors import InvalidInput, Refused
-from forestay.sync.crypto.key_text import read_device_code, read_person_key, same_fingerprint
-from forestay.sync.keychain import Changed, find_device
-from forestay.sync.sharing import title
+from forestay.sync import keychain
+from forestay.sync.crypto.key_text import (
+    grouped,
+    read_device_code,
+    read_person_key,
+    same_fingerprint,
+)
+from forestay.sync.keychain import find_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from forestay.api.values import Delivery, SharingInfo
     from forestay.api.words import ShareMode
-    from forestay.cli.types import Any, Forestay, Namespace, Part, Screen
-    from forestay.sync.crypto.device_group import Device, DeviceGroup
-    from forestay.sync.sharing import Shared
+    from forestay.cli.types import Forestay, Namespace, Part, Screen
+    from forestay.sync.crypto.device_group import DeviceGroup
 
 _PLACES = {
     "file": "in a file that only you can read",
@@ -33,7 +39,7 @@ _RECOVERY = """
 This is your recovery code. It is shown only now: write it on paper.
 With it and a remote you can recover everything if you lose all your devices;
 anyone else who has it can read everything, too. Write down with it the
-fingerprint of your device group, to compare then: {0.group.fingerprint}"""
+fingerprint of your device group, to compare then: {0.fingerprint}"""
 _REQUEST = """On a device that is in your device group, type:
 
   forestay device approve {0.code}
@@ -65,7 +71,7 @@ def run_init(options: Namespace, stay: Forestay, screen: Screen) -> None:
     words = screen.ask_new_passphrase() if options.passphrase else ""
     changed = stay.devices.keys.init(passphrase=words, keyring=options.keyring)
     kept = "keyring" if options.keyring else "passphrase" if words else "file"
-    screen.answer(_values(changed), kept=kept)
+    screen.answer(changed, kept=kept)
     if not changed.recovery:
         screen.done("the key of this device is now stored ", _PLACES[kept])
         return
@@ -105,8 +111,8 @@ def run_export(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_import(options: Namespace, stay: Forestay, screen: Screen) -> None:
     changed = stay.devices.keys.import_(options.file)
-    screen.answer(_values(changed))
-    screen.done(("imported ", "green"), f"the key {changed.device.key_id}, {changed.device.name}")
+    screen.answer(changed)
+    screen.done(("imported ", "green"), f"the key {changed.device.key}, {changed.device.name}")
     screen.done("Its passphrase still protects it. If the other device is still in use, create")
     screen.done("a separate key for this one: ", ("forestay device add --new-key", "cyan"))
 
@@ -133,21 +139,21 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> None:
         _require_yes(options, asked, "this is yours", screen)
 
     changed = stay.devices.keys.recover(typed, agree=compare)
-    screen.answer(_values(changed))
+    screen.answer(changed)
     where = f" as {changed.device.name}"
-    screen.done(("back in your device group ", "green"), changed.group.fingerprint, where)
-    _warn_remotes(changed, screen)
-    if len([each for each in changed.group.devices() if each.active]) > 1:
+    screen.done(("back in your device group ", "green"), changed.fingerprint, where)
+    _warn_remotes(changed.remotes, screen)
+    if sum(each.active for each in stay.devices.list().devices) > 1:
         screen.done("If other devices are lost, revoke them: forestay device revoke NAME")
     screen.hint("next: ", "forestay sync")
 
 
 def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
     changed = stay.devices.keys.rotate(recovery=options.recovery)
-    screen.answer(_values(changed))
-    number = changed.group.epoch.number
+    screen.answer(changed)
+    number = changed.epoch
     screen.done(("new keys: ", "green"), f"epoch {number}; the old keys still open older data")
-    _warn_remotes(changed, screen)
+    _warn_remotes(changed.remotes, screen)
     if changed.recovery:
         screen.block(_RECOVERY.format(changed))
         screen.line("The old recovery code cannot open anything written from now on.")
@@ -157,27 +163,24 @@ def run_rotate(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    circle, own = stay.devices.list()
-    devices = [{**_device_values(d), "this": d.key_id == own} for d in circle.devices()]
-    screen.answer(circle=circle.id, fingerprint=circle.fingerprint, devices=devices)
+    group = stay.devices.list()
+    screen.answer(group)
     now = stay.context.clock.now()
     rows: list[list[Part]] = []
-    for device in circle.devices():
-        verb, at = "revoked", device.revoked_at
-        if device.active:
-            verb, at = "approved", device.added_at
-        mark = "this device" if device.key_id == own else ""
+    for device in group.devices:
+        verb, at = ("revoked", device.revoked) if device.revoked else ("approved", device.added)
+        mark = "this device" if device.this else ""
         name = (device.name, "" if device.active else "dim")
-        rows.append([name, (device.key_id, "dim"), f"{verb} {ago(now - at)}", mark])
+        rows.append([name, (device.key, "dim"), f"{verb} {ago(now - to_ms(at))}", mark])
     screen.table(rows)
-    screen.line(("device group ", "dim"), circle.fingerprint)
+    screen.line(("device group ", "dim"), group.fingerprint)
 
 
 def run_add(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.devices.add(confirm=options.confirm, new_key=options.new_key)
-    if isinstance(found, Changed):
-        screen.answer(_values(found))
-        joined = f"{found.group.fingerprint} as {found.device.name}"
+    if isinstance(found, DeviceChange):
+        screen.answer(found)
+        joined = f"{found.fingerprint} as {found.device.name}"
         screen.done(("in the device group ", "green"), joined)
         screen.hint("next: ", "forestay sync")
         return
@@ -190,15 +193,15 @@ def run_approve(options: Namespace, stay: Forestay, screen: Screen) -> None:
     same = "that device shows the same"
     _require_yes(options, f"{device.name} asks to join", same, screen, device.fingerprint)
     changed = stay.devices.approve(options.code)
-    confirm = f"forestay device add --confirm {changed.group.fingerprint}"
-    screen.answer(_values(changed), confirm=confirm)
-    screen.done(("approved ", "green"), f"{changed.device.name} ({changed.device.key_id})")
-    _warn_remotes(changed, screen)
+    confirm = f"forestay device add --confirm {changed.fingerprint}"
+    screen.answer(changed, confirm=confirm)
+    screen.done(("approved ", "green"), f"{changed.device.name} ({changed.device.key})")
+    _warn_remotes(changed.remotes, screen)
     screen.block(f"On the new device, type:\n\n  {confirm}")
 
 
 def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    circle, own = stay.devices.list()
+    circle, own = keychain.devices(stay.context)
     device = find_device(circle, options.device, active=True)
     if device.key_id == own:
         hint = "to revoke it, run the same command on another device"
@@ -206,38 +209,23 @@ def run_revoke(options: Namespace, stay: Forestay, screen: Screen) -> None:
     asked = f"{device.name} ({device.key_id}) will be revoked permanently"
     _require_yes(options, asked, "it is to be revoked", screen)
     changed = stay.devices.revoke(options.device)
-    screen.answer(_values(changed))
-    screen.done(("revoked ", "green"), f"{changed.device.name} ({changed.device.key_id})")
+    screen.answer(changed)
+    screen.done(("revoked ", "green"), f"{changed.device.name} ({changed.device.key})")
     screen.done("It cannot read what is written from now on. What it has read, it still has.")
-    _warn_remotes(changed, screen)
+    _warn_remotes(changed.remotes, screen)
     screen.hint("give sessions new keys now: ", "forestay sync --push")
 
 
 def run_rename(options: Namespace, stay: Forestay, screen: Screen) -> None:
     changed = stay.devices.rename(options.device, options.name)
-    screen.answer(_values(changed))
+    screen.answer(changed)
     screen.done("now called ", changed.device.name)
-    _warn_remotes(changed, screen)
+    _warn_remotes(changed.remotes, screen)
 
 
-def _values(changed: Changed) -> dict[str, Any]:
-    return {
-        "circle": changed.group.id,
-        "fingerprint": changed.group.fingerprint,
-        "epoch": changed.group.epoch.number,
-        "device": _device_values(changed.device),
-        "recovery": changed.recovery or None,
-        "remotes": [pick(each, "remote error?") for each in changed.spread],
-    }
-
-
-def _device_values(device: Device) -> dict[str, Any]:
-    return pick(device, "key=key_id name active added=added_at revoked=revoked_at?")
-
-
-def _warn_remotes(changed: Changed | Shared, screen: Screen) -> None:
+def _warn_remotes(remotes: list[Delivery], screen: Screen) -> None:
     """Name the remotes that the change has not reached."""
-    for each in changed.spread:
+    for each in remotes:
         if each.error:
             late = f"{each.remote} does not have it yet ({each.error}); to retry: forestay sync"
             screen.warn(("but ", "yellow"), late)
@@ -280,18 +268,17 @@ def run_unshare(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.done("have, and copies of it stay readable; that cannot be undone.")
 
 
-def _print_shared(shared: Shared, screen: Screen, done: str = "") -> None:
+def _print_shared(shared: SharingInfo, screen: Screen, done: str = "") -> None:
     """Print what was done, the people a session is shared with, and remotes that are late."""
-    members = [pick(each, "circle email? mode since") for each in shared.members]
-    remotes = [pick(each, "remote error?") for each in shared.spread]
-    screen.answer(pick(shared, "session owner?"), members=members, remotes=remotes)
+    screen.answer(shared)
     if done:
         screen.done((done, "green"))
     rows: list[list[Part]] = [
-        [title(each), _MODES[each.mode], (each.circle[:16], "dim")] for each in shared.members
+        [each.email or grouped(each.circle), _MODES[each.mode], (each.circle[:16], "dim")]
+        for each in shared.members
     ]
     screen.table(rows, indent=2)
-    _warn_remotes(shared, screen)
+    _warn_remotes(shared.remotes, screen)
 
 
 _YES = flag("--yes", "do not ask; the fingerprint has been compared")

@@ -84,8 +84,7 @@ def run_sections(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_claims(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     found = session.essay.claims.list()
-    names = "id text reason section paragraph resolved result because"
-    screen.answer(session.status, claims=[pick(one, names) for one in found])
+    screen.answer(session.status, claims=[one.as_json() for one in found])
     rows: list[list[Part]] = []
     for one in found:
         state: Part = f"overridden: {one.result}" if one.result else ("resolved", "green")
@@ -107,20 +106,15 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     from forestay.plans import essay_sessions
 
     essays = stay.essays.list()
-    text = essay_sessions.list_text(stay.context, essays)
-    days = [essay_sessions.abandoned_for(stay.context, one) for one in essays]
-    rows = [
-        {"name": e.name, "path": e.folder, "readable": e.state is not None, "abandoned_days": idle}
-        for e, idle in zip(essays, days, strict=True)
-    ]
-    screen.answer(essays=rows, text=text)
+    text = essay_sessions.list_text(stay.context)
+    screen.answer(essays=[one.as_json() for one in essays], text=text)
     screen.block(text)
-    for one, idle in zip(essays, days, strict=True):
-        if idle:
+    for one in essays:
+        if one.abandoned_days:
             resume = screen.as_typed(f"forestay essay resume {shlex.quote(one.name)}")
-            screen.warn((f"{one.name}: no work for ", "yellow"), plural(idle, "day"))
+            screen.warn((f"{one.name}: no work for ", "yellow"), plural(one.abandoned_days, "day"))
             screen.warn("  to resume it: ", (resume, "cyan"))
-            screen.warn("  to clean it up: move its folder away, ", short_path(one.folder))
+            screen.warn("  to clean it up: move its folder away, ", short_path(one.path))
     screen.hint("resume one: ", "forestay essay resume 1" if essays else "")
     if not essays:
         screen.hint("start one: ", 'forestay start "GOAL" --workflow essay --bind essay')

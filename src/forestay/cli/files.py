@@ -115,13 +115,13 @@ def _print_finding(finding: Finding, report: FileReport, screen: Screen) -> None
 
 
 def run_convert(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    made, written = stay.files.convert(
+    made = stay.files.convert(
         options.path, options.to, options.output, native_id=options.id, workflows=options.workflows
     )
     values = pick(made, "layout source_layout=source native_id=native carried lost")
-    screen.answer({**values, "files": written})
+    screen.answer({**values, "files": made.written})
     screen.done(("Converted ", "green"), f"{options.path} to {made.layout}:")
-    for path in written:
+    for path in made.written:
         screen.done("  ", short_path(path))
     for line in made.lost:
         screen.prose(("  lost    ", "red"), line)

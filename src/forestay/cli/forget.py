@@ -115,7 +115,7 @@ class _Remotes:
 
 
 def _forget_session(session: Session, options: Namespace, screen: Screen) -> None:
-    if session.show().core.forgotten:
+    if session.show().forgotten:
         # What could not be read when it was erased may be readable now.
         status: dict[str, Any] = {"session": session.id, "status": "forgotten"}
     else:
@@ -145,15 +145,13 @@ def _forget_session(session: Session, options: Namespace, screen: Screen) -> Non
 def count_erased(session: Session) -> dict[str, int]:
     """Return how much erasing a session removes."""
     state = session.show()
-    rows: list[Any] = state.rows.select("artifact")
-    counts = state.core.counts
     lines = list(session.log())
     return {
-        "events": state.core.events,
+        "events": state.seq,
         "notes": sum(1 for line in lines if line.event.kind == "note.added"),
-        "decisions": counts.get("decision", 0),
-        "artifacts": counts.get("artifact", 0),
-        "contents": len({row.digest for row in rows if row.kept and row.digest})
+        "decisions": len(state.decisions),
+        "artifacts": len(state.artifacts),
+        "contents": len({one.digest for one in state.artifacts if one.kept and one.digest})
         + sum(1 for line in lines if getattr(line.event.body, "blob", "")),
         "backups": len(own_backups(session.context.store.home)),
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 
-from forestay.base.clock import iso
 from forestay.base.text import plural, shorten
 from forestay.base.vocabulary import MODES
 from forestay.cli.arguments import KEY, Command, arg, count, fixed, flag, read_text
@@ -19,8 +18,7 @@ from forestay.mirror.recover import Unusable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.cli.types import Any, Forestay, Namespace, Screen, Session
-    from forestay.formats.ai_session.format import Report
+    from forestay.cli.types import Forestay, Namespace, Screen, Session
 
 _CONTRACT_FIELDS = "path version checksum"
 
@@ -43,21 +41,12 @@ def _find_feature(feature: str, stay: Forestay) -> Session:
 
 
 def run_report(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    from forestay.formats.ai_session.format import display
-
     reports = stay.files.report(options.feature, options.root)
-    screen.answer(reports=[_report_values(report) for report in reports])
+    screen.answer(reports=[report.as_json() for report in reports])
     for number, report in enumerate(reports):
-        screen.block(("\n" if number else "") + display(report))
+        screen.block(("\n" if number else "") + str(report))
     if not reports:
         screen.line("no ai-session files are here")
-
-
-def _report_values(report: Report) -> dict[str, Any]:
-    values = pick(report, *report.__struct_fields__)
-    for name in ("started_at", "last_updated"):
-        values[name] = None if values[name] is None else iso(values[name])
-    return {**values, "last": [pick(c, "command=name status duration_ms") for c in report.last]}
 
 
 def run_cleanup(options: Namespace, stay: Forestay, screen: Screen) -> int:

@@ -44,7 +44,7 @@ def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
     last = "; it was the last one: the session is completed" if outcome.complete else ""
     inside = f"{phase['unit']}-{outcome.phase}"
     tasks = session.tasks.list() if outcome.passed else []
-    left = [task.id for task in tasks if task.is_open and task.parent == inside]
+    left = [task.id for task in tasks if task.is_open and task.phase == inside]
     still = f"; its open tasks: {shorten(', '.join(left), _WIDTH)}" if left else ""
     result = None if judgment is None else judgment.as_values()
     known: dict[str, Any] = {"left_open": left, "result": result, "outputs": outcome.outputs}
@@ -138,14 +138,14 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     phases = session.phases.list()
-    screen.answer(session.status, phases=[json_values.phase(one) for one in phases])
+    screen.answer(session.status, phases=[one.as_json() for one in phases])
     rows: list[list[Part]] = []
     for one in phases:
         tries = f" ({one.attempts} attempts)" if one.attempts > 1 else ""
         mark: Part = ("*" if one.current else "", "green")
         status = (one.status.replace("_", " "), _COLORS.get(one.status, "dim"))
-        verdict = (one.verdict.replace("_", " ") + tries, _COLORS.get(one.verdict, "dim"))
-        spent = "" if one.spent_ms is None else brief(one.spent_ms / 1000)
+        verdict = (one.checkpoint.replace("_", " ") + tries, _COLORS.get(one.checkpoint, "dim"))
+        spent = "" if one.duration_seconds is None else brief(one.duration_seconds)
         rows.append([mark, str(one.number), status, verdict, spent, one.name])
     screen.listing("- PHASE STATUS CHECKPOINT TIME WHAT", rows)
 

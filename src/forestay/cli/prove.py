@@ -24,8 +24,8 @@ from forestay.errors import DONE, FAILED, INTERRUPTED, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from forestay.api.values import ProofInfo
     from forestay.cli.types import Any, Event, Forestay, Namespace, Part, Screen, Session
-    from forestay.plans.prove import Standing
     from forestay.plans.run_command import Sink
 
 _WIDTH, _NAMED = 60, 3
@@ -76,7 +76,7 @@ def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
     for one, event in again:
         done.append(event)
         screen.done((f"#{event.seq} ", "dim"), *_result(event.body), *removed_secrets(event))
-        if one.why:
+        if one.because:
             screen.done(("  it was stale: ", "dim"), _reasons(one))
     _answer(session, done, screen)
     if not done:
@@ -87,21 +87,21 @@ def _prove_again(session: Session, options: Namespace, screen: Screen) -> int:
 
 def _print_list(session: Session, screen: Screen) -> None:
     found = session.proofs.list()
-    screen.answer(session.status, proofs=[json_values.proof(one) for one in found])
+    screen.answer(session.status, proofs=[one.as_json() for one in found])
     rows: list[list[Part]] = []
     for one in found:
-        word = "failed, stale" if one.stale and one.word == "failed" else one.word
-        what = " – ".join(filter(None, [_line(one.row.argv), _reasons(one)]))
-        rows.append([one.row.proof, (word, _COLORS.get(one.word, "dim")), one.row.step, what])
+        word = "failed, stale" if one.stale and one.state == "failed" else one.state
+        what = " – ".join(filter(None, [_line(one.argv), _reasons(one)]))
+        rows.append([one.proof, (word, _COLORS.get(one.state, "dim")), one.phase, what])
     empty = "There are no proofs yet. Add one: forestay prove -- COMMAND"
     screen.listing("PROOF STATE PHASE COMMAND", rows, empty)
     if not all(one.holds for one in found):
         screen.hint("next: ", "forestay prove --again")
 
 
-def _reasons(one: Standing) -> str:
-    named = [f"{path} {word}" for path, word in one.why[:_NAMED]]
-    more = len(one.why) - _NAMED
+def _reasons(one: ProofInfo) -> str:
+    named = [f"{file.path} {file.what}" for file in one.because[:_NAMED]]
+    more = len(one.because) - _NAMED
     return ", ".join([*named, *([f"{more} more"] if more > 0 else [])])
 
 

@@ -8,7 +8,7 @@ from forestay.base.text import shorten
 from forestay.base.vocabulary import undecided
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.common import Verb, confirm
-from forestay.cli.terminal import json_text, pick
+from forestay.cli.terminal import json_text
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,15 +106,8 @@ def _report_undo(session: Session, last: Event, screen: Screen) -> None:
 
 
 def _status(unit: Any) -> Part:
-    done = f" {unit.fraction:.0%}" if unit.fraction and unit.status == "running" else ""
+    done = f" {unit.progress:.0%}" if unit.progress and unit.status == "running" else ""
     return unit.status.replace("_", " ") + done, _COLORS.get(unit.status, "dim")
-
-
-def _values(unit: Any, names: str) -> dict[str, Any]:
-    from forestay.base.clock import iso  # start-up
-
-    times = {name: getattr(unit, name) for name in ("started_at", "ended_at")}
-    return pick(unit, names) | {name: iso(ms) if ms else None for name, ms in times.items()}
 
 
 def _summary(status: dict[str, Any]) -> dict[str, Any]:
@@ -124,7 +117,7 @@ def _summary(status: dict[str, Any]) -> dict[str, Any]:
 def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     tasks = session.tasks.list()
-    values = [task_values(task) for task in tasks]
+    values = [task.as_json() for task in tasks]
     screen.answer(lambda: _summary(session.status().as_json()), tasks=values)
     rows: list[list[Part]] = []
     for task in tasks:
@@ -135,38 +128,28 @@ def run_task_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     screen.listing("TASK STATUS AGENT WHAT", rows, empty)
 
 
-def task_values(task: Any) -> dict[str, Any]:
-    """Return a task as JSON values."""
-    values = _values(task, "id title status agent because outcome progress=fraction phase=parent")
-    return {**values, "files": list(task.files)}
-
-
 def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
+    from forestay.base.clock import to_ms  # start-up
     from forestay.cli.log import when  # start-up
 
     session = stay.current()
     agents, status = session.agents.list(), session.status().as_json()
+    now = stay.context.clock.now()
     life = {one["agent"]: one["state"] for one in status["holders"] if one["agent"]}
-    values = [{**agent_values(one), "process": life.get(one.id)} for one in agents]
+    values = [{**one.as_json(), "process": life.get(one.id)} for one in agents]
     screen.answer(_summary(status), agents=values)
     rows: list[list[Part]] = []
     for one in agents:
         state = life.get(one.id, "")
         color = {"alive": "green", "dead": "red"}.get(state, "yellow")
         process: Part = (state or "not tracked", color) if one.status == "running" else ""
-        started = when(one.started_at, stay.context.clock.now()) if one.started_at else ""
+        started = when(to_ms(one.started_at), now) if one.started_at else ""
         waits = f"waits for {one.blocking_on}" if one.blocking_on and one.is_open else ""
         result = one.error if one.is_open else one.result
         what = " – ".join(filter(None, [one.type, one.task, waits, result]))
         rows.append([one.id, _status(one), (started, "dim"), process, what])
     empty = "There are no agents yet. Start one: forestay agent start ID"
     screen.listing("AGENT STATUS STARTED PROCESS WHAT", rows, empty)
-
-
-def agent_values(agent: Any) -> dict[str, Any]:
-    """Return an agent as JSON values."""
-    names = "id type task status blocking_on result error category tokens progress=fraction"
-    return _values(agent, names)
 
 
 COMMANDS = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from argparse import SUPPRESS
 
-from forestay.base.clock import iso
+from forestay.base.clock import to_ms
 from forestay.base.text import ago, plural, shorten
 from forestay.cli.arguments import Command, arg, count, flag
 from forestay.cli.terminal import format_size, pick
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
+    from forestay.api.values import RemoteInfo
     from forestay.cli.types import Any, Forestay, Namespace, Screen
-    from forestay.store.machine.remotes import Known
     from forestay.sync.known_remotes import Checked
     from forestay.sync.run import Report
     from forestay.sync.session import SessionOutcome
@@ -63,11 +63,7 @@ def _print_checked(found: Checked, screen: Screen) -> None:
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found, waiting = stay.remotes.list(), stay.remotes.unpushed()
-    values = []
-    for one in found:
-        times = {"added_at": iso(one.added), "synced_at": iso(one.synced) if one.synced else None}
-        values.append({**pick(one, "name address result? error? care=probe?"), **times})
-    screen.answer(remotes=values, waiting=waiting)
+    screen.answer(remotes=[one.as_json() for one in found], waiting=waiting)
     if not found:
         screen.line("There is no remote yet.")
         screen.hint("add one: ", "forestay remote add usb folder:/media/usb/forestay")
@@ -75,16 +71,17 @@ def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     now = stay.context.clock.now()
     screen.table([[one.name, _last_sync(one, now), one.address] for one in found])
     for one in (each for each in found if each.error):
-        screen.prose("  ", one.error if len(found) == 1 else f"{one.name}: {one.error}", "yellow")
+        lead = "" if len(found) == 1 else f"{one.name}: "
+        screen.prose("  ", f"{lead}{one.error}", "yellow")
     if waiting:
         screen.line(f"{plural(waiting, 'event')} not pushed")
 
 
-def _last_sync(one: Known, now: int) -> str:
-    if not one.synced:
+def _last_sync(one: RemoteInfo, now: int) -> str:
+    if not one.synced_at:
         return "never synced"
     last = "failed, last synced" if one.result == "failed" else f"{one.result},"
-    return f"{last} {ago(now - one.synced)}"
+    return f"{last} {ago(now - to_ms(one.synced_at))}"
 
 
 def run_remove(options: Namespace, stay: Forestay, screen: Screen) -> None:

@@ -44,7 +44,7 @@ def run_config(options: Namespace, stay: Forestay, screen: Screen) -> None:
         result = "is no longer set" if found else f"was not set in {file}"
         screen.done(f"{options.unset} {result}")
     elif options.value is not None:
-        value, _ = stay.config(key, options.value)[key]
+        value = stay.config(key, options.value)[key].value
         screen.answer(key=key, value=_safe(value), file=file)
         screen.done(f"{key} = {_shown(value)}")
         variable = OPTIONS[key].variable
@@ -57,13 +57,13 @@ def run_config(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _print_settings(key: str, file: str, stay: Forestay, screen: Screen) -> None:
     found = stay.config(key)
-    values = {name: {"value": _safe(v), "origin": origin} for name, (v, origin) in found.items()}
+    values = {name: {"value": _safe(s.value), "origin": s.origin} for name, s in found.items()}
     unknown = list(stay.context.settings.unknown)
     screen.answer(values=values, unknown=unknown, file=file)
     if key:
-        screen.line(_shown(found[key][0]))
+        screen.line(_shown(found[key].value))
         return
-    screen.table([[name, _shown(v), (origin, "dim")] for name, (v, origin) in found.items()])
+    screen.table([[name, _shown(s.value), (s.origin, "dim")] for name, s in found.items()])
     if unknown:
         screen.line((f"unknown to this version and ignored: {', '.join(unknown)}", "yellow"))
     screen.line(

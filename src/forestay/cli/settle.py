@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from forestay.base.clock import iso
 from forestay.base.text import plural, shorten
 from forestay.cli.arguments import KEY, Command, arg, flag
 from forestay.cli.common import confirm
 from forestay.cli.log import when
-from forestay.cli.terminal import pick
 from forestay.sync.device_names import name_of
 
 TYPE_CHECKING = False
@@ -38,14 +36,13 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
     """Return devices, disputes with their sides, and the choices, as JSON values."""
-    context, rows = session.context, session.show().rows
+    context, state = session.context, session.show()
     found = session.disputes.list(dispute)
     devices = [
         {
-            **pick(seat, "device progress active_agents events"),
+            **seat.as_json(),
             "name": name_of(context, seat.device),
             "here": seat.device == context.store.machine.device,
-            "last_modified": iso(seat.last_modified),
             "active_agent": seat.active_agents[0] if seat.active_agents else None,
         }
         for seat in session.disputes.devices()
@@ -53,29 +50,26 @@ def dialogue(session: Session, dispute: str = "") -> dict[str, Any]:
     disputes = []
     for case in found:
         kind, _, id = case.subject.partition(":")
-        row = rows.get(kind, id) if kind in _TITLES else None
-        sides = [
-            {
-                **pick(side, "number outcome said device by event?"),
-                "name": name_of(context, side.device),
-                "at": iso(side.at) if side.at else None,
-            }
-            for side in case.sides
-        ]
-        values = pick(case, "number subject about recommended=newer why")
-        title = str(getattr(row, _TITLES[kind], "")) if row else ""
-        disputes.append({**values, "sides": sides, "title": title})
-    closed: list[Any] = [row for row in rows.select("dispute") if not row.is_open]
+        sides = [{**side.as_json(), "name": name_of(context, side.device)} for side in case.sides]
+        table, field = _TITLES.get(kind, ("", ""))
+        rows: list[Any] = getattr(state, table) if table else []
+        title = next((str(getattr(row, field)) for row in rows if row.id == id), "")
+        disputes.append({**case.as_json(), "sides": sides, "title": title})
     settled = [
-        {"subject": row.subject, "outcomes": sorted({side[3] for side in row.sides})}
-        for row in closed
+        {"subject": row["subject"], "outcomes": sorted({side[3] for side in row["sides"]})}
+        for row in state.as_json()["rows"].get("dispute", [])
+        if row.get("settled_by")
     ]
     choices = [{"what": what, "command": line} for what, line in _choices(found)]
     return {"devices": devices, "disputes": disputes, "settled": settled, "choices": choices}
 
 
-_TITLES = {"step": "title", "decision": "what", "agent": "task"}
-"""What is disputed, and the field that has its title."""
+_TITLES = {
+    "step": ("tasks", "title"),
+    "decision": ("decisions", "what"),
+    "agent": ("agents", "task"),
+}
+"""What may be disputed: where it is in the state, and the field that has its title."""
 
 
 def _choices(found: list[Any]) -> list[tuple[str, str]]:
@@ -89,7 +83,7 @@ def _choices(found: list[Any]) -> list[tuple[str, str]]:
         sides = ("file", "journal")
         return [*((f"the {side} is right", f"{one} --prefer {side}") for side in sides), cancel]
     return [
-        (f"prefer one side (newer: {first.newer})", f"{one} --prefer {first.newer}"),
+        (f"prefer one side (newer: {first.recommended})", f"{one} --prefer {first.recommended}"),
         ("merge both into one", f"{one} --merge"),
         ("keep both, separately", f"{one} --keep-both"),
         cancel,

@@ -9,7 +9,6 @@ from forestay.cli.arguments import Command, arg
 from forestay.cli.event_lines import spell_out
 from forestay.cli.log import when
 from forestay.cli.terminal import json_text, pick
-from forestay.journal.history import state_to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ _TEXT = 3
 
 
 def run_show(options: Namespace, stay: Forestay, screen: Screen) -> None:
-    shown = state_to_json(stay.current().show(options.at))
+    shown = stay.current().show(options.at).as_json()
     screen.answer(shown, at=options.at or None)
     screen.start_paging()
     _print_core(shown, options.at, stay, screen)

@@ -153,14 +153,21 @@ def _blobs(store: Store, session: str, digests: Iterable[str]) -> Iterator[Blob]
 # --- backups ----------------------------------------------------------------------------------
 
 
+class LeftOut(NamedTuple):
+    """A session of which something could not be read, and why."""
+
+    session: str
+    why: str
+
+
 class BackupResult(NamedTuple):
-    """A backup that was written. `left_out` lists what could not be read, as (session, reason)."""
+    """A backup that was written. `left_out` lists what could not be read."""
 
     path: str
     full: bool
     sessions: int
     events: int
-    left_out: list[tuple[str, str]]
+    left_out: list[LeftOut]
 
 
 class _State(Struct, frozen=True):
@@ -402,7 +409,8 @@ class _Gathering:
 
     def saved(self, path: str, *, full: bool) -> BackupResult:
         events = sum(self._events.values())
-        return BackupResult(path, full, len(self._events), events, sorted(self.left_out.items()))
+        left_out = [LeftOut(*one) for one in sorted(self.left_out.items())]
+        return BackupResult(path, full, len(self._events), events, left_out)
 
     def _read(self, session: str, after: int) -> list[Sealed]:
         """Return the intact events of a session; the second pass ignores newer ones."""

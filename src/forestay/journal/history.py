@@ -66,8 +66,8 @@ class Change(Struct, frozen=True):
     """One difference between two states: where, the old value, the new value."""
 
     where: str
-    before: Any
-    after: Any
+    before: object
+    after: object
 
 
 def log(

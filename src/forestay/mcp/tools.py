@@ -14,13 +14,11 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from msgspec import to_builtins
-
 from forestay.api import error_values, json_values
 from forestay.api.status import event_receipt
 from forestay.base.clock import iso
 from forestay.errors import ForestayError, InvalidInput
-from forestay.journal.history import event_to_json, state_to_json
+from forestay.journal.history import event_to_json
 from forestay.mcp import responses, schema_check
 from forestay.mcp.responses import Answer, Values
 from forestay.mcp.tool_schemas import TOOLS, VERBS, Tool, read_verb
@@ -328,7 +326,7 @@ def _status(session: Session, given: Arguments) -> Values:
 
 def show_session(session: Session, at: str = "", limit: int = _DEFAULT_LIMIT) -> Values:
     """Return everything in a session: of each table the newest rows, as many as fit."""
-    whole = state_to_json(session.show(at))
+    whole = session.show(at).as_json()
     rows = whole.pop("rows")
     whole["core"] = {name: v for name, v in whole["core"].items() if name not in _INTERNAL_FIELDS}
     while limit:
@@ -375,7 +373,7 @@ def _diff(session: Session, given: Arguments) -> Values:
 
 
 def _phases(session: Session, given: Arguments) -> Values:
-    return responses.make_page([json_values.phase(one) for one in session.phases.list()], 100)
+    return responses.make_page([one.as_json() for one in session.phases.list()], 100)
 
 
 def _gate(session: Session, given: Arguments) -> Values:
@@ -388,24 +386,26 @@ def _gate(session: Session, given: Arguments) -> Values:
 
 
 def _proofs(session: Session, given: Arguments) -> Values:
-    found = [json_values.proof(one) for one in session.proofs.list()]
+    found = [one.as_json() for one in session.proofs.list()]
     return responses.make_page(found, given.get("limit", _DEFAULT_LIMIT))
 
 
 def _rows(table: str) -> Callable[[Session, Arguments], Values]:
     def act(session: Session, given: Arguments) -> Values:
-        rows = session.show(given.get("at", "")).rows.select(table, newest=True)
-        return responses.make_page([_row(row) for row in rows], given.get("limit", _DEFAULT_LIMIT))
+        rows = session.show(given.get("at", "")).as_json()["rows"].get(table, [])
+        if table in ("step", "agent"):
+            rows = [{"status": "pending", **row} for row in rows]  # rows omit their defaults
+        newest = [_row(row) for row in reversed(rows)]
+        return responses.make_page(newest, given.get("limit", _DEFAULT_LIMIT))
 
     return act
 
 
-def _row(row: Any) -> Values:
-    """Return a row with times as text and with its status, also if that is the default."""
-    values = {name: value for name, value in to_builtins(row).items() if name != "rank"}
+def _row(row: Values) -> Values:
+    """Return a row with times as text."""
+    values = {name: value for name, value in row.items() if name != "rank"}
     times = [name for name in values if name == "at" or name.endswith("_at")]
-    status = {"status": row.status} if hasattr(row, "status") else {}
-    return values | status | {name: iso(values[name]) for name in times if values[name] is not None}
+    return values | {name: iso(values[name]) for name in times if values[name] is not None}
 
 
 _HOME_FINDS = {"sessions": _sessions, "search": _search, "workflows": _workflows}

@@ -29,7 +29,8 @@ _SURELY_READ = 100_000
 
 
 class Converted(Struct):
-    """The new files, by name, and what the fields of their format cannot express."""
+    """The new files, by name, what the fields of their format cannot express, and the paths that
+    were written."""
 
     layout: str
     source: str
@@ -37,6 +38,7 @@ class Converted(Struct):
     files: dict[str, bytes]
     carried: list[str]
     lost: list[str]
+    written: list[str] = []
 
 
 def convert(

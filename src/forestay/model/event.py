@@ -21,8 +21,13 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta, Struct, field
 
+from forestay.base.clock import to_datetime
 from forestay.base.hashing import digest_of
 from forestay.errors import Damaged, InvalidInput
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from datetime import datetime
 
 FORMAT = 1
 """Version of the envelope, bound by every hash."""
@@ -603,6 +608,11 @@ class Event(Struct, frozen=True, gc=False):
     @property
     def id(self) -> str:
         return self.head.id
+
+    @property
+    def time(self) -> datetime:
+        """Return when it was recorded, by the clock of its device."""
+        return to_datetime(self.head.at)
 
     @property
     def is_read(self) -> bool:

@@ -128,9 +128,9 @@ def listed(context: Context) -> list[Listed]:
     return [Listed(folder, _state(os.path.join(folder, STATE))) for folder in newest]
 
 
-def list_text(context: Context, essays: list[Listed]) -> str:
+def list_text(context: Context) -> str:
     """Return the list in the words of the document."""
-    rows = [(coerce_input(one.name, limit=255, lines=False), one.state) for one in essays]
+    rows = [(coerce_input(e.name, limit=255, lines=False), e.state) for e in listed(context)]
     return display.session_list(rows, mirror_of(context).where(""))
 
 

@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -91,6 +92,13 @@ class SectionListed(Struct, frozen=True):
 
 
 # -- one verb ----------------------------------------------------------------------------------
+
+
+class EssayText(NamedTuple):
+    """The essay so far: the file that contains most of it, and its text."""
+
+    path: str
+    text: str
 
 
 class _Look:
@@ -631,7 +639,7 @@ _SO_FAR = (
 )
 
 
-def so_far(session: Recorder) -> tuple[str, str]:
+def so_far(session: Recorder) -> EssayText:
     """Return the file that contains most of the essay, and its text."""
     found = _Look(session)
     model.require_essay(found.state)
@@ -639,7 +647,7 @@ def so_far(session: Recorder) -> tuple[str, str]:
         name = _named(found, field, default)
         path = os.path.join(found.folder, name)
         if found.has(name):
-            return path, files.read_bounded(path, _MOST).decode("utf-8", "replace")
+            return EssayText(path, files.read_bounded(path, _MOST).decode("utf-8", "replace"))
     raise Refused(
         "nothing of the essay is written yet",
         why=f"looked for in {found.folder}",

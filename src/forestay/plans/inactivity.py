@@ -9,8 +9,12 @@ a day and a week; otherwise there are none.
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Literal
+
 from msgspec import Struct
 
+from forestay.base.clock import to_datetime, to_ms
 from forestay.base.findings import Choice
 from forestay.errors import ForestayError
 from forestay.formats.essay.display import ABANDONED_AFTER, HOUR, PAUSE_AFTER
@@ -25,12 +29,15 @@ from forestay.workspace.current_session import is_open
 _ESSAY = Expiry(PAUSE_AFTER / HOUR, ABANDONED_AFTER / HOUR)
 
 
+Word = Literal["active", "pause", "abandoned"]
+
+
 class Idle(Struct, frozen=True):
     """How long a session was inactive, and the result: `active`, `pause` or `abandoned`."""
 
-    word: str
+    word: Word
     idle_ms: int
-    since: int
+    since: datetime
     limits: Expiry
     choices: list[Choice] = []
 
@@ -45,14 +52,13 @@ def look(session: Recorder) -> Idle:
     idle = max(0, context.clock.now() - core.updated_at)
     word = _judged(idle, limits) if is_open(core.status) and not _is_held(session) else "active"
     choices = _choices(session.id) if word == "abandoned" else []
-    return Idle(word, idle, core.updated_at, limits, choices)
+    return Idle(word, idle, to_datetime(core.updated_at), limits, choices)
 
 
-def _judged(idle: int, limits: Expiry) -> str:
-    for word, hours in (("abandoned", limits.abandon_hours), ("pause", limits.pause_hours)):
-        if hours and idle >= hours * HOUR:
-            return word
-    return "active"
+def _judged(idle: int, limits: Expiry) -> Word:
+    if limits.abandon_hours and idle >= limits.abandon_hours * HOUR:
+        return "abandoned"
+    return "pause" if limits.pause_hours and idle >= limits.pause_hours * HOUR else "active"
 
 
 def _is_held(session: Recorder) -> bool:
@@ -109,7 +115,7 @@ def enforce(session: Recorder) -> None:
     with context.store.view(session.id) as view:
         if context.journal.state(view).core.status != "active":
             return
-    at = found.since + int(hours * HOUR)
+    at = to_ms(found.since) + int(hours * HOUR)
     why = f"no activity for {hours:g} hours"
     body = SessionPaused(reason="inactivity", context=why)
     context.journal.append(session.id, body, actor=session.actor, options=AppendOptions(at=at))

@@ -71,16 +71,16 @@ class Asked(Struct, frozen=True):
 
 
 class Listed(Struct, frozen=True):
-    """One phase and its status; `spent_ms` is active time, None if unknown."""
+    """One phase and its status; `duration_seconds` is active time, None if unknown."""
 
     number: int
     name: str
     status: str
-    verdict: str
+    checkpoint: str
     attempts: int
     started_at: int
     ended_at: int
-    spent_ms: int | None
+    duration_seconds: float | None
     current: bool
 
 
@@ -223,11 +223,11 @@ def _listed(state: State, number: int, step: Step) -> Listed:
         number=number,
         name=step.title,
         status=step.status,
-        verdict=row.verdict if isinstance(row, Checkpoint) else "pending",
+        checkpoint=row.verdict if isinstance(row, Checkpoint) else "pending",
         attempts=row.attempts if isinstance(row, Checkpoint) else 0,
         started_at=step.started_at,
         ended_at=step.ended_at,
-        spent_ms=spent if spent >= 0 else None,
+        duration_seconds=spent / 1000 if spent >= 0 else None,
         current=number == state.core.phase,
     )
 

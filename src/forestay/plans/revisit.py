@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
 
@@ -63,6 +63,13 @@ class Look(Struct, frozen=True):
     assessment: Assessment
     versions: dict[str, str]
     pending: list[str] = []
+
+
+class Revisited(NamedTuple):
+    """A step that was revisited: what that did to the work after it, and the event."""
+
+    preview: Look
+    event: Event
 
 
 class Kept(Struct, frozen=True):
@@ -287,13 +294,13 @@ def _text(data: bytes | None) -> str | None:
 
 def apply(
     session: Recorder, step: str, *, impact: str = "", because: str = "", key: str = ""
-) -> tuple[Look, Event]:
+) -> Revisited:
     """Go back to a step: append events and file operations together, then do the latter."""
     context = session.context
     absorb_file_edits(context, session.id)
     found = look(session, step, impact)
     if done := session.called_before(key, _is_revisit):
-        return found, next(event for event in done if _is_revisit(event.body))
+        return Revisited(found, next(event for event in done if _is_revisit(event.body)))
     reason = context.journal.redact(because.strip() or "; ".join(found.assessment.reasons))
     with context.store.view(session.id) as view:
         known = _Known(session, context.journal.state(view))
@@ -318,7 +325,7 @@ def apply(
     )
     pending_file_ops.finish(context, session.id)
     batch = context.journal.events_of_key(session.id, name)
-    return found, next(event for event in batch if _is_revisit(event.body))
+    return Revisited(found, next(event for event in batch if _is_revisit(event.body)))
 
 
 def _is_revisit(body: Body) -> bool:

@@ -292,6 +292,9 @@ class Report(Struct):
     last: list[CommandFact]
     artifacts: dict[str, int]
 
+    def __str__(self) -> str:
+        return display(self)
+
 
 def report(tree: Tree, where: Where, clean: Callable[[str], str] = str) -> Report:
     """Return the status report of one session at `where.now`; `clean` removes secrets from its

@@ -4,8 +4,9 @@ A *generation* is one full pack and the packs of what was new since, its *parts*
 one. A pack is named `GENERATION-PART-TIME.fspack`, so that names sort in the order of writing even
 if the clock was wrong. `state.json` next to them remembers how far each session was saved, as the
 arrival number and hash of its last event; if it is lost or unreadable, the next backup is a full
-one. Content that arrives after its session was saved is in the next full pack. The modification
-time of `state.json` is the time of the last run, so one stat shows whether a backup is due.
+one. It also counts what was *lacking*: events and content that were missing when their session was
+saved. A session that lacks less than that is saved again as a whole. The modification time of
+`state.json` is the time of the last run, so one stat shows whether a backup is due.
 
 Old generations stay as long as a saved session is missing from the store or cut short.
 """
@@ -178,6 +179,7 @@ class _State(Struct, frozen=True):
     began: ev.Moment
     saved: dict[str, Mark]
     missing: dict[str, Mark]
+    lacking: dict[str, int] = {}
 
 
 _decode_state = msgspec.json.Decoder(_State).decode
@@ -291,7 +293,9 @@ def _save_new(store: Store, folder: str, clock: Clock, *, keep: int) -> BackupRe
     path = _path(folder, state.generation, state.parts + 1, clock)
     gathering = _write_gathered(store, path, after, clock)
     saved = {**state.saved, **gathering.marks}
-    _remember(folder, replace(state, parts=state.parts + 1, saved=saved), clock.now())
+    lacking = gathering.lacking(state.lacking)
+    state = replace(state, parts=state.parts + 1, saved=saved, lacking=lacking)
+    _remember(folder, state, clock.now())
     return gathering.saved(path, full=False)
 
 
@@ -303,7 +307,8 @@ def _full(store: Store, folder: str, clock: Clock, *, keep: int | None) -> Backu
     gathering = _write_gathered(store, path, dict.fromkeys(there, 0), clock)
     if keep is not None:
         missing = _missing(store, old, there) if old else {}
-        state = _State(generation, 0, clock.now(), gathering.marks, missing)
+        lacking = gathering.lacking({})
+        state = _State(generation, 0, clock.now(), gathering.marks, missing, lacking)
         _remember(folder, state, clock.now())
         if not missing and not gathering.left_out:
             _rotate(folder, keep)
@@ -351,7 +356,20 @@ def _news(store: Store, state: _State, there: dict[str, int]) -> dict[str, int]:
         mark = state.saved.get(id, (0, ""))
         if seq != mark[0]:
             found[id] = mark[0] if mark[0] <= seq and _holds(store, id, mark, at=mark[0]) else 0
+    for id, lacking in state.lacking.items():
+        if id in there and _count_lacking(store, id) < lacking:
+            found[id] = 0  # what was missing has arrived
     return found
+
+
+def _count_lacking(store: Store, session: str) -> int:
+    """Return how many events of the session, and how much of their content, are missing."""
+    try:
+        with store.view(session) as view:
+            events = [as_sealed(stored) for stored in view.events()]
+    except ForestayError:
+        return _ALL
+    return sum(sealed.data is None for sealed in events) + len(_lacking(store, events))
 
 
 def _missing(store: Store, state: _State, there: dict[str, int]) -> dict[str, Mark]:
@@ -400,6 +418,14 @@ class _Gathering:
         self._events: dict[str, int] = {}
         self.marks: dict[str, Mark] = {}
         self.left_out: dict[str, str] = {}
+        self._lacking: dict[str, int] = {}
+
+    def lacking(self, before: dict[str, int]) -> dict[str, int]:
+        """Return how much each session lacks; `before` counts what was saved earlier."""
+        found = dict(before)
+        for id, after in self._after.items():
+            found[id] = (found.get(id, 0) if after else 0) + self._lacking.get(id, 0)
+        return {id: count for id, count in found.items() if count}
 
     def items(self) -> Iterator[Item]:
         for session, after in self._after.items():
@@ -433,6 +459,7 @@ class _Gathering:
 
     def _content(self, session: str, events: Sequence[Sealed]) -> Iterator[Blob]:
         gone = _lacking(self._store, events)
+        self._lacking[session] = len(gone) + sum(sealed.data is None for sealed in events)
         for why in gone.values():
             self.left_out[session] = why
         for blob in _blobs(self._store, session, (d for d in _named(events) if d not in gone)):

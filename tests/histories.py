@@ -22,7 +22,7 @@ import msgspec
 from forestay.model import event as ev
 from forestay.model.event import Body, Event, Header, Sealed
 from forestay.model.fold import advance
-from forestay.model.hash_chain import next_event, seal_next
+from forestay.model.hash_chain import next_of, seal_next
 from forestay.model.merge import in_order, parents
 from forestay.model.state import Core, State
 
@@ -34,6 +34,23 @@ _SKEW = {"x": 5 * 86_400_000, "q": -400 * 86_400_000}
 """By how much the clocks of some devices are off, by the first letter of their names."""
 _Made = TypeVar("_Made")
 _AHEAD = ("future.thing", "step.teleported", "session.cloned")
+
+
+def next_event(
+    core: Core,
+    body: Body,
+    *,
+    session: str,
+    device: str,
+    id: str,
+    at: int,
+    actor: str,
+    salt: bytes,
+    must: str = "",
+) -> tuple[Sealed, Event]:
+    """Return the next event of a device's chain for a body as it was made; see `next_of`."""
+    fields: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
+    return next_of(core, ev.as_stored(body), device, salt, **fields)
 
 
 class SimulatedMachine:

@@ -18,9 +18,9 @@ from forestay.formats.praxis.format import FORMAT
 from forestay.formats.praxis.read import View
 from forestay.formats.to_events import adoption_moves
 from forestay.model.fold import extend
-from forestay.model.hash_chain import next_event
 from forestay.model.state import State
 from tests import corpus
+from tests.histories import next_event
 
 CORPUS = corpus.CORPUS / "1"
 

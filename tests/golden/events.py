@@ -13,7 +13,8 @@ import json
 from collections.abc import Iterator
 
 from forestay.model import event as ev
-from forestay.model.hash_chain import continue_chain, next_event
+from forestay.model.hash_chain import continue_chain
+from tests.histories import next_event
 from forestay.model.event import Body, Event, Header, Sealed
 from forestay.model.fold import advance
 from forestay.model.state import Core

@@ -674,20 +674,26 @@ def test_a_forgotten_session_is_saved_as_forgotten(home: Home, other: Home) -> N
     assert [row["id"] for row in other.store.catalogue(where={"forgotten": 1})] == ["s-1"]
 
 
-def test_a_session_forgotten_while_it_is_packed_is_packed_again(
+def during_writing(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
+    """Do something once, after a pack was measured and before it is written."""
+    records, passes = pack._Tally.records, list[int]()
+
+    def meanwhile(self: pack._Tally, items: Iterator[Item]) -> Iterator[bytes]:
+        passes.append(1)
+        if len(passes) == 2:
+            act()
+        return records(self, items)
+
+    monkeypatch.setattr(pack._Tally, "records", meanwhile)
+
+
+def test_session_forgotten_while_it_is_packed_is_packed_again(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.start()
     home.note("secret")
     home.start("s-2")
-    real: Callable[..., Iterator[bytes]] = pack._as_measured
-
-    def meanwhile(items: Iterator[Item], first: pack._Tally) -> Iterator[bytes]:
-        monkeypatch.setattr(pack, "_as_measured", real)
-        home.journal.forget("s-1", actor="cli")
-        return real(items, first)
-
-    monkeypatch.setattr(pack, "_as_measured", meanwhile)
+    during_writing(monkeypatch, lambda: home.journal.forget("s-1", actor="cli"))
     saved = home.save()
     assert all(sealed.data is None for sealed in events_in([saved.path]))
     assert len(os.listdir(home.folder)) == 2
@@ -697,17 +703,9 @@ def test_events_added_during_a_backup_are_saved_by_the_next_one(
     home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home.start()
-    real: Callable[..., Iterator[bytes]] = pack._as_measured
-    passes: list[int] = []
-
-    def meanwhile(items: Iterator[Item], first: pack._Tally) -> Iterator[bytes]:
-        passes.append(1)
-        home.note("just now")
-        return real(items, first)
-
-    monkeypatch.setattr(pack, "_as_measured", meanwhile)
+    during_writing(monkeypatch, lambda: home.note("just now"))
     saved = home.save()
-    assert saved.events == 1 and passes == [1]
+    assert saved.events == 1
     again = home.save_new()
     assert again is not None and again.events == 1
 

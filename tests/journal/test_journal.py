@@ -22,11 +22,10 @@ from forestay.journal.projections import search_text
 from forestay.model import event as ev
 from forestay.model.event import Body, Event, Sealed
 from forestay.model.fold import fold
-from forestay.model.hash_chain import next_event
 from forestay.model.state import FOLD_VERSION, State
 from forestay.store.port import Head
 from forestay.store.sqlite.store import SqliteStore
-from tests.histories import image
+from tests.histories import image, next_event
 
 START = ev.SessionStarted(goal="mend the login")
 

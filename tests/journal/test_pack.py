@@ -23,9 +23,8 @@ from forestay.model import event as ev
 from forestay.model.blob_refs import blob_names
 from forestay.model.event import Body, Header, Sealed
 from forestay.model.fold import advance
-from forestay.model.hash_chain import next_event
 from forestay.model.state import Core
-from tests.histories import SESSION, simulate
+from tests.histories import SESSION, next_event, simulate
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "pack-1.fspack"
 CONTENT = b"what the artifact says\n" * 3

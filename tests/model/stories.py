@@ -10,8 +10,8 @@ from forestay.briefing.sections import Surroundings
 from forestay.model import event as ev
 from forestay.model.event import Body, Event
 from forestay.model.fold import advance, fold
-from forestay.model.hash_chain import next_event
 from forestay.model.state import Core, State
+from tests.histories import next_event
 
 SESSION = "q7m2p9x4wd3n8rth"
 BEGAN = 1_766_831_400_000  # 2025-12-27 10:30 UTC

@@ -14,7 +14,6 @@ from forestay.model import event as ev
 from forestay.model.event import Body, Event
 from forestay.model.fold import extend, fold, follows
 from forestay.model.handlers import RECENT
-from forestay.model.hash_chain import next_event
 from forestay.model.merge import in_order
 from forestay.model.state import TABLES, State
 from tests.chance import new_seed
@@ -24,6 +23,7 @@ from tests.histories import (
     erased,
     image,
     lies,
+    next_event,
     random_body,
     simulate,
 )

@@ -13,10 +13,10 @@ from forestay.errors import InvalidInput
 from forestay.model import event as ev
 from forestay.model.event import Body, Event, Header, Sealed
 from forestay.model.fold import fold
-from forestay.model.hash_chain import check_link, continue_chain, next_event
+from forestay.model.hash_chain import check_link, continue_chain
 from forestay.model.merge import KEPT, Past, in_order, position, retracted
 from forestay.model.state import Agent, Core, Dispute, Step
-from tests.histories import SimulatedMachine, World, erased, image, simulate
+from tests.histories import SimulatedMachine, World, erased, image, next_event, simulate
 from tests.model import laws
 
 

@@ -13,12 +13,12 @@ from forestay.model import event as ev
 from forestay.model.event import Body
 from forestay.model.fold import extend
 from forestay.model.gates import phase_moves as moves
-from forestay.model.hash_chain import next_event
 from forestay.model.plan import Phase, Workflow
 from forestay.model.rules import decide
 from forestay.model.state import State
 from forestay.model.summary import plan
 from forestay.model.timing import Progress
+from tests.histories import next_event
 from tests.plans.test_phase_machine import Oracle
 
 BEGAN = 1_800_000_000_000

@@ -17,7 +17,6 @@ from forestay.errors import ForestayError, InvalidInput, Outdated, Refused
 from forestay.model import event as ev
 from forestay.model.event import Body, Event
 from forestay.model.fold import extend, fold, follows
-from forestay.model.hash_chain import next_event
 from forestay.model.merge import KEPT
 from forestay.model.rules import (
     AGENT_VERBS,
@@ -31,7 +30,7 @@ from forestay.model.rules import (
 from forestay.model.state import State
 from tests.chance import new_seed
 from tests.golden import events as golden
-from tests.histories import SimulatedMachine, World, image, random_body
+from tests.histories import SimulatedMachine, World, image, next_event, random_body
 
 START = ev.SessionStarted(goal="hold fast")
 

@@ -50,7 +50,7 @@ from forestay.base.text import clean_id
 from forestay.errors import Busy, Damaged, ForestayError, InvalidInput, Outdated, StoreFailed
 from forestay.model import event as ev
 from forestay.model.blob_refs import blob_names, digests_in
-from forestay.model.event import Header, Sealed
+from forestay.model.event import Sealed
 
 MAGIC = b"FORESTAY PACK 1\n"
 _ANY_VERSION = re.compile(rb"FORESTAY PACK [0-9]{1,6}\n?")
@@ -186,19 +186,14 @@ def without_content(items: Iterable[Item], gone: IsErased) -> Iterator[Item]:
         if item.session != session:
             session, named = item.session, set()
         if isinstance(item, Range):
-            item = _erase(item, gone)
+            events = [
+                Sealed(one.header, None, None) if gone(session, one) else one for one in item.events
+            ]
+            item = structs.replace(item, events=events)
             named.update(name for sealed in item.events for name in blob_names(sealed))
             yield item
         elif item.digest in named:
             yield item
-
-
-def _erase(whole: Range, gone: IsErased) -> Range:
-    events = [
-        Sealed(sealed.header, None, None) if gone(whole.session, sealed) else sealed
-        for sealed in whole.events
-    ]
-    return structs.replace(whole, events=events)
 
 
 # --- writing ----------------------------------------------------------------------------------
@@ -221,10 +216,13 @@ def write(
         raise StoreFailed("too many sessions for one pack", why=f"{len(manifest.sessions)}")
     total, squeeze = sha256(MAGIC), zlib.compressobj(_LEVEL)
     yield MAGIC
-    for raw in chain([_framed(b"M", opening)], _as_measured(items(), first)):
+    again = _Tally()
+    for raw in chain([_framed(b"M", opening)], again.records(items())):
         if piece := squeeze.compress(raw):
             total.update(piece)
             yield piece
+    if (list(again.counts.items()), again.size) != (manifest.sessions, manifest.size):
+        raise Busy("the sessions changed while the pack was written", hint="try again")
     piece = squeeze.flush()
     total.update(piece)
     yield piece + total.digest()
@@ -244,13 +242,6 @@ class _Tally:
             for record in _records(item):
                 self.size += len(record)
                 yield record
-
-
-def _as_measured(items: Iterable[Item], first: _Tally) -> Iterator[bytes]:
-    again = _Tally()
-    yield from again.records(items)
-    if (list(again.counts.items()), again.size) != (list(first.counts.items()), first.size):
-        raise Busy("the sessions changed while the pack was written", hint="try again")
 
 
 def _records(item: Item) -> Iterator[bytes]:
@@ -454,7 +445,14 @@ class Reader:
             header = ev.parse_header(sealed.header)
         except Damaged as error:
             self._fail(f"event {place.device}:{n}: {error}")
-        wrong = _contradiction(header, place, n, before) or ev.check(sealed, header)
+        demands = (
+            (header.session == place.session, "it belongs to another session"),
+            (header.device == place.device, "it belongs to another device"),
+            (header.n == n, f"its number is {header.n}"),
+            (header.prev == before, "it does not follow the event before it"),
+        )
+        wrong = next((why for is_met, why in demands if not is_met), "")
+        wrong = wrong or ev.check(sealed, header)
         if sealed.data is not None and len(sealed.data) > ev.MAX_EVENT_BYTES:
             wrong = wrong or f"{len(sealed.data)} bytes; at most {ev.MAX_EVENT_BYTES}"
         if wrong:
@@ -500,16 +498,6 @@ class _Session:
         self.hashes: set[str] = set()
         self.named: set[str] = set()
         self.blobs: set[str] = set()
-
-
-def _contradiction(header: Header, place: Place, n: int, before: str) -> str:
-    if header.session != place.session:
-        return "it belongs to another session"
-    if header.device != place.device:
-        return "it belongs to another device"
-    if header.n != n:
-        return f"its number is {header.n}"
-    return "" if header.prev == before else "it does not follow the event before it"
 
 
 class _TooDense(Exception):

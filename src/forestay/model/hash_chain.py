@@ -51,30 +51,14 @@ def continue_chain(core: Core, device: str) -> Link:
     return Link(n + 1, prev, clock + 1, seen)
 
 
-def next_event(
-    core: Core,
-    body: Body,
-    *,
-    session: str,
-    device: str,
-    id: str,
-    at: int,
-    actor: str,
-    salt: bytes,
-    must: str = "",
-) -> tuple[Sealed, Event]:
-    """Return the next event of this device's chain, as bytes to store and as a value to fold.
-
-    The value is read back from the bytes, so that folding it now and folding it later agree.
-    """
-    fields: dict[str, Any] = {"id": id, "session": session, "at": at, "actor": actor, "must": must}
-    return next_of(core, ev.as_stored(body), device, salt, **fields)
-
-
 def next_of(
     core: Core, stored: Body, device: str, salt: bytes, seq: int = 0, must: str = "", **fields: Any
 ) -> tuple[Sealed, Event]:
-    """Return the same for a body that was read back already, with the arrival number `seq`."""
+    """Return the next event of this device's chain, as bytes to store and as a value to fold.
+
+    `stored` is a body as its bytes will be read again, so that folding it now and folding it later
+    agree; `seq` is the arrival number, `fields` are the other fields of the header.
+    """
     kind, data = ev.KIND_OF[type(stored)], ev.encode_body(stored)
     must = must or ev.MUST.get(kind, "")
     sealed, header = seal_next(core, device, kind, data, salt, must=must, **fields)
@@ -103,14 +87,13 @@ def seal_next(
 def check_link(header: Header, get: Callable[[str], Header | None]) -> str:
     """Return what is wrong with a header's link, or an empty string; `get` finds stored headers."""
     wrong, clock = _check_prev(header, get)
+    for device, flat in header.seen.items():
+        if wrong:
+            break
+        wrong, seen_clock = _check_seen(header, device, flat, get)
+        clock = max(clock, seen_clock)
     if wrong:
         return wrong
-    if header.seen:
-        for device, flat in header.seen.items():
-            wrong, seen_clock = _check_seen(header, device, flat, get)
-            if wrong:
-                return wrong
-            clock = max(clock, seen_clock)
     if header.clock != clock + 1:
         return f"its clock is {header.clock}; after what it follows it must be {clock + 1}"
     return ""

@@ -34,10 +34,10 @@ _TOOK = 8
 
 def progress(state: State) -> tuple[float, str]:
     """Return how far the work is, from 0 to 1, and where the figure comes from."""
-    return _progress(state, _open_agents)
+    return _progress(state, None)
 
 
-def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tuple[float, str]:
+def _progress(state: State, open_agents: list[Agent] | None) -> tuple[float, str]:
     core = state.core
     if core.progress is not None:
         return core.progress, "given"
@@ -47,7 +47,11 @@ def _progress(state: State, open_agents: Callable[[State], list[Agent]]) -> tupl
     if not core.is_phased and (steps := state.tasks()):
         return settled_steps(state) / steps, "steps"
     if not core.is_phased and state.count("agent"):
-        return _mean_of_agents(state, open_agents(state)), "agents"
+        agents, finished = state.count("agent"), state.count("agent.done")
+        rows = _open_agents(state) if open_agents is None else open_agents
+        # The agents whose rows were not read are assumed to be like these.
+        mean = sum(agent.fraction or 0.0 for agent in rows) / len(rows) if rows else 0.0
+        return min(1.0, max(0.0, (finished + mean * (agents - finished)) / agents)), "agents"
     return (1.0, "completed") if core.status == "completed" else (0.0, "none")
 
 
@@ -56,18 +60,9 @@ def settled_steps(state: State) -> int:
     return state.tasks("done") + state.tasks("skipped")
 
 
-def _mean_of_agents(state: State, rows: list[Agent]) -> float:
-    agents = state.count("agent")
-    unfinished = agents - state.count("agent.done")
-    known = sum(agent.fraction or 0.0 for agent in rows)
-    # The agents whose rows were not read are assumed to be like these.
-    mean = known / len(rows) if rows else 0.0
-    return min(1.0, max(0.0, (agents - unfinished + mean * unfinished) / agents))
-
-
 def _open_agents(state: State) -> list[Agent]:
     if state.count("agent") == state.count("agent.done"):
-        return []
+        return []  # all are finished, or there is none
     rows = state.rows.select("agent", open_only=True, newest=True, limit=_AVERAGED)
     return [row for row in rows if isinstance(row, Agent)]
 
@@ -131,23 +126,17 @@ def plain_outcome(word: str) -> str:
 _DIGEST, _SHOWN = 64, 12
 
 
-def _next_after_end(state: State) -> str:
+def _next_by_status(state: State) -> str:
     core = state.core
-    if core.status not in FINISHED:
-        return ""
+    if core.status == "failed":
+        why = f" ({core.because})" if core.because else ""
+        return f"mend why the session failed{why}, then: forestay resume"
     if core.status == "aborted":
-        return (
-            f'nothing: it was aborted; to start again: forestay start "GOAL" --from {core.session}'
-        )
-    return f'nothing: it is {core.status}; to continue: forestay session reopen --because "…"'
-
-
-def _next_after_failure(state: State) -> str:
-    core = state.core
-    if core.status != "failed":
-        return ""
-    why = f" ({core.because})" if core.because else ""
-    return f"mend why the session failed{why}, then: forestay resume"
+        again = f'forestay start "GOAL" --from {core.session}'
+        return f"nothing: it was aborted; to start again: {again}"
+    if core.status in FINISHED:
+        return f'nothing: it is {core.status}; to continue: forestay session reopen --because "…"'
+    return ""
 
 
 def _next_after_failed_checkpoint(state: State) -> str:
@@ -190,9 +179,7 @@ def _next_in_essay(state: State) -> str:
     from forestay.model.essay.moves import is_essay
     from forestay.model.essay.next_step import ahead
 
-    if not is_essay(state):
-        return ""
-    return "; then: forestay ".join(ahead(state))
+    return "; then: forestay ".join(ahead(state)) if is_essay(state) else ""
 
 
 def _next_task(state: State) -> str:
@@ -269,8 +256,7 @@ _AGENT_VERBS = (("retry agent ", FAILED), (WAIT, ("running",)))
 _NEXT: tuple[Callable[[State], str], ...] = (
     _next_without_work,
     _next_dispute,
-    _next_after_end,
-    _next_after_failure,
+    _next_by_status,
     _next_after_failed_checkpoint,
     _next_in_essay,
     _next_in_phase,
@@ -285,19 +271,15 @@ _NEXT: tuple[Callable[[State], str], ...] = (
 def attention(state: State) -> list[str]:
     """Return the attention flags that follow from the journal, the most urgent first."""
     core = state.core
-    flags = ["outdated"] if core.needs else []
-    if "dispute.open" in core.counts:
-        flags.append("disputed")
-    if core.interrupted:
-        flags.append("interrupted")
-    return flags + [word for count, word in _RAISED if count in core.counts]
-
-
-_RAISED = (
-    ("checkpoint.failed", "checkpoint_failed"),
-    ("step.blocked", "blocked"),
-    ("step.needs_review", "needs_review"),
-)
+    raised = (
+        ("outdated", core.needs),
+        ("disputed", "dispute.open" in core.counts),
+        ("interrupted", core.interrupted),
+        ("checkpoint_failed", "checkpoint.failed" in core.counts),
+        ("blocked", "step.blocked" in core.counts),
+        ("needs_review", "step.needs_review" in core.counts),
+    )
+    return [word for word, is_raised in raised if is_raised]
 
 
 # -- the summary -------------------------------------------------------------------------------
@@ -306,9 +288,12 @@ _RAISED = (
 def summary(state: State) -> dict[str, Any]:
     """Return the summary stored in the catalogue: plain values, 1.5 kilobytes at most."""
     core, count = state.core, state.core.counts.get
-    agents = _open_agents(state) if _needs_agents(state) else []
-    fraction, origin = _progress(state, lambda _: agents)
-    running, lost = _at_work(agents) if agents else ([], [])
+    by_agents = core.progress is None and "step" not in core.counts
+    reads_agents = by_agents or "agent.running" in core.counts or "agent.failed" in core.counts
+    agents = _open_agents(state) if reads_agents else []
+    fraction, origin = _progress(state, agents)
+    running = [agent.id for agent in reversed(agents) if agent.status == "running"]
+    lost = sorted(agent.id for agent in agents if agent.died)
     found = {
         "status": core.status,
         "goal": _cut(core.goal),
@@ -316,8 +301,8 @@ def summary(state: State) -> dict[str, Any]:
         "progress": round(fraction, 4),
         "progress_from": origin,
         "next": _cut(next_step(state)),
-        "running": running,
-        "unknown": lost,
+        "running": [_cut(id, 40) for id in running[:_RUNNING]],
+        "unknown": [_cut(id, 40) for id in lost[:_RUNNING]],
         "steps": {
             "done": state.tasks("done"),
             "skipped": state.tasks("skipped"),
@@ -342,13 +327,6 @@ def summary(state: State) -> dict[str, Any]:
     return found
 
 
-def _at_work(agents: list[Agent]) -> tuple[list[str], list[str]]:
-    """Return ids of running agents, the oldest first, and of those whose process died."""
-    running = [agent.id for agent in reversed(agents) if agent.status == "running"]
-    lost = sorted(agent.id for agent in agents if agent.died)
-    return [_cut(id, 40) for id in running[:_RUNNING]], [_cut(id, 40) for id in lost[:_RUNNING]]
-
-
 def plan(state: State) -> dict[str, Any]:
     """Return the progress of a plan, with everything needed to compute times at any moment.
 
@@ -359,6 +337,7 @@ def plan(state: State) -> dict[str, Any]:
     verdict = state.rows.get("checkpoint", here.id) if core.phase_verdicts else None
     issue = verdict.issue if isinstance(verdict, Checkpoint) else ""
     spent = [ms for ms in core.phases_done.values() if ms >= 0]
+    verdicts, words = core.phase_verdicts.items(), dict.fromkeys(core.phase_verdicts.values())
     return {
         "workflow": _cut(core.workflow, 80),
         "target": _cut(core.plan_target, 80),
@@ -370,7 +349,7 @@ def plan(state: State) -> dict[str, Any]:
         "total": core.plan_total or None,
         "base": core.plan_base,
         "done": runs(core.phases_done),
-        "verdicts": _by_verdict(core.phase_verdicts),
+        "verdicts": {word: runs(n for n, v in verdicts if v == word) for word in words},
         "issue": _cut(issue, 120),
         "started": here.started_at,
         "away": core.away_ms - here.away_before,
@@ -388,11 +367,6 @@ def plan_key(workflow: str, target: str) -> str:
     return digest_of(f"{workflow}\0{target}".encode())[:16] if target else ""
 
 
-def _by_verdict(verdicts: dict[int, str]) -> dict[str, str]:
-    words = dict.fromkeys(verdicts.values())
-    return {word: runs([n for n, v in verdicts.items() if v == word]) for word in words}
-
-
 def runs(numbers: Iterable[int]) -> str:
     """Return numbers as runs of neighbours: `0-4,7`."""
     found: list[list[int]] = []
@@ -402,14 +376,6 @@ def runs(numbers: Iterable[int]) -> str:
         else:
             found.append([number, number])
     return ",".join(f"{a}-{b}" if a != b else str(a) for a, b in found)
-
-
-def _needs_agents(state: State) -> bool:
-    core = state.core
-    if "agent" not in core.counts:
-        return False
-    by_agents = core.progress is None and "step" not in core.counts
-    return by_agents or "agent.running" in core.counts or "agent.failed" in core.counts
 
 
 def _cut(text: str, limit: int = _TEXT_BYTES) -> str:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 import re
-from threading import Semaphore
+from queue import Empty, SimpleQueue
 
 import psycopg
 from psycopg import conninfo
@@ -142,7 +142,7 @@ class Server:
         self.timeout = timeout
         self.patience = max(1, int(timeout * 1000))
         self._idle: list[Connection] = []
-        self._free = Semaphore(MOST)
+        self._slots = _new_slots()
         self._pid = os.getpid()
         self._was_there = False
         _hush()
@@ -220,8 +220,11 @@ class Server:
 
     def borrow(self) -> Connection:
         self._notice_fork()
-        if not self._free.acquire(timeout=self.timeout):
-            raise Busy(f"all {MOST} connections of this process are in use", hint="try again")
+        try:
+            self._slots.get(timeout=self.timeout)
+        except Empty:
+            what = f"all {MOST} connections of this process are in use"
+            raise Busy(what, hint="try again") from None
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -229,7 +232,7 @@ class Server:
                     return connection
             return self._connect()
         except BaseException:
-            self._free.release()
+            self._slots.put(None)
             raise
 
     def _connect(self) -> Connection:
@@ -244,7 +247,7 @@ class Server:
         return connection
 
     def give_back(self, connection: Connection) -> None:
-        self._free.release()
+        self._slots.put(None)
         if connection.pgconn.transaction_status == _IDLE and len(self._idle) < _MOST_IDLE:
             self._idle.append(connection)
         else:
@@ -257,7 +260,7 @@ class Server:
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
             # They are the parent's: not closed, because the server would end them.
-            self._pid, self._idle, self._free = os.getpid(), [], Semaphore(MOST)
+            self._pid, self._idle, self._slots = os.getpid(), [], _new_slots()
 
     def close(self) -> None:
         self._notice_fork()
@@ -301,6 +304,14 @@ class Server:
 
 
 _IDLE = psycopg.pq.TransactionStatus.IDLE
+
+
+def _new_slots() -> SimpleQueue[None]:
+    """Return a slot for each connection; a queue counts faster than a semaphore."""
+    slots: SimpleQueue[None] = SimpleQueue()
+    for _ in range(MOST):
+        slots.put(None)
+    return slots
 
 
 def is_lost(error: psycopg.Error) -> bool:

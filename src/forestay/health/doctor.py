@@ -508,8 +508,24 @@ def _check_backups(case: _Case) -> Iterator[Finding]:
         if why := _fault_of_pack(path, deep=case.deep):
             what, fixable = f"the backup {path} is damaged", case.is_writable
             yield _found("backup-damaged", what, why, fixable=fixable, file=path)
-    if case.settings.backup_every_minutes and case.store.capabilities.files:
-        yield from _check_backup_age(case, made)
+    is_due = case.settings.backup_every_minutes and case.store.capabilities.files
+    if not (is_due and case.store.catalogue(limit=1)):
+        return
+    if not os.path.isdir(case.backups) and _is_quarantine_blocked(case):
+        return  # reported as an odd file
+    if not made:
+        yield _found("backup-none", "there is no backup yet", fixable=case.is_writable)
+        return
+    newest = made[-1][-1]
+    try:
+        at = pack.read_manifest(files.read_chunks(newest), name=newest).created
+    except UNREADABLE:
+        at = int(os.stat(newest).st_mtime * 1000)
+    age = case.clock.now() - at
+    allowed = max(_DAY, 2 * 60_000 * case.settings.backup_every_minutes)
+    if age > allowed and backup.is_behind(case.store, case.backups):
+        what = f"the newest backup was made {ago(age)}, and there is something new"
+        yield _found("backup-old", what, fixable=case.is_writable)
 
 
 def _fault_of_pack(path: str, *, deep: bool) -> str:
@@ -522,28 +538,6 @@ def _fault_of_pack(path: str, *, deep: bool) -> str:
     except ForestayError as error:
         return str(error)
     return ""
-
-
-def _check_backup_age(case: _Case, made: list[list[str]]) -> Iterator[Finding]:
-    if not case.store.catalogue(limit=1):
-        return
-    if not os.path.isdir(case.backups) and _is_quarantine_blocked(case):
-        return  # reported as an odd file
-    if not made:
-        yield _found("backup-none", "there is no backup yet", fixable=case.is_writable)
-        return
-    age = case.clock.now() - _made_at(made[-1][-1])
-    allowed = max(_DAY, 2 * 60_000 * case.settings.backup_every_minutes)
-    if age > allowed and backup.is_behind(case.store, case.backups):
-        what = f"the newest backup was made {ago(age)}, and there is something new"
-        yield _found("backup-old", what, fixable=case.is_writable)
-
-
-def _made_at(path: str) -> int:
-    try:
-        return pack.read_manifest(files.read_chunks(path), name=path).created
-    except UNREADABLE:
-        return int(os.stat(path).st_mtime * 1000)
 
 
 def _check_spool(case: _Case) -> Iterator[Finding]:

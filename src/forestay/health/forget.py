@@ -37,7 +37,6 @@ from forestay.mirror.session_files import mirror_of
 from forestay.model import erasure
 from forestay.model.event import DIGESTS, Erased, Event, EventRetracted
 from forestay.store.open import open_store
-from forestay.store.port import Stored
 
 _OURS = frozenset({"step", "agent", "unit", "type", "layout", "redacted", "ids", *DIGESTS})
 _CHOICES = (
@@ -245,7 +244,8 @@ def _cleanse(
         begun, stayed = mirror_of(context).cleanse(session, [event.body for event in erased], words)
         left += stayed
     cleaned = [*purged.rewritten, *cleaned, *begun]
-    removed = list(_payloads_with(context, erased, context.clock.now()))
+    places = (spool.TMP, spool.NEW, spool.BAD)
+    removed = list(_payloads(context, places, _spelled(erased), context.clock.now()))
     for path in removed:
         files.remove(path)
     return Forgotten(list(erased), removed, cleaned, [*purged.unreadable, *left])
@@ -293,13 +293,11 @@ def _spooled(context: Context, known: _Known) -> Iterator[str]:
     yield from _payloads(context, (spool.BAD,), wanted, known.at)
 
 
-def _payloads_with(context: Context, events: Sequence[Event], at: int) -> Iterator[str]:
-    """Yield payloads that contain the texts of some events."""
-    return _payloads(context, (spool.TMP, spool.NEW, spool.BAD), _spelled(events), at)
-
-
 def _spelled(events: Sequence[Event]) -> list[bytes]:
-    texts = {text for event in events for text in _texts(event)}
+    """Return what hooks may have delivered of events: what was asked, written or run."""
+    names = ("goal", "text", "arguments")
+    values = (getattr(event.body, name, "") for event in events for name in names)
+    texts = {value for value in values if isinstance(value, str)}
     return [form for text in texts for form in spool.spellings(text)]
 
 
@@ -316,14 +314,6 @@ def _payloads(
                 continue
             if is_older and any(form in data for form in wanted):
                 yield path
-
-
-def _texts(event: Event) -> Iterator[str]:
-    """Yield what a hook may have delivered of an event: what was asked, written or run."""
-    for name in ("goal", "text", "arguments"):
-        text = getattr(event.body, name, "")
-        if isinstance(text, str):
-            yield text
 
 
 def _aside(context: Context) -> Iterator[str]:
@@ -374,8 +364,11 @@ def _purge_database(
             return False
         if hashes is not None:
             journal.forget_events(session, hashes, actor="user")
-        elif any(event.data is not None for event in _stored(journal, session)):
-            journal.forget(session, actor="user")
+        else:
+            with store.view(session) as view:
+                has_content = any(event.data is not None for event in view.events())
+            if has_content:
+                journal.forget(session, actor="user")
     except NoSession:
         return True
     except ForestayError:
@@ -383,11 +376,6 @@ def _purge_database(
     finally:
         store.close()
     return True
-
-
-def _stored(journal: Journal, session: str) -> list[Stored]:
-    with journal.store.view(session) as view:
-        return list(view.events())
 
 
 def require_names(names: Sequence[str]) -> None:

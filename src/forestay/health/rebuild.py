@@ -88,7 +88,17 @@ class Rebuild:
             timeout=self._settings.busy_timeout,
         )
         with lock:
-            self._require_not_in_use()
+            try:
+                is_in_use = bool(_child(_HELD, self._database).returncode)
+            except (OSError, subprocess.SubprocessError) as error:
+                raise StoreFailed("could not find out whether the database is in use") from error
+            if is_in_use:
+                # Its last connection would remove the log of the new file on closing.
+                raise Busy(
+                    "another process has the database open",
+                    hint="end it (an agent, an editor, a server), then: forestay doctor --fix",
+                    file=self._database,
+                )
             files.make_private_dir(self._new)
             try:
                 restored = self._fill()
@@ -100,19 +110,6 @@ class Rebuild:
             f"moved the damaged files to {self._aside}",
             f"rebuilt the database: {restored} event(s) restored",
         ]
-
-    def _require_not_in_use(self) -> None:
-        try:
-            is_in_use = bool(_child(_HELD, self._database).returncode)
-        except (OSError, subprocess.SubprocessError) as error:
-            raise StoreFailed("could not find out whether the database is in use") from error
-        if is_in_use:
-            # Its last connection would remove the log of the new file on closing.
-            raise Busy(
-                "another process has the database open",
-                hint="end it (an agent, an editor, a server), then: forestay doctor --fix",
-                file=self._database,
-            )
 
     def _fill(self) -> int:
         """Fill the new database from the salvage and all backups; return how many events."""
@@ -171,11 +168,10 @@ class Rebuild:
                 gone = count - there.get(session, 0)
                 self.lost.append(f"session {session}: {gone} of {count} event(s)")
         for session, head in self._heads:
-            if not _ends(store, session, head):
-                store.maintenance.note_lost(session, head)
-            if self._counts.get(session, 0) <= there.get(session, 0) and not _ends(
-                store, session, head
-            ):
+            if _ends(store, session, head):
+                continue
+            store.maintenance.note_lost(session, head)
+            if self._counts.get(session, 0) <= there.get(session, 0):
                 upto = f"{head.device}:{head.n}"
                 self.lost.append(f"session {session}: events up to {upto} were acknowledged")
 

@@ -83,7 +83,9 @@ class Workspace:
         session = self.current()
         if not session:
             raise self._none("no session is current in this folder")
-        if open_only and not is_open(status := self._status(session)):
+        rows = self._store.catalogue(where={"id": session}, limit=1) if open_only else []
+        status = str(rows[0]["status"]) if rows else "missing"
+        if open_only and not is_open(status):
             onward = f'reopen it: forestay session reopen --because "…" --session {session}'
             if status == "aborted":
                 onward = f'start one from it: forestay start "GOAL" --from {session}'
@@ -164,10 +166,6 @@ class Workspace:
             if inode == self._inode and not os.path.exists(path):
                 return session
         return ""
-
-    def _status(self, session: str) -> str:
-        rows = self._store.catalogue(where={"id": session}, limit=1)
-        return str(rows[0]["status"]) if rows else "missing"
 
     def _none(self, what: str, onward: str = "") -> NoSession:
         rows = self.list_open()
@@ -268,19 +266,6 @@ class Workspace:
         self._machine.holders.remove(holders)
 
 
-def _suggest_id(store: Store, text: str) -> str:
-    """Return a hint for an unknown id: the most similar one."""
-    import difflib
-
-    ids = [
-        str(row["id"])
-        for row in store.catalogue(limit=_MAX_COMPARED)
-        if len(text) <= _MAX_SHOWN_LENGTH
-    ]
-    near = difflib.get_close_matches(text, ids, 1, 0.6)
-    return f"did you mean {near[0]}?" if near else "forestay list --all"
-
-
 def is_open(status: object) -> bool:
     """Return whether work on a session in this status may continue."""
     return status in STATUSES and status not in FINISHED
@@ -292,10 +277,13 @@ def find_session(store: Store, text: str) -> str:
     if len(found) == 1:
         return found[0]
     if not found:
+        import difflib  # start-up
+
         shown = text if len(text) <= _MAX_SHOWN_LENGTH else text[:_MAX_SHOWN_LENGTH] + "…"
-        raise NoSession(
-            f"there is no session {shown}", hint=_suggest_id(store, text), session=shown
-        )
+        ids = [str(row["id"]) for row in store.catalogue(limit=_MAX_COMPARED) if shown == text]
+        near = difflib.get_close_matches(text, ids, 1, 0.6)
+        hint = f"did you mean {near[0]}?" if near else "forestay list --all"
+        raise NoSession(f"there is no session {shown}", hint=hint, session=shown)
     raise NoSession(
         f"{text} could be any of {len(found)} sessions",
         why=", ".join(found[:5]),

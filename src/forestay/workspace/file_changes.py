@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 MAX_ARTIFACT = 64 * 1024 * 1024
 _HEX = frozenset("0123456789abcdef")
-_SAME = "as it was"
 
 
 def complete_change(
@@ -59,7 +58,8 @@ def complete_change(
     if facts is None and not (given.action or given.after or before or isinstance(known, File)):
         hint = f"if it was deleted, run: forestay record file {shlex.quote(path)} --action deleted"
         raise InvalidInput(f"there is no such file: {path}", hint=hint, file=path)
-    action = given.action or _action(exists=facts is not None, was_there=is_known or bool(before))
+    guess = "deleted" if facts is None else "modified" if is_known or before else "created"
+    action = given.action or guess
     if action == "deleted":
         after = given.after
     counts = {"added": given.added, "removed": given.removed}
@@ -67,12 +67,6 @@ def complete_change(
         counts = _line_counts(tree, path)
     body = replace(given, action=action, before=before, after=after, **counts)
     return body, (stamp if digest_now else "", digest_now)
-
-
-def _action(*, exists: bool, was_there: bool) -> str:
-    if not exists:
-        return "deleted"
-    return "modified" if was_there else "created"
 
 
 def _git(tree: Tree, *arguments: str) -> bytes | None:
@@ -136,24 +130,18 @@ def collect_outputs(
         try:
             body, blobs, data = read_artifact(path, root, secrets_in)
         except InvalidInput as error:
-            outputs.statuses[path] = _why_not(error)
+            gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
+            outputs.statuses[path] = "missing" if gone else f"not kept: {error}"
             continue
-        status = outputs.statuses[path] = (
-            _status_of(body, known(path)) if len(data) <= room else "too large"
-        )
-        if status not in (_SAME, "too large"):
+        row = known(path)
+        if len(data) > room:
+            outputs.statuses[path] = "too large"
+        elif isinstance(row, Artifact) and row.digest == body.digest:
+            outputs.statuses[path] = "as it was"
+        else:
+            secret = "only its digest is kept, it holds a secret"
+            outputs.statuses[path] = "kept" if body.kept else secret
             outputs.bodies.append(body)
             outputs.blobs.extend(blobs)
             room -= len(data)
     return outputs
-
-
-def _why_not(error: InvalidInput) -> str:
-    gone = isinstance(error.__cause__, FileNotFoundError | NotADirectoryError)
-    return "missing" if gone else f"not kept: {error}"
-
-
-def _status_of(body: ArtifactSaved, row: Row | None) -> str:
-    if isinstance(row, Artifact) and row.digest == body.digest:
-        return _SAME
-    return "kept" if body.kept else "only its digest is kept, it holds a secret"

@@ -181,7 +181,9 @@ def _root_above(start: str) -> tuple[str, str | None, str | None]:
             return folder, *_repository(folder)
         if os.path.lexists(os.path.join(folder, MARKER)):
             return folder, None, None
-        if _looks_bare(folder):
+        entries = (("HEAD", os.path.isfile), ("objects", os.path.isdir), ("refs", os.path.isdir))
+        is_bare = all(is_there(os.path.join(folder, name)) for name, is_there in entries)
+        if is_bare and os.path.basename(folder) != ".git":  # there the tree is the folder above
             return folder, folder, folder
         parent = os.path.dirname(folder)
         if parent == folder:
@@ -205,31 +207,19 @@ def _repository(folder: str) -> tuple[str | None, str | None]:
     return git_dir, os.path.realpath(os.path.join(git_dir, shared)) if shared else git_dir
 
 
-def _looks_bare(folder: str) -> bool:
-    return (
-        os.path.isfile(os.path.join(folder, "HEAD"))
-        and os.path.isdir(os.path.join(folder, "objects"))
-        and os.path.isdir(os.path.join(folder, "refs"))
-        and os.path.basename(folder) != ".git"  # there the tree is the folder above
-    )
-
-
 def _commit_of(tree: Tree, name: str) -> str | None:
     for _ in range(5):  # a ref may name another; git stops at five as well
         # The text comes from a file: it must not lead us out of the repository.
         if not name.startswith("refs/") or ".." in name:
             return None
-        text = _loose(tree, name) or _packed(tree, name)
+        # A worktree has a few refs of its own; branches are in the shared folder.
+        folders = [folder for folder in (tree.git_dir, tree.common_dir) if folder]
+        loose = (files.read_text(os.path.join(folder, name)) for folder in folders)
+        text = next(filter(None, loose), "") or _packed(tree, name)
         if not text.startswith("ref: "):
             return text if _is_hash(text) else None
         name = text[5:].strip()
     return None
-
-
-def _loose(tree: Tree, name: str) -> str:
-    # A worktree has a few refs of its own; branches are in the shared folder.
-    folders = [folder for folder in (tree.git_dir, tree.common_dir) if folder]
-    return next(filter(None, (files.read_text(os.path.join(f, name)) for f in folders)), "")
 
 
 def _packed(tree: Tree, name: str) -> str:
@@ -260,7 +250,10 @@ def relative(path: str, root: str, *, cwd: str | None = None) -> str:
     inside = _relative_to(os.path.normpath(full), root)
     # "link/../x" is not "x", and the path to the tree may itself contain a link.
     if inside is None or ".." in path.split("/"):
-        inside = _relative_to(_resolve_folder(full), root)
+        folder, name = os.path.split(full)
+        is_name = name not in ("", ".", "..")
+        real = os.path.join(os.path.realpath(folder), name) if is_name else os.path.realpath(full)
+        inside = _relative_to(real, root)
     if inside is None:
         raise InvalidInput(
             f"{path[:200]} is outside of {root}", hint="name a file of the project", file=path
@@ -299,13 +292,6 @@ def _relative_to(path: str, root: str) -> str | None:
         return "."
     prefix = root.rstrip("/") + "/"
     return path[len(prefix) :] if path.startswith(prefix) else None
-
-
-def _resolve_folder(full: str) -> str:
-    folder, name = os.path.split(full)
-    if name in ("", ".", ".."):
-        return os.path.realpath(full)
-    return os.path.join(os.path.realpath(folder), name)
 
 
 # --- drift ------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ allowed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from forestay.model import event as ev
 from forestay.model.event import Body
@@ -68,13 +68,10 @@ class Moves:
 
     def sections(self, stage: int = 3, *statuses: str) -> list[int]:
         """Return the sections of a stage, or those in the given statuses."""
-        known = {n for s, n in map(_place, self._ids()) if s == stage and n is not None}
+        ids = [*(row.name for row in self.state.rows.select("step")), *self._statuses]
+        known = {n for s, n in map(_place, ids) if s == stage and n is not None}
         wanted = ((n, self.status(stage, n)) for n in sorted(known))
         return [n for n, word in wanted if word and (not statuses or word in statuses)]
-
-    def _ids(self) -> Iterable[str]:
-        yield from (row.name for row in self.state.rows.select("step"))
-        yield from self._statuses
 
     def value(self, field: str) -> Value:
         name = name_of(field)
@@ -115,9 +112,6 @@ class Moves:
         stage, section = _place(str(position))
         if stage and self.status(stage, section) not in ("", "done", "pending"):
             return stage, section
-        return self._first_open()
-
-    def _first_open(self) -> tuple[int, int | None]:
         for stage in (4, 3):
             if running := self.sections(stage, "running"):
                 return stage, running[0]
@@ -131,6 +125,12 @@ class Moves:
         if always or self.value(field) != value:
             self._values[name_of(field)] = value
             self.bodies.append(ev.AttributeSet(key=name_of(field), value=value))
+
+    def set_fields(self, part: str, **values: Value) -> None:
+        """Set the fields of a part that have a value; None and empty texts leave a field alone."""
+        for key, value in values.items():
+            if value not in (None, ""):
+                self.set(f"{part}.{key}", value)
 
     def add(self, stage: int, section: int, title: str) -> None:
         id = step_id(stage, section)

@@ -25,12 +25,7 @@ from forestay.errors import InvalidInput, Refused
 from forestay.model import event as ev
 from forestay.model.essay.moves import NAMES, SOURCE, Moves, is_essay, step_id
 from forestay.model.rules import check_working
-from forestay.model.state import (
-    Checkpoint,
-    Claim,
-    State,
-    Step,
-)
+from forestay.model.state import Checkpoint, Claim, State, Step
 
 MOST_SECTIONS = 999
 _SHOWN = 60
@@ -113,12 +108,8 @@ def _require_open_stage(moves: Moves, stage: int, gate: str) -> None:
         raise Refused(f"{NAMES[stage]} is approved already", why=f"stage {stage} is completed")
     waits = [n for n in NAMES if n < stage and moves.status(n) != "done"]
     if waits:
-        first = {1: "G1", 2: "G2", 3: "G3-Final"}[waits[0]]
-        raise Refused(
-            f"{gate} cannot be approved yet",
-            why=f"stage {waits[0]} is not completed",
-            legal=[f"essay approve {first}"],
-        )
+        first, why = ("G1", "G2", "G3-Final")[waits[0] - 1], f"stage {waits[0]} is not completed"
+        raise Refused(f"{gate} cannot be approved yet", why=why, legal=[f"essay approve {first}"])
 
 
 def _complete_stage(
@@ -151,11 +142,8 @@ def approve_thesis(
 ) -> None:
     _require_open_stage(moves, 1, "G1")
     moves.save_artifact(artifact)
-    moves.set("stage_1.thesis_file", artifact.path)
-    if claim_type:
-        moves.set("stage_1.claim_type", claim_type)
-    if log:
-        moves.set("stage_1.development_log", log)
+    named = {"thesis_file": artifact.path, "claim_type": claim_type, "development_log": log}
+    moves.set_fields("stage_1", **named)
     _complete_stage(moves, "G1", 1, [artifact.path])
     moves.message = "the thesis is approved"
     if _advance_past(moves, 1) == 2:
@@ -176,17 +164,14 @@ def approve_outline(moves: Moves, artifact: ev.ArtifactSaved, outline: Outline) 
     total = _count_sections(outline, moves.sections())
     _skip_sections(moves, [n for n in moves.sections() if n > total], total)
     moves.save_artifact(artifact)
-    moves.set("stage_2.outline_file", artifact.path)
-    for field, value in (("target_word_count", outline.words), ("audience", outline.audience)):
-        if value is not None:
-            moves.set(f"stage_2.{field}", value)
-    moves.set("stage_2.total_sections", total)
+    moves.set_fields("stage_2", outline_file=artifact.path, target_word_count=outline.words)
+    moves.set_fields("stage_2", audience=outline.audience, total_sections=total)
     moves.set("stage_3.total_sections", total)
     for stage in (3, 4):
         for number in range(1, total + 1):
             moves.ensure_section(stage, number, outline.titles.get(number, ""))
     _complete_stage(moves, "G2", 2, [artifact.path], sections=total)
-    moves.message = f"the outline is approved, with {total} section{'s' * (total != 1)}"
+    moves.message = f"the outline is approved, with {plural(total, 'section')}"
     if _advance_past(moves, 2) == 3:
         moves.message += "; stage 3 begins with section 1"
 
@@ -235,8 +220,8 @@ def _list(numbers: Iterable[int]) -> str:
 
 
 def _not_completed(sections: Sequence[int]) -> str:
-    several = len(sections) > 1
-    return f"section{'s' * several} {_list(sections)} {'are' if several else 'is'} not completed"
+    words = ("sections", "are") if len(sections) > 1 else ("section", "is")
+    return f"{words[0]} {_list(sections)} {words[1]} not completed"
 
 
 # -- arguments ---------------------------------------------------------------------------------
@@ -249,14 +234,11 @@ def find_section(moves: Moves, section: int | None, stage: int) -> int:
         section = here[1] if here[0] == stage else None
     if section is None:
         found = moves.sections(stage, "running", "needs_review")
-        if len(found) != 1:
-            why = f"at work: {_list(found)}" if found else "none is at work"
-            raise Refused(
-                f"no section of stage {stage} is current",
-                why=why,
-                hint="--section N" if found else "",
-                legal=[] if found else _steps_before(moves, stage),
-            )
+        what = f"no section of stage {stage} is current"
+        if not found:
+            raise Refused(what, why="none is at work", legal=_steps_before(moves, stage))
+        if len(found) > 1:
+            raise Refused(what, why=f"at work: {_list(found)}", hint="--section N")
         section = found[0]
     if not moves.status(stage, section):
         known = moves.sections(stage)
@@ -297,12 +279,10 @@ def add_section(moves: Moves, section: int, title: str = "") -> None:
     known = moves.sections()
     if section in known:
         raise Refused(f"there is a section {section} already")
-    if section != max(known, default=0) + 1:
-        raise Refused(
-            f"section {section} cannot be added",
-            why="sections are numbered one after the other",
-            legal=[f"essay section add {max(known, default=0) + 1}"],
-        )
+    following = max(known, default=0) + 1
+    if section != following:
+        what, why = f"section {section} cannot be added", "sections are numbered without gaps"
+        raise Refused(what, why=why, legal=[f"essay section add {following}"])
     if section > MOST_SECTIONS:
         raise Refused(f"an essay has at most {MOST_SECTIONS} sections")
     if moves.status(3) == "done":
@@ -331,11 +311,8 @@ def _begin_writing(moves: Moves, section: int) -> None:
     if moves.status(4, section) == "done":
         raise Refused(f"section {section} is written", why="its paragraphs are approved")
     if not moves.is_argued(section):
-        raise Refused(
-            f"section {section} cannot be written yet",
-            why="its arguments are not completed",
-            legal=missing_steps(moves, section),
-        )
+        what, why = f"section {section} cannot be written yet", "its arguments are not completed"
+        raise Refused(what, why=why, legal=missing_steps(moves, section))
     moves.start(4)
     moves.start(4, section)
 
@@ -357,10 +334,8 @@ def record_map(
     field = f"stage_3.section_{section}"
     moves.set(f"{field}.argument_map_file", artifact.path, always=True)
     waiting = sum(claim.section == section and claim.is_open for claim in moves.claims())
-    if verified is not None:
-        moves.set(f"{field}.verified_claims", verified)
-    if deferred is not None:
-        moves.set(f"{field}.deferred_claims", max(deferred, waiting))
+    deferred = None if deferred is None else max(deferred, waiting)
+    moves.set_fields(field, verified_claims=verified, deferred_claims=deferred)
     moves.message = f"the argument map of section {section} is recorded"
     if moves.status(3, section) == "running" and _is_approved(moves, section):
         return _complete_arguments(moves, section, artifact.path)
@@ -376,11 +351,8 @@ def approve_section_arguments(
     _require_open_arguments(moves, section, f"G3 cannot be approved for section {section}")
     running = moves.status(3, section) == "running"
     if running and _is_approved(moves, section):
-        raise Refused(
-            f"G3 is approved for section {section} already",
-            why="its argument map is not recorded",
-            legal=missing_steps(moves, section),
-        )
+        what, why = f"G3 is approved for section {section} already", "its map is not recorded"
+        raise Refused(what, why=why, legal=missing_steps(moves, section))
     if moves.status(3, section) == "pending":
         moves.start(3, section)
     moves.save_artifact(artifact)
@@ -427,15 +399,15 @@ def approve_arguments(moves: Moves) -> None:
     """Approve G3-Final: the arguments of all sections together."""
     _require_open_stage(moves, 3, "G3-Final")
     left = [n for n in moves.sections() if moves.status(3, n) != "done"]
-    if not left and (legal := _steps_for_unargued(moves)):
+    why = ""
+    if left:
+        why, legal = _not_completed(left), missing_steps(moves, left[0])
+    elif legal := _steps_for_unargued(moves):
         why = "a section that is to be written has no arguments"
+    elif not moves.sections():
+        why, legal = "there are no sections", ["essay section add 1"]
+    if why:
         raise Refused("the arguments cannot be approved as a whole yet", why=why, legal=legal)
-    if left or not moves.sections():
-        raise Refused(
-            "the arguments cannot be approved as a whole yet",
-            why=_not_completed(left) if left else "there are no sections",
-            legal=missing_steps(moves, left[0]) if left else ["essay section add 1"],
-        )
     moves.set("stage_3.birds_eye_approved", True)
     _complete_stage(moves, "G3-Final", 3, sections=len(moves.sections()))
     moves.message = "the arguments are approved as a whole"
@@ -461,38 +433,26 @@ def approve_paragraph(
         _begin_writing(moves, section)
     field = f"stage_4.section_{section}"
     number = moves.completed(section) + 1 if number is None else number
-    _require_next_paragraph(moves, section, number, moves.whole_number(f"{field}.total_paragraphs"))
-    moves.approve(
-        "G4",
-        f"{step_id(4, section)}/paragraph-{number}",
-        section=section,
-        paragraph=number,
-    )
-    moves.set("stage_4.draft_file", draft)
-    if log:
-        moves.set("stage_4.paragraph_log", log)
-    if last:
-        moves.set(f"{field}.total_paragraphs", number)
-    moves.set(f"{field}.completed_paragraphs", number)
+    _require_next_paragraph(moves, section, number)
+    step = f"{step_id(4, section)}/paragraph-{number}"
+    moves.approve("G4", step, section=section, paragraph=number)
+    moves.set_fields("stage_4", draft_file=draft, paragraph_log=log)
+    moves.set_fields(field, total_paragraphs=number if last else None, completed_paragraphs=number)
     moves.set_position(4, section)
     moves.message = f"paragraph {number} of section {section} is approved"
     return section, number
 
 
-def _require_next_paragraph(moves: Moves, section: int, number: int, total: int | None) -> None:
-    before = moves.completed(section)
+def _require_next_paragraph(moves: Moves, section: int, number: int) -> None:
+    total = moves.whole_number(f"stage_4.section_{section}.total_paragraphs")
+    before, legal = moves.completed(section), [next_paragraph(moves, section)]
     if number <= before:
-        raise Refused(
-            f"paragraph {number} of section {section} is approved already",
-            legal=[next_paragraph(moves, section)],
-        )
-    if number > before + 1 or (total is not None and number > total):
-        of = f"it has {total}" if total is not None and number > total else ""
-        raise Refused(
-            f"paragraph {number} of section {section} cannot be approved",
-            why=of or f"paragraph {before + 1} comes first",
-            legal=[next_paragraph(moves, section)],
-        )
+        raise Refused(f"paragraph {number} of section {section} is approved already", legal=legal)
+    what = f"paragraph {number} of section {section} cannot be approved"
+    if total is not None and number > total:
+        raise Refused(what, why=f"it has {total}", legal=legal)
+    if number > before + 1:
+        raise Refused(what, why=f"paragraph {before + 1} comes first", legal=legal)
 
 
 def next_paragraph(moves: Moves, section: int) -> str:
@@ -522,15 +482,12 @@ def approve_section_text(moves: Moves, section: int | None, *, last: bool = Fals
         )
     if before == 0 or (total is not None and before < total):
         why = f"{before} of {total} paragraphs are approved" if total else "none is approved"
-        raise Refused(
-            f"section {section} is not written yet",
-            why=why,
-            legal=[next_paragraph(moves, section)],
-        )
+        legal = [next_paragraph(moves, section)]
+        raise Refused(f"section {section} is not written yet", why=why, legal=legal)
     moves.set(f"{field}.total_paragraphs", before)
     moves.approve("G4-Section", step_id(4, section), section=section, paragraphs=before)
     moves.complete(4, section)
-    moves.message = f"section {section} is written, with {before} paragraph{'s' * (before != 1)}"
+    moves.message = f"section {section} is written, with {plural(before, 'paragraph')}"
     moves.advance(4)
 
 
@@ -567,11 +524,8 @@ def defer_claim(
 def resolve_claim(moves: Moves, id: str, result: str, sources: Sequence[str]) -> None:
     claim = _open_claim(moves, id)
     if result not in SETTLING:
-        raise Refused(
-            f"a claim that is {result} is not resolved by that",
-            why="the user decides whether it stays or the text changes",
-            legal=[f'claim override {id} --result {result} --because "…"'],
-        )
+        what, why = f"a claim that is {result} is not resolved by that", "the user has to decide"
+        raise Refused(what, why=why, legal=[f'claim override {id} --result {result} --because "…"'])
     _count(moves, claim.section, deferred_claims=-1, verified_claims=int(result == "verified"))
     moves.set(f"claim.{id}.result", result)
     for source in dict.fromkeys(sources):
@@ -637,15 +591,10 @@ def calibrate_voice(
 ) -> None:
     before = moves.value("voice_calibration.first_assessment_user_rating")
     if before is not None and not again:
-        raise Refused(
-            f"the voice is calibrated: the first result was rated {before}",
-            why="the voice is calibrated once",
-            legal=[f"essay calibrate {rating} --again"],
-        )
-    if notes:
-        moves.set("voice_calibration.calibration_notes", notes)
-    if reference:
-        moves.set("voice_calibration.voice_reference_mode", reference)
+        what = f"the voice is calibrated: the first result was rated {before}"
+        raise Refused(what, legal=[f"essay calibrate {rating} --again"])
+    given = {"calibration_notes": notes, "voice_reference_mode": reference}
+    moves.set_fields("voice_calibration", **given)
     moves.set("voice_calibration.first_assessment_user_rating", rating, always=True)
     moves.message = f"the user rates the voice {rating}/5"
 
@@ -656,10 +605,8 @@ def record_voice_check(
     """Record a voice check of a section, or that it was skipped."""
     section = find_section(moves, section, 4)
     if moves.status(4, section) == "pending":
-        raise Refused(
-            f"section {section} has no paragraphs to check",
-            legal=[f"essay section start {section} --stage 4"],
-        )
+        legal = [f"essay section start {section} --stage 4"]
+        raise Refused(f"section {section} has no paragraphs to check", legal=legal)
     if score is None:
         text = f"the voice check of section {section} was skipped{f': {why}' if why else ''}"
         moves.bodies.append(ev.NoteAdded(text=text))
@@ -681,13 +628,12 @@ def record_output(
         raise Refused("there is no final essay yet", why="stage 4 has not begun")
     moves.save_artifact(artifact)
     moves.set("output.final_essay_file", artifact.path, always=True)
-    moves.set("output.total_word_count", words)
-    found = len(moves.sources())
-    if sources is not None or found:
-        moves.set("output.sources_verified", found if sources is None else sources)
-    score = average_voice(moves) if voice is None else voice
-    if score is not None:
-        moves.set("output.voice_consistency_score", score)
+    moves.set_fields(
+        "output",
+        total_word_count=words,
+        sources_verified=(len(moves.sources()) or None) if sources is None else sources,
+        voice_consistency_score=average_voice(moves) if voice is None else voice,
+    )
     moves.message = f"the final essay is recorded: {words:,} words"
 
 
@@ -709,38 +655,27 @@ def set_pushback(moves: Moves, level: str) -> None:
 def approve_essay(moves: Moves, *, confirm: bool = False) -> None:
     """Approve G5, the whole essay: no claim is open, and every override is confirmed again."""
     _require_open_stage(moves, 4, "G5")
-    _require_written(moves)
-    waiting = [claim for claim in moves.claims() if claim.is_open]
-    if waiting:
-        raise Refused(
-            f"{len(waiting)} deferred claim{'s are' if len(waiting) > 1 else ' is'} not resolved",
-            why=_claims(waiting),
-            legal=[f"essay claim resolve {waiting[0].id}"],
-        )
-    stood = [claim for claim in moves.claims() if claim.result]
-    if stood and not confirm:
-        raise Refused(
-            f"{len(stood)} override{'s are' if len(stood) > 1 else ' is'} not confirmed",
-            why=_claims(stood),
-            legal=["essay approve G5 --confirm"],
-        )
-    if not moves.value("output.final_essay_file"):
-        raise Refused("the final essay is not recorded", legal=["essay output final-essay.md"])
-    _complete_stage(
-        moves, "G5", 4, [str(moves.value("output.final_essay_file"))], overrides=len(stood)
-    )
-    moves.bodies.append(ev.SessionCompleted())
-    moves.message = "the essay is approved and completed"
-
-
-def _require_written(moves: Moves) -> None:
     left = [n for n in moves.sections(4) if moves.status(4, n) != "done"]
     if left or not moves.sections(4):
-        raise Refused(
-            "the essay is not written yet",
-            why=_not_completed(left) if left else "there are no sections",
-            legal=[next_paragraph(moves, left[0])] if left else [],
-        )
+        why = _not_completed(left) if left else "there are no sections"
+        legal = [next_paragraph(moves, left[0])] if left else []
+        raise Refused("the essay is not written yet", why=why, legal=legal)
+    waiting = [claim for claim in moves.claims() if claim.is_open]
+    if waiting:
+        count = plural(len(waiting), "deferred claim is", "deferred claims are")
+        legal = [f"essay claim resolve {waiting[0].id}"]
+        raise Refused(f"{count} not resolved", why=_claims(waiting), legal=legal)
+    stood = [claim for claim in moves.claims() if claim.result]
+    if stood and not confirm:
+        count = plural(len(stood), "override is", "overrides are")
+        legal = ["essay approve G5 --confirm"]
+        raise Refused(f"{count} not confirmed", why=_claims(stood), legal=legal)
+    final = moves.value("output.final_essay_file")
+    if not final:
+        raise Refused("the final essay is not recorded", legal=["essay output final-essay.md"])
+    _complete_stage(moves, "G5", 4, [str(final)], overrides=len(stood))
+    moves.bodies.append(ev.SessionCompleted())
+    moves.message = "the essay is approved and completed"
 
 
 def _claims(claims: Sequence[Claim]) -> str:

@@ -24,32 +24,8 @@ from msgspec.structs import replace
 from forestay.base.findings import Finding
 from forestay.formats import fields as form
 from forestay.formats import timestamps
-from forestay.formats.coerce import Node, mapping, text
-from forestay.formats.craft.schema import (
-    ACTIONS,
-    AGENT_ORDER,
-    ARTIFACTS,
-    CATEGORIES,
-    CONTEXT,
-    DECISION_ORDER,
-    ERROR_ORDER,
-    FILE_ORDER,
-    ID,
-    METADATA,
-    MODES,
-    NOBODY,
-    RESULT_OF,
-    ROOT,
-    RULES,
-    SCHEMA,
-    TELEPORTATION,
-    UUID4,
-    VERSION,
-    by_agent,
-    duration,
-    find_oddities,
-    times,
-)
+from forestay.formats.coerce import Node, mapping, sequence, text
+from forestay.formats.craft import schema
 from forestay.formats.facts import AgentFact, DecisionFact, Facts, FileFact, Scalar
 from forestay.formats.fields import COUNT, FRACTION, MILLISECONDS, NAMES, TEXT, Field, Text
 from forestay.formats.port import (
@@ -116,7 +92,7 @@ _CHANGE = (
     Field("removed", ("lines_removed",), COUNT, sticky=True),
     Field("before", ("hash_before",), TEXT, sticky=True),
     Field("after", ("hash_after",), TEXT, sticky=True),
-    Field("agent", ("agent_id",), Text(NOBODY), NOBODY, sticky=True),
+    Field("agent", ("agent_id",), Text(schema.NOBODY), schema.NOBODY, sticky=True),
 )
 _CHOICE = (
     Field("at", ("timestamp",), MILLISECONDS, sticky=True),
@@ -125,7 +101,7 @@ _CHOICE = (
 
 
 _ATTRIBUTES = {
-    "teleportation": {f"craft.teleportation.{key}": key for key in TELEPORTATION.keys},
+    "teleportation": {f"craft.teleportation.{key}": key for key in schema.TELEPORTATION.keys},
     "metadata": {f"craft.{key}": key for key in ("craft_version", "tags", "notes")},
 }
 """Section → attribute → its key in the section."""
@@ -150,14 +126,14 @@ def _native(fact: Scalar, kind: str) -> Any:
 
 def _agent_status(of: Node) -> str:
     """Return the status: pending and waiting for another agent is blocked, aborted is skipped."""
-    status = unit_status(ID, text(of.get("status"))) or "pending"
+    status = unit_status(schema.ID, text(of.get("status"))) or "pending"
     if status == "pending" and text(of.get("blocking_on")):
         return "blocked"
     return "skipped" if status == "done" and of.get("result") == "aborted" else status
 
 
 def _category(of: Node) -> str:
-    return text(of.get("category")) if of.get("category") in CATEGORIES else ""
+    return text(of.get("category")) if of.get("category") in schema.CATEGORIES else ""
 
 
 def _get_agent(value: Any, where: Where) -> AgentFact | None:
@@ -195,7 +171,7 @@ def _get_file(value: Any, where: Where) -> FileFact | None:
     of = mapping(value) if isinstance(value, dict) else {"path": value}
     if not text(of.get("path")):
         return None
-    action = of.get("action") if of.get("action") in ACTIONS else "modified"
+    action = of.get("action") if of.get("action") in schema.ACTIONS else "modified"
     return FileFact(of["path"], text(action), **form.get_fields(of, _CHANGE, where))
 
 
@@ -206,18 +182,18 @@ def _get_attributes(root: Node, where: Where) -> dict[str, Scalar]:
         name: known
         for section in sections
         for name, key in _ATTRIBUTES[section].items()
-        for kind in [RULES.keys[section].keys[key].type]
+        for kind in [schema.RULES.keys[section].keys[key].type]
         if (known := _get_attribute(mapping(root.get(section)).get(key), kind)) is not None
     }
 
 
 def _get(name: str, root: Node, where: Where) -> Facts:
-    spent = by_agent(root)
+    spent = schema.by_agent(root)
     listed = root.get("agents")
     agents = form.read_elements(listed, form.latest_runs(listed, partial(_get_agent, where=where)))
     return Facts(
         native_id=text(root.get("session_id")) or name.removesuffix(".json"),
-        status=session_status(ID, text(root.get("status"))) or "active",
+        status=session_status(schema.ID, text(root.get("status"))) or "active",
         steps=[
             *form.read_elements(root.get("completed_work"), partial(form.get_task, status="done")),
             *form.read_elements(root.get("pending_tasks"), form.get_task),
@@ -244,16 +220,16 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
     device = facts.device or where.device or _DEVICE.kind.write("", None, where)
     spent = sum(_spent(facts).values())
     return {
-        "$schema": SCHEMA,
-        "schema_version": VERSION,
+        "$schema": schema.SCHEMA,
+        "schema_version": schema.VERSION,
         "session_id": native_id,
         "created_at": timestamps.write(facts.began_at or now, milliseconds=True),
         "updated_at": timestamps.write(now, milliseconds=True),
         "device": device,
         "project": facts.project_path or where.project_path or _PROJECT.kind.write("", None, where),
         "goal": _GOAL.kind.write(facts.goal if facts.goal.strip() else "", None, where),
-        "mode": facts.mode if facts.mode in MODES else "default",
-        "status": session_word(ID, facts.status),
+        "mode": facts.mode if facts.mode in schema.MODES else "default",
+        "status": session_word(schema.ID, facts.status),
         "progress": FRACTION.write(form.progress_of(facts), None, where),
         "agents": [],
         "completed_work": [],
@@ -274,11 +250,14 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
 def _put_root(root: Node, facts: Facts, where: Where) -> None:
     device = root.get("device")
     _put_session(root, facts, where)
-    _put_steps(root, facts)
+    steps = form.titled(form.tasks_in(facts))
+    for key, are_done in (("completed_work", True), ("pending_tasks", False)):
+        listed = [step for step in steps if (step.status in form.DONE) is are_done]
+        form.put_list(root, key, schema.ROOT, listed, form.TASK)
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
     last = form.latest_runs(root.get("agents"), read, facts.agents)
     entry = form.Entry(last, write, form.by_name("id"))
-    form.put_list(root, "agents", ROOT, facts.agents, entry)
+    form.put_list(root, "agents", schema.ROOT, facts.agents, entry)
     _put_logs(root, facts, where)
     sections: dict[str, Callable[[Node], None]] = {
         "context_usage": partial(_put_usage, facts=facts, where=where),
@@ -288,30 +267,28 @@ def _put_root(root: Node, facts: Facts, where: Where) -> None:
     if where.travel is not None:
         sections["teleportation"] = partial(_put_travel, travel=where.travel)
     for section, put in sections.items():
-        form.put_section(root, section, put, ROOT)
-    if where.travel is None and root.get("device") != device:
-        _add_device(root)
+        form.put_section(root, section, put, schema.ROOT)
+    sync = mapping(root.get("teleportation"))
+    devices = sync.get("devices") if where.travel is None else None
+    # A device that writes knows the session from then on.
+    if root.get("device") not in (device, *sequence(devices)) and isinstance(devices, list):
+        root["teleportation"] = {**sync, "devices": [*devices, root["device"]]}
 
 
 def _put_session(root: Node, facts: Facts, where: Where) -> None:
-    form.put_field(root, _GOAL, facts.goal if facts.goal.strip() else "", where, ROOT)
-    form.put_field(root, _CREATED, facts.began_at, where, ROOT)
-    form.put_machine_value(root, _DEVICE, facts.device, where.device, where, ROOT)
-    form.put_machine_value(root, _PROJECT, facts.project_path, where.project_path, where, ROOT)
-    if facts.mode in MODES:
-        form.put_field(root, _MODE, facts.mode, where, ROOT)
-    form.put_status(root, ID, facts.status, ROOT)
-    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    form.put_field(root, _GOAL, facts.goal if facts.goal.strip() else "", where, schema.ROOT)
+    form.put_field(root, _CREATED, facts.began_at, where, schema.ROOT)
+    form.put_machine_value(root, _DEVICE, facts.device, where.device, where, schema.ROOT)
+    form.put_machine_value(
+        root, _PROJECT, facts.project_path, where.project_path, where, schema.ROOT
+    )
+    if facts.mode in schema.MODES:
+        form.put_field(root, _MODE, facts.mode, where, schema.ROOT)
+    form.put_status(root, schema.ID, facts.status, schema.ROOT)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, schema.ROOT)
     known = FRACTION.read(root.get("progress"), where)
     figure = facts.progress if known is None else form.progress_of(facts)
-    form.put_field(root, _PROGRESS, figure, where, ROOT)
-
-
-def _put_steps(root: Node, facts: Facts) -> None:
-    steps = form.titled(form.tasks_in(facts))
-    for key, are_done in (("completed_work", True), ("pending_tasks", False)):
-        listed = [step for step in steps if (step.status in form.DONE) is are_done]
-        form.put_list(root, key, ROOT, listed, form.TASK)
+    form.put_field(root, _PROGRESS, figure, where, schema.ROOT)
 
 
 def _put_logs(root: Node, facts: Facts, where: Where) -> None:
@@ -320,11 +297,11 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     passes = [*form.match_by_time(lambda each: each.what), *form.reworded()]
     entry: form.Entry[Any] = form.log(_get_decision, _put_decision, passes, where, moment)
     gone: list[Any] = withdrawn.decisions
-    form.put_list(root, "decisions_made", ROOT, facts.decisions, entry, gone=gone)
+    form.put_list(root, "decisions_made", schema.ROOT, facts.decisions, entry, gone=gone)
     passes = form.match_by_time(lambda each: (each.path, each.action))
     entry, gone = form.log(_get_file, _put_change, passes, where, moment), withdrawn.files
     files = [change for change in facts.files if change.path]
-    form.put_list(root, "files_modified", ROOT, files, entry, gone=gone)
+    form.put_list(root, "files_modified", schema.ROOT, files, entry, gone=gone)
 
 
 def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> Any:
@@ -342,25 +319,24 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
             made["context"] = fact.what
         is_bare = is_reworded and not known.chosen and "chosen" in made
         if is_bare or (known.options, known.chosen) != (fact.options, fact.chosen):
-            form.insert(made, "options", fact.options or [chosen], DECISION_ORDER)
-            form.insert(made, "chosen", chosen, DECISION_ORDER)
-    form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
+            form.insert(made, "options", fact.options or [chosen], schema.DECISION_ORDER)
+            form.insert(made, "chosen", chosen, schema.DECISION_ORDER)
+    form.put_fields(made, fact, _CHOICE, where, schema.DECISION_ORDER)
     return made
 
 
 def _put_change(old: Any, fact: FileFact, where: Where, moment: int) -> Any:
     if old is not None and not isinstance(old, dict):
         return old  # a path alone stays one: its program expects it
-    made = dict(old) if old is not None else _fresh_change(fact, moment)
+    if old is None:
+        made: Node = dict.fromkeys(schema.FILE_ORDER)
+        made |= {"path": fact.path, "action": fact.action, "agent_id": schema.NOBODY}
+        made["timestamp"] = timestamps.write(moment, milliseconds=True)
+    else:
+        made = dict(old)
     fact = replace(fact, before=_sha256(fact.before), after=_sha256(fact.after))
-    form.put_fields(made, fact, _CHANGE, where, FILE_ORDER)
+    form.put_fields(made, fact, _CHANGE, where, schema.FILE_ORDER)
     return made
-
-
-def _fresh_change(fact: FileFact, moment: int) -> Node:
-    made: Node = {"path": fact.path, "action": fact.action, "agent_id": NOBODY}
-    made["timestamp"] = timestamps.write(moment, milliseconds=True)
-    return made | dict.fromkeys(("lines_added", "lines_removed", "hash_before", "hash_after"))
 
 
 def _sha256(digest: str) -> str:
@@ -369,32 +345,37 @@ def _sha256(digest: str) -> str:
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else _fresh_agent(fact)
-    before = times(made, where)
+    before = schema.times(made, where)
     fact = form.with_stated_progress(fact, _get_agent(old, where))
-    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    form.put_fields(made, fact, _RUN, where, schema.AGENT_ORDER)
     if _agent_status(made) not in (fact.status, _written_status(fact)):
-        form.insert(made, "status", unit_word(ID, fact.status), AGENT_ORDER)
-        form.insert(made, "result", RESULT_OF.get(fact.status), AGENT_ORDER)
-    if times(made, where) != before:
-        form.insert(made, "duration_seconds", duration(times(made, where)), AGENT_ORDER)
+        form.insert(made, "status", unit_word(schema.ID, fact.status), schema.AGENT_ORDER)
+        form.insert(made, "result", schema.RESULT_OF.get(fact.status), schema.AGENT_ORDER)
+    if schema.times(made, where) != before:
+        form.insert(
+            made, "duration_seconds", schema.duration(schema.times(made, where)), schema.AGENT_ORDER
+        )
     artifacts = dict(mapping(made.get("artifacts")))
-    form.put_fields(artifacts, fact, _MADE, where, tuple(ARTIFACTS))
+    form.put_fields(artifacts, fact, _MADE, where, tuple(schema.ARTIFACTS))
     if artifacts != mapping(made.get("artifacts")):
-        form.insert(made, "artifacts", artifacts, AGENT_ORDER)
+        form.insert(made, "artifacts", artifacts, schema.AGENT_ORDER)
     _put_error(made, fact, where)
     return made
 
 
 def _fresh_agent(fact: AgentFact) -> Node:
-    made: Node = dict.fromkeys(AGENT_ORDER)
-    made |= {"id": fact.id, "type": "custom", "status": unit_word(ID, fact.status)}
-    made |= {"result": RESULT_OF.get(fact.status)}
-    return made | {"artifacts": {key: [] for key in ARTIFACTS}}
+    made: Node = dict.fromkeys(schema.AGENT_ORDER)
+    made |= {"id": fact.id, "type": "custom", "status": unit_word(schema.ID, fact.status)}
+    made |= {"result": schema.RESULT_OF.get(fact.status)}
+    return made | {"artifacts": {key: [] for key in schema.ARTIFACTS}}
 
 
 def _written_status(fact: AgentFact) -> str:
     """Return the status that will be read from what is written here."""
-    word = {"status": unit_word(ID, fact.status), "result": RESULT_OF.get(fact.status)}
+    word = {
+        "status": unit_word(schema.ID, fact.status),
+        "result": schema.RESULT_OF.get(fact.status),
+    }
     return _agent_status({**word, "blocking_on": fact.blocking_on})
 
 
@@ -406,16 +387,13 @@ def _put_error(made: Node, fact: AgentFact, where: Where) -> None:
         return
     new: Node | None = None
     if fact.error:
-        new = dict(error) or _fresh_error()
-        form.put_fields(new, fact, _PROBLEM, where, ERROR_ORDER)
-        if fact.category in CATEGORIES:
-            form.insert(new, "category", fact.category, ERROR_ORDER)
+        blank = {"category": ORDINARY, "message": "", "retry_count": 0, "last_retry_at": None}
+        new = dict(error or blank)
+        form.put_fields(new, fact, _PROBLEM, where, schema.ERROR_ORDER)
+        if fact.category in schema.CATEGORIES:
+            form.insert(new, "category", fact.category, schema.ERROR_ORDER)
     if error or new:
-        form.insert(made, "error", new, AGENT_ORDER)
-
-
-def _fresh_error() -> Node:
-    return {"category": ORDINARY, "message": "", "retry_count": 0, "last_retry_at": None}
+        form.insert(made, "error", new, schema.AGENT_ORDER)
 
 
 def _spent(facts: Facts) -> dict[str, int]:
@@ -424,23 +402,23 @@ def _spent(facts: Facts) -> dict[str, int]:
 
 
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
-    form.put_fields(usage, facts, _USAGE, where, tuple(CONTEXT.keys))
+    form.put_fields(usage, facts, _USAGE, where, tuple(schema.CONTEXT.keys))
     form.put_no_compression(usage, facts, where)
     spent = dict(mapping(usage.get("by_agent")))
     for agent, tokens in _spent(facts).items():
         if COUNT.read(spent.get(agent), where) != tokens:
             spent[agent] = tokens
     if spent:
-        form.insert(usage, "by_agent", spent, tuple(CONTEXT.keys))
+        form.insert(usage, "by_agent", spent, tuple(schema.CONTEXT.keys))
 
 
 def _put_metadata(metadata: Node, facts: Facts, where: Where) -> None:
-    form.put_fields(metadata, facts, _GIT, where, tuple(METADATA.keys))
+    form.put_fields(metadata, facts, _GIT, where, tuple(schema.METADATA.keys))
     _put_attributes(metadata, "metadata", facts)
 
 
 def _put_attributes(section: Node, of: str, facts: Facts) -> None:
-    rules = RULES.keys[of].keys
+    rules = schema.RULES.keys[of].keys
     for name, key in _ATTRIBUTES[of].items():
         rule, fact = rules[key], facts.attributes.get(name)
         if name not in facts.attributes or _get_attribute(section.get(key), rule.type) == fact:
@@ -455,7 +433,7 @@ def _put_travel(section: Node, travel: Travel) -> None:
     """Write the state of sync; attributes about it are out of date."""
     for key, value in _section_of(travel).items():
         if key not in section or not form.alike(section[key], value):
-            form.insert(section, key, value, tuple(TELEPORTATION.keys))
+            form.insert(section, key, value, tuple(schema.TELEPORTATION.keys))
 
 
 def _section_of(travel: Travel) -> Node:
@@ -470,14 +448,6 @@ def _section_of(travel: Travel) -> Node:
         "encrypted": travel.encrypted,
         "shared_with": list(travel.shared_with) or None,
     }
-
-
-def _add_device(root: Node) -> None:
-    """Add the device that writes to the devices that know the session."""
-    known = mapping(root.get("teleportation"))
-    devices = known.get("devices")
-    if isinstance(devices, list) and root["device"] not in devices:
-        root["teleportation"] = {**known, "devices": [*devices, root["device"]]}
 
 
 # --- the format --------------------------------------------------------------------------------
@@ -510,7 +480,7 @@ def _signs(value: Node) -> int:
 
 
 class Craft(Format):
-    id = ID
+    id = schema.ID
     document = "S2"
     conventions = Conventions(
         logs=("files_modified",),
@@ -539,7 +509,7 @@ class Craft(Format):
         return next(id for id in made if id not in taken)
 
     def why_invalid_id(self, native_id: str) -> str:
-        if re.search(UUID4, native_id):
+        if re.search(schema.UUID4, native_id):
             return ""
         return "a UUID of version 4 is needed: xxxxxxxx-xxxx-4xxx-yxxx-xxxxxxxxxxxx"
 
@@ -567,7 +537,7 @@ class Craft(Format):
         version = text(root.get("schema_version"))
         known = "schema_version" not in root or re.fullmatch(r"1\.0\.[0-9]{1,9}", version)
         return Reading(
-            layout=ID,
+            layout=schema.ID,
             generation="document" if version else "companion",
             version=version,
             complete=facts.status == "completed",
@@ -578,15 +548,15 @@ class Craft(Format):
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
         name, value = self._main(tree)
-        found = list(check_value(RULES, value, strict=strict))
+        found = list(check_value(schema.RULES, value, strict=strict))
         if isinstance(value, dict):
-            found += find_oddities(value, where)
+            found += schema.find_oddities(value, where)
         return [finding._replace(file=name) for finding in found]
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         name, data = self._main(bundle)
         read = partial(_get, name, where=where)
-        return salvage_json(data, read, is_session=form.is_session, wanted=RULES.need)
+        return salvage_json(data, read, is_session=form.is_session, wanted=schema.RULES.need)
 
     def _main(self, tree: Any) -> tuple[str, Any]:
         wanted = [name for name in tree if name != REGISTRY_FILE and "/" not in name]

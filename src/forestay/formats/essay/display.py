@@ -44,9 +44,8 @@ def place(doc: dict[str, Any], *, paragraphs: bool = True) -> str:
 
 
 def pause_message(doc: dict[str, Any]) -> str:
-    return (
-        f"Session paused at {place(doc)}. To resume, invoke essay-pipeline and select this session."
-    )
+    how = "To resume, invoke essay-pipeline and select this session."
+    return f"Session paused at {place(doc)}. {how}"
 
 
 def ago(moment: int, now: int) -> str:
@@ -59,49 +58,34 @@ def ago(moment: int, now: int) -> str:
 
 def session_list(found: Iterable[tuple[str, dict[str, Any] | None]], where: Where) -> str:
     """Return the list of sessions by folder name; None stands for a file that cannot be read."""
-    lines = [
-        f"{number}. {name} -- {_place_or_status(doc)} -- Last active: {_activity(doc, where)}"
-        for number, (name, doc) in enumerate(found, 1)
-    ]
+    lines = []
+    for number, (name, doc) in enumerate(found, 1):
+        moment = timestamps.read(mapping(doc).get("last_activity"), where.naive)
+        active = "unknown" if moment is None else ago(moment, where.now)
+        status = read_session_status(mapping(doc).get("status"))
+        if doc is None:
+            what = "State unreadable"
+        elif status in ("completed", "abandoned"):
+            what = str(status).title()  # it has no place: it cannot be resumed by its number
+        else:
+            what = place(doc, paragraphs=False)
+        lines.append(f"{number}. {name} -- {what} -- Last active: {active}")
     return "\n".join(["Sessions found:", *lines]) if lines else "No sessions found."
 
 
-def _place_or_status(doc: dict[str, Any] | None) -> str:
-    if doc is None:
-        return "State unreadable"
-    # A session that has ended has no place: it cannot be resumed by its number.
-    status = read_session_status(doc.get("status"))
-    is_over = status in ("completed", "abandoned")
-    return str(status).title() if is_over else place(doc, paragraphs=False)
-
-
-def _activity(doc: dict[str, Any] | None, where: Where) -> str:
-    moment = timestamps.read(mapping(doc).get("last_activity"), where.naive)
-    return "unknown" if moment is None else ago(moment, where.now)
+_STATUS_WORDS = {"pending": "not started", "running": "in progress", "done": "completed"}
 
 
 def resume_summary(doc: dict[str, Any]) -> str:
+    """Return a sentence about the state of the work, for a user who resumes it."""
     stage = stage_of(doc) or 1
-    return f"Resuming at Stage {stage}. Here's where you left off: {_left_off(doc, stage)}"
-
-
-def _left_off(doc: dict[str, Any], stage: int) -> str:
-    """Return one sentence about the state of the work."""
     status = read_unit_status(value_at(doc, f"stages.stage_{stage}.status")) or "pending"
-    parts = [
-        f"{STAGES[stage].title} {_STATUS_WORDS.get(status, status.replace('_', ' '))}",
-        *_section_parts(doc, stage),
-    ]
-    waiting = [
-        entry
-        for entry in sequence(doc.get("deferred_verifications"))
-        if not mapping(entry).get("resolved")
-    ]
-    parts += [f"{plural(len(waiting), 'claim')} to verify"] if waiting else []
-    return ", ".join(parts) + "."
-
-
-_STATUS_WORDS = {"pending": "not started", "running": "in progress", "done": "completed"}
+    word = _STATUS_WORDS.get(status, status.replace("_", " "))
+    parts = [f"{STAGES[stage].title} {word}", *_section_parts(doc, stage)]
+    deferred = map(mapping, sequence(doc.get("deferred_verifications")))
+    waiting = sum(not entry.get("resolved") for entry in deferred)
+    parts += [f"{plural(waiting, 'claim')} to verify"] if waiting else []
+    return f"Resuming at Stage {stage}. Here's where you left off: {', '.join(parts)}."
 
 
 def _section_parts(doc: dict[str, Any], stage: int) -> list[str]:

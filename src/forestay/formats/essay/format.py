@@ -215,17 +215,9 @@ def _fresh(facts: Facts, native_id: str, where: Where) -> dict[str, Any]:
     edit.apply()
     if place_of(facts.position) is None:
         status = {step.id: step.status for step in facts.steps}
-        edit.move_to(
-            min(
-                STAGES,
-                key=lambda n: (
-                    status.get(stage_id(n)) != "running",
-                    status.get(stage_id(n)) == "done",
-                    n,
-                ),
-            ),
-            None,
-        )
+        running = [n for n in STAGES if status.get(stage_id(n)) == "running"]
+        pending = [n for n in STAGES if status.get(stage_id(n)) != "done"]
+        edit.move_to([*running, *pending, 1][0], None)
     return doc
 
 
@@ -345,11 +337,8 @@ class _StateEdit:
         place, here = place_of(self.want.position), self.was.position
         if place is not None and self.want.position != here:
             # The current section may be one that the file does not list; no step stands for it.
-            is_unlisted = here.startswith(f"{stage_id(place[0])}/") and here not in {
-                *self.steps,
-                *self.had,
-            }
-            if place[1] or not is_unlisted:
+            is_listed = here in self.steps or here in self.had
+            if place[1] or is_listed or not here.startswith(f"{stage_id(place[0])}/"):
                 self.move_to(*place)
         elif place is None and _are_done(self.steps) and not _are_done(self.had):
             self.move_to(max(STAGES), None)
@@ -370,8 +359,8 @@ class _StateEdit:
             field, new = spot.field, wanted[spot.name]
             if new is not None and read_value(field, new) is None:
                 continue  # the field cannot hold it
-            told = _get_attribute(field, spot.value, self.around)
-            if told == _get_attribute(field, new, self.around):
+            before, after = (_get_attribute(field, v, self.around) for v in (spot.value, new))
+            if before == after:
                 continue
             if isinstance(new, str) and field.kind == "path":
                 new = outside(inside(new, self.around), self.around)
@@ -392,9 +381,8 @@ class _StateEdit:
             at = timestamps.first(claim.at, updated, self.was.updated_at, self.where.now)
             # An override without a deferral has no place and no reason; where every claim has
             # one, it is `unknown`.
-            was_deferred = (
-                not claim.result or claim.reason not in ("", "unknown") or claim.section is not None
-            )
+            has_origin = claim.reason not in ("", "unknown") or claim.section is not None
+            was_deferred = has_origin or not claim.result
             if waiting := deferred.get(claim.text):
                 entry = waiting.pop(0)
                 if claim.resolved != (entry.get("resolved") is True):
@@ -416,17 +404,13 @@ class _StateEdit:
 
     def _put_revisits(self) -> None:
         """Log the revisits of this pipeline that are not logged yet."""
-        places = ((revisit, place_of(revisit.step)) for revisit in self.want.revisits)
-        ours = {stage_id(place[0]): place[0] for _, place in places if place}
-        steps = [
-            replace(one, step=stage_id(place[0]))
-            for one in self.want.revisits
-            if (place := place_of(one.step))
-        ]
-        for one in new_revisits(self.was.revisits, steps):
+        places = [(revisit, place_of(revisit.step)) for revisit in self.want.revisits]
+        stages = {stage_id(place[0]): place[0] for _, place in places if place}
+        ours = [replace(one, step=stage_id(place[0])) for one, place in places if place]
+        for one in new_revisits(self.was.revisits, ours):
             at = timestamps.write(self.where.now if one.at is None else one.at)
-            archived = list(one.archived)
-            self._log("revision_history", ours[one.step], one.impact, one.because, archived, at)
+            values = [stages[one.step], one.impact, one.because, list(one.archived), at]
+            self._log("revision_history", *values)
 
 
 def _are_done(steps: Mapping[str, StepFact]) -> bool:
@@ -548,10 +532,8 @@ class Essay(Format):
             if is_astray and tree != old:
                 _set_folder(doc, where.root)
         elif old is None or get_facts(tree, where) != facts:
-            given = facts.native_id or self.new_id(facts, where, frozenset())
-            tree[name] = _fresh(
-                facts, make_id(given) if self.why_invalid_id(given) else given, where
-            )
+            id = facts.native_id or self.new_id(facts, where, frozenset())
+            tree[name] = _fresh(facts, make_id(id) if self.why_invalid_id(id) else id, where)
         return tree
 
     def restore_required(self, tree: Tree, before: Tree, where: Where) -> tuple[Tree, list[str]]:
@@ -562,11 +544,10 @@ class Essay(Format):
         if stage != old.get("current_stage") and is_count(stage) and stage in STAGES:
             doc["current_stage_name"] = STAGES[stage].name
         lost = [says for n in SECTIONED for says in _restore_sections(doc, old, n)]
-        name, former = state_name(tree), {state_name(tree): old}
-        made, told = restore_required(
-            self, {**tree, name: doc}, former, Where(), lambda _: True, _is_wrong
-        )
-        return made, [*lost, *told]
+        name = state_name(tree)
+        now, former = {**tree, name: doc}, {name: old}
+        made, notes = restore_required(self, now, former, Where(), lambda _: True, _is_wrong)
+        return made, [*lost, *notes]
 
     def why_incomplete(self, data: bytes, value: Any) -> str:
         return salvage.find_truncation(data, value)
@@ -581,12 +562,8 @@ class Essay(Format):
         done = sum(step.status == "done" for step in facts.steps)
         is_complete = facts.status == "completed"
         progress = done / len(facts.steps) if facts.steps else None
-        return Reading(
-            layout=self.id,
-            complete=is_complete,
-            status=facts.status,
-            progress=1.0 if is_complete else progress,
-        )
+        progress = 1.0 if is_complete else progress
+        return Reading(self.id, complete=is_complete, status=facts.status, progress=progress)
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
         return find_faults(tree, where, strict=strict)

@@ -38,22 +38,7 @@ from forestay.formats.facts import (
     join_choice,
 )
 from forestay.formats.fields import COUNT, DROP, NAMES, PERCENT, SECONDS, TEXT, Field, Text
-from forestay.formats.orchestrator.schema import (
-    AGENT_ORDER,
-    DECISION_ORDER,
-    ERROR_ORDER,
-    ID,
-    PROJECT_ORDER,
-    ROOT,
-    RULES,
-    USAGE_ORDER,
-    VERSION,
-    WORK_ORDER,
-    as_alias,
-    find_oddities,
-    percentage,
-    wrong_id,
-)
+from forestay.formats.orchestrator import schema
 from forestay.formats.port import (
     Bundle,
     Conventions,
@@ -84,13 +69,13 @@ def archive_name(native_id: str) -> str:
 def list_history(archived: Mapping[str, Any], limit: int = 10) -> list[dict[str, str]]:
     """Return a row per archived session, newest first by file name, also for unreadable files."""
     names = sorted((name for name in archived if name.endswith(".json")), reverse=True)
-    return [_row(name, mapping(archived[name])) for name in names[: max(0, limit)]]
-
-
-def _row(name: str, value: Node) -> dict[str, str]:
-    stem = name.rpartition("/")[2].removesuffix(".json")
-    row = {"id": text(value.get("session_id")) or stem}
-    return row | {key: text(value.get(key)) for key in ("goal", "status", "created")}
+    rows = []
+    for name in names[: max(0, limit)]:
+        value = mapping(archived[name])
+        row = {key: text(value.get(key)) for key in ("session_id", "goal", "status", "created")}
+        stem = name.rpartition("/")[2].removesuffix(".json")
+        rows.append({"id": row.pop("session_id") or stem} | row)
+    return rows
 
 
 SHOW_HISTORY = "forestay files orchestrator history"
@@ -162,7 +147,7 @@ _FAULT = (
 
 
 def _agent_status(of: Node) -> str:
-    return unit_status(ID, text(of.get("status"))) or "running"
+    return unit_status(schema.ID, text(of.get("status"))) or "running"
 
 
 def _get_agent(value: Any, where: Where) -> AgentFact | None:
@@ -175,7 +160,7 @@ def _get_agent(value: Any, where: Where) -> AgentFact | None:
 
 def _is_whole(fact: AgentFact) -> bool:
     """Return whether an agent is complete; the document has a progress for running ones only."""
-    return unit_word(ID, fact.status) == "complete" and fact.fraction in (None, 1.0)
+    return unit_word(schema.ID, fact.status) == "complete" and fact.fraction in (None, 1.0)
 
 
 def _get_done(value: Any, where: Where) -> StepFact | None:
@@ -210,7 +195,7 @@ def _get(root: Node, where: Where) -> Facts:
     usage = form.get_fields(mapping(root.get("context_usage")), _USAGE, where)
     return Facts(
         native_id=text(root.get("session_id")),
-        status=session_status(ID, text(root.get("status"))) or "active",
+        status=session_status(schema.ID, text(root.get("status"))) or "active",
         steps=[
             *form.read_elements(root.get("completed_work"), partial(_get_done, where=where)),
             *form.read_elements(root.get("pending_tasks"), form.get_task),
@@ -251,14 +236,14 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
     path = facts.project_path or where.project_path
     name = path.replace("\\", "/").rstrip("/").rpartition("/")[2]
     return {
-        "schema_version": VERSION,
+        "schema_version": schema.VERSION,
         "session_id": native_id,
         "created": timestamps.write(facts.began_at or now),
         "updated": timestamps.write(now),
         "project": {"name": name, "path": path, "git_branch": facts.git_branch or None},
         "goal": facts.goal,
         "mode": facts.mode or "default",
-        "status": session_word(ID, facts.status),
+        "status": session_word(schema.ID, facts.status),
         "agents": [],
         "completed_work": [],
         "pending_tasks": [],
@@ -269,32 +254,34 @@ def _fresh(facts: Facts, where: Where, native_id: str) -> Node:
 
 
 def _put_root(root: Node, facts: Facts, where: Where) -> None:
-    form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, ROOT)
-    form.put_status(root, ID, facts.status, ROOT)
+    form.put_fields(root, facts, (_GOAL, _CREATED, _MODE, *_OTHER), where, schema.ROOT)
+    form.put_status(root, schema.ID, facts.status, schema.ROOT)
     _put_project(root, facts, where)
-    form.put_latest(root, _UPDATED, facts.updated_at, where, ROOT)
+    form.put_latest(root, _UPDATED, facts.updated_at, where, schema.ROOT)
     _put_agents(root, facts, where)
     _put_work(root, facts, where)
     _put_logs(root, facts, where)
-    form.put_section(root, "context_usage", partial(_put_usage, facts=facts, where=where), ROOT)
+    form.put_section(
+        root, "context_usage", partial(_put_usage, facts=facts, where=where), schema.ROOT
+    )
 
 
 def _put_project(root: Node, facts: Facts, where: Where) -> None:
     here = where.project_path
     if "project_path" in root and not text(mapping(root.get("project")).get("path")):
-        form.put_machine_value(root, _LOOSE_PATH, facts.project_path, here, where, ROOT)
+        form.put_machine_value(root, _LOOSE_PATH, facts.project_path, here, where, schema.ROOT)
         facts = replace(facts, project_path="")
     elif isinstance(root.get("project"), dict):
         root["project"] = dict(root["project"])
         form.put_machine_value(
-            root["project"], _PATH, facts.project_path, here, where, PROJECT_ORDER
+            root["project"], _PATH, facts.project_path, here, where, schema.PROJECT_ORDER
         )
         facts = replace(facts, project_path="")
 
     def put(project: Node) -> None:
-        form.put_fields(project, facts, _PROJECT, where, PROJECT_ORDER)
+        form.put_fields(project, facts, _PROJECT, where, schema.PROJECT_ORDER)
 
-    form.put_section(root, "project", put, ROOT)
+    form.put_section(root, "project", put, schema.ROOT)
 
 
 def _put_agents(root: Node, facts: Facts, where: Where) -> None:
@@ -308,21 +295,21 @@ def _put_agents(root: Node, facts: Facts, where: Where) -> None:
     ]
     read, write = partial(_get_agent, where=where), partial(_put_agent, where=where)
     last = form.latest_runs(root.get("agents"), read, agents)
-    form.put_list(root, "agents", ROOT, agents, form.Entry(last, write, form.by_name("id")))
+    form.put_list(root, "agents", schema.ROOT, agents, form.Entry(last, write, form.by_name("id")))
 
 
 def _put_agent(old: Any, fact: AgentFact, where: Where) -> Node:
     made = dict(old) if old is not None else {"id": fact.id, "type": "custom", "task": ""}
     fact = form.with_stated_progress(fact, _get_agent(old, where))
-    said, word = _agent_status(made), unit_word(ID, fact.status)
-    turns = old is None or (fact.status != said and unit_status(ID, word) != said)
+    said, word = _agent_status(made), unit_word(schema.ID, fact.status)
+    turns = old is None or (fact.status != said and unit_status(schema.ID, word) != said)
     if _is_whole(fact):
         fact = replace(fact, fraction=None if turns else PERCENT.read(made.get("progress"), where))
-    form.put_fields(made, fact, _RUN, where, AGENT_ORDER)
+    form.put_fields(made, fact, _RUN, where, schema.AGENT_ORDER)
     if turns:
-        form.insert(made, "status", word, AGENT_ORDER)
+        form.insert(made, "status", word, schema.AGENT_ORDER)
     if turns and word == "complete":
-        form.insert(made, "result_summary", made.get("result_summary", ""), AGENT_ORDER)
+        form.insert(made, "result_summary", made.get("result_summary", ""), schema.AGENT_ORDER)
     return made
 
 
@@ -337,18 +324,16 @@ def _put_work(root: Node, facts: Facts, where: Where) -> None:
     rest += [StepFact(a.task or a.id) for a in pending if (a.task or a.id) not in titles]
     read, write = partial(_get_done, where=where), partial(_put_done, where=where)
     work = form.Entry(read, write, form.by_name("title"))
-    form.put_list(root, "completed_work", ROOT, done, work)
-    form.put_list(root, "pending_tasks", ROOT, rest, form.TASK)
+    form.put_list(root, "completed_work", schema.ROOT, done, work)
+    form.put_list(root, "pending_tasks", schema.ROOT, rest, form.TASK)
 
 
 def _put_done(old: Any, step: StepFact, where: Where) -> Any:
     if isinstance(old, str) and not step.outcome and not step.files:
         return old
-    if isinstance(old, dict):
-        made = dict(old)
-    else:
-        made = {"task": step.title, "outcome": "", "files": []}
-    form.put_fields(made, step, _WORK, where, WORK_ORDER)
+    blank = {"task": step.title, "outcome": "", "files": []}
+    made = dict(old) if isinstance(old, dict) else blank
+    form.put_fields(made, step, _WORK, where, schema.WORK_ORDER)
     return made
 
 
@@ -367,14 +352,16 @@ def _put_logs(root: Node, facts: Facts, where: Where) -> None:
     passes = [*form.match_by_time(lambda each: each.what), *form.reworded()]
     choice = form.log(_get_decision, _put_decision, passes, where, moment)
     gone = _choices(withdrawn)
-    form.put_list(root, "decisions_made", ROOT, _choices(facts), choice, gone=gone)
+    form.put_list(root, "decisions_made", schema.ROOT, _choices(facts), choice, gone=gone)
     passes = [*form.match_by_time(_MESSAGE), (_of_agent, _of_agent)]
     error = form.log(_get_error, _put_error, passes, where, moment)
-    form.put_list(root, "errors", ROOT, _errors(facts), error, gone=withdrawn.errors)
+    form.put_list(root, "errors", schema.ROOT, _errors(facts), error, gone=withdrawn.errors)
     if isinstance(root.get("files_modified"), list):
         paths = [FileFact(path) for path in dict.fromkeys(f.path for f in facts.files) if path]
-        entry = form.Entry(_get_file, _put_path, form.by_name("path"), log=True)
-        form.put_list(root, "files_modified", ROOT, paths, entry, gone=withdrawn.files)
+        entry = form.Entry(
+            _get_file, lambda old, fact: old or fact.path, form.by_name("path"), log=True
+        )
+        form.put_list(root, "files_modified", schema.ROOT, paths, entry, gone=withdrawn.files)
 
 
 def _choices(facts: Facts) -> list[DecisionFact]:
@@ -388,7 +375,7 @@ def _put_decision(old: Any, fact: DecisionFact, where: Where, moment: int) -> An
     made["decision"] = fact.what
     if old is None and fact.at is None:
         fact = replace(fact, at=moment)
-    form.put_fields(made, fact, _CHOICE, where, DECISION_ORDER)
+    form.put_fields(made, fact, _CHOICE, where, schema.DECISION_ORDER)
     return made
 
 
@@ -418,21 +405,19 @@ def _put_error(old: Any, fact: ErrorFact, where: Where, moment: int) -> Any:
     # The time of an agent's error is when it failed; the program's own entry may be later.
     if old is not None and (was := _get_error(old, where)) and (was.agent or was.at is not None):
         fact = replace(fact, at=was.at)
-    form.put_fields(made, fact, _FAULT, where, ERROR_ORDER)
+    form.put_fields(made, fact, _FAULT, where, schema.ERROR_ORDER)
     return made
-
-
-def _put_path(old: Any, fact: FileFact) -> Any:
-    return fact.path if old is None else old
 
 
 def _put_usage(usage: Node, facts: Facts, where: Where) -> None:
     before = COUNT.read(usage.get("estimated_tokens"), where)
-    form.put_fields(usage, facts, _USAGE, where, USAGE_ORDER)
+    form.put_fields(usage, facts, _USAGE, where, schema.USAGE_ORDER)
     form.put_no_compression(usage, facts, where)
     tokens = COUNT.read(usage.get("estimated_tokens"), where)
     if tokens is not None and tokens != before:
-        form.insert(usage, "percentage", percentage(tokens, where.window), USAGE_ORDER)
+        form.insert(
+            usage, "percentage", schema.percentage(tokens, where.window), schema.USAGE_ORDER
+        )
 
 
 # --- the format --------------------------------------------------------------------------------
@@ -485,7 +470,7 @@ def _suffix(second: int, digest: str) -> str:
 
 
 class Orchestrator(Format):
-    id = ID
+    id = schema.ID
     document = "S4"
     conventions = Conventions(
         archive="orchestrator-history/{id}.json",
@@ -520,7 +505,7 @@ class Orchestrator(Format):
         return next(id for id in made if id not in taken)
 
     def why_invalid_id(self, native_id: str) -> str:
-        return wrong_id(native_id)
+        return schema.wrong_id(native_id)
 
     def get(self, tree: Tree, where: Where) -> Facts:
         return _get(mapping(form.main(tree, CURRENT)[1]), where)
@@ -542,26 +527,29 @@ class Orchestrator(Format):
         root = mapping(form.main(tree, CURRENT)[1])
         facts = self.get(tree, where)
         version = root.get("schema_version")
+        is_documented = "schema_version" in root or isinstance(root.get("project"), dict)
         return Reading(
-            layout=ID,
-            generation=_generation(root),
+            layout=schema.ID,
+            generation="document" if is_documented else "aiterm",
             version=text(version),
             complete=facts.status == "completed",
             status=facts.status,
             progress=shown_progress(facts),
-            writable=version == VERSION,
+            writable=version == schema.VERSION,
         )
 
     def check(self, tree: Tree, where: Where, *, strict: bool = False) -> list[Finding]:
         name, value = form.main(tree, CURRENT)
-        found = [as_alias(finding) for finding in check_value(RULES, value, strict=strict)]
+        found = [
+            schema.as_alias(finding) for finding in check_value(schema.RULES, value, strict=strict)
+        ]
         if isinstance(value, dict):
-            found += find_oddities(value, where)
+            found += schema.find_oddities(value, where)
         return [finding._replace(file=name) for finding in found]
 
     def salvage(self, bundle: Bundle, where: Where) -> Salvaged | None:
         _, data = form.main(bundle, CURRENT)
-        read, wanted = partial(_get, where=where), (*RULES.need, *RULES.want)
+        read, wanted = partial(_get, where=where), (*schema.RULES.need, *schema.RULES.want)
         return salvage_json(data, read, is_session=form.is_session, wanted=wanted)
 
     def ask(
@@ -570,12 +558,6 @@ class Orchestrator(Format):
         has_archive = any(name.startswith(f"{HISTORY}/") for name in where.names)
         best = "manual" if level else "history" if has_archive else "fresh"
         return CORRUPTED, recovery(kept_as, best)
-
-
-def _generation(root: Node) -> str:
-    """Return which shape a file has: the document's, or that of aiterm."""
-    is_named = "schema_version" in root or isinstance(root.get("project"), dict)
-    return "document" if is_named else "aiterm"
 
 
 def shown_progress(facts: Facts) -> float:

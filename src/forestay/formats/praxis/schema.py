@@ -29,17 +29,7 @@ from forestay.formats.port import (
     load_format,
     unsafe_id,
 )
-from forestay.formats.praxis.read import (
-    LEGACY_WARNING,
-    REDESIGNED,
-    View,
-    by_phase,
-    is_count,
-    is_phase,
-    last_phase,
-    seconds,
-    verdict_of,
-)
+from forestay.formats.praxis import read
 from forestay.formats.praxis.write import ATTEMPTS, PAUSE_REASONS, scheme
 from forestay.formats.schema import (
     END,
@@ -173,17 +163,17 @@ _MAPS = {"phase_artifacts": "S1-52", "checkpoints": "S1-58"} | dict.fromkeys(
 
 def check_file(tree: Tree, where: Where, *, strict: bool) -> list[Finding]:
     """Return every deviation of a session file."""
-    view = View(tree, where)
+    view = read.View(tree, where)
     if not isinstance(tree.get(view.name), dict):
         return [Finding("not-an-object", ERROR, "the file is not a JSON object", file=view.name)]
     found = [each for check in _CHECKS for each in check(view, where, strict)]
     return [finding._replace(file=view.name) for finding in found]
 
 
-def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_rules(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     doc = view.doc
     for key, req in _MAPS.items():
-        entries, good = doc.get(key), by_phase(doc, key)
+        entries, good = doc.get(key), read.by_phase(doc, key)
         if isinstance(entries, dict) and len(good) != len(entries):
             doc = {**doc, key: {str(phase): entry for phase, entry in good.items()}}
             for name in entries.keys() - doc[key].keys():
@@ -194,7 +184,7 @@ def _check_rules(view: View, where: Where, strict: bool) -> Iterator[Finding]:
     yield from check_value(_REDESIGN if view.redesigned else _OLDER, doc, strict=strict)
 
 
-def _check_numbers(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_numbers(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     start, listed = view.structure.get("starting_phase", 0), view.doc.get("completed_phases")
     numbers = [("current_phase", view.doc.get("current_phase", 0), "S1-33")]
     numbers += [("workflow_structure.starting_phase", start, "S1-29")]
@@ -204,19 +194,19 @@ def _check_numbers(view: View, where: Where, strict: bool) -> Iterator[Finding]:
     for index, phase in enumerate(sequence(listed)):
         numbers.append((f"completed_phases[{index}]", phase, "S1-34"))
     for path, number, req in numbers:
-        if not is_phase(number):
+        if not read.is_phase(number):
             yield warn("wrong-type", f"{path} is not a phase number", path, req, ERROR)
     for path, node, req in (
         ("workflow_structure", view.structure, "S1-28"),
         ("metadata", view.metadata, "S1-125"),
     ):
         total = node.get("total_phases")
-        if not (total is None or total == "dynamic" or is_count(total)):
+        if not (total is None or total == "dynamic" or read.is_count(total)):
             message = f"{path}.total_phases is not a positive integer or null"
             yield warn("wrong-type", message, f"{path}.total_phases", req, ERROR)
 
 
-def _check_id(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_id(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     id = view.doc.get("session_id")
     if isinstance(id, str) and (problem := unsafe_id(id)):
         yield warn("unsafe-id", problem, "session_id", "X1-10", ERROR)
@@ -224,9 +214,9 @@ def _check_id(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         yield warn("id-not-uuid", "session_id is not a UUID", "session_id", "X1-10", ERROR)
 
 
-def _check_form(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_form(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     if not view.redesigned:
-        yield warn("legacy-format", LEGACY_WARNING, "", "S1-126")
+        yield warn("legacy-format", read.LEGACY_WARNING, "", "S1-126")
     if view.total is None:
         has_flag = view.redesigned or "status" in view.doc
         then = "only its flag shows" if has_flag else "nothing shows"
@@ -242,25 +232,25 @@ def _check_form(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         yield warn("naive-stamp", message, naive[0], "S1-60", INFO)
 
 
-def _check_structure(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_structure(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     named, start = view.structure.get("indexing_scheme"), view.structure.get("starting_phase", 0)
-    if named in _SCHEMES and is_phase(start) and named != scheme(start):
+    if named in _SCHEMES and read.is_phase(start) and named != scheme(start):
         message = f"a workflow that starts with phase {start} is {scheme(start)}"
         at = "workflow_structure.indexing_scheme"
         yield warn("scheme-mismatch", message, at, "S1-67", ERROR)
     total, noted = view.structure.get("total_phases"), view.metadata.get("total_phases")
-    if is_count(total) and is_count(noted) and noted != total:
+    if read.is_count(total) and read.is_count(noted) and noted != total:
         message = f"metadata.total_phases is {noted}, but the session started with {total} phases"
         yield warn("total-changed", message, "metadata.total_phases", "S1-137")
 
 
-def _check_range(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_range(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     if len(view.completed) != len(view.done):
         message = "a phase is listed as completed more than once"
         yield warn("duplicate-phase", message, "completed_phases", "S1-76")
     if view.total is None:
         return
-    last = last_phase(view.total, view.first)
+    last = read.last_phase(view.total, view.first)
     if view.current is not None and view.current != view.position:
         message = f"current_phase is {view.current}, outside {view.first} to {last}"
         severity = ERROR if view.redesigned else WARNING
@@ -279,15 +269,15 @@ _VERDICT_FAULTS = {
 """Whether a phase is listed as completed, and its verdict → the contradiction."""
 
 
-def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_verdicts(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     for phase, artifact in view.artifacts.items():
         number = artifact.get("phase_number")
-        if is_phase(number) and number != phase:
+        if read.is_phase(number) and number != phase:
             message = f"the artifact of phase {phase} names phase {number}"
             at = f"phase_artifacts.{phase}.phase_number"
             yield warn("phase-mismatch", message, at, "S1-53")
     for phase, word in sorted(view.checkpoints.items()):
-        is_done, verdict = phase in view.done, verdict_of(word)
+        is_done, verdict = phase in view.done, read.verdict_of(word)
         if (is_done, verdict) in _VERDICT_FAULTS:
             code, req, severity = _VERDICT_FAULTS[is_done, verdict]
             listed = "listed as completed" if is_done else "not listed as completed"
@@ -295,7 +285,7 @@ def _check_verdicts(view: View, where: Where, strict: bool) -> Iterator[Finding]
             yield warn(code, message, f"checkpoints.{phase}", req, severity)
 
 
-def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_times(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     yield from check_time_order(view.doc, ("created_at", "updated_at"), "", "S1-61", where)
     for phase, entry in sorted(view.timing.items()):
         at = f"{view.timing_key}.{phase}"
@@ -310,13 +300,13 @@ def _check_times(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         written = entry.get("duration_seconds")
         is_number = isinstance(written, int | float) and not isinstance(written, bool)
         if started is not None and ended is not None and started <= ended and is_number:
-            active = (ended - started) / 1000 - seconds(entry.get("paused_duration_seconds"))
-            if abs(seconds(written) - max(0.0, active)) > 1:
+            active = (ended - started) / 1000 - read.seconds(entry.get("paused_duration_seconds"))
+            if abs(read.seconds(written) - max(0.0, active)) > 1:
                 message = "the duration is not the time from start to end without the pauses"
                 yield warn("duration-mismatch", message, f"{at}.duration_seconds", "S1-39", INFO)
 
 
-def _check_flags(view: View, where: Where, strict: bool) -> Iterator[Finding]:
+def _check_flags(view: read.View, where: Where, strict: bool) -> Iterator[Finding]:
     flags = view.lifecycle
     if not view.redesigned or not flags:
         return
@@ -336,13 +326,13 @@ def _check_flags(view: View, where: Where, strict: bool) -> Iterator[Finding]:
         yield warn("completed-and-paused", message, "lifecycle.paused", "S1-42")
 
 
-def _was_resumed(view: View) -> bool:
+def _was_resumed(view: read.View) -> bool:
     """Return whether a complete session was resumed: only our own key can show that."""
     tree = {view.name: view.doc}
     return carry_over.read(load_format("praxis"), tree, view.where).status != "completed"
 
 
-_CHECKS: tuple[Callable[[View, Where, bool], Iterator[Finding]], ...] = (
+_CHECKS: tuple[Callable[[read.View, Where, bool], Iterator[Finding]], ...] = (
     _check_rules,
     _check_numbers,
     _check_id,
@@ -365,12 +355,12 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
     generation omits, or empties, the very sections that show the generation, so these come first.
     A session is complete by the structure that it started with, unless the workflow is another.
     """
-    was, now = View(before, where), View(tree, where)
+    was, now = read.View(before, where), read.View(tree, where)
     if not (was.doc and now.doc and was.redesigned):
         return tree, []
     name, doc = now.name, copied(now.doc)
     if not now.redesigned:
-        doc = {key: value for key, value in doc.items() if key not in REDESIGNED}
+        doc = {key: value for key, value in doc.items() if key not in read.REDESIGNED}
     restored = [key for key in _SECTIONS if _restore_key(doc, was.doc, key)]
     if restored:
         # A program that does not know these does not know our own keys either.
@@ -380,13 +370,13 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
     found = check_file({name: doc}, where, strict=True)
     restored += [f.where for f in found if f.code in _LACKS and _restore_key(doc, was.doc, f.where)]
     notes = [f"{place} was removed" for place in restored]
-    if was.text("workflow_type") == View({"": doc}, where).text("workflow_type"):
+    if was.text("workflow_type") == read.View({"": doc}, where).text("workflow_type"):
         structure = mapping(doc.get("workflow_structure"))
         for key, is_valid in _SNAPSHOT.items():
             if is_valid(was.structure.get(key)) and structure.get(key) != was.structure[key]:
                 structure[key] = was.structure[key]
                 notes.append(f"workflow_structure.{key} was changed")
-    now = View({"": doc}, where)
+    now = read.View({"": doc}, where)
     # A number past the end can mean that all phases are over; otherwise it is no phase at all.
     if now.current != now.position and not now.complete and was.current is not None:
         doc["current_phase"] = was.current
@@ -395,17 +385,17 @@ def restore_required(tree: Tree, before: Tree, where: Where) -> tuple[Tree, list
 
 
 _SNAPSHOT: dict[str, Callable[[Any], bool]] = {
-    "total_phases": is_count,
-    "starting_phase": is_phase,
+    "total_phases": read.is_count,
+    "starting_phase": read.is_phase,
     "indexing_scheme": lambda named: named in _SCHEMES,
 }
 _LACKS = ("missing-key", "wrong-type", "bad-stamp", "completed-without-end")
 
 
-def _end_passed_phases(doc: dict[str, Any], was: View, where: Where) -> None:
+def _end_passed_phases(doc: dict[str, Any], was: read.View, where: Where) -> None:
     """End phases that a program without times passed when their evidence was stamped, and start
     the next phase then."""
-    now, timing = View({"": doc}, where), mapping(doc["phase_timing"])
+    now, timing = read.View({"": doc}, where), mapping(doc["phase_timing"])
     for phase in now.completed:
         at = now.stamp(now.artifacts.get(phase, {}), "timestamp")
         if at is None or phase in was.done:

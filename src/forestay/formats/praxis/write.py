@@ -24,29 +24,7 @@ from forestay.formats.coerce import Node, copied, mapping, sequence
 from forestay.formats.facts import CheckpointFact, ErrorFact, Facts, StepFact
 from forestay.formats.fields import SECONDS, Field, put_field
 from forestay.formats.port import Where
-from forestay.formats.praxis.read import (
-    ATTRIBUTE_PREFIX,
-    COMPLETED_AT,
-    ERROR_AT,
-    JUDGED_AT,
-    NO_TARGET,
-    NO_WORKFLOW,
-    PAUSE_FIELDS,
-    REDESIGNED,
-    SESSION_FIELDS,
-    STRUCTURE_FIELDS,
-    TIMING_FIELDS,
-    View,
-    evidence_of,
-    is_count,
-    is_phase,
-    last_phase,
-    phase_id,
-    phase_of,
-    read_facts,
-    seconds,
-    verdict_of,
-)
+from forestay.formats.praxis import read
 
 LIFECYCLE: Node = {
     "completed": False,
@@ -76,7 +54,7 @@ _STOPPED = ("failed", "aborted", "abandoned")
 _PAUSED = ("paused", *_STOPPED)
 _OPEN = ("running", "blocked", "needs_review")
 _CLOSED = ("done", "skipped")
-_TRANSLATED = (*REDESIGNED, "status", "completed_at", "evidence_submitted", "phase_timings")
+_TRANSLATED = (*read.REDESIGNED, "status", "completed_at", "evidence_submitted", "phase_timings")
 
 
 # -- the whole file ------------------------------------------------------------------------------
@@ -84,7 +62,7 @@ _TRANSLATED = (*REDESIGNED, "status", "completed_at", "evidence_submitted", "pha
 
 def create_file(wanted: Facts, session_id: str, where: Where) -> Node:
     """Return a new file with every key of the document, in its order."""
-    total = wanted.plan_total if is_count(wanted.plan_total) else where.total
+    total = wanted.plan_total if read.is_count(wanted.plan_total) else where.total
     doc = _blank(session_id, _base(wanted), total)
     began = timestamps.first(wanted.began_at, wanted.updated_at, where.now)
     doc["created_at"] = doc["updated_at"] = timestamps.write(began)
@@ -92,18 +70,18 @@ def create_file(wanted: Facts, session_id: str, where: Where) -> Node:
 
 
 def _base(wanted: Facts) -> int:
-    if is_phase(wanted.plan_base):
+    if read.is_phase(wanted.plan_base):
         return wanted.plan_base
     # A step whose id is no phase may come before the first one that is.
-    numbers = [phase_of(step.id) or 0 for step in wanted.steps if not step.parent]
+    numbers = [read.phase_of(step.id) or 0 for step in wanted.steps if not step.parent]
     return 1 if min(numbers, default=0) == 1 else 0
 
 
 def _blank(session_id: str, base: int, total: int | None) -> Node:
     return {
         "session_id": session_id,
-        "workflow_type": NO_WORKFLOW,
-        "target_file": NO_TARGET,
+        "workflow_type": read.NO_WORKFLOW,
+        "target_file": read.NO_TARGET,
         "workflow_structure": STRUCTURE
         | {"total_phases": total, "starting_phase": base, "indexing_scheme": scheme(base)},
         "current_phase": base,
@@ -127,15 +105,15 @@ def write_document(doc: Node, wanted: Facts, where: Where, status: str = "") -> 
 
     `status` is the exact status, where our own key has a finer word than the file.
     """
-    was = read_facts(View({"": doc}, where))
+    was = read.read_facts(read.View({"": doc}, where))
     was.status = status or was.status
     _Edit(doc, was, wanted, where).apply()
     return doc
 
 
-def upgrade(view: View, where: Where) -> Node:
+def upgrade(view: read.View, where: Where) -> Node:
     """Return a file of an older generation in the redesigned form, with its unknown keys."""
-    facts = read_facts(view)
+    facts = read.read_facts(view)
     doc = _blank(facts.native_id, view.first, view.total)
     old = {key: value for key, value in copied(view.doc).items() if key not in _TRANSLATED}
     # A missing time is replaced by the other one, else by now.
@@ -145,7 +123,7 @@ def upgrade(view: View, where: Where) -> Node:
     doc.update({k: v for k, v in old.items() if k not in doc or type(doc[k]) is type(v)})
     for phase in view.submitted.keys() - view.artifacts.keys():
         stamp = view.timing.get(phase, {}).get("completed_at") or view.doc.get("updated_at")
-        evidence = copied(evidence_of(view, phase))
+        evidence = copied(read.evidence_of(view, phase))
         doc["phase_artifacts"][str(phase)] = _artifact(phase, evidence, stamp)
     if view.position is not None:
         doc["current_phase"] = view.position
@@ -171,7 +149,7 @@ def number_phases(wanted: Facts) -> dict[int, int]:
     found: dict[int, int] = {}
     rest: list[int] = []
     for place in named or outer:
-        number = phase_of(wanted.steps[place].id)
+        number = read.phase_of(wanted.steps[place].id)
         if number is None or number in found:
             rest.append(place)
         else:
@@ -204,18 +182,18 @@ class _Edit:
     def __init__(self, doc: Node, was: Facts, want: Facts, where: Where) -> None:
         self.doc, self.was, self.want, self.where = doc, was, want, where
         self.steps = {number: want.steps[place] for number, place in number_phases(want).items()}
-        self.had = {n: step for step in was.steps if (n := phase_of(step.id)) is not None}
+        self.had = {n: step for step in was.steps if (n := read.phase_of(step.id)) is not None}
         self.numbers = {step.id: number for number, step in self.steps.items() if step.id}
         for step in want.steps:  # a step inside a phase has the number of the phase
             if step.id and step.parent in self.numbers:
                 self.numbers.setdefault(step.id, self.numbers[step.parent])
-        numbered = ((self.numbers.get(c.step, phase_of(c.step)), c) for c in want.checkpoints)
+        numbered = ((self.numbers.get(c.step, read.phase_of(c.step)), c) for c in want.checkpoints)
         self.checks = {number: check for number, check in numbered if number is not None}
-        self.judged = {phase_of(check.step): check for check in was.checkpoints}
+        self.judged = {read.phase_of(check.step): check for check in was.checkpoints}
 
     def apply(self) -> None:
         self._write_identity()
-        self.view = View({"": self.doc}, self.where)
+        self.view = read.View({"": self.doc}, self.where)
         self.done = dict.fromkeys(self.view.completed)
         self._write_phases()
         self._write_position()
@@ -256,17 +234,17 @@ class _Edit:
             want,
             native_id=was.native_id or want.native_id,
             updated_at=_latest(was.updated_at, want.updated_at),
-            plan_total=want.plan_total if is_count(want.plan_total) else was.plan_total,
-            plan_base=want.plan_base if is_phase(want.plan_base) else was.plan_base,
+            plan_total=want.plan_total if read.is_count(want.plan_total) else was.plan_total,
+            plan_base=want.plan_base if read.is_phase(want.plan_base) else was.plan_base,
         )
-        self.put_changes("", SESSION_FIELDS, want)
-        self.put_changes("workflow_structure", STRUCTURE_FIELDS, want)
+        self.put_changes("", read.SESSION_FIELDS, want)
+        self.put_changes("workflow_structure", read.STRUCTURE_FIELDS, want)
         if want.plan_base is not None and want.plan_base != was.plan_base:
             self.part("workflow_structure")["indexing_scheme"] = scheme(want.plan_base)
 
     def _write_attributes(self) -> None:
         for name, value in self.want.attributes.items():
-            key = name.removeprefix(ATTRIBUTE_PREFIX)
+            key = name.removeprefix(read.ATTRIBUTE_PREFIX)
             old = self.was.attributes.get(name)
             if key not in (name, "total_phases") and (type(old) is not type(value) or old != value):
                 self.part("metadata")[key] = value
@@ -276,7 +254,7 @@ class _Edit:
     def _write_phases(self) -> None:
         wanted = {*self.steps, *self.checks}
         for phase in self.had.keys() - wanted - {*self.view.implied()}:
-            if phase_id(phase) != self.want.position:
+            if read.phase_id(phase) != self.want.position:
                 self._archive_attempt(phase)
                 for key in ("phase_timing", "checkpoints"):
                     mapping(self.doc.get(key)).pop(str(phase), None)
@@ -291,7 +269,7 @@ class _Edit:
                 ended = step.ended_at or ended
         listed = sequence(self.doc.get("completed_phases"))
         # Elements that are no phase stay; 1.0 or true counts as the number that it equals.
-        kept = [each for each in listed if not is_phase(each) or each in self.done]
+        kept = [each for each in listed if not read.is_phase(each) or each in self.done]
         known = {each for each in kept if isinstance(each, int | float)}
         if (now := [*kept, *(phase for phase in self.done if phase not in known)]) != listed:
             self.doc["completed_phases"] = now
@@ -305,12 +283,12 @@ class _Edit:
         if not is_moved and (not check or verdict == (judged.verdict if judged else "pending")):
             return
         if status is None:
-            word = verdict_of(verdict)
+            word = read.verdict_of(verdict)
         elif status in _OPEN and verdict == "failed":
             word = "failed"
         else:
             word = status_words.unit_word("praxis", status)
-        if word != verdict_of(mapping(self.doc.get("checkpoints")).get(str(phase))):
+        if word != read.verdict_of(mapping(self.doc.get("checkpoints")).get(str(phase))):
             self._archive_attempt(phase)
             self.part("checkpoints")[str(phase)] = word
         if status == "done" or (status is None and word == "passed"):
@@ -322,7 +300,7 @@ class _Edit:
         """Move a verdict with its evidence and its times to the former attempts."""
         verdict = self.view.verdict(phase)
         self.done.pop(phase, None)
-        if verdict == "pending" and not evidence_of(self.view, phase):
+        if verdict == "pending" and not read.evidence_of(self.view, phase):
             return
         attempt: Node = {"checkpoint": verdict}
         artifacts, times = (mapping(self.doc.get(k)) for k in ("phase_artifacts", "phase_timing"))
@@ -334,7 +312,7 @@ class _Edit:
         attempts[str(phase)] = [*sequence(attempts.get(str(phase))), attempt]
 
     def _write_evidence(self, phase: int, check: CheckpointFact) -> None:
-        verdict = verdict_of(mapping(self.doc.get("checkpoints")).get(str(phase)))
+        verdict = read.verdict_of(mapping(self.doc.get("checkpoints")).get(str(phase)))
         judged = self.judged.get(phase)
         is_known = judged and replace(check, step=judged.step, issue=judged.issue) == judged
         if check.verdict != verdict or is_known:
@@ -344,15 +322,15 @@ class _Edit:
             if not check.evidence and (check.at is None or verdict == "pending"):
                 return
             artifact = self.part("phase_artifacts")[str(phase)] = _artifact(phase, {}, "")
-        if evidence_of(self.view, phase) != check.evidence or not artifact.get("evidence"):
+        if read.evidence_of(self.view, phase) != check.evidence or not artifact.get("evidence"):
             artifact["evidence"] = copied(check.evidence)
         if check.at is not None:
-            self.put(artifact, JUDGED_AT, check.at)
+            self.put(artifact, read.JUDGED_AT, check.at)
         elif not artifact.get("timestamp"):
             # A reader of these files refuses evidence without a time.
             ended = self.steps[phase].ended_at if phase in self.steps else None
             known = timestamps.first(ended, self.want.updated_at, self.where.now)
-            self.put(artifact, JUDGED_AT, known)
+            self.put(artifact, read.JUDGED_AT, known)
 
     def _write_timing(self, phase: int, step: StepFact, before: int | None) -> None:
         """Write the times of a phase; `before` is when the phase before it ended."""
@@ -375,7 +353,7 @@ class _Edit:
         self._write_clock(phase, entry, step, had)
 
     def _write_clock(self, phase: int, entry: Node, step: StepFact, had: StepFact) -> None:
-        started, completed, paused = TIMING_FIELDS
+        started, completed, paused = read.TIMING_FIELDS
         stamp = entry.get("started_at")
         if step.started_at is not None and step.started_at != had.started_at:
             self.put(entry, started, self._start_in_file(phase, step.started_at))
@@ -397,7 +375,7 @@ class _Edit:
                 self.put(entry, completed, max(step.ended_at, began or step.ended_at))
             ended = SECONDS.read(entry.get("completed_at"), self.where)
             if began is not None and ended is not None:
-                pauses = seconds(entry.get("paused_duration_seconds"))
+                pauses = read.seconds(entry.get("paused_duration_seconds"))
                 entry["duration_seconds"] = max(0.0, round((ended - began) / 1000 - pauses, 3))
 
     def _start_in_file(self, phase: int, began: int) -> int:
@@ -410,16 +388,16 @@ class _Edit:
 
     def _write_position(self) -> None:
         view = self.view
-        here = "" if view.position is None else phase_id(view.position)
+        here = "" if view.position is None else read.phase_id(view.position)
         if self.want.position == self.was.position == here:
             return
-        wanted = self.numbers.get(self.want.position, phase_of(self.want.position))
+        wanted = self.numbers.get(self.want.position, read.phase_of(self.want.position))
         if wanted is None:  # the first phase that is not over, or the last phase
             phases = sorted({*self.steps, *view.implied()})
             is_over = {n for n, step in self.steps.items() if step.status in _CLOSED}
             wanted = next((n for n in phases if n not in is_over), phases[-1] if phases else None)
         if wanted is not None and view.total is not None:
-            wanted = max(view.first, min(wanted, last_phase(view.total, view.first)))
+            wanted = max(view.first, min(wanted, read.last_phase(view.total, view.first)))
         if wanted not in (None, view.current):
             self.doc["current_phase"] = wanted
 
@@ -429,7 +407,7 @@ class _Edit:
         A new phase is listed even if it is the current one: it remains when the work returns to
         another phase.
         """
-        view = View({"": self.doc}, self.where)
+        view = read.View({"": self.doc}, self.where)
         mentioned = {*view.done, *view.checkpoints, *view.timing, *view.implied()}
         mentioned |= {*view.phases()} & self.had.keys()
         if rest := {str(phase): "pending" for phase in self.steps if phase not in mentioned}:
@@ -445,14 +423,14 @@ class _Edit:
         has_end = is_over and want.ended_at not in (None, was.ended_at)
         is_new = has_end or (is_over and was.status != "completed")
         # Read again: the file may have been complete by its phases, which have changed.
-        if is_new or is_over != (View({"": self.doc}, self.where).status == "completed"):
+        if is_new or is_over != (read.View({"": self.doc}, self.where).status == "completed"):
             flags = self.part("lifecycle")
             self.set(flags, "completed", is_over)
             if not is_over:
                 self.set(flags, "completed_at", None)
                 flags.pop("total_duration_seconds", None)
         if has_end and want.ended_at is not None:
-            self.put(self.part("lifecycle"), COMPLETED_AT, want.ended_at)
+            self.put(self.part("lifecycle"), read.COMPLETED_AT, want.ended_at)
             began = was.began_at if want.began_at is None else want.began_at
             if began is not None:
                 lasted = max(0, want.ended_at - began) / 1000
@@ -475,7 +453,7 @@ class _Edit:
         latest = _latest(was.resumed_at, want.resumed_at)
         resumes = max(was.resumes, want.resumes)
         new = replace(want, paused_at=since, resumed_at=latest, resumes=resumes)
-        self.put_changes("lifecycle", PAUSE_FIELDS, new)
+        self.put_changes("lifecycle", read.PAUSE_FIELDS, new)
         if since is None and was.paused_at is not None:
             self.set(self.part("lifecycle"), "paused", want.status in _PAUSED)
 
@@ -493,11 +471,11 @@ class _Edit:
         flags = self.part("lifecycle")
         if error is None or old is None or old.message != error.message:
             flags["last_error"] = error.message if error else None
-        self.put(flags, ERROR_AT, error.at if error else None)
+        self.put(flags, read.ERROR_AT, error.at if error else None)
 
     def _write_pause_flag(self) -> None:
         # An error, or a resume after it, may have changed the status without the flag.
-        now = View({"": self.doc}, self.where).status
+        now = read.View({"": self.doc}, self.where).status
         if not now == self.was.status == self.want.status:
             flags = self.part("lifecycle")
             self.set(flags, "paused", self.want.status in _PAUSED)

@@ -23,7 +23,6 @@ from forestay.base.redact import Redactor
 from forestay.base.text import terminal
 from forestay.errors import Busy, Damaged, NoSession, Refused
 from forestay.journal.projections import encode_rows, listing, read, rebuild_batch
-from forestay.journal.recorder import used_key
 from forestay.journal.stored_state import StoredRows, encode, load, require_intact
 from forestay.journal.validate_input import admit, admit_actor, clean_facts
 from forestay.model import erasure
@@ -224,14 +223,22 @@ class Journal:
             self._actors[name] = admit_actor(name, self.redactor)
         return self._actors[name]
 
-    def events_of_key(self, session: str, key: str) -> list[Event]:
-        """Return the events that were recorded together under a key, in order; empty if none."""
+    def events_of_key(
+        self, session: str, key: str, is_same: Callable[[Body], bool] | None = None
+    ) -> list[Event]:
+        """Return the events that were recorded together under a key, in order; empty if none.
+
+        Refuse the key if `is_same` accepts none of them: it stands for another call.
+        """
         id = derived_id(session.lower(), key)
         with self.store.view(session) as view:
             last = view.find(id)
             parts = (view.find(f"{id}-{n}") for n in range(1, _MOST_TOGETHER))
             found = [*takewhile(lambda part: part is not None, parts), last] if last else []
-            return [read(stored) for stored in found if stored is not None]
+            events = [read(stored) for stored in found if stored is not None]
+        if events and is_same and not any(is_same(event.body) for event in events):
+            raise _used_key(key, events[-1])
+        return events
 
     def plan(self, state: State) -> Workflow | None:
         """Return the workflow a session was started with; None for a plan that came with a file."""
@@ -664,6 +671,15 @@ def _device_for(view: View, core: Core, clock: Clock) -> tuple[str, list[tuple[s
     return view.device, lost
 
 
+def _used_key(key: str, earlier: Event) -> Refused:
+    """Return the refusal of a key that stands for another call."""
+    return Refused(
+        f"the key {key} was used for something else",
+        why=f"it stands for event {earlier.seq}, {earlier.kind}",
+        hint="use a key of its own for every call",
+    )
+
+
 def _require_same_call(key: str, earlier: Event, move: Body) -> Event:
     """Refuse a second, different call under a key: it would be acknowledged and dropped."""
     if isinstance(earlier.body, ev.Erased):
@@ -673,7 +689,7 @@ def _require_same_call(key: str, earlier: Event, move: Body) -> Event:
         getattr(move, name) == getattr(earlier.body, name) for name in names
     )
     if not same:
-        raise used_key(key, earlier)
+        raise _used_key(key, earlier)
     return earlier
 
 

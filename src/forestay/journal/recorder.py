@@ -5,7 +5,7 @@ The engine asks for no more than that when it is given a session; the façade's 
 
 from __future__ import annotations
 
-from forestay.errors import InvalidInput, Refused
+from forestay.errors import InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -78,20 +78,9 @@ class Recorder:
     def called_before(self, key: str, is_same: Callable[[Body], bool]) -> list[Event]:
         """Return what an earlier call with this key recorded; refuse if it was another call."""
         self.repeated = False
-        batch = self.context.journal.events_of_key(self.id, key) if key else []
-        if batch and not any(is_same(event.body) for event in batch):
-            raise used_key(key, batch[-1])
+        batch = self.context.journal.events_of_key(self.id, key, is_same) if key else []
         self.repeated = bool(batch)
         return batch
-
-
-def used_key(key: str, earlier: Event) -> Refused:
-    """Return the refusal of a key that stands for another call."""
-    return Refused(
-        f"the key {key} was used for something else",
-        why=f"it stands for event {earlier.seq}, {earlier.kind}",
-        hint="use a key of its own for every call",
-    )
 
 
 def reason(text: str) -> str:

@@ -121,7 +121,8 @@ def test_each_file_is_read_and_checked_as_in_the_table(row: Row) -> None:
     assert reading.generation == row.generation
     assert (reading.complete, reading.status) == (row.complete, row.status)
     assert reading.progress == row.progress
-    assert tuple(finding.code for finding in FORMAT.check(tree, WHERE)) == row.codes
+    codes = sorted(finding.code for finding in FORMAT.check(tree, WHERE))
+    assert codes == sorted(row.codes)
     assert FORMAT.recognise(row.name, value) >= 0.8
 
 

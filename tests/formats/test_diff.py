@@ -83,12 +83,6 @@ def test_changed_sentence_is_paired_with_the_one_at_its_place() -> None:
     assert align(["a", "c"], ["a", "B", "c"]) == [(0, 0), (1, 2)]
 
 
-def test_elements_with_equal_names_are_paired_by_their_other_fields() -> None:
-    old = [{"title": "t"}, {"title": "t", "status": "done"}]
-    new = [{"title": "t", "status": "done", "id": "1"}, {"title": "t", "id": "2"}]
-    assert sorted(align(old, new)) == [(0, 1), (1, 0)]
-
-
 LONG = 10_000
 
 

@@ -10,7 +10,6 @@ import operator
 from bisect import bisect_left
 from collections import defaultdict, deque
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any
 
@@ -32,8 +31,6 @@ WEAK = ("title", "task", "what", "decision", "path", "name")
 """Keys that identify elements of a list; an element may get another value of a weak key."""
 
 _ENCODER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
-_SMALL_GAP = 4096
-_RIVALS = 16
 
 
 def text_of(value: Any) -> str:
@@ -54,11 +51,8 @@ def quick_json(value: Any) -> bytes:
 
 def same(one: Any, other: Any) -> bool:
     """Return whether two values are equal, types included; the order of keys does not matter."""
-    return one is other or (bool(one == other) and _has_same_types(one, other))
-
-
-def _has_same_types(one: Any, other: Any) -> bool:
-    """Return whether equal values have the same types too."""
+    if one is other or one != other:
+        return one is other
     # Most have their keys in the same order, so the fast way is tried first.
     return quick_json(one) == quick_json(other) or text_of(one) == text_of(other)
 
@@ -102,13 +96,9 @@ def identity(*lists: Sequence[Any]) -> str:
 
 
 def _is_unique(key: str, maps: Sequence[dict[str, Any]]) -> bool:
-    seen: set[Hashable] = set()
-    for each in maps:
-        value = each.get(key)
-        if not isinstance(value, (str, int)) or value in ("", None) or value in seen:
-            return False
-        seen.add(value)
-    return True
+    values = [each.get(key) for each in maps]
+    has_names = all(isinstance(value, (str, int)) and value != "" for value in values)
+    return has_names and len(set(values)) == len(values)
 
 
 Key = Callable[[Any], Hashable]
@@ -147,11 +137,7 @@ def align(old: Sequence[Any], new: Sequence[Any]) -> list[tuple[int, int]]:
     """
     key = identity(old, new)
     here, there = [_name(each, key) for each in old], [_name(each, key) for each in new]
-    if key:
-        pairs = _by_name(here, there)
-    else:
-        pairs = _in_order(here, there)
-        pairs += _pair_namesakes(old, new, pairs)
+    pairs = _by_name(here, there) if key else _in_order(here, there)
     return sorted(pairs + _edits(old, new, pairs, key), key=lambda places: places[1])
 
 
@@ -165,82 +151,16 @@ def _by_name(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
     return [*pair(old, new, both(lambda name: name)).items()]
 
 
-def _pair_namesakes(
-    old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Pair maps with the same name, each with the most similar one."""
-    here, there = _others(old, [i for i, _ in pairs]), _others(new, [j for _, j in pairs])
-    key = _common_key([*(old[i] for i in here), *(new[j] for j in there)])
-    groups: dict[Hashable, list[int]] = {}
-    for place in here if key else ():
-        groups.setdefault(old[place][key], []).append(place)
-    found = []
-    for place in there if key else ():
-        rivals = groups.get(new[place][key], [])[:_RIVALS]
-        if rivals:
-            best = max(rivals, key=lambda i: _likeness(old[i], new[place]))
-            groups[new[place][key]].remove(best)
-            found.append((best, place))
-    return found
-
-
-def _others(elements: Sequence[Any], known: list[int]) -> list[int]:
-    seen = set(known)
-    return [i for i, each in enumerate(elements) if i not in seen and isinstance(each, dict)]
-
-
-def _common_key(elements: list[Any]) -> str:
-    """Return the first key that all of some maps have, even if their values are not unique."""
-    for key in STRONG + WEAK:
-        if elements and all(isinstance(each.get(key), (str, int)) for each in elements):
-            return key
-    return ""
-
-
-def _likeness(one: dict[str, Any], other: dict[str, Any]) -> int:
-    return sum(1 if same(one[key], other[key]) else -1 for key in one if key in other)
-
-
 def _in_order(old: list[Hashable], new: list[Hashable]) -> list[tuple[int, int]]:
-    """Return a long common subsequence: ends first, then unique names, then small remainders."""
-    pairs: list[tuple[int, int]] = []
-    todo = [(0, len(old), 0, len(new))]
-    while todo:
-        a, b, c, d = todo.pop()
-        while a < b and c < d and old[a] == new[c]:
-            pairs.append((a, c))
-            a, c = a + 1, c + 1
-        while a < b and c < d and old[b - 1] == new[d - 1]:
-            b, d = b - 1, d - 1
-            pairs.append((b, d))
-        if a < b and c < d:
-            anchors = _anchors(old, new, (a, b, c, d))
-            pairs += anchors
-            if anchors:
-                fences = [(a - 1, c - 1), *anchors, (b, d)]
-                todo += [(i + 1, k, j + 1, m) for (i, j), (k, m) in pairwise(fences)]
-    return pairs
-
-
-def _anchors(
-    old: list[Hashable], new: list[Hashable], span: tuple[int, int, int, int]
-) -> list[tuple[int, int]]:
-    a, b, c, d = span
-    once, twice = _unique(old, a, b), _unique(new, c, d)
-    common = [(once[name], twice[name]) for name in once if name in twice]
-    if common:
-        return rising(common)
-    if (b - a) * (d - c) > _SMALL_GAP:
-        return []
-    blocks = SequenceMatcher(None, old[a:b], new[c:d], autojunk=False).get_matching_blocks()
-    return [(a + m.a + i, c + m.b + i) for m in blocks for i in range(m.size)]
-
-
-def _unique(names: list[Hashable], start: int, stop: int) -> dict[Hashable, int]:
-    seen: dict[Hashable, int] = {}
-    for index in range(start, stop):
-        seen[names[index]] = -1 if names[index] in seen else index
-    return {name: index for name, index in seen.items() if index >= 0}
+    """Return pairs of equal names that rise on both sides: those at both ends, then the others."""
+    shorter = min(len(old), len(new))
+    head = next((n for n in range(shorter) if old[n] != new[n]), shorter)
+    rest = shorter - head
+    tail = next((n for n in range(rest) if old[-1 - n] != new[-1 - n]), rest)
+    inner = _by_name(old[head : len(old) - tail], new[head : len(new) - tail])
+    ends = [*zip(range(head), range(head), strict=True)]
+    ends += [(len(old) - 1 - n, len(new) - 1 - n) for n in range(tail)]
+    return ends + [(head + i, head + j) for i, j in rising(sorted(inner))]
 
 
 def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -263,29 +183,19 @@ def rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
 def _edits(
     old: Sequence[Any], new: Sequence[Any], pairs: list[tuple[int, int]], key: str
 ) -> list[tuple[int, int]]:
+    """Pair what is left between two pairs: by position, or each with the next similar one if one
+    side has more elements there."""
     fences = sorted([(-1, -1), *pairs, (len(old), len(new))], key=lambda places: places[1])
     if any(one[0] >= two[0] for one, two in pairwise(fences)):
         return []
     found: list[tuple[int, int]] = []
     for (i, j), (k, m) in pairwise(fences):
-        if k - i == m - j:
-            found += zip(range(i + 1, k), range(j + 1, m), strict=True)
-        else:
-            found += _alike(old, new, (i + 1, k, j + 1, m))
+        place = j + 1
+        for index in range(i + 1, k):
+            if k - i == m - j or (place < m and _shares(old[index], new[place])):
+                found.append((index, place))
+                place += 1
     return [(i, j) for i, j in found if is_edit(old[i], new[j], key)]
-
-
-def _alike(
-    old: Sequence[Any], new: Sequence[Any], span: tuple[int, int, int, int]
-) -> list[tuple[int, int]]:
-    """Pair elements in a gap of unequal sides: each with the next one that shares a field."""
-    a, b, c, d = span
-    found = []
-    for index in range(a, b):
-        if c < d and _shares(old[index], new[c]):
-            found.append((index, c))
-            c += 1
-    return found
 
 
 def _shares(one: Any, other: Any) -> bool:
@@ -333,27 +243,16 @@ def _merge(base: Any, ours: Any, theirs: Any, path: Path, conflicts: list[Path])
     if _alike_or_missing(base, ours):
         return theirs
     if isinstance(ours, dict) and isinstance(theirs, dict):
-        return _merge_maps(base if isinstance(base, dict) else {}, ours, theirs, path, conflicts)
+        before = base if isinstance(base, dict) else {}
+        made = {}
+        for key in {**ours, **theirs}:
+            old, mine, other = (side.get(key, _MISSING) for side in (before, ours, theirs))
+            made[key] = _merge(old, mine, other, (*path, key), conflicts)
+        return {key: value for key, value in made.items() if value is not _MISSING}
     if isinstance(ours, list) and isinstance(theirs, list):
         return _merge_lists(base if isinstance(base, list) else [], ours, theirs, path, conflicts)
     conflicts.append(path)
     return theirs if ours is _MISSING else ours
-
-
-def _merge_maps(
-    base: dict[str, Any],
-    ours: dict[str, Any],
-    theirs: dict[str, Any],
-    path: Path,
-    conflicts: list[Path],
-) -> dict[str, Any]:
-    made = {}
-    for key in [*ours, *(key for key in theirs if key not in ours)]:
-        old, mine, other = (side.get(key, _MISSING) for side in (base, ours, theirs))
-        value = _merge(old, mine, other, (*path, key), conflicts)
-        if value is not _MISSING:
-            made[key] = value
-    return made
 
 
 def _merge_lists(

@@ -144,11 +144,8 @@ def check_value(rule: Rule, value: Any, *, strict: bool = False, at: str = "") -
     if not _IS[rule.type](value):
         yield _wrong_type(rule, value, at)
         return
-    yield from _CHECKS_BY_TYPE.get(rule.type, _nothing)(rule, value, strict, at)
-
-
-def _nothing(rule: Rule, value: Any, strict: bool, at: str) -> Iterator[Finding]:
-    yield from ()
+    if check := _CHECKS_BY_TYPE.get(rule.type):
+        yield from check(rule, value, strict, at)
 
 
 def _fault(rule: Rule, code: str, message: str, at: str) -> Finding:
@@ -206,7 +203,7 @@ def _named(value: Any) -> str:
 
 def _check_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Finding]:
     if rule.blank and re.search(rule.blank, value):
-        message = f"{at} is still the template's placeholder: {_short(value)}"
+        message = f"{at} is still the template's placeholder: {short(value)}"
         severity = ERROR if strict else INFO
         yield Finding("placeholder", severity, message, where=at, requirement=rule.req)
         return
@@ -216,16 +213,16 @@ def _check_text(rule: Rule, value: str, strict: bool, at: str) -> Iterator[Findi
         return
     known = value in rule.words or not rule.words
     if not known and value in rule.also:
-        message = f"{at} is {_short(value)}; the document's words are {', '.join(rule.words)}"
+        message = f"{at} is {short(value)}; the document's words are {', '.join(rule.words)}"
         yield Finding("foreign-word", _mild(strict), message, where=at, requirement=rule.req)
     elif not known:
-        message = f"{at} is {_short(value)}, which is none of {', '.join(rule.words)}"
+        message = f"{at} is {short(value)}, which is none of {', '.join(rule.words)}"
         yield _fault(rule, "unknown-word", message, at)
     if rule.shape and not re.search(rule.shape, value):
-        yield _fault(rule, rule.code, f"{at} is not {rule.says}: {_short(value)}", at)
+        yield _fault(rule, rule.code, f"{at} is not {rule.says}: {short(value)}", at)
     elif rule.fine and not re.search(rule.fine, value):
         code = "naive-stamp" if rule.moment and timestamps.is_naive(value) else rule.style
-        message = f"{at} is not spelled as {rule.says}: {_short(value)}"
+        message = f"{at} is not spelled as {rule.says}: {short(value)}"
         yield Finding(code, _mild(strict), message, where=at, requirement=rule.req)
 
 
@@ -255,7 +252,7 @@ def _check_object(rule: Rule, value: dict[str, Any], strict: bool, at: str) -> I
             yield from check_value(known, inner, strict=strict, at=_join(at, key))
         elif not rule.free:
             severity = ERROR if strict else INFO
-            message = f"the document defines no key {_short(key)} here; it is preserved"
+            message = f"the document defines no key {short(key)} here; it is preserved"
             yield Finding(
                 "unknown-key", severity, message, where=_join(at, key), requirement=rule.req
             )
@@ -270,7 +267,8 @@ def _join(at: str, key: str) -> str:
     return f"{at}.{key}" if at else key
 
 
-def _short(value: str) -> str:
+def short(value: str) -> str:
+    """Return a text in quotes, cut after 60 characters."""
     return repr(value if len(value) <= 60 else f"{value[:59]}…")
 
 

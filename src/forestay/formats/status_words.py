@@ -9,108 +9,48 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-SESSION_WORDS: dict[str, dict[str, str]] = {
-    "ai-session": {
-        "created": "active",
-        "active": "active",
-        "paused": "paused",
-        "completed": "completed",
-        "failed": "paused",
-        "aborted": "paused",
-        "abandoned": "paused",
-    },
-    "craft": {
-        "created": "in_progress",
-        "active": "in_progress",
-        "paused": "paused",
-        "completed": "completed",
-        "failed": "error",
-        "aborted": "aborted",
-        "abandoned": "aborted",
-    },
-    "essay": {
-        "created": "in_progress",
-        "active": "in_progress",
-        "paused": "paused",
-        "completed": "completed",
-        "failed": "paused",
-        "aborted": "abandoned",
-        "abandoned": "abandoned",
-    },
-    "orchestrator": {
-        "created": "created",
-        "active": "in_progress",
-        "paused": "paused",
-        "completed": "complete",
-        "failed": "paused",
-        "aborted": "aborted",
-        "abandoned": "aborted",
-    },
-}
+Words = dict[str, dict[str, str]]
+"""Format → status → word."""
 
-UNIT_WORDS: dict[str, dict[str, str]] = {
-    "ai-session": {
-        "pending": "pending",
-        "running": "in_progress",
-        "done": "completed",
-        "failed": "blocked",
-        "blocked": "blocked",
-        "timed_out": "blocked",
-        "needs_review": "in_progress",
-        "skipped": "completed",
+
+def _by_format(formats: str, rows: dict[str, str]) -> Words:
+    columns = zip(*(row.split() for row in rows.values()), strict=True)
+    return {
+        name: dict(zip(rows, words, strict=True))
+        for name, words in zip(formats.split(), columns, strict=True)
+    }
+
+
+SESSION_WORDS = _by_format(
+    "              ai-session craft       essay       orchestrator",
+    {
+        "created": "  active     in_progress in_progress created",
+        "active": "   active     in_progress in_progress in_progress",
+        "paused": "   paused     paused      paused      paused",
+        "completed": "completed  completed   completed   complete",
+        "failed": "   paused     error       paused      paused",
+        "aborted": "  paused     aborted     abandoned   aborted",
+        "abandoned": "paused     aborted     abandoned   aborted",
     },
-    "praxis": {
-        "pending": "pending",
-        "running": "pending",
-        "done": "passed",
-        "failed": "failed",
-        "blocked": "pending",
-        "timed_out": "failed",
-        "needs_review": "pending",
-        "skipped": "skipped",
+)
+UNIT_WORDS = _by_format(
+    "                 ai-session  praxis  craft     essay        orchestrator",
+    {
+        "pending": "     pending     pending pending   not_started  in_progress",
+        "running": "     in_progress pending running   in_progress  in_progress",
+        "done": "        completed   passed  completed completed    complete",
+        "failed": "      blocked     failed  error     in_progress  failure",
+        "blocked": "     blocked     pending pending   in_progress  in_progress",
+        "timed_out": "   blocked     failed  timeout   in_progress  failure",
+        "needs_review": "in_progress pending running   needs_review in_progress",
+        "skipped": "     completed   skipped completed not_started  complete",
     },
-    "craft": {
-        "pending": "pending",
-        "running": "running",
-        "done": "completed",
-        "failed": "error",
-        "blocked": "pending",
-        "timed_out": "timeout",
-        "needs_review": "running",
-        "skipped": "completed",
-    },
-    "essay": {
-        "pending": "not_started",
-        "running": "in_progress",
-        "done": "completed",
-        "failed": "in_progress",
-        "blocked": "in_progress",
-        "timed_out": "in_progress",
-        "needs_review": "needs_review",
-        "skipped": "not_started",
-    },
-    "orchestrator": {
-        "pending": "in_progress",
-        "running": "in_progress",
-        "done": "complete",
-        "failed": "failure",
-        "blocked": "in_progress",
-        "timed_out": "failure",
-        "needs_review": "in_progress",
-        "skipped": "complete",
-    },
-}
+)
 
 # Tried in this order, so that a shared word is read as the most common status.
 PLAIN_SESSION = ("active", "paused", "completed", "failed", "aborted", "created", "abandoned")
 PLAIN_UNIT = (
-    "running",
-    "done",
-    "pending",
-    "blocked",
-    "failed",
-    "timed_out",
-    "needs_review",
+    *("running", "done", "pending", "blocked", "failed", "timed_out", "needs_review"),
     "skipped",
 )
 

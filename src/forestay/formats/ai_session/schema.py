@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from forestay.base.findings import Finding
@@ -31,140 +31,123 @@ from forestay.formats.ai_session.read import (
 from forestay.formats.coerce import mapping, sequence, text
 from forestay.formats.diff import quick_json
 from forestay.formats.port import ERROR, INFO, WARNING, Tree, Where
-from forestay.formats.schema import MOMENT, SECOND, Rule, check_time_order, check_value, nodes, warn
+from forestay.formats.schema import (
+    SECOND,
+    Rule,
+    check_time_order,
+    check_value,
+    list_rule,
+    nodes,
+    object_rule,
+    short,
+    stamp_rule,
+    text_rule,
+    warn,
+)
 from forestay.formats.status_words import ALSO_SESSION, ALSO_UNIT, session_status, unit_status
 
-_SESSION_STATUSES = ("active", "paused", "completed")
-_TASK_STATUSES = ("pending", "in_progress", "completed", "blocked")
-_COMMAND_STATUSES = ("success", "failure")
 _ID_TEMPLATE = "feature-id"
 _TASK_TEMPLATES = ("task ID or null", "current task ID or null")
 
 
 # --- rules -------------------------------------------------------------------------------------
 
+# Unknown keys are ignored; a number is read as a name, so nothing there is more than a warning.
+_object = partial(object_rule, free=True)
+_name = partial(text_rule, shape=r"\S", code="empty-value", says="filled in", mild=True)
+_id = partial(text_rule, templates=(_ID_TEMPLATE,))
+_list = partial(list_rule, empty="null-list")
+_stamp = partial(
+    stamp_rule,
+    fine=SECOND,
+    says="an ISO 8601 timestamp such as 2025-01-09T10:00:00Z",
+    templates=("ISO 8601 timestamp", "ISO 8601 timestamp or null"),
+)
 
-def _text(req: str, **more: Any) -> Rule:
-    return Rule(type="string", req=req, **more)
-
-
-def _name(req: str, **more: Any) -> Rule:
-    """A text that is not empty; a number is read as one, so nothing here is more than a warning."""
-    return _text(req, shape=r"\S", code="empty-value", says="filled in", mild=True, **more)
-
-
-def _stamp(req: str, **more: Any) -> Rule:
-    more |= {"code": "bad-stamp", "style": "stamp-style", "moment": True}
-    templates = ("ISO 8601 timestamp", "ISO 8601 timestamp or null")
-    says = "an ISO 8601 timestamp such as 2025-01-09T10:00:00Z"
-    return _text(req, shape=MOMENT, fine=SECOND, says=says, templates=templates, **more)
-
-
-def _id(req: str) -> Rule:
-    return _text(req, templates=(_ID_TEMPLATE,))
-
-
-def _list(req: str, each: Rule) -> Rule:
-    return Rule(type="array", req=req, each=each, empty="null-list")
-
-
-def _object(
-    req: str,
-    *,
-    need: dict[str, Rule] | None = None,
-    want: dict[str, Rule] | None = None,
-    may: dict[str, Rule] | None = None,
-) -> Rule:
-    """Keys that readers need, that we always write, and that may be there; others are ignored."""
-    need, want = need or {}, want or {}
-    return Rule(
-        type="object",
-        req=req,
-        free=True,
-        need={key: rule.req for key, rule in need.items()},
-        want={key: rule.req for key, rule in want.items()},
-        keys={**need, **want, **(may or {})},
-    )
-
-
-_SESSION = _text("S0-51", words=_SESSION_STATUSES, also=tuple(ALSO_SESSION))
-_STATE = _object(
-    "S0-78",
-    need={
-        "feature_id": _id("S0-3"),
-        "current_state": _object(
-            "S0-6",
-            need={
-                "model_in_use": _text("S0-7", words=MODELS),
-                "started_at": _stamp("S0-8"),
-                "last_updated": _stamp("S0-9"),
-            },
-            want={"active_task": _name("S0-6", null=True)},
-            may={"status": _SESSION},
-        ),
-    },
-    may={
-        "implementation_plan": _text("S0-4"),
-        "history_log": _text("S0-5"),
+_SESSION = text_rule("S0-51", words=("active", "paused", "completed"), also=tuple(ALSO_SESSION))
+_CURRENT = _object(
+    "S0-6",
+    {
+        "active_task": _name("S0-6", null=True),
+        "model_in_use": text_rule("S0-7", words=MODELS),
+        "started_at": _stamp("S0-8"),
+        "last_updated": _stamp("S0-9"),
         "status": _SESSION,
     },
+    need="model_in_use started_at last_updated",
+    optional=("status",),
+)
+_STATE = _object(
+    "S0-78",
+    {
+        "feature_id": _id("S0-3"),
+        "current_state": _CURRENT,
+        "implementation_plan": text_rule("S0-4"),
+        "history_log": text_rule("S0-5"),
+        "status": _SESSION,
+    },
+    need="feature_id current_state",
+    optional=("implementation_plan", "history_log", "status"),
 )
 _TASK = _object(
     "S0-29",
-    need={"task_id": _name("S0-30")},
-    want={
+    {
+        "task_id": _name("S0-30"),
         "description": _name("S0-31"),
-        "agent": _text("S0-32", null=True),
-        "status": _text("S0-33", words=_TASK_STATUSES, also=tuple(ALSO_UNIT)),
+        "agent": text_rule("S0-32", null=True),
+        "status": text_rule(
+            "S0-33",
+            words=("pending", "in_progress", "completed", "blocked"),
+            also=tuple(ALSO_UNIT),
+        ),
         "started_at": _stamp("S0-34", null=True),
         "completed_at": _stamp("S0-35", null=True),
-        "artifacts": _list("S0-36", _text("S0-36")),
+        "artifacts": _list("S0-36", text_rule("S0-36")),
     },
+    need="task_id",
 )
 _PHASE = _object(
     "S0-26",
-    want={
-        "phase_id": _name("S0-27"),
-        "name": _name("S0-28"),
-        "tasks": _list("S0-29", _TASK),
+    {"phase_id": _name("S0-27"), "name": _name("S0-28"), "tasks": _list("S0-29", _TASK)},
+)
+_FEATURE = _object(
+    "S0-22",
+    {
+        "id": _id("S0-22"),
+        "name": _name("S0-23"),
+        "description": text_rule("S0-24"),
+        "created_at": _stamp("S0-25"),
     },
 )
 _PLAN = _object(
-    "S0-78",
-    need={
-        "feature": _object(
-            "S0-22",
-            want={
-                "id": _id("S0-22"),
-                "name": _name("S0-23"),
-                "description": _text("S0-24"),
-                "created_at": _stamp("S0-25"),
-            },
-        ),
-        "phases": _list("S0-26", _PHASE),
-    },
+    "S0-78", {"feature": _FEATURE, "phases": _list("S0-26", _PHASE)}, need="feature phases"
 )
-_EVENT = _object("S0-37", want={"timestamp": _stamp("S0-38")})
+_EVENT = _object("S0-37", {"timestamp": _stamp("S0-38")})
 _COMMAND = _object(
     "S0-37",
-    want={
+    {
         "timestamp": _stamp("S0-38"),
         "command": _name("S0-39"),
-        "arguments": _text("S0-40"),
-        "model": _text("S0-41", words=MODELS),
-        "agent": _text("S0-42"),
+        "arguments": text_rule("S0-40"),
+        "model": text_rule("S0-41", words=MODELS),
+        "agent": text_rule("S0-42"),
         "task_id": _name("S0-43", null=True),
-        "status": _text("S0-44", words=_COMMAND_STATUSES, also=("failed", "error")),
+        "status": text_rule("S0-44", words=("success", "failure"), also=("failed", "error")),
         "duration_ms": Rule(type="number", req="S0-45", low=0, high=2**63 - 1),
     },
 )
 LINE_KEYS = frozenset(_COMMAND.keys)
 _ENTRY = _object(
     "S0-47",
-    need={"feature_id": _id("S0-48"), "status": _SESSION},
-    want={"started_at": _stamp("S0-49"), "last_active": _stamp("S0-50")},
+    {
+        "feature_id": _id("S0-48"),
+        "started_at": _stamp("S0-49"),
+        "last_active": _stamp("S0-50"),
+        "status": _SESSION,
+    },
+    need="feature_id status",
 )
-_INDEX = _object("S0-47", need={"active_features": _list("S0-47", Rule())})
+_INDEX = _object("S0-47", {"active_features": _list("S0-47", Rule())}, need="active_features")
 _LOG = Rule(type="array", req="S0-37")
 
 
@@ -217,22 +200,22 @@ def _check_state(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
 def _check_version(tree: Tree, strict: bool) -> Iterator[Finding]:
     state, version = read.part(tree, STATE), read.version_of(tree)
     major, _, minor = version.partition(".")
+    severity = ERROR if strict else WARNING
     if "version" not in state:
         severity = ERROR if strict else INFO
-        yield _of_version("version-missing", severity, f"is missing; {VERSION} is assumed", "S0-89")
+        fault = ("version-missing", f"is missing; {VERSION} is assumed", "S0-89")
     elif major != "1" or not (version == "1" or minor.isdecimal()):
-        message = f"{_shorten(version)!r} is unknown; such a file is shown, never written"
-        yield _of_version("version-unknown", ERROR, message, "S0-90")
+        severity, why = ERROR, "is unknown; such a file is shown, never written"
+        fault = ("version-unknown", f"{short(version)} {why}", "S0-90")
     elif version not in (VERSION, "1"):
-        message = f"{_shorten(version)} is newer than {VERSION}; shown, never written"
-        yield _of_version("version-newer", WARNING, message, "S0-88")
+        severity, why = WARNING, f"is newer than {VERSION}; shown, never written"
+        fault = ("version-newer", f"{short(version)} {why}", "S0-88")
     elif state["version"] != VERSION:
-        severity = ERROR if strict else WARNING
-        yield _of_version("version-not-text", severity, f'should be the text "{VERSION}"', "S0-88")
-
-
-def _of_version(code: str, severity: str, message: str, req: str) -> Finding:
-    return warn(code, f"version {message}", "version", req, severity)
+        fault = ("version-not-text", f'should be the text "{VERSION}"', "S0-88")
+    else:
+        return
+    code, message, req = fault
+    yield warn(code, f"version {message}", "version", req, severity)
 
 
 def _check_order(node: Node, late: str, at: str, where: Where) -> Iterator[Finding]:
@@ -244,7 +227,7 @@ def _check_id(node: Node, key: str, at: str = "") -> Iterator[Finding]:
     if isinstance(id, str) and id != _ID_TEMPLATE:
         problem, req = read.fault_of_id(id)
         if problem:
-            message = f"{at}{key} is {_shorten(id)!r}: {problem}"
+            message = f"{at}{key} is {short(id)}: {problem}"
             yield warn("bad-feature-id", message, f"{at}{key}", req, ERROR)
 
 
@@ -252,7 +235,7 @@ def _check_same_id(tree: Tree, id: Any, at: str, req: str) -> Iterator[Finding]:
     """Report an id of another session; the folder's name decides, else the state."""
     ours = read.folder(tree) or text(read.part(tree, STATE).get("feature_id"))
     if isinstance(id, str) and ours and id != ours and id != _ID_TEMPLATE:
-        message = f"{at} is {_shorten(id)!r}, but the session is {_shorten(ours)!r}"
+        message = f"{at} is {short(id)}, but the session is {short(ours)}"
         yield warn("id-mismatch", message, at, req, ERROR)
 
 
@@ -260,10 +243,10 @@ def _check_active_task(tree: Tree) -> Iterator[Finding]:
     active, at = name(read.current_of(tree).get("active_task")), "current_state.active_task"
     tasks = [name(task.get("task_id")) for task in read.tasks_of(read.part(tree, PLAN))]
     if active and active not in _TASK_TEMPLATES and tasks and active not in tasks:
-        message = f"{at} is {_shorten(active)!r}, which is not a task of the plan"
+        message = f"{at} is {short(active)}, which is not a task of the plan"
         yield warn("unknown-task", message, at, "S0-6")
     if active and read.status_of(tree, read.identity(tree)) == "completed":
-        message = f"{at} is {_shorten(active)!r} although the session is completed"
+        message = f"{at} is {short(active)} although the session is completed"
         yield warn("task-in-completed", message, at, "S0-79", INFO)
 
 
@@ -287,13 +270,13 @@ def _check_task(task: Node, at: str, where: Where) -> Iterator[Finding]:
     ended = timestamps.read(task.get("completed_at"), where.naive) is not None
     status = unit_status(ID, text(task.get("status")))
     if ended and status and status != "done":
-        message = f"{at} has a completion time but is {_shorten(text(task.get('status')))!r}"
+        message = f"{at} has a completion time but is {short(text(task.get('status')))}"
         yield warn("ended-but-open", message, f"{at}.completed_at", "S0-35")
     for number, path in enumerate(sequence(task.get("artifacts"))):
         is_own = isinstance(path, str) and path.startswith("artifacts/")
         if is_own and where.names and path not in where.names:
             place = f"{at}.artifacts[{number}]"
-            message = f"{place}: {_shorten(path)} does not exist"
+            message = f"{place}: {short(path)} does not exist"
             yield warn("artifact-missing", message, place, "S0-36")
 
 
@@ -306,17 +289,35 @@ def _check_unique(
         id = name(node.get(key))
         uses[id] += 1
         if id and uses[id] == 2:
-            code, message = f"duplicate-{key.replace('_', '-')}", f"{key} {_shorten(id)!r} is used"
+            code, message = f"duplicate-{key.replace('_', '-')}", f"{key} {short(id)} is used"
             yield warn(code, f"{message} more than once", f"{at}.{key}", req, severity)
 
 
 # --- the log -----------------------------------------------------------------------------------
 
 
+_HOUR = 3_600_000
+
+
 def _check_log(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
     lines = read.log_of(tree)
-    found = [each for n, line in enumerate(lines) for each in _check_line(tree, n, line, strict)]
-    found += [*_check_times(lines, where), *_check_durations(tree, lines, where)]
+    moments = [timestamps.read(mapping(line).get("timestamp"), where.naive) for line in lines]
+    began = read.times_of(tree, read.identity(tree), where)[0]
+    known = [moment for moment in (began, *moments) if moment is not None]
+    longest = max(_HOUR, max(known) - min(known)) if known else None
+    found, latest = list[Finding](), 0
+    for number, (line, moment) in enumerate(zip(lines, moments, strict=True)):
+        at, node = f"[{number}]", mapping(line)
+        found += _check_line(tree, node, line, at, strict)
+        if moment is not None and moment < latest:
+            message = f"{at}.timestamp is earlier than a line above"
+            found.append(warn("time-runs-back", message, f"{at}.timestamp", "S0-75"))
+        latest = max(latest, moment or 0)
+        lasted = read.milliseconds(node.get("duration_ms"))
+        if longest is not None and lasted is not None and lasted > longest:
+            # Some programs write nanoseconds.
+            message = f"{at}.duration_ms is longer than the session; perhaps not in milliseconds"
+            found.append(warn("duration-implausible", message, f"{at}.duration_ms", "S0-45"))
     kinds: dict[tuple[str, str], list[Finding]] = defaultdict(list)
     for finding in found:
         kinds[finding.code, finding.where.partition("]")[2]].append(finding)
@@ -325,8 +326,7 @@ def _check_log(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
         yield first._replace(what=first.what + more)
 
 
-def _check_line(tree: Tree, number: int, line: Any, strict: bool) -> Iterator[Finding]:
-    at, node = f"[{number}]", mapping(line)
+def _check_line(tree: Tree, node: Node, line: Any, at: str, strict: bool) -> Iterator[Finding]:
     is_event = isinstance(node.get("event"), str) and "command" not in node
     yield from check_value(_EVENT if is_event else _COMMAND, line, strict=strict, at=at)
     if is_event:
@@ -341,33 +341,6 @@ def _check_line(tree: Tree, number: int, line: Any, strict: bool) -> Iterator[Fi
         yield from _check_same_id(tree, node["feature_id"], f"{at}.feature_id", "S0-14")
 
 
-def _check_times(lines: list[Any], where: Where) -> Iterator[Finding]:
-    latest = 0
-    for number, line in enumerate(lines):
-        moment = timestamps.read(mapping(line).get("timestamp"), where.naive)
-        if moment is not None and moment < latest:
-            at = f"[{number}].timestamp"
-            yield warn("time-runs-back", f"{at} is earlier than a line above", at, "S0-75")
-        latest = max(latest, moment or 0)
-
-
-_HOUR = 3_600_000
-
-
-def _check_durations(tree: Tree, lines: list[Any], where: Where) -> Iterator[Finding]:
-    """Report commands longer than the session: some programs write nanoseconds."""
-    began = read.times_of(tree, read.identity(tree), where)[0]
-    seen = [timestamps.read(mapping(line).get("timestamp"), where.naive) for line in lines]
-    moments = [moment for moment in (began, *seen) if moment is not None]
-    limit = max(_HOUR, max(moments) - min(moments)) if moments else None
-    for number, line in enumerate(lines):
-        lasted = read.milliseconds(mapping(line).get("duration_ms"))
-        if limit is not None and lasted is not None and lasted > limit:
-            at = f"[{number}].duration_ms"
-            message = f"{at} is longer than the session; perhaps not in milliseconds"
-            yield warn("duration-implausible", message, at, "S0-45")
-
-
 # --- the index ---------------------------------------------------------------------------------
 
 
@@ -379,18 +352,18 @@ def _check_index(tree: Tree, where: Where, strict: bool) -> Iterator[Finding]:
         return
     entry = read.entry_of(tree, id)
     if not entry:
-        message = f"{_shorten(id)!r} is not listed"
+        message = f"{short(id)} is not listed"
         yield warn("not-listed", message, "active_features", "S0-57")
         return
     at = next(f"active_features[{n}]" for n, each in enumerate(listed) if each is entry)
     places = (entry, read.current_of(tree))
     began = [timestamps.read(place.get("started_at"), where.naive) for place in places]
     if None not in began and began[0] != began[1]:
-        message = f"started_at of {_shorten(id)!r} differs from {STATE}"
+        message = f"started_at of {short(id)} differs from {STATE}"
         yield warn("start-differs", message, f"{at}.started_at", "S0-79")
     words = [word for word in read.status_words(tree, id) if word]
     if len({session_status(ID, word) for word in words}) > 1:
-        message = f"status of {_shorten(id)!r} is {words[0]!r} here, {words[1]!r} in {STATE}"
+        message = f"status of {short(id)} is {words[0]!r} here, {words[1]!r} in {STATE}"
         yield warn("status-differs", message, f"{at}.status", "S0-79")
 
 
@@ -409,7 +382,7 @@ def _check_entries(listed: bytes, naive: str, strict: bool) -> tuple[Finding, ..
         if id and len(places) > 1:
             # All are shown: only a person can decide which one is right.
             shown = "; ".join(_describe_entry(entries[n]) for n in places)
-            message = f"{_shorten(id)!r} is listed {len(places)} times: {shown}"
+            message = f"{short(id)} is listed {len(places)} times: {shown}"
             at = f"active_features[{places[1]}]"
             found.append(warn("duplicate-entry", message, at, "S0-69", ERROR))
     return tuple(found)
@@ -417,11 +390,7 @@ def _check_entries(listed: bytes, naive: str, strict: bool) -> tuple[Finding, ..
 
 def _describe_entry(entry: Node) -> str:
     values = ((key, text(entry.get(key))) for key in ("status", "started_at", "last_active"))
-    return ", ".join(f"{key} {_shorten(value)}" for key, value in values if value) or "empty"
-
-
-def _shorten(value: str) -> str:
-    return value if len(value) <= 60 else value[:59] + "…"
+    return ", ".join(f"{key} {value[:60]}" for key, value in values if value) or "empty"
 
 
 _CHECKS: dict[str, tuple[Rule, Callable[[Tree, Where, bool], Iterator[Finding]]]] = {

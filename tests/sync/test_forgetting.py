@@ -13,7 +13,6 @@ from forestay.errors import Tampered, Unreachable
 from forestay.journal import pack
 from forestay.model.event import NoteAdded
 from forestay.model.fold import fold
-from forestay.sync.connect import Postponed
 from forestay.sync.pull import PackReader
 from forestay.sync.push import SessionPush
 from forestay.sync.remotes.object_names import PackName
@@ -121,7 +120,7 @@ def test_what_one_device_forgets_is_gone_from_the_remote_and_the_other(
     assert WORD.encode() not in on_remote(travellers.make("d"))
 
 
-@pytest.mark.parametrize("why", [Unreachable("gone"), Postponed(), KeyboardInterrupt()], ids=repr)
+@pytest.mark.parametrize("why", [Unreachable("gone"), KeyboardInterrupt()], ids=repr)
 @pytest.mark.parametrize("others", [0, 3])
 def test_what_was_forgotten_is_gone_also_where_the_visit_that_told_so_did_not_end(
     travellers: Travellers,

@@ -61,7 +61,7 @@ class Remotes(HomeTopic):
         directions, and from several threads.
         """
         options = SyncOptions(pull=False, again=again, sessions=sessions)
-        return visit_all(self._context, remote, options, tell=on_bytes)
+        return visit_all(self._context, remote, options, on_bytes=on_bytes)
 
     def pull(
         self,
@@ -82,14 +82,14 @@ class Remotes(HomeTopic):
         """
         ids = [find_session(self._context.store, one) for one in join]
         options = SyncOptions(push=False, sessions=sessions, join=ids, doubt=doubt, believe=believe)
-        return visit_all(self._context, remote, options, tell=on_bytes)
+        return visit_all(self._context, remote, options, on_bytes=on_bytes)
 
     def sync(
         self, remote: str = "", *, sessions: Sequence[str] = (), on_bytes: OnBytes | None = None
     ) -> Reports:
         """Pull, then push."""
         options = SyncOptions(sessions=sessions)
-        return visit_all(self._context, remote, options, tell=on_bytes)
+        return visit_all(self._context, remote, options, on_bytes=on_bytes)
 
     def unpushed(self, session: str = "") -> int | None:
         """Return how many events are on no remote yet; None without a remote."""

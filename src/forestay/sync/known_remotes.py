@@ -11,7 +11,7 @@ from typing import NamedTuple
 from forestay.errors import Downgraded, InvalidInput, NotThere, Outdated
 from forestay.journal.context import Context
 from forestay.store.machine.remotes import Known
-from forestay.sync.connect import told
+from forestay.sync.connect import describe_probe
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.open import open_remote
 from forestay.sync.remotes.port import FORMAT, Object, Oddity, Probe, Remote
@@ -58,13 +58,14 @@ def add(context: Context, name: str, address: str) -> Checked:
             raise InvalidInput(
                 f"{path} lies in the home of this device",
                 why="what is pushed there would be lost with it",
-                hint="take a folder elsewhere: on a stick, or one that a sync tool carries",
+                hint="use another folder: on a stick, or one that a sync tool uploads",
             )
         found = _checked(name, remote)
     same = [one.name for one in context.store.machine.remotes.all() if one.address == found.address]
     if same:
         raise InvalidInput(f"{found.address} is the remote {same[0]} already")
-    context.store.machine.remotes.add(name, found.address, told(found.probe), context.clock.now())
+    probe = describe_probe(found.probe)
+    context.store.machine.remotes.add(name, found.address, probe, context.clock.now())
     return found
 
 
@@ -73,7 +74,7 @@ def check(context: Context, name: str) -> Checked:
     (known,) = select_remotes(context, name)
     with closing(open_remote(known.address, known=bool(known.synced))) as remote:
         found = _checked(name, remote)._replace(oddities=remote.oddities())
-    context.store.machine.remotes.record_probe(known, told(found.probe))
+    context.store.machine.remotes.record_probe(known, describe_probe(found.probe))
     return found
 
 

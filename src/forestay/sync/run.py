@@ -9,11 +9,11 @@ wait for the next one.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, nullcontext
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from forestay.base.text import clean_id, plural
 from forestay.errors import (
@@ -30,8 +30,7 @@ from forestay.errors import (
 from forestay.journal.context import Context
 from forestay.mirror.session_files import SessionFiles, write_files
 from forestay.store.machine.remotes import LEFT, Known
-from forestay.sync import connect
-from forestay.sync.connect import Answer, Postponed, TimeLimited, connect_all, connect_remote
+from forestay.sync.connect import connect_remote
 from forestay.sync.device_list import DeviceListSync, identity, with_current_group
 from forestay.sync.join import SessionJoin
 from forestay.sync.known_remotes import by_place, require_format, select_remotes
@@ -47,7 +46,7 @@ from forestay.sync.transfer import PATIENCE, Stopped, Transfer
 
 SIDE_BY_SIDE = 4
 
-Tell = Callable[[str, int], None]
+OnBytes = Callable[[str, int], None]
 Places = dict[str, tuple[str, list[Object]]]
 """Sessions, each with its place and the objects listed there."""
 
@@ -103,41 +102,25 @@ class SyncOptions(NamedTuple):
 
 
 def visit_all(
-    context: Context, name: str, options: SyncOptions, *, tell: Tell | None = None
+    context: Context, name: str, options: SyncOptions, *, on_bytes: OnBytes | None = None
 ) -> list[Report]:
-    """Sync with the named remote, or with all, one after the other, in the order they answer.
+    """Sync with the named remote, or with all, one after the other; `on_bytes` shows progress.
 
-    An unreachable one does not stop the others. One that hangs is abandoned, as if the visit had
-    died, and visited again after the others.
+    An unreachable one does not stop the others; those that failed the last time come last.
     """
     if (options.doubt or options.believe) and not options.sessions:
         hint = "forestay sync --pull --session SESSION --doubt WHO"
         raise InvalidInput("--doubt and --believe need a session", hint=hint)
     found = select_remotes(context, name)
     me = _opened(context, found)
-    if len(found) == 1:
-        return [
-            _visited(context, found[0], lambda: visit(context, found[0], options, tell=tell, me=me))
-        ]
-    visits = (
-        _PlannedVisit(context, known, options, tell, answer) for known, answer in connect_all(found)
-    )
-    reports = _run_visits(visits, len(found))
-    return [reports[one.name] for one in found]
-
-
-def _run_visits(visits: Iterable[_PlannedVisit], count: int) -> dict[str, Report]:
-    """Visit remotes in order: device changes from one are known at the next."""
-    reports: dict[str, Report] = {}
-    aside: list[_PlannedVisit] = []
-    for number, planned in enumerate(visits, 1):
+    reports = []
+    for known in found:
         try:
-            act = planned.visit if number == count else planned.visit_with_limit
-            reports[planned.known.name] = _visited(planned.context, planned.known, act)
-        except Postponed:
-            aside.append(planned)
-    again = {one.known.name: _visited(one.context, one.known, one.visit_again) for one in aside}
-    return reports | again
+            reports.append(visit(context, known, options, on_bytes=on_bytes, me=me))
+        except (RemoteFailed, Busy, Outdated) as error:
+            waiting = context.store.machine.remotes.waiting() or 0
+            reports.append(Report(known.name, [], 0, waiting, error))
+    return reports
 
 
 def _opened(context: Context, found: Sequence[Known]) -> Identity:
@@ -150,51 +133,10 @@ def _opened(context: Context, found: Sequence[Known]) -> Identity:
         raise
 
 
-def _visited(context: Context, known: Known, act: Callable[[], Report]) -> Report:
-    try:
-        return act()
-    except (RemoteFailed, Busy, Outdated) as error:
-        return Report(known.name, [], 0, context.store.machine.remotes.waiting() or 0, error)
-
-
-class _PlannedVisit(NamedTuple):
-    """A remote that answered, or its error, before its visit."""
-
-    context: Context
-    known: Known
-    options: SyncOptions
-    tell: Tell | None
-    answer: Answer
-
-    def visit(self, seconds: float = 0.0) -> Report:
-        if isinstance(self.answer, Remote):
-            with closing(self.answer) as remote:
-                there = TimeLimited(remote, seconds) if seconds else remote
-                return visit(self.context, self.known, self.options, tell=self.tell, remote=there)
-        if isinstance(self.answer, ForestayError):
-            _failed(self.context, self.known, self.answer)
-        raise self.answer
-
-    def visit_with_limit(self) -> Report:
-        """Visit while other remotes wait; raise `Postponed` if it hangs."""
-        return self.visit(connect.WHILE_OTHERS_WAIT)
-
-    def visit_again(self) -> Report:
-        return visit(self.context, self.known, self.options, tell=self.tell)
-
-
-def visit(
-    context: Context,
-    known: Known,
-    options: SyncOptions,
-    *,
-    tell: Tell | None = None,
-    remote: Remote | None = None,
-    me: Identity | None = None,
-) -> Report:
-    """Sync with one remote; `tell` is called with bytes as they move."""
+def visit(context: Context, known: Known, options: SyncOptions, **given: Any) -> Report:
+    """Sync with one remote, as `visit_alone`; no other sync runs at the same time."""
     with exclusive_sync(context, options.wait):
-        return visit_alone(context, known, options, tell=tell, remote=remote, me=me)
+        return visit_alone(context, known, options, **given)
 
 
 def visit_alone(
@@ -202,14 +144,16 @@ def visit_alone(
     known: Known,
     options: SyncOptions,
     *,
-    tell: Tell | None = None,
+    on_bytes: OnBytes | None = None,
     remote: Remote | None = None,
     me: Identity | None = None,
 ) -> Report:
-    """Sync with one remote; the caller holds the sync lock."""
-    visiting = _Visit(context, known, options, tell)
+    """Sync with one remote; the caller holds the sync lock.
+
+    `remote` is opened already, if given; `me` was loaded before the lock was taken.
+    """
+    visiting = _Visit(context, known, options, on_bytes)
     try:
-        # `me` was loaded before the lock was taken.
         report = visiting.make(remote, with_current_group(context, me) if me else identity(context))
     except ForestayError as error:
         _failed(context, known, error)
@@ -246,9 +190,10 @@ def _failed(context: Context, known: Known, error: ForestayError) -> None:
 
 class _Visit:
     def __init__(
-        self, context: Context, known: Known, options: SyncOptions, tell: Tell | None
+        self, context: Context, known: Known, options: SyncOptions, on_bytes: OnBytes | None
     ) -> None:
-        self._context, self._known, self._options, self._tell = context, known, options, tell
+        self._context, self._known, self._options = context, known, options
+        self._on_bytes = on_bytes
         self._remotes = context.store.machine.remotes
         self.is_begun = False
         self._under_way: list[SessionOutcome] = []
@@ -278,7 +223,7 @@ class _Visit:
                     again=self._options.again,
                     patience=self._options.patience,
                     is_unattended=self._context.is_unattended,
-                    tell=self._tell,
+                    on_bytes=self._on_bytes,
                     before_erasure=lambda session: _prepare_erasure(self._context, session),
                 )
                 found, clashes, foreign = self._places(transfer)

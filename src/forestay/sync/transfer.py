@@ -49,10 +49,10 @@ class Transfer:
         again: bool = False,
         patience: Sequence[float] = PATIENCE,
         is_unattended: bool = False,
-        tell: Callable[[str, int], None] | None = None,
+        on_bytes: Callable[[str, int], None] | None = None,
         before_erasure: Obey | None = None,
     ) -> None:
-        """`again` uploads what the remote should have and lost; `tell` is called with bytes moved.
+        """`again` uploads what the remote should have and lost; `on_bytes` shows progress.
 
         `before_erasure` is called before tombstones are appended; its result is called afterwards.
         """
@@ -61,7 +61,7 @@ class Transfer:
         self.clock, self.pool = clock, pool
         self.again, self.patience = again, patience
         self.is_unattended = is_unattended
-        self._tell = tell
+        self._on_bytes = on_bytes
         self.before_erasure = before_erasure
         self.own = journal.store.machine.devices()
         """Every device id that this home has used."""
@@ -101,18 +101,18 @@ class Transfer:
         return bool(same - {name.place})
 
     def _report(self, way: str, size: int) -> None:
-        if self._tell is not None:
-            self._tell(way, size)
+        if self._on_bytes is not None:
+            self._on_bytes(way, size)
 
     def expect(self, way: str, events: int) -> None:
         """Report how many events will move, if the progress callback has `expect`."""
-        if events and (hear := getattr(self._tell, "expect", None)):
-            hear(way, events)
+        if events and (expect := getattr(self._on_bytes, "expect", None)):
+            expect(way, events)
 
     def done(self, way: str, events: int) -> None:
         """Report how many events have moved, if the progress callback has `done`."""
-        if hear := getattr(self._tell, "done", None):
-            hear(way, events)
+        if done := getattr(self._on_bytes, "done", None):
+            done(way, events)
 
     def stop(self, why: BaseException) -> None:
         self.stopped = self.stopped or why

@@ -29,64 +29,48 @@ def with_current_group(context: Context, me: Identity) -> Identity:
     return me._replace(group=group) if group is not None else me
 
 
-class DeviceListSync:
-    """The device group of the user, here and on one remote."""
-
-    def __init__(self, remote: Remote, known: Known, context: Context) -> None:
-        self._remote, self._known, self._context = remote, known, context
-        self._remotes = context.store.machine.remotes
-
-    def sync_device_list(self, me: Identity, *, push: bool) -> Identity:
-        """Merge the statements on the remote, and upload those that it lacks."""
-        prefix = object_names.group_prefix(me.group.id)
-        seen = {one.name: one for one in self._remotes.objects(self._known, "")}
-        shown = self._remote.list(prefix)
-        listed = {one.name: one.size for one in shown if object_names.is_group(one.name)}
-        group, fresh = me.group, []
-        for name in sorted(listed.keys() - seen.keys()):
-            try:
-                found, group = self._read(name, me, group)
-            except Outdated as error:
-                self._context.notify(f"{error}, and it was skipped: {name}")
-                continue
-            fresh.append(_met(name, found, listed[name]))
-        if push:
-            # Two devices revoked at once may each hold the epoch that replaced the other's.
-            group = device_group.with_clean_epoch(group, me.key, made=self._context.clock.now())
-        if group is not me.group:
-            group = keychain.kept(self._context, group, me.key, me.group)
-        told = {one.after for name, one in seen.items() if name in listed}
-        told |= {one.after for one in fresh}
-        if push and _all(group) not in told and group.may_sign(me.key.id):
-            fresh.append(self._put(group, me))
-        if fresh:
-            self._remotes.record_packs(self._known, "", fresh)
-        known = group.device(me.key.id)
-        return me._replace(group=group, name=known.name if known else me.name)
-
-    def _read(
-        self, name: str, me: Identity, known: DeviceGroup
-    ) -> tuple[DeviceGroup | None, DeviceGroup]:
-        """Return the group in an object, None if unusable, and its union with `known`."""
-        data = read_group_object(self._remote, name)
+def sync_device_list(
+    context: Context, remote: Remote, known: Known, me: Identity, *, push: bool
+) -> Identity:
+    """Merge the statements on the remote with those here, and upload those that it lacks."""
+    remotes = context.store.machine.remotes
+    seen = {one.name: one for one in remotes.objects(known, "")}
+    shown = remote.list(object_names.group_prefix(me.group.id))
+    listed = {one.name: one.size for one in shown if object_names.is_group(one.name)}
+    group, fresh = me.group, []
+    for name in sorted(listed.keys() - seen.keys()):
+        data, found = read_group_object(remote, name), None
         try:
             found = device_group.decode(data, me.key)
-            return found, device_group.union(known, found)
+            group = device_group.union(group, found)
         except Locked:
-            return None, known  # from before this device was added, or after it was revoked
+            pass  # from before this device was added, or after it was revoked
+        except Outdated as error:
+            context.notify(f"{error}, and it was skipped: {name}")
+            continue
         except (Tampered, NotEntitled):
             # Nothing is lost: no device of the group wrote it.
-            self._context.notify(f"skipped, because no device of yours wrote it: {name}")
-            return None, known
-
-    def _put(self, group: DeviceGroup, me: Identity) -> Packed:
+            context.notify(f"skipped, because no device of yours wrote it: {name}")
+        fresh.append(_record(name, found, listed[name]))
+    if push:
+        # Two devices revoked at once may each hold the epoch that replaced the other's.
+        group = device_group.with_clean_epoch(group, me.key, made=context.clock.now())
+    if group is not me.group:
+        group = keychain.kept(context, group, me.key, me.group)
+    there = {one.after for name, one in seen.items() if name in listed}
+    there |= {one.after for one in fresh}
+    if push and _all(group) not in there and group.may_sign(me.key.id):
         data = device_group.encode(group, me.key)
         name = object_names.group_name(group.id, data)
-        self._remote.put(name, data)
-        return _met(name, group, len(data))
+        remote.put(name, data)
+        fresh.append(_record(name, group, len(data)))
+    if fresh:
+        remotes.record_packs(known, "", fresh)
+    own = group.device(me.key.id)
+    return me._replace(group=group, name=own.name if own else me.name)
 
 
-def _met(name: str, group: DeviceGroup | None, size: int) -> Packed:
+def _record(name: str, group: DeviceGroup | None, size: int) -> Packed:
     return Packed(name, "", 0, 0, "", _all(group) if group else "", size)
 
 

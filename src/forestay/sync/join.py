@@ -34,7 +34,7 @@ class SessionJoin:
     def is_same(self) -> bool:
         """Return whether the place holds the session that was imported here without an owner."""
         mine = self._transfer.identity.group.id
-        if self._transfer.store.machine.remotes.owner(self._session) not in ("", mine):
+        if self._transfer.remotes.owner(self._session) not in ("", mine):
             return False
         try:
             with self._transfer.store.view(self._session) as view:
@@ -42,18 +42,13 @@ class SessionJoin:
             device = ev.parse_header(first.header).device
             if device in self._transfer.own:
                 return False  # started here: no other person owns it
-            keys = SessionKeys(
-                self._transfer.identity,
-                self._session,
-                self._listed,
-                get=self._transfer.get,
-                place=self._place,
-            )
+            me, get = self._transfer.identity, self._transfer.get
+            keys = SessionKeys(me, self._session, self._listed, get=get, place=self._place)
             ring, chain = keys.ready(), keys.chain(device)
             owner, self.owner = ring.owner.id, ring.owner.fingerprint
             packs = filter(None, map(object_names.as_pack, self._listed))
             for name in (one for one in packs if one.chain == chain and one.first == 1):
-                claim, body = keys.open(name, data := self._transfer.get(name.name))
+                claim, body = keys.open(name, data := get(name.name))
                 row, _ = load(body)
                 if object_names.is_of(name.name, data) and row.hashes[0] == first.hash:
                     return (claim.circle, claim.device) == (owner, device)
@@ -70,15 +65,12 @@ class SessionJoin:
                 chains = set(self._transfer.journal.state(view).core.chains)
         except NoSession:
             return False
-        known, mine = (
-            self._transfer.store.machine.remotes.owners(self._session),
-            self._transfer.identity.group.id,
-        )
+        known, mine = self._transfer.remotes.owners(self._session), self._transfer.identity.group.id
         return any(one in self._transfer.own or known.get(one) == mine for one in chains)
 
     def join(self) -> None:
         """Use that place from now on, and forget what is known of the former one."""
-        remotes, known = self._transfer.store.machine.remotes, self._transfer.known
+        remotes, known = self._transfer.remotes, self._transfer.known
         before = remotes.session(known, self._session)
         left = [one.name for one in remotes.objects(known, self._session)]
         remotes.leave_place(known, self._session)

@@ -21,24 +21,24 @@ PATIENCE = 30.0
 
 @contextmanager
 def exclusive_sync(context: Context, wait: float | None = None) -> Iterator[None]:
-    """Exclude every other sync and change of keys; raise `Busy` if one takes too long."""
+    """Exclude every other sync and change of keys; raise `Busy` if one takes too long.
+
+    A sync says how long it waits; a change of keys does not.
+    """
     files.make_private_dir(context.store.home)
     path = os.path.join(context.store.home, FILE)
     timeout = PATIENCE if wait is None else wait
     with ExitStack() as held:
+        lock = files.locked(path, timeout=timeout, clock=context.clock, private=True)
         try:
-            held.enter_context(
-                files.locked(path, timeout=timeout, clock=context.clock, private=True)
-            )
+            held.enter_context(lock)
         except Busy:
-            raise _under_way(changes_keys=wait is None, seconds=timeout) from None
+            why = (
+                f"another one was still running after {timeout:g} seconds, so this one did nothing"
+            )
+            hint = "nothing is lost: the next sync pushes the rest"
+            if wait is None:
+                why = "it uses the keys from its start, so nothing was changed"
+                hint = "try again when it has ended"
+            raise Busy("a sync of this home is running", why=why, hint=hint) from None
         yield
-
-
-def _under_way(*, changes_keys: bool, seconds: float) -> Busy:
-    why = f"another one was still running after {seconds:g} seconds, so this one did nothing"
-    hint = "nothing is lost: the next sync pushes the rest"
-    if changes_keys:
-        why = "it uses the keys from its start, so nothing was changed"
-        hint = "try again when it has ended"
-    return Busy("a sync of this home is running", why=why, hint=hint)

@@ -131,16 +131,13 @@ class PackReader:
 
     def opened(self, name: PackName, data: bytes) -> Opened:
         one, content = self._read(name, data)
-        self._keep(one, content, data)
-        return one
-
-    def _keep(self, one: Opened, content: Content, data: bytes) -> None:
         if one.weight <= self._room[0]:
             self._ready[one.name] = content
             self._room[0] -= one.weight
         elif one.size <= self._room[1]:
             self._sealed[one.name] = data
             self._room[1] -= one.size
+        return one
 
     def _read(self, name: PackName, data: bytes) -> tuple[Opened, Content]:
         is_kept = object_names.hash_of(data) == name.hash
@@ -157,7 +154,7 @@ class PackReader:
         row, blobs = self._loaded(claim, body)
         stones, erased = [], []
         if not STONES.isdisjoint(row.kinds) or any(one.data is None for one in row.range.events):
-            for sealed, header, hash in zip(row.range.events, row.headers, row.hashes, strict=True):
+            for sealed, header, hash in row.events():
                 if header.kind in STONES:
                     stones.append(sealed)
                 elif sealed.data is None:
@@ -202,9 +199,16 @@ class PackReader:
             row, blobs = load(body, name=f"a pack of {self._session}")
         except (Damaged, InvalidInput) as error:
             raise Tampered("a pack is invalid", why=str(error), session=self._session) from error
-        told = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
+        claimed = (claim.session, claim.device, claim.first, claim.last, claim.before, claim.after)
         held = row.range
-        if told != (held.session, held.device, held.first, held.last, held.before, row.hashes[-1]):
+        if claimed != (
+            held.session,
+            held.device,
+            held.first,
+            held.last,
+            held.before,
+            row.hashes[-1],
+        ):
             why = "its content does not match its claim"
             raise Tampered("a pack is invalid", why=why, session=self._session)
         return row, blobs
@@ -250,17 +254,15 @@ class PackCheck:
 
     def _done(self, opened: dict[str, Opened]) -> list[Opened]:
         sound = self._vouched(opened.values())
-        told = self._exchange.noted.get(REFUSED, {})
-        skipped_objects = self._exchange.keys.skipped_objects().items()
-        self._exchange.skip_packs(
-            {**self._refused, **{k: v for k, v in skipped_objects if k not in told}}
-        )
+        known = self._exchange.noted.get(REFUSED, {})
+        skipped = self._exchange.keys.skipped_objects().items()
+        new = {name: error for name, error in skipped if name not in known}
+        self._exchange.skip_packs({**self._refused, **new})
         self._exchange.outcome.aside += self._for_now.values()
         if self._doubtful and not self._exchange.doubted_now:
             claims = [one.claim for one in opened.values()]
-            self._exchange.outcome.noticed.append(
-                self._mismatch_error(self._doubtful, claims, doubted=True)
-            )
+            error = self._mismatch_error(self._doubtful, claims, doubted=True)
+            self._exchange.outcome.noticed.append(error)
         return sound
 
     def _require_not_refused(self, lacking: Iterable[Missing]) -> None:
@@ -280,9 +282,8 @@ class PackCheck:
         if order:
             self._exchange.keys.ready()
             self._transfer.expect("down", sum(packs[name].events for _, name in order))
-        for name, data in self._transfer.run_parallel(
-            self._got, [packs[name] for _, name in order]
-        ):
+        wanted = [packs[name] for _, name in order]
+        for name, data in self._transfer.run_parallel(self._got, wanted):
             if data is None:
                 late = True
                 continue
@@ -332,15 +333,14 @@ class PackCheck:
     # -- reported heads ------------------------------------------------------------------------
 
     def _lacking(self, found: Plan, opened: Iterable[Opened]) -> list[Missing]:
-        opened = list(opened)
-        told = [
-            ReportedHead(one.device, one.n, one.hash, here=True) for one in self._exchange.reaches
-        ]
+        opened, reaches = list(opened), self._exchange.reaches
+        reported = [ReportedHead(one.device, one.n, one.hash, here=True) for one in reaches]
         doubtful: list[ReportedHead] = []
         for one in opened:
             if one.name not in self._of_removed:
+                is_doubted = one.claim.circle in self._exchange.doubted
                 heads = [ReportedHead(device, *head) for device, head in one.claim.heads.items()]
-                (doubtful if one.claim.circle in self._exchange.doubted else told).extend(heads)
+                (doubtful if is_doubted else reported).extend(heads)
         new = {Stretch.of(one.claim): one for one in opened}
         shown = [*found.there, *new]
 
@@ -349,7 +349,7 @@ class PackCheck:
 
         # In order, so that a pack that is parsed again serves for all heads in it.
         self._doubtful = missing(shown, sorted(set(doubtful)), on)
-        return missing(shown, sorted(set(told)), on)
+        return missing(shown, sorted(set(reported)), on)
 
     def _on(self, stretch: Stretch, n: int, opened: Opened | None) -> set[str]:
         """Return the hash of an event on a stretch, from the pack or from the journal."""
@@ -376,53 +376,40 @@ class PackCheck:
         return self._exchange.here(read, {})
 
     def _have(self, lacking: Sequence[Missing]) -> bool:
-        every = (one.head for one in lacking)
-        return all(told.hash in self._hashes.get((told.device, told.n), ()) for told in every)
+        heads = (one.head for one in lacking)
+        return all(head.hash in self._hashes.get((head.device, head.n), ()) for head in heads)
 
     def _mismatch_error(
         self, lacking: Sequence[Missing], claims: Sequence[Claim], *, doubted: bool = False
     ) -> Tampered:
         first = min(lacking, key=lambda one: (not one.instead, not one.head.here))
-        told = first.head
-        kind = Forked if first.instead else RolledBack if told.here else Truncated
+        head = first.head
+        kind = Forked if first.instead else RolledBack if head.here else Truncated
         what = {
             Forked: "the remote shows another history than before",
             RolledBack: "the remote shows an older state than before",
             Truncated: "the remote does not show everything it has",
         }[kind]
-        others = [] if told.here else self._reporters(told, claims)
-        hint = self._believe_hint(others) if doubted else self._mismatch_hint(lacking, others)
-        device = coerce_input(told.device, limit=MOST_NAME, lines=False)
-        why = f"of device {device} it has events up to {first.whole}, not {told.n}"
+        others: list[str] = []
+        if not head.here:  # other persons report the head, and their report may be false
+            every = {one.circle for one in claims if one.heads.get(head.device) == head[1:3]}
+            every.discard(self._transfer.identity.group.id)
+            others = [key_text.grouped(one) for one in sorted(every)]
+        device = coerce_input(head.device, limit=MOST_NAME, lines=False)
+        why = f"of device {device} it has events up to {first.whole}, not {head.n}"
         if first.instead:
-            why = f"event {told.n} of device {device} is another one"
-        return kind(
-            what,
-            why=why + (f", as {', '.join(others)} reports" if others else ""),
-            hint=hint,
-            session=self._session,
-        )
-
-    def _mismatch_hint(self, lacking: Sequence[Missing], others: Sequence[str]) -> str:
-        name, hint = self._transfer.known.name, _LATE
-        if self._have(lacking):
-            hint += f"; to upload it again: forestay sync --push {name} --again"
-        for one in others[:1]:
-            doubt = f"forestay sync --pull {name} --session {self._session} --doubt {one}"
-            hint += f"; to ignore their reports: {doubt}"
-        return hint
-
-    def _believe_hint(self, others: Sequence[str]) -> str:
-        said = (
-            f"forestay sync --pull {self._transfer.known.name} --session {self._session} --believe"
-        )
-        ends = "".join(f"; to end that: {said} {one}" for one in others[:1])
-        return f"you doubt them, so the rest was synced{ends}"
-
-    def _reporters(self, told: ReportedHead, claims: Sequence[Claim]) -> list[str]:
-        """Return the other persons who report a head: their report may be false."""
-        every = {one.circle for one in claims if one.heads.get(told.device) == told[1:3]}
-        return [key_text.grouped(one) for one in sorted(every - {self._transfer.identity.group.id})]
+            why = f"event {head.n} of device {device} is another one"
+        why += f", as {', '.join(others)} reports" if others else ""
+        remote = self._transfer.known.name
+        pull = f"forestay sync --pull {remote} --session {self._session}"
+        if doubted:
+            hint = "you doubt them, so the rest was synced"
+            hint += f"; to end that: {pull} --believe {others[0]}" if others else ""
+        else:
+            again = f"; to upload it again: forestay sync --push {remote} --again"
+            hint = _LATE + (again if self._have(lacking) else "")
+            hint += f"; to ignore their reports: {pull} --doubt {others[0]}" if others else ""
+        return kind(what, why=why, hint=hint, session=self._session)
 
     # -- permissions ---------------------------------------------------------------------------
 
@@ -439,9 +426,10 @@ class PackCheck:
                     raise self._foreign(one, owner)  # which of the two owns it is unknown
                 refused[one.name] = self._foreign(one, owner)
         self._exchange.owners = owners
-        told = [one.claim for one in opened if one.claim.name and one.name not in refused]
-        named = {one.device: coerce_input(one.name, limit=MOST_NAME, lines=False) for one in told}
-        self._exchange.names |= named
+        named = [one.claim for one in opened if one.claim.name and one.name not in refused]
+        for claim in named:
+            name = coerce_input(claim.name, limit=MOST_NAME, lines=False)
+            self._exchange.names[claim.device] = name
         return refused
 
     def _vouched(self, opened: Iterable[Opened]) -> list[Opened]:
@@ -462,11 +450,7 @@ class PackCheck:
                 if not self._is_parallel(one, every, known, owner):
                     late.add(one.name)
         sound = [one for one in every if one.name not in late]
-        self._record_foreign(sound)
-        return sound
-
-    def _record_foreign(self, sound: Iterable[Opened]) -> None:
-        """Record events of others under an id of this home: it must not sign them anywhere."""
+        # Events of others under an id of this home: it must not sign them anywhere.
         mine, found = self._transfer.identity.group.id, dict[str, str]()
         for one in sound:
             if one.claim.device in self._transfer.own and one.claim.circle != mine:
@@ -474,6 +458,7 @@ class PackCheck:
                 new = [hash for hash in hashes if hash not in self._links]
                 found |= dict.fromkeys(new[:1], one.claim.device)
         self._exchange.record_foreign(found)
+        return sound
 
     def _is_parallel(
         self, one: Opened, every: Sequence[Opened], signed: set[str], owner: str
@@ -491,9 +476,8 @@ class PackCheck:
         is_held = first in self._links and first not in self._exchange.parallel
         if is_held or first in signed or links[first][2]:
             if owner != one.claim.circle:
-                raise self._foreign(
-                    one, owner
-                )  # nobody may append to events that another person signed
+                # Only the author may append to signed events.
+                raise self._foreign(one, owner)
             return True
         self._exchange.record_parallel({first: one.claim.device})
         return True
@@ -551,10 +535,12 @@ class SessionPull:
         """Fetch, check and append new packs, and store what is known of the remote."""
         opened = self._check.fetch_and_check()
         gone = self._exchange.plan().gone
-        seq = self._seq()
+        seq = self._exchange.here(lambda view: view.seq, 0)
+        self._outcome.new = self._outcome.new or not seq
         disputes = self._disputes()
         left = self._append_packs(sorted(opened, key=lambda one: (one.claim.made, one.claim.first)))
-        if self._outcome.new and self._is_forgotten():
+        where = {"id": self._session, "forgotten": 1}
+        if self._outcome.new and self._transfer.store.catalogue(where=where, limit=1):
             self._outcome.new = False  # there is nothing to resume
         taken = [one for one in opened if one.name not in left]
         self._outcome.packs_down = len(taken)
@@ -570,15 +556,6 @@ class SessionPull:
             self._exchange.record_people([one.claim for one in taken])
             found = [one.packed for one in taken]
             self._exchange.remember(self._mark_after(seq), found=found, gone=gone)
-
-    def _seq(self) -> int:
-        seq = self._exchange.here(lambda view: view.seq, 0)
-        self._outcome.new = self._outcome.new or not seq
-        return seq
-
-    def _is_forgotten(self) -> bool:
-        where = {"id": self._session, "forgotten": 1}
-        return bool(self._transfer.store.catalogue(where=where, limit=1))
 
     def _disputes(self) -> int:
         state = self._transfer.journal.state
@@ -599,18 +576,13 @@ class SessionPull:
             return []
         whole = [self._reader.content(one) for one in opened]
         late = self._merge([row for row, _ in whole], [blob for _, some in whole for blob in some])
-        left = [
-            one
-            for one, (row, _) in zip(opened, whole, strict=True)
-            if late and not late.isdisjoint(row.hashes)
-        ]
+        pairs = zip(opened, whole, strict=True)
+        left = [one for one, (row, _) in pairs if not late.isdisjoint(row.hashes)]
         done = [one for one in opened if one not in left]
         for one in done:
             self._reader.release(one)
         packed = [one.packed for one in done]
-        self._transfer.store.machine.remotes.record_packs(
-            self._transfer.known, self._session, packed
-        )
+        self._transfer.remotes.record_packs(self._transfer.known, self._session, packed)
         return left
 
     def _merge(self, rows: Sequence[Row], blobs: Sequence[Blob]) -> set[str]:
@@ -619,7 +591,12 @@ class SessionPull:
         arrived = [one for row in rows for one in row.events()]
         kinds = set[str]().union(*(row.kinds for row in rows))
         if WHOLE in kinds:
-            arrived = [one for one in arrived if not self._is_foreign_end(one[1])]
+            # Another person may have forgotten only their own copy of the session. That is the
+            # last event of its chain, so skipping it skips nothing else.
+            may_erase = self._exchange.may_erase
+            arrived = [
+                one for one in arrived if one[1].kind != WHOLE or may_erase(one[1].device, "")
+            ]
             kinds = {head.kind for _, head, _ in arrived}
         if not STONES.isdisjoint(kinds):
             self._heeds = True
@@ -635,13 +612,6 @@ class SessionPull:
         taken = restore.merge_events(journal, self._session, sealed, content, entitled=entitled)
         self._outcome.down += taken.new
         return {one.hash for one in taken.left}
-
-    def _is_foreign_end(self, head: Header) -> bool:
-        """Return whether another person forgot only their own copy of the session.
-
-        It is the last event of its chain, so skipping it skips nothing else.
-        """
-        return head.kind == WHOLE and not self._exchange.may_erase(head.device, "")
 
     def _look_for_erased(self, taken: Sequence[Opened]) -> None:
         """Note which packs hold erased content: their device did not know the tombstone."""

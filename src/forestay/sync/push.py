@@ -11,16 +11,17 @@ uploaded before the old ones are deleted.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 
 from forestay.errors import NotEntitled, Tampered
 from forestay.journal.projections import as_sealed
 from forestay.model import event as ev
 from forestay.model.erasure import KINDS as STONES
 from forestay.model.erasure import Tombstones
-from forestay.store.machine.remotes import Packed
+from forestay.store.machine.remotes import KEY_CHANGE, UNSHARE, Packed
 from forestay.store.port import Stored, View
 from forestay.sync import pack_builder
-from forestay.sync.crypto import key_text
+from forestay.sync.crypto import key_ring, key_text
 from forestay.sync.pack_builder import EncodedPack, PendingPack
 from forestay.sync.plan import Pack, Stretch, crowded, heads_of, root
 from forestay.sync.pull import PackReader, SessionPull
@@ -45,7 +46,7 @@ class SessionPush:
         self._left = 0
         """The number of events that were not pushed because this user may not."""
         self._stay: set[str] = set()
-        self._unconfirmed = self._transfer.store.machine.remotes.unconfirmed()
+        self._unconfirmed = self._transfer.remotes.unconfirmed()
         self._doubtful = 0
         self._imported: set[str] = set()
         self._unsigned: set[str] = set()
@@ -62,10 +63,10 @@ class SessionPush:
         with self._transfer.store.view(exchange.session) as view:
             after = self._mark(view)
             met = self._outcome.packs_down > 0 and exchange.is_erased(view)
-            anew = self._transfer.again or bool(self._unsigned)
-            if after == view.seq and not anew and not met:
+            is_all = self._transfer.again or bool(self._unsigned)
+            if after == view.seq and not is_all and not met:
                 return
-            after = 0 if anew else after
+            after = 0 if is_all else after
             stone = self._newest_stone(view)
             self._transfer.expect("up", view.seq - after)
             self._send(self._ours(view, self._lacking(view, after)), stone)
@@ -107,8 +108,7 @@ class SessionPush:
                 hint="if the file is yours: forestay backup restore FILE",
                 session=self._exchange.session,
             )
-        exchange = self._exchange
-        mine = self._transfer.identity.group.id
+        exchange, mine = self._exchange, self._transfer.identity.group.id
         for device in self._stay & self._transfer.own:
             if exchange.owners.get(device, mine) != mine:
                 raise self._taken(device, "cannot follow", _EXPORT)
@@ -210,8 +210,8 @@ class SessionPush:
             return False
         stones = Tombstones(ev.read(as_sealed(one)) for one in view.events() if _is_stone(one))
         heads = [(ev.parse_header(one.header), one.hash) for one in blank]
-        said = [(head, hash) for head, hash in heads if head.kind not in STONES]
-        return not all(stones.erase(*one, self._exchange.may_erase) for one in said)
+        content = [(head, hash) for head, hash in heads if head.kind not in STONES]
+        return not all(stones.erase(*one, self._exchange.may_erase) for one in content)
 
     def _send(self, found: Iterator[PendingPack], stone: str) -> None:
         """Upload all packs but the last in parallel, then the last one, which reports the heads."""
@@ -237,15 +237,46 @@ class SessionPush:
         heads = heads_of([*exchange.stretches, self._last.stretch])
         exchange.note(exchange.put(self._last.ready(), heads, stone, now))
         exchange.record_people(())
-        self._transfer.store.machine.remotes.record_writers(dict.fromkeys(self._unsigned, ""))
+        self._transfer.remotes.record_writers(dict.fromkeys(self._unsigned, ""))
         exchange.record_unsigned(set(), self._unsigned - self._stay)
-        self._transfer.store.machine.remotes.record_writers(dict.fromkeys(self._imported, IMPORTED))
+        self._transfer.remotes.record_writers(dict.fromkeys(self._imported, IMPORTED))
 
     def _all_but_the_last(self, found: Iterable[PendingPack]) -> Iterator[EncodedPack]:
         for one in found:
             before, self._last = self._last, one
             if before is not None:
                 yield before.ready()
+
+
+def rotate_keys_if_due(exchange: Exchange, pull: SessionPull) -> None:
+    """Replace the keys of a session if a removed member or device may hold them, without a push.
+
+    Whether it is due is decided from remembered facts, without any request. New packs are pulled
+    first, so that the packs of a lost device are not lost: the key change lists the packs that
+    were there.
+    """
+    me, keys, transfer = exchange.transfer.identity, exchange.keys, exchange.transfer
+    if not keys.epoch or keys.owner != me.group.id or not me.group.is_active(me.key.id):
+        return
+    # Members whose removal the user asked for while this remote was unreachable.
+    owed = exchange.noted.get(UNSHARE, {})
+    # The keys may be sealed to an older epoch of the user's devices.
+    sealed_to = set(exchange.noted.get(KEY_CHANGE, {}).values())
+    if not owed and sealed_to == {me.group.epoch.recipient}:
+        return
+    if exchange.plan().fetch:
+        pull.pull()
+    now = transfer.clock.now()
+    keys.prepare(transfer.put, now)
+    for group_id in owed:
+        if keys.ready().member(group_id) is not None:
+            keys.turn(transfer.put, now, partial(key_ring.unshare, group_id=group_id, made=now))
+        else:  # an earlier attempt may have stopped halfway
+            keys.report_removal(transfer.put, group_id)
+    there = exchange.there
+    exchange.remember(exchange.mark(there.pushed, there.hash, there.beyond))
+    if owed:
+        exchange.remotes.note(transfer.known, exchange.session, UNSHARE, {})
 
 
 def _is_stone(stored: Stored) -> bool:
@@ -270,15 +301,15 @@ class PackReplacement:
 
     def _holds_any(self, one: Packed, numbers: set[int]) -> bool:
         """Return whether a pack holds the content of any of these events."""
-        looked = self._exchange.holds_erased
-        if one.name not in looked:
+        known = self._exchange.holds_erased
+        if one.name not in known:
             found = object_names.as_pack(one.name)
             if not one.tombstone or found is None:
                 return True  # without a tombstone nothing is erased in it
             self._exchange.keys.ready()
             there = PackReader(self._exchange).read(found).erased
-            looked[one.name] = bool(numbers - {header.n for header, _ in there})
-        return looked[one.name]
+            known[one.name] = bool(numbers - {header.n for header, _ in there})
+        return known[one.name]
 
     def merge_small_packs(self) -> None:
         """Merge small packs of this device's chain: frequent syncs leave many."""
@@ -297,7 +328,8 @@ class PackReplacement:
 
         An imported pack claims no author, so it is replaced by a signed one.
         """
-        if not _is_inside(one, other):
+        is_other = other.name != one.name and other.tombstone == one.tombstone
+        if not (is_other and other.first <= one.first and one.last <= other.last):
             return False
         is_signed, is_other = self._is_signed(one), self._is_signed(other)
         if is_signed != is_other:
@@ -321,9 +353,3 @@ class PackReplacement:
             exchange.note(exchange.put(one.ready(), heads, self._stone, now), again=True)
         for pack in old:
             exchange.delete(pack)
-
-
-def _is_inside(one: Packed, other: Packed) -> bool:
-    """Return whether another pack covers all of it."""
-    is_other = other.name != one.name and other.tombstone == one.tombstone
-    return is_other and other.first <= one.first and one.last <= other.last

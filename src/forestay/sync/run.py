@@ -31,15 +31,14 @@ from forestay.journal.context import Context
 from forestay.mirror.session_files import SessionFiles, write_files
 from forestay.store.machine.remotes import LEFT, Known
 from forestay.sync.connect import connect_remote
-from forestay.sync.device_list import DeviceListSync, identity, with_current_group
+from forestay.sync.device_list import identity, sync_device_list, with_current_group
 from forestay.sync.join import SessionJoin
 from forestay.sync.known_remotes import by_place, require_format, select_remotes
 from forestay.sync.lock import exclusive_sync
 from forestay.sync.pull import SessionPull
-from forestay.sync.push import SessionPush
+from forestay.sync.push import SessionPush, rotate_keys_if_due
 from forestay.sync.remotes import object_names
 from forestay.sync.remotes.port import Object, Remote
-from forestay.sync.rotate_keys import KeyRotation
 from forestay.sync.session import Exchange, SessionOutcome
 from forestay.sync.session_keys import ELSEWHERE, Identity, SessionKeys
 from forestay.sync.transfer import PATIENCE, Stopped, Transfer
@@ -202,9 +201,8 @@ class _Visit:
         there = remote or connect_remote(self._known)
         with nullcontext() if remote else closing(there):
             self.is_begun = require_format(there, make=self._options.push)
-            me = DeviceListSync(there, self._known, self._context).sync_device_list(
-                me, push=self._options.push
-            )
+            push = self._options.push
+            me = sync_device_list(self._context, there, self._known, me, push=push)
             self._remotes.record_group(me.group.id, me.name)
             return self._exchange_all(there, me)
 
@@ -289,11 +287,13 @@ class _Visit:
                 if self._options.pull:
                     pull.pull()
                 if self._options.push:
-                    KeyRotation(exchange, pull).rotate_if_due()
+                    rotate_keys_if_due(exchange, pull)
                     if self._is_here(exchange.session):
                         SessionPush(exchange, pull).push()
             except Locked:
-                if not exchange.has_ended():
+                # Keys that do not open are no proof that a share was ended: anyone who can write
+                # there can upload such.
+                if not exchange.keys.is_removed:
                     raise
                 exchange.end()
         except Unreachable as error:

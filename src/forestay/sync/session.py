@@ -75,8 +75,8 @@ class Exchange:
         self, transfer: Transfer, session: str, place: str, listed: Iterable[Object]
     ) -> None:
         self.transfer, self.session, self.place = transfer, session, place
+        self.remotes = remotes = transfer.remotes
         self.outcome = SessionOutcome(session)
-        remotes = transfer.store.machine.remotes
         self.there = remotes.session(transfer.known, session) or There(session, place)
         self.known = {one.name: one for one in remotes.objects(transfer.known, session)}
         self.reaches = remotes.chains(transfer.known, session)
@@ -124,13 +124,14 @@ class Exchange:
         """Skip refused packs that no other pack needs, now and in later syncs."""
         self.outcome.aside += refused.values()
         if refused:
-            told = dict.fromkeys(refused, self.keys.judged_by)
             before = self.noted.get(REFUSED, {}).items()
-            told |= {name: by for name, by in before if name in self.listed and name not in told}
-            self.noted[REFUSED] = told
-            self.transfer.store.machine.remotes.note(
-                self.transfer.known, self.session, REFUSED, told
-            )
+            kept = {name: by for name, by in before if name in self.listed}
+            self._note(REFUSED, kept | dict.fromkeys(refused, self.keys.judged_by))
+
+    def _note(self, kind: str, notes: dict[str, str]) -> None:
+        """Store notes of one kind about the session on this remote."""
+        self.noted[kind] = notes
+        self.remotes.note(self.transfer.known, self.session, kind, notes)
 
     @property
     def stretches(self) -> list[Stretch]:
@@ -148,40 +149,30 @@ class Exchange:
         self, one: EncodedPack, heads: dict[str, tuple[int, str]], stone: str, now: int
     ) -> Packed:
         """Seal and upload a pack; all packs of one push have the same time."""
-        tombstone = stone if one.is_erased else ""
-        told = self._author(one.stretch.device)
+        tombstone, device = stone if one.is_erased else "", one.stretch.device
+        author = self.names.get(device) or self.remotes.names().get(device, "")
+        if device == self.transfer.store.machine.device or self.is_parallel(device):
+            author = self.transfer.identity.name
+        is_unsigned = self.is_imported(device) or self.is_parallel(device)
         name, data = self.keys.seal(
             one.stretch,
             one.packed(now),
             heads=heads,
             now=now,
             tombstone=tombstone,
-            name=told,
-            imported=self._is_unsigned(one.stretch),
+            name=author,
+            imported=is_unsigned or one.stretch.after in self._not_signed,
         )
         self.transfer.put(name, data)
         self.transfer.done("up", one.stretch.last - one.stretch.first + 1)
         return Packed(name, *one.stretch, len(data), tombstone)
-
-    def _is_unsigned(self, stretch: Stretch) -> bool:
-        """Return whether a pack is pushed as imported, without a claim of authorship."""
-        device = stretch.device
-        if self.is_imported(device) or self.is_parallel(device):
-            return True
-        return stretch.after in self._not_signed
-
-    def _author(self, device: str) -> str:
-        """Return the name of the device that wrote a chain; it may not be this device."""
-        if device == self.transfer.store.machine.device or self.is_parallel(device):
-            return self.transfer.identity.name
-        return self.names.get(device) or self.transfer.store.machine.remotes.names().get(device, "")
 
     def note(self, done: Packed, *, again: bool = False) -> None:
         """Record an uploaded pack, so that it is not uploaded or read again."""
         self.known[done.name] = done
         self.listed[done.name] = done.size
         self.sent.append(done)
-        self.transfer.store.machine.remotes.record_packs(self.transfer.known, self.session, [done])
+        self.remotes.record_packs(self.transfer.known, self.session, [done])
         self.outcome.up += 0 if again else done.last - done.first + 1
         self.outcome.packs_up += 1
         self.outcome.bytes_up += done.size
@@ -246,8 +237,8 @@ class Exchange:
 
         They are pushed again, signed: otherwise the importer could append to them.
         """
-        told = self.transfer.store.machine.remotes.persons()
-        unknown = {device for device, person in told.items() if person.startswith(IMPORTED)}
+        persons = self.remotes.persons().items()
+        unknown = {device for device, person in persons if person.startswith(IMPORTED)}
         unknown |= self.noted.get(UNSIGNED, {}).keys()
         return {device for device in unknown if self.whose(device) == self._mine}
 
@@ -258,9 +249,7 @@ class Exchange:
         """
         before = self.noted.get(UNSIGNED, {}).keys()
         if (now := (before | new) - signed) != before:
-            self.noted[UNSIGNED] = dict.fromkeys(sorted(now), "")
-            remotes = self.transfer.store.machine.remotes
-            remotes.note(self.transfer.known, self.session, UNSIGNED, self.noted[UNSIGNED])
+            self._note(UNSIGNED, dict.fromkeys(sorted(now), ""))
 
     def is_ours(self, device: str) -> bool:
         """Return whether the user may push a chain: an own one, or imported into an own session."""
@@ -285,16 +274,14 @@ class Exchange:
         """Record branches, by their first events, that share their ids with other branches."""
         if branches.keys() - self.parallel.keys():
             self.parallel |= branches
-            self.transfer.store.machine.remotes.note_at_home(self.session, PARALLEL, self.parallel)
-            self.transfer.store.machine.remotes.record_writers(
-                dict.fromkeys(branches.values(), DISPUTED)
-            )
+            self.remotes.note_at_home(self.session, PARALLEL, self.parallel)
+            self.remotes.record_writers(dict.fromkeys(branches.values(), DISPUTED))
 
     def record_foreign(self, new: Mapping[str, str]) -> None:
         """Record where events begin that another person signed under an id of this home."""
         if new.keys() - self.foreign.keys():
             self.foreign |= new
-            self.transfer.store.machine.remotes.note_at_home(self.session, FOREIGN, self.foreign)
+            self.remotes.note_at_home(self.session, FOREIGN, self.foreign)
 
     def is_foreign(self, stretch: Stretch, view: View) -> bool:
         """Return whether a stretch of an own chain has, or follows, events another person signed.
@@ -327,33 +314,26 @@ class Exchange:
         """Record the writers of chains, and the persons the session is shared with."""
         mine, ring = self.transfer.identity.group.id, self.keys.ring
         people = {one.circle: one.email or one.name for one in (ring.members if ring else ())}
-        remotes = self.transfer.store.machine.remotes
         signed = {one.device: _writer(one, mine, people) for one in claims if not one.imported}
         imported = {one.device: _writer(one, mine, people) for one in claims if one.imported}
         self.record_unsigned(imported.keys(), signed.keys())
         writers = {**imported, **signed}
         disputed = writers.keys() & set(self.parallel.values())
-        remotes.record_writers({**writers, **dict.fromkeys(disputed, DISPUTED)})
+        self.remotes.record_writers({**writers, **dict.fromkeys(disputed, DISPUTED)})
         shared = [one for one in (ring.newest.shared if ring else ()) if one.circle != mine]
         addresses = {one.circle: one.email for one in shared}
-        remotes.record_shared(self.session, [_person(one.circle, addresses) for one in shared])
-
-    def has_ended(self) -> bool:
-        """Return whether the owner ended the share with this user.
-
-        Keys that do not open are no proof: anyone who can write there can upload such.
-        """
-        return self.keys.is_removed
+        persons = [_person(one.circle, addresses) for one in shared]
+        self.remotes.record_shared(self.session, persons)
 
     def end(self) -> None:
         """Record that the session is no longer shared with this user."""
         self.outcome.over = True
-        self.outcome.stay = self.transfer.store.machine.remotes.waiting(self.session) or 0
+        self.outcome.stay = self.remotes.waiting(self.session) or 0
         self.outcome.ended = self.there.error != _ENDED
         # A background sync shows nothing to the user, so the notice stays due.
         if self.outcome.ended and not self.transfer.is_unattended:
             self.there.error = _ENDED
-            self.transfer.store.machine.remotes.record_session(self.transfer.known, self.there)
+            self.remotes.record_session(self.transfer.known, self.there)
 
     def doubt(self, who: Iterable[str], *, believe: Iterable[str] = ()) -> None:
         """Record persons whose reported heads are ignored from now on, or (`believe`) no longer.
@@ -365,21 +345,17 @@ class Exchange:
         self.doubted_now = bool(found)
         self.doubted -= {self._doubtful(one) for one in believe}
         self.keys.doubt(self.doubted)
-        self._note_doubt()
-
-    def _note_doubt(self) -> None:
-        told = dict.fromkeys(sorted(self.doubted), "")
-        self.transfer.store.machine.remotes.note(self.transfer.known, self.session, DOUBT, told)
+        self._note(DOUBT, dict.fromkeys(sorted(self.doubted), ""))
 
     def _doubtful(self, who: str) -> str:
         if not object_names.epoch_of(who):
-            return self._circle_of(who)
+            return self._participant(who)
         if who in self.doubted or (who in self.listed and not self.keys.opens(who)):
             return who
         what = "these keys open here, so they count" if who in self.listed else "no such keys there"
         raise InvalidInput(f"{what}: {who}", session=self.session)
 
-    def _circle_of(self, who: str) -> str:
+    def _participant(self, who: str) -> str:
         """Return the group id of the participant with an address or a fingerprint."""
         ring = self.keys.ring
         others = {one.circle: one.email for one in ring.members} if ring else {}
@@ -409,13 +385,13 @@ class Exchange:
         if self.doubted & self.keys.cleared:
             # Before the epoch is stored: ignored keys would look like a rollback.
             self.doubted -= self.keys.cleared
-            self._note_doubt()
+            self._note(DOUBT, dict.fromkeys(sorted(self.doubted), ""))
         there.owner = self.keys.owner
         there.epoch = self.keys.epoch if self.keys.is_read else self.there.epoch
         self.there = there
         self.reaches = self._reaches()
         turns = self.keys.turns if self.keys.is_read else None
-        self.transfer.store.machine.remotes.record_session(
+        self.remotes.record_session(
             self.transfer.known, there, chains=self.reaches, found=found, gone=gone, turns=turns
         )
 
@@ -445,6 +421,5 @@ def _writer(claim: Claim, mine: str, people: dict[str, str]) -> str:
 
 def _person(group_id: str, people: dict[str, str]) -> str:
     """Return the name of a person: the address given by the owner, else the fingerprint."""
-    return coerce_input(people.get(group_id, ""), limit=MOST_NAME, lines=False) or key_text.grouped(
-        group_id
-    )
+    name = coerce_input(people.get(group_id, ""), limit=MOST_NAME, lines=False)
+    return name or key_text.grouped(group_id)

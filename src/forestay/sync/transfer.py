@@ -57,6 +57,8 @@ class Transfer:
         `before_erasure` is called before tombstones are appended; its result is called afterwards.
         """
         self.journal, self.store = journal, journal.store
+        self.remotes = journal.store.machine.remotes
+        """What this machine knows of its remotes."""
         self.known, self.remote, self.identity = known, remote, identity
         self.clock, self.pool = clock, pool
         self.again, self.patience = again, patience
@@ -95,9 +97,7 @@ class Transfer:
 
     def is_elsewhere(self, name: PackName) -> bool:
         """Return whether the same bytes were seen in the place of another session."""
-        same = self._hashes.get(name.hash, set()) | self.store.machine.remotes.places(
-            self.known, name.hash
-        )
+        same = self._hashes.get(name.hash, set()) | self.remotes.places(self.known, name.hash)
         return bool(same - {name.place})
 
     def _report(self, way: str, size: int) -> None:

@@ -30,7 +30,7 @@ from forestay.errors import (  # noqa: E402
 )
 from forestay.journal.journal import Journal  # noqa: E402
 from forestay.model.event import NoteAdded, SessionStarted  # noqa: E402
-from forestay.store.machine.change import MachineChange  # noqa: E402
+from forestay.store.machine.machine import MachineChange  # noqa: E402
 from forestay.store.machine.projects import TreeRecord  # noqa: E402
 from forestay.store.open import open_store  # noqa: E402
 from forestay.store.port import Batch, Store, View  # noqa: E402

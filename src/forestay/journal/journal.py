@@ -33,7 +33,7 @@ from forestay.model.fold import advance, extend, fold, follows
 from forestay.model.hash_chain import next_of
 from forestay.model.rules import allow, decide, decide_validated, report
 from forestay.model.state import FOLD_VERSION, Core, State
-from forestay.store.machine.change import MachineChange
+from forestay.store.machine.machine import MachineChange
 from forestay.store.machine.projects import TreeRecord
 from forestay.store.port import Batch, Entry, Head, Store, View
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from typing import Any, Self
 
     from forestay.base.findings import Finding
-    from forestay.store.machine.change import MachineChange
-    from forestay.store.machine.machine import Machine
+    from forestay.store.machine.machine import Machine, MachineChange
 
     Plan = Callable[["View"], "Batch | None"]
 

@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from forestay.errors import Damaged
 from forestay.store.machine import device
-from forestay.store.machine.projects import Projects
+from forestay.store.machine.projects import Projects, record_tree
 from forestay.store.machine.tables import BY_ID
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.store.machine.agent_runs import AgentRuns
+    import sqlite3
+    from collections.abc import Sequence
+
+    from forestay.store.machine.agent_runs import AgentRuns, RunChange
     from forestay.store.machine.bindings import Bindings
     from forestay.store.machine.holders import Holders
+    from forestay.store.machine.projects import TreeRecord
     from forestay.store.machine.remotes import Remotes
     from forestay.store.machine.session_files import FileWork, SeenFiles
     from forestay.store.machine.tables import Tables
@@ -106,3 +110,37 @@ class Machine:
         """Return whether files belong to a session here."""
         sql = f"SELECT 1 FROM binding b JOIN session s ON s.number = b.session AND s.{BY_ID}"
         return bool(self.tables.read(sql, (session,)))
+
+
+class MachineChange:
+    """What becomes true of this machine in the same transaction as an append.
+
+    With `tree` the session becomes the current one of that tree. `run` is a change of an agent
+    run. Both are made also when nothing is appended. `file_work` describes what has to be done to
+    files because of the events; it is stored with them, until `machine.file_work.done`.
+    """
+
+    __slots__ = ("file_work", "run", "tree")
+
+    def __init__(
+        self,
+        *,
+        tree: TreeRecord | None = None,
+        file_work: Sequence[str] = (),
+        run: RunChange | None = None,
+    ) -> None:
+        self.tree = tree
+        self.file_work = file_work
+        self.run = run
+
+    @property
+    def is_local(self) -> bool:
+        """Return whether tables of this machine change, and not only pending file work."""
+        return self.tree is not None or self.run is not None
+
+    def apply(self, connection: sqlite3.Connection, session: str) -> None:
+        """Change the machine's tables inside a transaction; file work is the store's business."""
+        if self.tree is not None:
+            record_tree(connection, self.tree, session)
+        if self.run is not None:
+            self.run.apply(connection)

@@ -269,8 +269,7 @@ class Remotes(Topic):
 
     def unconfirmed(self) -> set[str]:
         """Return the hashes of tombstones from elsewhere whose author is not confirmed."""
-        found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_HEARSAY))
-        return {str(key).removeprefix(_HEARSAY) for (key,) in found}
+        return set(self._meta_after(_HEARSAY))
 
     def record_unconfirmed(self, stones: Iterable[str], *, vouched: bool) -> None:
         """Record tombstones as unconfirmed, or (with `vouched`) as confirmed."""
@@ -283,8 +282,7 @@ class Remotes(Topic):
 
     def sessions_to_search(self) -> list[str]:
         """Return the sessions with files that may still hold what others forgot."""
-        found = self._read("SELECT key FROM meta WHERE key >= ? AND key < ?", key_range(_OWED))
-        return [str(key).removeprefix(_OWED) for (key,) in found]
+        return list(self._meta_after(_OWED))
 
     def record_pending_search(self, session: str) -> None:
         """Record that the files of a session must be searched for what others forgot."""
@@ -318,6 +316,12 @@ class Remotes(Topic):
         new = [(key, value) for key, value in values.items() if self._meta(key) != value]
         if new:
             self._run(_PUT_META, *new)
+
+    def _meta_after(self, prefix: str) -> dict[str, str]:
+        """Return the values whose keys begin with a prefix, by the rest of the key."""
+        sql = "SELECT key, value FROM meta WHERE key >= ? AND key < ?"
+        rows = self._read(sql, key_range(prefix))
+        return {str(key).removeprefix(prefix): str(value) for key, value in rows}
 
     def _meta(self, key: str) -> str:
         rows = self._read("SELECT value FROM meta WHERE key = ?", (key,))
@@ -397,7 +401,12 @@ class Remotes(Topic):
         whose = (remote.number, there.session)
 
         def act(connection: sqlite3.Connection) -> None:
-            _put_session(connection, remote.number, there)
+            mark = (there.pushed, there.hash, there.beyond)
+            values = (there.place, there.epoch, *mark, there.error, there.owner)
+            connection.execute(
+                "INSERT OR REPLACE INTO remote_session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*whose, *values),
+            )
             connection.executemany(
                 "DELETE FROM remote_object WHERE remote = ? AND session = ? AND name = ?",
                 [(*whose, name) for name in gone],
@@ -446,14 +455,12 @@ class Remotes(Topic):
             self._put_facts(_SHARED, {session.lower(): list(people)})
 
     def _facts(self, about: str) -> dict[str, list[str]]:
-        rows = self._read(
-            "SELECT key, value FROM meta WHERE key >= ? AND key < ?", key_range(about)
-        )
-        if not rows:
+        found = self._meta_after(about)
+        if not found:
             return {}
-        import json  # not for those who have no remote
+        import json  # start-up: not for a home without remotes
 
-        return {key.removeprefix(about): json.loads(value) for key, value in rows}
+        return {key: json.loads(value) for key, value in found.items()}
 
     def _put_facts(self, about: str, values: Mapping[str, list[str]]) -> None:
         if not values:
@@ -497,15 +504,6 @@ def _note(
     )
     rows = [Packed(f"{word} {about}", "", 0, 0, "", what, 0) for about, what in noted.items()]
     connection.executemany(_PUT_OBJECT, [(remote, session, *_values(one)) for one in rows])
-
-
-def _put_session(connection: sqlite3.Connection, remote: int, there: There) -> None:
-    mark = (there.pushed, there.hash, there.beyond)
-    values = (there.place, there.epoch, *mark, there.error, there.owner)
-    connection.execute(
-        "INSERT OR REPLACE INTO remote_session VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (remote, there.session, *values),
-    )
 
 
 def _put_owners(

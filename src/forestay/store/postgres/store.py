@@ -11,7 +11,7 @@ import psycopg
 
 from forestay.base import files
 from forestay.store.machine.device import change_device
-from forestay.store.machine.machine import Machine
+from forestay.store.machine.machine import Machine, MachineChange
 from forestay.store.port import Capabilities, no_such_session
 from forestay.store.postgres import append
 from forestay.store.postgres.append import Append, Appender, known_text
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from forestay.base.clock import Clock
     from forestay.errors import Damaged
-    from forestay.store.machine.change import MachineChange
     from forestay.store.machine.device import MachineName
     from forestay.store.port import Batch, Head, Plan, View
     from forestay.store.postgres.connection import Connection

@@ -14,7 +14,7 @@ from functools import partial
 from forestay.base import files
 from forestay.errors import InvalidInput
 from forestay.store.machine.device import change_device, settle_device
-from forestay.store.machine.machine import Machine
+from forestay.store.machine.machine import Machine, MachineChange
 from forestay.store.port import (
     SHOWN,
     Batch,
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
 
     from forestay.base.clock import Clock
     from forestay.errors import Damaged
-    from forestay.store.machine.change import MachineChange
     from forestay.store.machine.device import MachineName
     from forestay.store.port import Head, Plan
     from forestay.store.search import TextOf

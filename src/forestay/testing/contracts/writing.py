@@ -9,7 +9,7 @@ from hashlib import sha256
 import pytest
 
 from forestay.errors import Busy, Damaged, InvalidInput, NoSession
-from forestay.store.machine.change import MachineChange
+from forestay.store.machine.machine import MachineChange
 from forestay.store.machine.projects import TreeRecord
 from forestay.store.port import Batch, Entry, Store, View
 from forestay.testing.contracts.base import (

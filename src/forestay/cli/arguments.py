@@ -33,7 +33,7 @@ class Command:
     run even when the config file has a bad value, because it is the command that repairs it.
     """
 
-    __slots__ = ("about", "arguments", "careful", "examples", "run")
+    __slots__ = ("about", "arguments", "careful", "examples", "name", "run")
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class Command:
         about: str = "",
         careful: Callable[[Namespace], bool] | None = None,
     ) -> None:
-        self.run, self.about, self.careful = run, about, careful
+        self.run, self.about, self.careful, self.name = run, about, careful, ""
         self.arguments = [part for part in parts if not isinstance(part, str)]
         self.examples = [part for part in parts if isinstance(part, str)]
 

@@ -31,12 +31,22 @@ _HELP = {
 }
 _OPTIONS = frozenset({"because", "error", "summary"})
 """Parameters that are options also where the method requires them."""
+_TOPICS = {
+    "task": "tasks",
+    "agent": "agents",
+    "phase": "phases",
+    "session": "lifecycle",
+    "essay section": "essay sections",
+    "essay claim": "essay claims",
+}
+"""The topics of a session whose methods are the actions of a family, where their names differ."""
 _TYPES = {"int": count, "int | None": count, "float": fraction, "float | None": score}
 
 
 class Verb(Command):
     """A recording command: one method of a session, with its arguments from the signature.
 
+    `task add` is the method `session.tasks.add`; `method` names it where it is called otherwise.
     `message` confirms it: a text that is formatted with the event's body, or a function of the
     body; `report` is a function that prints the result instead. `then` is the command to type
     next. Each keyword in `help` describes a parameter: its placeholder, then its help text; a flag
@@ -47,10 +57,10 @@ class Verb(Command):
 
     def __init__(
         self,
-        method: str,
         message: Message,
         /,
         *parts: Argument | str,
+        method: str = "",
         report: Report | None = None,
         then: str = "",
         choices: Mapping[str, tuple[object, ...]] | None = None,
@@ -94,7 +104,9 @@ class Verb(Command):
 
     def _find_method(self, session: Session) -> Any:
         method: Any = session
-        for name in self.method.split("."):
+        family, _, action = self.name.rpartition(" ")
+        path = self.method or f"{_TOPICS.get(family, family)} {action}"
+        for name in path.split():
             method = getattr(method, name)
         return method
 

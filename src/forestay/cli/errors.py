@@ -7,8 +7,10 @@ that a program finds them where it expects the answer; the exit code is the same
 from __future__ import annotations
 
 from forestay.api import error_values
+from forestay.base.text import fit, shorten
 from forestay.cli.suggestions import shorten_paths
-from forestay.cli.terminal import VERSION, Screen
+from forestay.cli.table import COMMANDS, split
+from forestay.cli.terminal import Screen
 from forestay.errors import ForestayError, NoSession, Refused
 
 TYPE_CHECKING = False
@@ -30,8 +32,7 @@ def report_error(error: ForestayError, screen: Screen) -> int:
         screen.given.setdefault("--session", screen.chosen)
     if screen.json:
         values = as_values(error, screen.command)
-        values["hint"] = screen.as_typed(values["hint"])
-        screen.object({"forestay": VERSION, "error": values})
+        screen.answer(error={**values, "hint": screen.as_typed(values["hint"])})
     else:
         print_error(error, screen)
     return error.exit_code
@@ -67,8 +68,6 @@ def _hint(error: ForestayError) -> str:
 
 def typable_moves(moves: list[str]) -> list[str]:
     """Return the legal moves that are commands of this program; the model has more of them."""
-    from forestay.cli.table import COMMANDS, split
-
     return [move for move in moves if split(move.split())[0] in COMMANDS]
 
 
@@ -107,16 +106,13 @@ def print_error(error: ForestayError, screen: Screen, *, where: str = "") -> Non
     screen.explain((lead, "red"), message.removeprefix(_CAPITAL_LEAD))
     if error.why:
         screen.explain("  ", shorten_paths(error.why), "dim")
-    choices = error.choices if isinstance(error, NoSession) else []
-    if choices:
-        _print_choices(choices, screen)
+    if isinstance(error, NoSession) and error.choices:
+        _print_choices(error.choices, screen)
     elif hint := _hint(error):
         screen.advise(shorten_paths(hint))
 
 
 def _print_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
-    from forestay.base.text import fit, shorten
-
     verb = screen.command if screen.command in ("resume", "brief") else "session use"
     lines = [screen.as_typed(f"forestay {verb} {id}") for id, _, _ in choices[:_MANY]]
     screen.write_error("  sessions to choose from, with the command for each:")
@@ -125,6 +121,5 @@ def _print_choices(choices: list[tuple[str, str, str]], screen: Screen) -> None:
         shown = shorten(goal, max((screen.error_columns or _WIDE) - len(lead) - 9, _LEAST))
         screen.write_error(lead, (fit(status, 6), "dim"), "  ", shown)
     if len(choices) > _MANY:
-        screen.write_error(
-            f"    … and {len(choices) - _MANY} more; see: {screen.as_typed('forestay list')}"
-        )
+        see = screen.as_typed("forestay list")
+        screen.write_error(f"    … and {len(choices) - _MANY} more; see: {see}")

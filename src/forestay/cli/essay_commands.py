@@ -145,15 +145,14 @@ def run_essay_resume(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return run_resume(options, stay, screen)
 
 
-def _step(method: str, *parts: Argument | str, **more: Any) -> Verb:
-    return Verb(f"essay.{method}", "", *parts, report=_report, **more)
+def _step(*parts: Argument | str, **more: Any) -> Verb:
+    return Verb("", *parts, report=_report, **more)
 
 
 _SECTION = "N the section; default: the current one"
 
 COMMANDS = {
     "essay approve": _step(
-        "approve",
         "forestay essay approve G1",
         "forestay essay approve G3 --section 2",
         "forestay essay approve G5 --confirm",
@@ -165,13 +164,11 @@ COMMANDS = {
     ),
     "essay section list": Command(run_sections, "forestay essay section"),
     "essay section add": _step(
-        "sections.add",
         'forestay essay section add 4 --title "What remains"',
         number="N the number of the section",
         title="TITLE its title",
     ),
     "essay section start": _step(
-        "sections.start",
         "forestay essay section start 2",
         "forestay essay section start 1 --stage 4",
         choices={"stage": (3, 4)},
@@ -179,7 +176,6 @@ COMMANDS = {
         stage="3|4 its arguments or its paragraphs; default: the one that is not completed",
     ),
     "essay section done": _step(
-        "sections.done",
         "forestay essay section done 1 --map stage-3-section-1-arguments.md",
         number="N the number of the section",
         map="FILE its argument map; default: stage-3-section-N-arguments.md",
@@ -187,16 +183,15 @@ COMMANDS = {
         deferred="N deferred claims; default: counted in the map",
     ),
     "essay paragraph done": _step(
-        "paragraph_done",
         "forestay essay paragraph done 1",
         "forestay essay paragraph done 3 --last",
+        method="essay paragraph_done",
         number="N the number of the paragraph",
         section=_SECTION,
         last="it is the last one of its section",
     ),
     "essay claim list": Command(run_claims, "forestay essay claim"),
     "essay claim defer": _step(
-        "claims.defer",
         'forestay essay claim defer "Nine in ten programs got slower" --reason timeout',
         text="TEXT the claim",
         reason="WORD",
@@ -204,21 +199,18 @@ COMMANDS = {
         paragraph="N the paragraph it is in",
     ),
     "essay claim resolve": _step(
-        "claims.resolve",
         "forestay essay claim resolve c1 --source https://example.org/study",
         id="ID the claim, such as c1",
         result=f"WORD {', '.join(SETTLING)}",
         sources="SOURCE what it was checked with; may be repeated",
     ),
     "essay claim override": _step(
-        "claims.override",
         'forestay essay claim override c1 --result contested --because "I measured it"',
         id="ID the claim, such as c1",
         result=f"WORD the result of the check: {', '.join(FACT_CHECKS)}",
         because="REASON why it is accepted",
     ),
     "essay calibrate": _step(
-        "calibrate",
         'forestay essay calibrate 4 --notes "shorter sentences" --reference hybrid',
         choices={"reference": VOICE_MODES},
         rating="1-5 5 sounds just like the user",
@@ -227,7 +219,6 @@ COMMANDS = {
         again="rate it again",
     ),
     "essay voice": _step(
-        "voice",
         "forestay essay voice 4.5 --section 1",
         "forestay essay voice skip --because timeout",
         score="SCORE 1 to 5, or skip",
@@ -235,14 +226,13 @@ COMMANDS = {
         because="REASON why it was skipped",
     ),
     "essay output": _step(
-        "output",
         "forestay essay output final-essay.md",
         file="FILE the final essay",
         words="N default: counted",
         sources="N default: those of the claims",
         voice="SCORE default: the mean of the sections",
     ),
-    "essay pushback": _step("pushback", "forestay essay pushback light", level="LEVEL"),
+    "essay pushback": _step("forestay essay pushback light", level="LEVEL"),
     "essay show": Command(run_show, "forestay essay show"),
     "essay list": Command(run_list, "forestay essay list"),
     "essay resume": Command(

@@ -74,11 +74,16 @@ def _join(*parts: str, by: str = " – ") -> str:
 
 
 def _field(*names: str) -> Describe:
-    return lambda body: _join(*(str(getattr(body, name)) for name in names if getattr(body, name)))
+    """Return a function that joins fields of a body; lists are separated by commas."""
+
+    def describe(body: Any) -> str:
+        values = [getattr(body, name) for name in names]
+        return _join(*(", ".join(v) if isinstance(v, list) else str(v) for v in values if v))
+
+    return describe
 
 
-def _nothing(body: Any) -> str:
-    return ""
+_FILES = ("created", "modified", "deleted")
 
 
 def _note(body: Any) -> str:
@@ -86,10 +91,6 @@ def _note(body: Any) -> str:
     if not body.blob or len(body.text.encode()) >= body.size:
         return str(body.text)
     return f"{body.text}… ({body.size:,} bytes; all of it: forestay log --full)"
-
-
-def _message(body: Any) -> str:
-    return f"{body.role}: {_note(body)}"
 
 
 def _paused(body: Any) -> str:
@@ -118,46 +119,18 @@ def _file(body: Any) -> str:
     return _join(body.action, body.path, added, removed, by=" ")
 
 
-def _artifact(body: Any) -> str:
-    return f"{body.path} ({body.size:,} bytes{'' if body.kept else ', digest only'})"
-
-
 def _agent_start(body: Any) -> str:
     waits = f"waits for {body.blocking_on}" if body.blocking_on else ""
     return _join(body.agent, body.type, body.task, waits or body.status)
 
 
-def _progress(name: str) -> Describe:
-    return lambda body: f"{getattr(body, name)} {body.fraction:.0%}"
+def _artifact(body: Any) -> str:
+    return f"{body.path} ({body.size:,} bytes{'' if body.kept else ', digest only'})"
 
 
 def _agent_so_far(body: Any) -> str:
     far = "" if body.fraction is None else f" {body.fraction:.0%}"
-    return _join(body.agent + far, body.result, ", ".join(_made(body)))
-
-
-def _made(body: Any) -> list[str]:
-    return [*body.created, *body.modified, *body.deleted]
-
-
-def _agent_done(body: Any) -> str:
-    return _join(body.agent, body.status, body.result, ", ".join(_made(body)))
-
-
-def _step_done(body: Any) -> str:
-    return _join(body.step, body.outcome, ", ".join(body.files))
-
-
-def _tokens(body: Any) -> str:
-    return _join(f"{body.tokens:,} tokens", body.agent)
-
-
-def _attribute(body: Any) -> str:
-    return f"{body.key} = {body.value}"
-
-
-def _interrupted(body: Any) -> str:
-    return _join(body.doing, ", ".join(body.agents))
+    return _join(body.agent + far, _field("result", *_FILES)(body))
 
 
 def _proof(body: Any) -> str:
@@ -179,17 +152,17 @@ _LINES: dict[str, tuple[str, Describe]] = {
     "session.aborted": ("aborted", _field("because")),
     "session.abandoned": ("abandoned", _field("because")),
     "session.reopened": ("reopened", _field("because")),
-    "session.archived": ("archived", _nothing),
-    "session.interrupted": ("interrupted", _interrupted),
-    "session.forgotten": ("forgotten", _nothing),
+    "session.archived": ("archived", lambda body: ""),
+    "session.interrupted": ("interrupted", _field("doing", "agents")),
+    "session.forgotten": ("forgotten", lambda body: ""),
     "event.retracted": ("undo", _field("event", "because")),
     "event.forgotten": ("forgotten", lambda body: f"{len(body.hashes)} events"),
     "plan.set": ("plan", _field("workflow", "version")),
     "plan.resolved": ("plan", lambda body: plural(body.total, "phase")),
     "step.added": ("task", _field("step", "title")),
     "step.started": ("task start", _field("step", "agent")),
-    "step.progressed": ("task", _progress("step")),
-    "step.completed": ("task done", _step_done),
+    "step.progressed": ("task", lambda body: f"{body.step} {body.fraction:.0%}"),
+    "step.completed": ("task done", _field("step", "outcome", "files")),
     "step.failed": ("task failed", _field("step", "because")),
     "step.blocked": ("blocked", _field("step", "because")),
     "step.unblocked": ("unblocked", _field("step")),
@@ -203,7 +176,7 @@ _LINES: dict[str, tuple[str, Describe]] = {
     "checkpoint.rolled_back": ("rolled back", _field("step", "because")),
     "agent.started": ("agent", _agent_start),
     "agent.progressed": ("agent", _agent_so_far),
-    "agent.finished": ("agent done", _agent_done),
+    "agent.finished": ("agent done", _field("agent", "status", "result", *_FILES)),
     "agent.failed": ("agent fail", _field("agent", "error")),
     "agent.timed_out": ("timeout", _field("agent", "error")),
     "agent.retried": ("retry", _field("agent")),
@@ -212,16 +185,16 @@ _LINES: dict[str, tuple[str, Describe]] = {
     "artifact.saved": ("artifact", _artifact),
     "artifact.versioned": ("artifact", _field("path", "version")),
     "command.ran": ("command", _command),
-    "context.measured": ("context", _tokens),
+    "context.measured": ("context", lambda body: _join(f"{body.tokens:,} tokens", body.agent)),
     "context.compressed": ("compressed", _field("summary")),
     "error.raised": ("error", _field("message")),
     "note.added": ("note", _note),
     "claim.deferred": ("claim", _field("claim", "text", "reason")),
     "claim.resolved": ("claim", _field("claim")),
     "claim.overridden": ("claim", _field("claim", "result", "because")),
-    "attribute.set": ("attribute", _attribute),
+    "attribute.set": ("attribute", lambda body: f"{body.key} = {body.value}"),
     "contract.acknowledged": ("contract", _field("agent", "version")),
     "foreign.edited": ("edited", _field("path", "cause")),
     "evidence.observed": ("proof", _proof),
-    "message.sent": ("message", _message),
+    "message.sent": ("message", lambda body: f"{body.role}: {_note(body)}"),
 }

@@ -44,11 +44,18 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
         on_report=lambda one: screen.progress(f"{next(done)} checked: {short_path(one.path)}"),
     )
     screen.progress()
-    values = [_report_values(report) for report in reports]
+    names = "code severity file where? line? requirement? message=what"
+    values = [
+        {
+            "path": report.path,
+            **pick(report.reading, "layout? generation? version? complete status? progress"),
+            "findings": [pick(finding, names) for finding in report.findings],
+        }
+        for report in reports
+    ]
     every = {"findings": [finding for value in values for finding in value["findings"]]}
-    first = values[0] if len(values) == 1 else every
     ok = bool(reports) and all(report.ok for report in reports)
-    screen.answer({"ok": ok, **first, "sessions": values})
+    screen.answer({"ok": ok}, values[0] if len(values) == 1 else every, sessions=values)
     screen.start_paging()
     for report in reports:
         _print_report(report, screen, everything=options.all)
@@ -57,9 +64,8 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
         return NO_SESSION
     if len(reports) > 1:
         faulty = sum(not report.ok for report in reports)
-        message = (
-            f"{plural(len(reports), 'session')}: {len(reports) - faulty} good, {faulty} faulty"
-        )
+        counts = f"{len(reports) - faulty} good, {faulty} faulty"
+        message = f"{plural(len(reports), 'session')}: {counts}"
         screen.done((message, "red" if faulty else "green"))
     torn = [report.path for report in reports if report.is_torn]
     # A session that lacks files is repaired as a folder.
@@ -71,15 +77,6 @@ def run_check(options: Namespace, stay: Forestay, screen: Screen) -> int:
     for worst in [*torn, *lacking][:1]:
         screen.hint("to recover it: ", f"forestay doctor {quoted_path(worst)}")
     return 0 if ok else DAMAGED
-
-
-def _report_values(report: FileReport) -> dict[str, Any]:
-    names = "code severity file where? line? requirement? message=what"
-    return {
-        "path": report.path,
-        **pick(report.reading, "layout? generation? version? complete status? progress"),
-        "findings": [pick(finding, names) for finding in report.findings],
-    }
 
 
 def _print_report(report: FileReport, screen: Screen, *, everything: bool) -> None:
@@ -96,19 +93,15 @@ def _print_report(report: FileReport, screen: Screen, *, everything: bool) -> No
     for alike in sorted(groups.values(), key=lambda g: list(SEVERITIES).index(g[0].severity)):
         shown = alike if everything or len(alike) <= _SHOWN + 1 else alike[:_SHOWN]
         for finding in shown:
-            _print_finding(finding, report, screen)
+            place = "" if finding.file == report.path else os.path.basename(finding.file)
+            line = f"line {finding.line}" if finding.line else ""
+            at = [place, line, finding.where, finding.requirement, finding.code]
+            severity = (f"  {finding.severity:<8} ", SEVERITIES[finding.severity])
+            screen.prose(severity, finding.what)
+            screen.prose(" " * 11, " · ".join(filter(None, at)), "dim")
         if len(shown) < len(alike):
             more = f"{len(alike) - len(shown)} more like this: {alike[0].code}"
             screen.line("           ", (more, "dim"))
-
-
-def _print_finding(finding: Finding, report: FileReport, screen: Screen) -> None:
-    place = "" if finding.file == report.path else os.path.basename(finding.file)
-    line = f"line {finding.line}" if finding.line else ""
-    at = " · ".join(filter(None, [place, line, finding.where, finding.requirement, finding.code]))
-    severity = (f"  {finding.severity:<8} ", SEVERITIES[finding.severity])
-    screen.prose(severity, finding.what)
-    screen.prose(" " * 11, at, "dim")
 
 
 # -- convert -----------------------------------------------------------------------------------
@@ -119,25 +112,14 @@ def run_convert(options: Namespace, stay: Forestay, screen: Screen) -> None:
         options.path, options.to, options.output, native_id=options.id, workflows=options.workflows
     )
     values = pick(made, "layout source_layout=source native_id=native carried lost")
-    screen.answer({**values, "files": made.written})
+    screen.answer(values, files=made.written)
     screen.done(("Converted ", "green"), f"{options.path} to {made.layout}:")
     for path in made.written:
         screen.done("  ", short_path(path))
     for line in made.lost:
         screen.prose(("  lost    ", "red"), line)
-    groups: dict[str, list[str]] = {}
     for line in made.carried:
-        groups.setdefault(line.partition(" for ")[0], []).append(line)
-    for alike in groups.values():
-        screen.prose(("  carried ", "dim"), _join_sentences(alike))
-
-
-def _join_sentences(carried: list[str]) -> str:
-    """Return sentences that differ in one word as one sentence."""
-    before, _, after = carried[0].partition(" for ")
-    _, colon, end = after.partition(": it travels ")
-    names = [line.removeprefix(f"{before} for ").removesuffix(f"{colon}{end}") for line in carried]
-    return f"{before} for {', '.join(names)}: {'they travel' if names[1:] else 'it travels'} {end}"
+        screen.prose(("  carried ", "dim"), line)
 
 
 # -- bind --------------------------------------------------------------------------------------
@@ -146,7 +128,7 @@ def _join_sentences(carried: list[str]) -> str:
 def run_files(options: Namespace, stay: Forestay, screen: Screen) -> None:
     session = stay.current()
     bindings = session.files.list()
-    screen.answer({"session": session.id, "layouts": [pick(b, BINDING) for b in bindings]})
+    screen.answer(session=session.id, layouts=[pick(b, BINDING) for b in bindings])
     for binding in bindings:
         quiet = "  written at pause and finish, because git tracks it" if binding.quiet else ""
         screen.line((f"{binding.layout:<13}", "cyan"), short_path(binding.place), (quiet, "dim"))
@@ -161,14 +143,14 @@ def run_files(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def run_bind(options: Namespace, stay: Forestay, screen: Screen) -> None:
     binding = stay.current().files.bind(options.format_id, root=options.root)
-    screen.answer({"session": binding.session, **pick(binding, BINDING)})
+    screen.answer(pick(binding, BINDING), session=binding.session)
     when = ", once it can be written" if binding.suspended else ""
     screen.done(("Written to ", "green"), short_path(binding.place), when)
 
 
 def run_unbind(options: Namespace, stay: Forestay, screen: Screen) -> int:
     removed = stay.current().files.unbind(options.format_id)
-    screen.answer({"removed": [pick(b, BINDING) for b in removed]})
+    screen.answer(removed=[pick(b, BINDING) for b in removed])
     for binding in removed:
         screen.done("No longer written: ", short_path(binding.place))
     return 0 if removed else _print_none(options.format_id, screen)
@@ -186,7 +168,7 @@ def run_restore(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = stay.current()
     bound = [binding.layout for binding in session.files.list()]
     done = session.files.restore(options.format_id)
-    screen.answer({"session": session.id, "restored": [case_values(case) for case in done]})
+    screen.answer(session=session.id, restored=[case_values(case) for case in done])
     if options.format_id and canonical_name(options.format_id) not in bound:
         return _print_none(options.format_id, screen)
     for case in done:
@@ -205,19 +187,19 @@ def run_recover(options: Namespace, stay: Forestay, screen: Screen) -> int:
         options.path, out=options.output, fix=options.fix, choose=options.choose
     )
     if case is None:
-        screen.answer({"ok": True, "case": None})
+        screen.answer(ok=True, case=None)
         screen.line(("readable ", "green"), short_path(options.path))
         screen.hint("check its content: ", f"forestay files check {quoted_path(options.path)}")
         return 0
     asked = bool(options.output or options.fix)
-    screen.answer({"ok": asked, "case": case_values(case)})
+    screen.answer(ok=asked, case=case_values(case))
     print_case(case, screen, acted=asked, chosen=options.choose)
     return 0 if asked else DAMAGED
 
 
 def answer_unusable(error: Unusable, screen: Screen) -> int:
     """Print what can be done about the damaged files a command needs; return the exit code."""
-    screen.answer({"kind": "corrupt", "case": case_values(error.case)})
+    screen.answer(kind="corrupt", case=case_values(error.case))
     print_case(error.case, screen, acted=False)
     return DAMAGED
 

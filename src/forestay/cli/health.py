@@ -12,7 +12,6 @@ from forestay.errors import DAMAGED, Damaged, InvalidInput
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.base.findings import Finding
     from forestay.cli.types import Forestay, Namespace, Screen
     from forestay.journal.restore import ImportResult
 
@@ -31,7 +30,7 @@ def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
         {**pick(report, "session ok events"), "findings": [pick(f, names) for f in report.findings]}
         for report in reports
     ]
-    screen.answer({"ok": ok, "sessions": sessions, "store": store})
+    screen.answer(ok=ok, sessions=sessions, store=store)
     for report in reports:
         if chosen or not report.ok:
             word = ("sound    ", "green") if report.ok else ("damaged  ", "red")
@@ -43,9 +42,8 @@ def run_verify(options: Namespace, stay: Forestay, screen: Screen) -> int:
     if ok:
         checked = plural(len(reports), "session")
         events = plural(sum(report.events for report in reports), "event")
-        screen.done(
-            ("Sound: ", "green"), f"{checked}, {events}, unchanged since they were written."
-        )
+        what = f"{checked}, {events}, unchanged since they were written."
+        screen.done(("Sound: ", "green"), what)
         return 0
     screen.suggest("→ ", "forestay doctor")
     return DAMAGED
@@ -60,9 +58,8 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
         return run_recover(options, stay, screen)
     if options.output or options.choose:
-        raise InvalidInput(
-            "-o and --choose are for damaged files", hint="name them: forestay doctor PATH"
-        )
+        what = "-o and --choose are for damaged files"
+        raise InvalidInput(what, hint="name them: forestay doctor PATH")
     try:
         done, lost, found = stay.doctor(fix=options.fix, deep=options.deep)
     except Damaged as error:
@@ -70,24 +67,22 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
             error.hint = "rebuild it from what is left and from backups: forestay doctor --fix"
         raise
     bad = bool(lost) or any(advice.severity == "error" for advice in found)
-    screen.answer(
-        {
-            "ok": not bad,
-            "advice": [pick(a, "code severity what why fix fixable session file") for a in found],
-            "done": done,
-            "lost": lost,
-        }
-    )
+    names = "code severity what why fix fixable session file"
+    screen.answer(ok=not bad, advice=[pick(one, names) for one in found], done=done, lost=lost)
     for line in done:
         screen.line(("repaired ", "green"), shorten_paths(line))
     for line in lost:
         screen.line(("lost     ", "red"), line)
     for advice in found:
-        _print_advice(advice, screen)
+        severity = (f"{advice.severity:<9}", SEVERITIES[advice.severity])
+        screen.prose(severity, shorten_paths(advice.what, advice.file))
+        if advice.why:
+            screen.prose(" " * 9, shorten_paths(advice.why, advice.file), "dim")
+        if advice.fix:
+            screen.suggest("         → ", shorten_paths(advice.fix, advice.file))
     if options.fix and not done:
-        message = (
-            "None of this can be repaired automatically." if bad else "Nothing had to be repaired."
-        )
+        nothing = "Nothing had to be repaired."
+        message = "None of this can be repaired automatically." if bad else nothing
         screen.line((message, "" if found else "green"))
     elif not lost and all(advice.severity == "info" for advice in found):
         screen.line(("No problems found.", "green"))
@@ -96,22 +91,13 @@ def run_doctor(options: Namespace, stay: Forestay, screen: Screen) -> int:
     return DAMAGED if bad else 0
 
 
-def _print_advice(advice: Finding, screen: Screen) -> None:
-    severity = (f"{advice.severity:<9}", SEVERITIES[advice.severity])
-    screen.prose(severity, shorten_paths(advice.what, advice.file))
-    if advice.why:
-        screen.prose(" " * 9, shorten_paths(advice.why, advice.file), "dim")
-    if advice.fix:
-        screen.suggest("         → ", shorten_paths(advice.fix, advice.file))
-
-
 # -- backup, restore, export, import -----------------------------------------------------------
 
 
 def run_backup(options: Namespace, stay: Forestay, screen: Screen) -> int:
     saved = stay.backups.create(options.folder)
     left_out = [{"session": session, "why": why} for session, why in saved.left_out]
-    screen.answer({**pick(saved, "path sessions events"), "left_out": left_out})
+    screen.answer(pick(saved, "path sessions events"), left_out=left_out)
     what = f"{plural(saved.sessions, 'session')}, {plural(saved.events, 'event')}"
     screen.done(("Saved ", "green"), what, " in ", saved.path)
     for session, why in saved.left_out:
@@ -132,7 +118,7 @@ def run_import(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 def _print_outcome(outcome: ImportResult, word: str, screen: Screen) -> None:
     sessions = [one._asdict() for one in outcome.sessions]
-    screen.answer({"sessions": sessions, "new": outcome.new, "contents": outcome.blobs})
+    screen.answer(sessions=sessions, new=outcome.new, contents=outcome.blobs)
     for one in outcome.sessions:
         if one.why or one.left_out:
             left = f"{plural(one.left_out, 'event')} not imported: what they follow is missing"
@@ -155,7 +141,6 @@ def _print_outcome(outcome: ImportResult, word: str, screen: Screen) -> None:
 def run_export(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = stay.current()
     path = os.path.abspath(options.file)
-    status = session.status().as_json() if screen.json else {}
     if os.path.lexists(path) and not options.force:
         hint = "choose another name, or replace it: --force"
         raise InvalidInput(f"{path} already exists", hint=hint, file=path)
@@ -163,7 +148,7 @@ def run_export(options: Namespace, stay: Forestay, screen: Screen) -> int:
     left_out = session.export(
         path, overwrite=options.force, partial=options.partial, to=options.to, passphrase=words
     )
-    screen.answer({**status, "path": path, "left_out": left_out})
+    screen.answer(session.status, path=path, left_out=left_out)
     sealed = ", encrypted" if options.to or words else ""
     screen.done(("Exported ", "green"), f"{session.id} to {path}{sealed}")
     for why in left_out:
@@ -183,11 +168,10 @@ def run_move(options: Namespace, stay: Forestay, screen: Screen) -> None:
     def part(what: str, done: int, of: int) -> None:
         screen.progress(f"{done * 100 // max(of, 1)}% {what}")
 
-    moved = stay.backups.move(
-        options.to, dry_run=options.dry_run, unseal=options.unseal, on_part=part
-    )
+    given = {"dry_run": options.dry_run, "unseal": options.unseal}
+    moved = stay.backups.move(options.to, **given, on_part=part)
     screen.progress()
-    screen.answer({**moved._asdict(), "dry_run": options.dry_run})
+    screen.answer(moved._asdict(), dry_run=options.dry_run)
     what = f"{plural(moved.sessions, 'session')}, {plural(moved.events, 'event')}"
     if moved.state == "unsealed":
         screen.done(("Unsealed ", "green"), moved.source, ": ", what)
@@ -202,6 +186,8 @@ def run_move(options: Namespace, stay: Forestay, screen: Screen) -> None:
     for left in moved.left_out:
         screen.line(("  not moved ", "yellow"), left)
 
+
+_FILE = arg("file", "FILE", "a file that backup or export wrote")
 
 COMMANDS = {
     "verify": Command(
@@ -228,11 +214,7 @@ COMMANDS = {
         "forestay backup create",
         "forestay backup create /media/usb",
     ),
-    "backup restore": Command(
-        run_restore,
-        arg("file", "FILE", "a file that backup or export wrote"),
-        "forestay backup restore all.fspack",
-    ),
+    "backup restore": Command(run_restore, _FILE, "forestay backup restore all.fspack"),
     "backup export": Command(
         run_export,
         arg("file", "FILE", "a new file, such as login.fspack"),
@@ -243,11 +225,7 @@ COMMANDS = {
         "forestay backup export login.fspack --session fix-login",
         "forestay backup export login.fspack --to fsp1q2w3e4r5t6y7",
     ),
-    "backup import": Command(
-        run_import,
-        arg("file", "FILE", "a file that backup or export wrote"),
-        "forestay backup import login.fspack",
-    ),
+    "backup import": Command(run_import, _FILE, "forestay backup import login.fspack"),
     "backup move": Command(
         run_move,
         arg("--to", "URL", "postgresql://… or sqlite:PATH"),

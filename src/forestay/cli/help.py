@@ -37,13 +37,13 @@ def print_help(name: str, screen: Screen, *, everything: bool = False) -> int:
     screen.start_paging()
     if not name:
         _print_all(screen) if everything else _print_first_page(screen)
-        screen.answer({"commands": {name: help for name, (_, help) in COMMANDS.items()}})
+        screen.answer(commands={name: help for name, (_, help) in COMMANDS.items()})
     elif name in FAMILIES and name not in COMMANDS:
         _print_family(name, screen)
     else:
         text = parser_of(name).format_help()
         screen.block(text)
-        screen.answer({"command": name, "help": text})
+        screen.answer(command=name, help=text)
     return 0
 
 
@@ -78,28 +78,17 @@ def _print_first_page(screen: Screen) -> None:
         screen.line("  ", (names.ljust(16), "cyan"), "  ", help)
     screen.line()
     for group in others:
-        top = _top_level(group)
-        shown = "  ".join(top) if len(top) > 1 else _with_actions(top[0])
-        screen.line((group.ljust(9), "title"), " ", (shown, "cyan"))
+        first, *more = _top_level(group)
+        actions = actions_of(first)
+        shown = "|".join([*actions[:8], "…"] if len(actions) > 8 else actions)
+        names = "  ".join([first, *more]) if more else f"{first} {shown}"
+        screen.line((group.ljust(9), "title"), " ", (names, "cyan"))
     screen.line()
     screen.line("More: forestay COMMAND --help · all commands: forestay help --all")
 
 
-def _with_actions(family: str) -> str:
-    actions = actions_of(family)
-    shown = [*actions[:8], "…"] if len(actions) > 8 else actions
-    return f"{family} {'|'.join(shown)}"
-
-
 def _top_level(group: str) -> list[str]:
     return list(dict.fromkeys(name.split()[0] for name in GROUPS[group]))
-
-
-_FIRST_STEPS = (
-    ('forestay start "Add login"', "start a session"),
-    ('forestay note "the form is in login.html"', "save what matters"),
-    ("forestay resume", "resume it later"),
-)
 
 
 def _print_all(screen: Screen) -> None:
@@ -113,24 +102,31 @@ def _print_all(screen: Screen) -> None:
         screen.line((group, "title"))
         for name in _top_level(group):
             help = commands[name][1] if name in commands else " | ".join(actions_of(name))
-            first, *rest = textwrap.wrap(help, 66)
-            screen.line("  ", (name.ljust(10), "cyan"), "  ", first)
-            for line in rest:
-                screen.line(" " * 14, line)
-    screen.line()
-    screen.line(("Examples", "title"))
-    for line, meaning in _FIRST_STEPS:
-        screen.line("  ", (line.ljust(44), "cyan"), meaning)
-    screen.line()
-    screen.line(("Options, before or after the command", "title"))
-    for names, help in _shared_options():
-        screen.line("  ", (names.ljust(17), "cyan"), "  ", help)
-    screen.line()
-    screen.line(("Exit codes", "title"))
-    for code, meaning in EXIT_CODES:
-        screen.line(f"  {code:>3}  {meaning}")
+            lead = f"  {name:<12}"
+            for line in textwrap.wrap(help, 66):
+                screen.line((lead, "cyan"), line)
+                lead = " " * 14
+    sections = {
+        "Examples": [(line.ljust(44), meaning) for line, meaning in _FIRST_STEPS],
+        "Options, before or after the command": [
+            (names.ljust(19), help) for names, help in _shared_options()
+        ],
+        "Exit codes": [(f"{code:>3}  ", meaning) for code, meaning in EXIT_CODES],
+    }
+    for title, lines in sections.items():
+        screen.line()
+        screen.line((title, "title"))
+        for lead, meaning in lines:
+            screen.line("  ", (lead, "cyan"), meaning)
     screen.line()
     screen.line("More on one command: forestay COMMAND --help")
+
+
+_FIRST_STEPS = (
+    ('forestay start "Add login"', "start a session"),
+    ('forestay note "the form is in login.html"', "save what matters"),
+    ("forestay resume", "resume it later"),
+)
 
 
 def _shared_options() -> list[tuple[str, str]]:
@@ -144,7 +140,10 @@ def _print_family(family: str, screen: Screen) -> None:
     screen.line(f"usage: forestay {family} ACTION …")
     screen.line()
     for name in names:
-        for line in screen.wrap(f"  {_usage_of(name)}", " " * 8):
+        words = parser_of(name).format_usage().removeprefix("usage: ").split()
+        # An option and its value stay together.
+        usage = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(" ", _TOGETHER), " ".join(words))
+        for line in screen.wrap(f"  {usage}", " " * 8):
             screen.line((line.replace(_TOGETHER, " "), "cyan"))
         screen.line(f"      {COMMANDS[name][1]}")
     screen.line()
@@ -153,13 +152,7 @@ def _print_family(family: str, screen: Screen) -> None:
         screen.line("  ", (locate(name)[1].examples[0], "cyan"))
     screen.line()
     screen.line(f"More on one: forestay {names[-1]} --help")
-    screen.answer({"commands": {name: COMMANDS[name][1] for name in names}})
-
-
-def _usage_of(name: str) -> str:
-    """Return the usage of a command on one line; an option and its value stay together."""
-    words = parser_of(name).format_usage().removeprefix("usage: ").split()
-    return re.sub(r"\[[^]]*\]", lambda part: part[0].replace(" ", _TOGETHER), " ".join(words))
+    screen.answer(commands={name: COMMANDS[name][1] for name in names})
 
 
 def document() -> str:
@@ -173,13 +166,11 @@ def document() -> str:
     parts += [f"- {code}: {meaning}" for code, meaning in EXIT_CODES]
     for group, commands in GROUPS.items():
         parts.append(f"\n## {group}")
-        parts += [f"\n### {name}\n\n```\n{_page(name)}\n```" for name in commands]
+        for name in commands:
+            # Without the line about shared options.
+            page = parser_of(name).format_help().rstrip().rpartition("\n\n")[0]
+            parts.append(f"\n### {name}\n\n```\n{page}\n```")
     return "\n".join(parts) + "\n"
-
-
-def _page(name: str) -> str:
-    text = parser_of(name).format_help().rstrip()
-    return text.rpartition("\n\n")[0]  # without the line about shared options
 
 
 if __name__ == "__main__":

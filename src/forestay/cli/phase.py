@@ -173,7 +173,6 @@ COMMANDS = {
         'forestay phase done 2 --override --because "the last test is flaky upstream"',
     ),
     "phase fail": Verb(
-        "phases.fail",
         "",
         *_EVIDENCE,
         'forestay phase fail 2 --evidence coverage=65 --issue "coverage must be 80%"',
@@ -183,13 +182,11 @@ COMMANDS = {
         issue="TEXT what is wrong",
     ),
     "phase retry": Verb(
-        "phases.retry",
         "",
         "forestay phase retry",
         report=_report_current("phase {}: another attempt"),
     ),
     "phase rollback": Verb(
-        "phases.rollback",
         "",
         'forestay phase rollback 1 --because "the specification changed"',
         report=_report_current("back at phase {}; it and all later phases are to be repeated"),
@@ -197,7 +194,6 @@ COMMANDS = {
         number="N the number of the phase",
     ),
     "phase total": Verb(
-        "phases.total",
         "the plan has {0.total} phases",
         "forestay phase total 5 --name Parser --name Printer",
         count="N how many phases there are",

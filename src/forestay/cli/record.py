@@ -154,7 +154,6 @@ def run_agent_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
 
 COMMANDS = {
     "note": Verb(
-        "note",
         lambda body: "noted for the next briefing" if body.for_next else "noted",
         'forestay note "the primary method is bootstrap"',
         'forestay note --for-next "run the slow tests first"',
@@ -164,7 +163,6 @@ COMMANDS = {
         for_next="show it first in the next briefing",
     ),
     "decide": Verb(
-        "decide",
         _describe_decision,
         'forestay decide "keep sessions in SQLite" --because "one file, no server"',
         'forestay decide "database" --option SQLite --option Postgres --chosen SQLite',
@@ -173,7 +171,6 @@ COMMANDS = {
         chosen="OPTION the option that was chosen",
     ),
     "record error": Verb(
-        "record.error",
         "{0.category} error recorded",
         'forestay record error "the API answers 503" --category transient',
         message="MSG what went wrong",
@@ -181,7 +178,6 @@ COMMANDS = {
         agent="AGENT the agent it happened to",
     ),
     "record command": Verb(
-        "record.command",
         "{0.name}: {0.status}",
         'forestay record command pytest --arguments "-q tests" --duration-ms 5300',
         'forestay record command make --status failure --error "no rule to make target x"',
@@ -195,7 +191,6 @@ COMMANDS = {
         model="MODEL the model that was used",
     ),
     "record file": Verb(
-        "record.file",
         "",
         "forestay record file src/login.py",
         "forestay record file a.py --agent code-1",
@@ -209,7 +204,6 @@ COMMANDS = {
         after="SHA SHA-256 after the change",
     ),
     "record artifact": Verb(
-        "record.artifact",
         _describe_artifact,
         arg("--to", "FILE", "write its saved content to this file instead"),
         flag("--force", "with --to: replace the file if it exists"),
@@ -219,7 +213,6 @@ COMMANDS = {
         path="PATH a file of the project",
     ),
     "record tokens": Verb(
-        "record.tokens",
         "{0.tokens:,} tokens",
         "forestay record tokens 25000",
         "forestay record tokens 900 --agent code-1",
@@ -227,28 +220,24 @@ COMMANDS = {
         agent="AGENT the agent whose context it is",
     ),
     "record compaction": Verb(
-        "record.compaction",
         "compaction recorded",
         "forestay record compaction",
         then="forestay brief",
         summary="TEXT what the context was reduced to",
     ),
     "record rename": Verb(
-        "record.rename",
         "the goal is now: {0.goal:.80}",
         'forestay record rename "Fix login and logout"',
         warns=True,
         goal="GOAL the new goal",
     ),
     "record model": Verb(
-        "record.model",
         "model: {0.value}",
         "forestay record model claude-opus-4",
         warns=True,
         name="NAME the model's name",
     ),
     "record attribute": Verb(
-        "record.attribute",
         _describe_attribute,
         flag("--text", "store VALUE as text, even if it is a number, true, false or null"),
         "forestay record attribute ticket PROJ-17",
@@ -259,7 +248,6 @@ COMMANDS = {
         value="VALUE a number, true, false, null, or text",
     ),
     "undo": Verb(
-        "undo",
         "",
         "forestay undo",
         'forestay undo 12 --because "wrong session"',
@@ -269,7 +257,6 @@ COMMANDS = {
     ),
     "task list": Command(run_task_list, "forestay task", "forestay task list --json"),
     "task add": Verb(
-        "tasks.add",
         lambda body: f"task {body.step}: {shorten(body.title, _WIDTH)}",
         'forestay task add "write the parser"',
         'forestay task add "write its tests" --id tests --agent code-1',
@@ -280,14 +267,12 @@ COMMANDS = {
         agent="AGENT the agent that will do it",
     ),
     "task start": Verb(
-        "tasks.start",
         "task {0.step} is running",
         "forestay task start t1",
         then="forestay task done {0.step}",
         agent="AGENT the agent that does it",
     ),
     "task done": Verb(
-        "tasks.done",
         "task {0.step} is done",
         "forestay task done t1",
         'forestay task done t1 --outcome "it parses" --file src/parser.py',
@@ -295,23 +280,18 @@ COMMANDS = {
         files="FILE a file it created; may be repeated",
     ),
     "task block": Verb(
-        "tasks.block",
         "task {0.step} is blocked",
         'forestay task block t2 --because "no test data"',
         then="forestay task unblock {0.step}",
     ),
     "task unblock": Verb(
-        "tasks.unblock",
         "task {0.step} is available again",
         "forestay task unblock t2",
         then="forestay task start {0.step}",
     ),
-    "task skip": Verb(
-        "tasks.skip", "task {0.step} is skipped", 'forestay task skip t3 --because "t1 covers it"'
-    ),
+    "task skip": Verb("task {0.step} is skipped", 'forestay task skip t3 --because "t1 covers it"'),
     "agent list": Command(run_agent_list, "forestay agent", "forestay agent list --json"),
     "agent start": Verb(
-        "agents.start",
         "agent {0.agent} is running",
         'forestay agent start code-1 --type feature-dev --task "write the parser"',
         "forestay agent start code-2 --blocking-on code-1 --pid 4711",
@@ -322,13 +302,11 @@ COMMANDS = {
         pid="N its process, so that its end is noticed",
     ),
     "agent progress": Verb(
-        "agents.progress",
         "agent {0.agent} is at {0.fraction:.0%}",
         "forestay agent progress code-1 0.6",
         fraction="PART 0.6 or 60%%",
     ),
     "agent done": Verb(
-        "agents.done",
         "agent {0.agent} is done",
         'forestay agent done code-1 --result "12 tests pass" --created tests/test_parser.py',
         result="TEXT the result",
@@ -337,17 +315,13 @@ COMMANDS = {
         deleted="FILE a file it deleted; may be repeated",
     ),
     "agent fail": Verb(
-        "agents.fail",
         "agent {0.agent} failed",
         'forestay agent fail code-1 --error "rate limited" --category transient',
         then="forestay agent retry {0.agent}",
         category="WORD",
     ),
-    "agent retry": Verb(
-        "agents.retry", "agent {0.agent} runs again", "forestay agent retry code-1"
-    ),
+    "agent retry": Verb("agent {0.agent} runs again", "forestay agent retry code-1"),
     "agent timeout": Verb(
-        "agents.timeout",
         "agent {0.agent} timed out",
         "forestay agent timeout code-1",
         then="forestay agent retry {0.agent}",

@@ -238,7 +238,9 @@ def locate(name: str) -> tuple[str, Any]:
         raise _unknown(name)
     module, help = COMMANDS[name] if name else ("status", "where things stand")
     found = __import__(f"forestay.cli.{module}", fromlist=["COMMANDS"])
-    return help, found.COMMANDS[name]
+    command = found.COMMANDS[name]
+    command.name = name
+    return help, command
 
 
 def _unknown(name: str) -> InvalidInput:

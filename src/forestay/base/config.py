@@ -148,12 +148,7 @@ _ALL = (
     Option("backup_every_minutes", 60, _integer(0, 525_600), "time between backups; 0: never"),
     Option("backup_keep", 3, _integer(1, 1_000), "how many backups to retain"),
     Option("redact_patterns", (), _PATTERNS, "secrets to remove before anything is stored"),
-    Option(
-        "device_name",
-        "",
-        _LINE,
-        "the name of this device outside a device group; empty: its host name",
-    ),
+    Option("device_name", "", _LINE, "name of this device, without a group; empty: host name"),
     Option("pager", "", _LINE, "the command that shows long output; empty: none"),
     Option("color", "auto", _choice("auto", "always", "never"), "colour on a terminal"),
     Option("session_root", "", _LINE, "where ai-session files are; empty: .ai-session"),
@@ -445,12 +440,8 @@ def _parse(text: str, path: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(
-            f"{path} is not TOML",
-            why=str(error) or "too deep",
-            hint=_repair_hint(path),
-            file=path,
-        ) from None
+        why, hint = str(error) or "too deep", _repair_hint(path)
+        raise InvalidInput(f"{path} is not TOML", why=why, hint=hint, file=path) from None
 
 
 def require_known(name: str) -> None:

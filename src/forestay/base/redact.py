@@ -200,7 +200,9 @@ def _is_placeholder(pair: re.Match[str], value: str) -> bool:
     if len(value) < (1 if pair["human"] else 2) or _compiled(_PLACEHOLDER).match(value):
         return True
     directory = pair["key"].lower() == "pwd" and value[0] in "/~"
-    return directory or _is_own_name(pair, value)
+    end = pair.end("key")
+    own_name = pair.string[max(0, end - len(value)) : end]
+    return directory or own_name.lower() == value.lower()
 
 
 def _is_quoted_secret(pair: re.Match[str], value: str) -> bool:
@@ -217,7 +219,8 @@ def _is_quoted_secret(pair: re.Match[str], value: str) -> bool:
 def _is_bare_secret(pair: re.Match[str], value: str, following: str) -> bool:
     if _compiled(_CODE).match(value) or _compiled(_PATH).match(value):
         return False
-    talk = _is_variable(value) or value.lower() in _TALK
+    is_variable = "_" in value and value.replace("_", "").isalpha()
+    talk = is_variable or value.lower() in _TALK
     if pair["scheme"]:
         return not talk
     if pair["sep"] == "=" and not pair["space"] and not pair["after"]:
@@ -229,20 +232,11 @@ def _is_bare_secret(pair: re.Match[str], value: str, following: str) -> bool:
     return _looks_secret(pair, value)
 
 
-def _is_own_name(pair: re.Match[str], value: str) -> bool:
-    end = pair.end("key")
-    return pair.string[max(0, end - len(value)) : end].lower() == value.lower()
-
-
 def _is_flag(pair: re.Match[str]) -> bool:
     """Return whether the pair is an option such as `--db-password x`."""
     dashes, name = pair.string[max(0, pair.start() - 40) : pair.start()].rpartition("--")[1:]
     named = not name or name.replace("-", "_").isidentifier()
     return bool(dashes) and named and not pair["closed"]
-
-
-def _is_variable(value: str) -> bool:
-    return "_" in value and value.replace("_", "").isalpha()
 
 
 def _looks_secret(pair: re.Match[str], value: str) -> bool:
@@ -294,11 +288,7 @@ _RULES: tuple[Rule, ...] = (
         _random(_E + r"(?:glpat-|npm_|pypi-AgE|hf_|[sr]k_live_|AGE-SECRET-KEY-1)[\w-]{20,}+"),
     ),
     ("jwt", ("eyJ",), _regex(r"(?<![\w-])eyJ[\w-]{8,}+\.[\w-]{8,}+(?:\.[\w-]*+){0,3}")),
-    (
-        "url-password",
-        ("://",),
-        _regex(_URL),
-    ),
+    ("url-password", ("://",), _regex(_URL)),
     (
         "bearer",
         ("earer ", "BEARER "),
@@ -338,18 +328,15 @@ def _cut(text: str, spans: Spans, name: str) -> str:
     """Replace the spans; one that overlaps a token covers all of it, one inside it is ignored."""
     out: list[str] = []
     at = 0
-    for start, end in _widened(text, _bounded(text, spans)):
+    found = sorted(itertools.islice(spans, _MOST))
+    if len(found) == _MOST:  # too many: the last one extends to the end of the text
+        found[-1] = (found[-1][0], len(text))
+    for start, end in _widened(text, found):
         start = max(start, at)
         if start < end:
             out += (text[at:start], _OPENING, name, "]")
             at = end
     return "".join([*out, text[at:]]) if out else text
-
-
-def _bounded(text: str, spans: Spans) -> list[tuple[int, int]]:
-    """Return the spans in order; with too many, the last one extends to the end of the text."""
-    found = sorted(itertools.islice(spans, _MOST))
-    return [*found[:-1], (found[-1][0], len(text))] if len(found) == _MOST else found
 
 
 def _widened(text: str, spans: Iterable[tuple[int, int]]) -> Spans:
@@ -491,11 +478,7 @@ class Redactor:
         for key, item in value.items():
             if isinstance(key, str) and isinstance(item, str):
                 item = _collect_names(self.pair(key, item), names)
-            elif (
-                isinstance(key, str)
-                and isinstance(item, int | float)
-                and not isinstance(item, bool)
-            ):
+            elif isinstance(key, str) and type(item) in (int, float):
                 item = _collect_names(self.number(key, item), names)
             else:
                 item = self._walk(item, names, depth)
@@ -522,9 +505,8 @@ def _user_pattern(source: str) -> re.Pattern[str]:
     if len(source) > MAX_PATTERN_LENGTH:
         raise InvalidInput(what, why=f"longer than {MAX_PATTERN_LENGTH} characters", hint=hint)
     if _compiled(r"\([^()]*(?<!\\)(?:[+*]|\{\d*,\})[^()]*\)(?:[+*]|\{\d*,)").search(source):
-        raise InvalidInput(
-            what, why="it repeats a group that repeats, which may run for ever", hint=hint
-        )
+        why = "it repeats a group that repeats, which may run for ever"
+        raise InvalidInput(what, why=why, hint=hint)
     try:
         return re.compile(source)
     except (re.error, RecursionError, OverflowError) as error:

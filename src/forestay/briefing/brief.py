@@ -35,8 +35,14 @@ from forestay.briefing.sections import (
 from forestay.briefing.token_estimate import cost, estimate
 from forestay.errors import InvalidInput
 from forestay.model.state import State
-from forestay.model.summary import attention, next_step, progress, settled_steps, summary
-from forestay.model.summary import first_step as _first_step
+from forestay.model.summary import (
+    attention,
+    first_step,
+    next_step,
+    progress,
+    settled_steps,
+    summary,
+)
 
 __all__ = [
     "FORMATS",
@@ -131,7 +137,19 @@ def brief(
         from forestay.briefing.style_praxis import render_praxis
 
         text = render_praxis(known)
-    return _briefing(known, page, text)
+    shown, totals = {topic.name: len(entries) for topic, entries in page.sections}, page.totals
+    return Briefing(
+        text=text,
+        tokens=estimate(text),
+        budget=known.budget,
+        items=_items(page),
+        counts={name: SectionCount(shown.get(name, 0), total) for name, total in totals.items()},
+        attention=_flags(known, totals),
+        unknown_outcomes=totals.get("unknown", 0),
+        disputes=state.count("dispute.open"),
+        came_from=around.came_from,
+        lacking=around.lacking,
+    )
 
 
 def check_request(budget: int, style: str, fmt: str) -> None:
@@ -146,23 +164,6 @@ def check_request(budget: int, style: str, fmt: str) -> None:
         if value not in allowed:
             why = f"it must be one of {', '.join(allowed)}"
             raise InvalidInput(f"a briefing has no {what} {value!r}", why=why)
-
-
-def _briefing(known: BriefingInput, page: Page, text: str) -> Briefing:
-    shown = {topic.name: len(entries) for topic, entries in page.sections}
-    totals = page.totals
-    return Briefing(
-        text=text,
-        tokens=estimate(text),
-        budget=known.budget,
-        items=_items(page),
-        counts={name: SectionCount(shown.get(name, 0), total) for name, total in totals.items()},
-        attention=_flags(known, totals),
-        unknown_outcomes=totals.get("unknown", 0),
-        disputes=known.state.count("dispute.open"),
-        came_from=known.around.came_from,
-        lacking=known.around.lacking,
-    )
 
 
 def _items(page: Page) -> list[Item]:
@@ -203,19 +204,21 @@ def _session(known: BriefingInput, fmt: str) -> str:
 
 def _fields(known: BriefingInput, found: list[Section]) -> dict[str, Entry]:
     core = known.core
-    goal, by = core.goal, known.author(core.goal_by, core.goal_device)
+    by = known.author(core.goal_by, core.goal_device)
     return {
-        "goal": quote(known, "goal", goal or "none", by, label="goal"),
+        "goal": quote(known, "goal", core.goal or "none", by, label="goal"),
         "where": Entry("where", _where(known)),
         "next": Entry("next", next_with_warnings(known, _step(known, found))),
     }
 
 
 def _where(known: BriefingInput) -> str:
-    step = _first_step(known.state, "running", inside=known.core.is_phased)
+    step = first_step(known.state, "running", inside=known.core.is_phased)
     parts = [_pause_or_end(known), _work_done(known)]
     parts += [f"{step.id} is running{percent(step.fraction)}"] if step else []
-    parts += [_running_agents(known), _other_processes(known)]
+    others = sum(word != "dead" for _, _, word in known.around.holders)
+    number = "another process" if others == 1 else f"{others} other processes"
+    parts += [_running_agents(known), f"{number} may be working on it" if others else ""]
     if known.budget < TIGHT:
         return next(filter(None, parts), "nothing done yet")
     return "; ".join(filter(None, parts)) or "nothing is planned or under way yet"
@@ -236,11 +239,9 @@ def _work_done(known: BriefingInput) -> str:
     fraction, origin = progress(state)
     figure = f"{round(fraction * 100)}%"
     if steps := state.tasks():
-        figure = figure if known.budget >= TIGHT else ""
+        share = f" ({figure})" if known.budget >= TIGHT else ""
         settled = "done or skipped" if state.tasks("skipped") else "done"
-        return f"{settled_steps(state)} of {plural(steps, 'task')} {settled}" + (
-            f" ({figure})" if figure else ""
-        )
+        return f"{settled_steps(state)} of {plural(steps, 'task')} {settled}{share}"
     # The progress of agents is not the progress of the work: there may be more work than theirs.
     return f"{figure} done" if origin not in ("none", "agents") else ""
 
@@ -264,12 +265,6 @@ def _running_agents(known: BriefingInput) -> str:
     rest = f" and {more} more" if running and more > 0 else ""
     word = "running" if set(running) <= set(live) else "reported running"
     return f"agents {word}: {', '.join(running)}{rest}" if running else ""
-
-
-def _other_processes(known: BriefingInput) -> str:
-    others = sum(word != "dead" for _, _, word in known.around.holders)
-    number = "another process" if others == 1 else f"{others} other processes"
-    return f"{number} may be working on it" if others else ""
 
 
 def _step(known: BriefingInput, found: list[Section]) -> str:

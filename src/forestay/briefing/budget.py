@@ -64,12 +64,6 @@ def _fill(
     found = purse.drop_repeats(found)
     page.sections = purse.sections(found)
     page.totals = {topic.name: topic.total for topic in found}
-    return _write_within_budget(page, purse, found, budget)
-
-
-def _write_within_budget(
-    page: Page, purse: BudgetFiller, found: Sequence[Section], budget: int
-) -> str:
     text = purse.form.write(page, purse.foot(page, found))
     while estimate(text) > budget and any(shown for _, shown in page.sections):
         # Not reached as long as costs are upper bounds; a briefing over budget would be worse.

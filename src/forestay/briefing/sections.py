@@ -10,7 +10,7 @@ origin and marked unconfirmed, so that no reader mistakes it for the user's own 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -159,8 +159,8 @@ class BriefingInput(Struct):
     def limit(self) -> int:
         return max(8, self.budget // 12)
 
-    def newest(self, table: str, kind: type[Any]) -> list[Any]:
-        return self._rows(table, kind, newest=True, limit=self.limit)
+    def newest(self, table: str, kind: type[Any], limit: int = 0) -> list[Any]:
+        return self._rows(table, kind, newest=True, limit=limit or self.limit)
 
     def oldest(self, table: str, kind: type[Any]) -> list[Any]:
         return self._rows(table, kind, limit=self.limit)
@@ -231,19 +231,14 @@ def quote(
 
     With a label, words of several lines are also offered as a fenced block.
     """
-    block = _fenced(known, text, label, by) if label else ""
+    block, fence = "", known.around.fence
+    if label and fence is not None and "\n" in text.strip():
+        block = fence(text, label, by, not is_unconfirmed(by))
     if not is_unconfirmed(by):
         return Entry(id, text, tail=tail, block=block)
     origin = by.removeprefix(PERSON) if known.budget >= ROOMY else by.partition(":")[0]
     mark = f'" (from {origin}, unconfirmed)'
     return Entry(id, text.replace('"', "'"), lead='"', tail=mark + tail, block=block)
-
-
-def _fenced(known: BriefingInput, text: str, label: str, by: str) -> str:
-    fence = known.around.fence
-    if fence is None or "\n" not in text.strip():
-        return ""
-    return fence(text, label, by, not is_unconfirmed(by))
 
 
 def short_id(event: str) -> str:
@@ -279,21 +274,19 @@ def git_drift(around: Surroundings) -> list[str]:
 
 
 def _blockers(known: BriefingInput) -> Section:
-    count = known.state.count
-    total = count("step.blocked") + sum(count(f"step.{status}") for status in FAILED)
+    stuck = ("blocked", *FAILED)
+    total = sum(known.state.count(f"step.{status}") for status in stuck)
     found: list[Entry] = []
-    if total:
-        steps = known.open_rows("step", Step)
-        stuck = [s for s in steps if s.status == "blocked" or s.status in FAILED]
-        found = [Entry(s.id, _describe_stuck(s, known.budget)) for s in stuck]
-    return Section("blockers", "Blockers", _or_count(found, total, "task"), total, floor=3)
-
-
-def _describe_stuck(step: Step, budget: int) -> str:
-    if budget < TIGHT:  # the problem before the title, which may have to be cut
-        return ": ".join(filter(None, (_word(step.status), step.because or _titled(step))))
-    why = f": {step.because}" if step.because else ""
-    return f"{_titled(step)} is {_word(step.status)}{why}"
+    for step in known.open_rows("step", Step) if total else ():
+        if step.status in stuck:
+            why = f": {step.because}" if step.because else ""
+            text = f"{_titled(step)} is {_word(step.status)}{why}"
+            if known.budget < TIGHT:  # the problem before the title, which may have to be cut
+                text = ": ".join(filter(None, (_word(step.status), step.because or _titled(step))))
+            found.append(Entry(step.id, text))
+    if total and not found:
+        found = [Entry("", f"{plural(total, 'task')} further down the plan")]
+    return Section("blockers", "Blockers", found, total, floor=3)
 
 
 def _titled(step: Step) -> str:
@@ -304,16 +297,14 @@ def _word(status: str) -> str:
     return status.replace("_", " ")
 
 
-def _or_count(found: list[Entry], total: int, what: str) -> list[Entry]:
-    """Return the entries or, if no row was loaded, one entry with their number."""
-    text = f"{plural(total, what)} further down the plan"
-    return found if found or not total else [Entry("", text)]
-
-
 def _unknown(known: BriefingInput) -> Section:
-    agents = [Entry(a.id, _died(a, known.budget)) for a in known.dead]
-    found = [*_interrupted_work(known), *agents]
-    then = ", then: forestay agent done|fail|retry ID" if agents else ""
+    found = _interrupted_work(known)
+    # In a tight budget the bare facts.
+    agent, during = ("agent ", " while at: ") if known.budget >= TIGHT else ("", " at: ")
+    for one in known.dead:
+        doing = f"{during}{one.task}" if one.task else ""
+        found.append(Entry(one.id, f"{agent}died{percent(one.fraction)}{doing}"))
+    then = ", then: forestay agent done|fail|retry ID" if known.dead else ""
     hint = f"find out before doing any of it again{then}"
     return Section("unknown", "Unknown outcomes", found, len(found), floor=3, hint=hint)
 
@@ -323,14 +314,8 @@ def _interrupted_work(known: BriefingInput) -> list[Entry]:
     doing = known.around.doing or known.core.interrupted
     if not doing or doing == ", ".join(sorted(agent.id for agent in known.dead)):
         return []
-    return [
-        Entry("interrupted", f"{'its process ' if known.budget >= TIGHT else ''}died at: {doing}")
-    ]
-
-
-def _died(agent: Agent, budget: int) -> str:
-    doing = f"{' while' if budget >= TIGHT else ''} at: {agent.task}" if agent.task else ""
-    return f"{'agent ' if budget >= TIGHT else ''}died{percent(agent.fraction)}{doing}"
+    process = "its process " if known.budget >= TIGHT else ""
+    return [Entry("interrupted", f"{process}died at: {doing}")]
 
 
 def _dead_agents(known: BriefingInput) -> list[Agent]:
@@ -350,39 +335,33 @@ def _dead_agents(known: BriefingInput) -> list[Agent]:
 
 
 def _for_next(known: BriefingInput) -> Section:
-    notes = known.newest("note", Note)
-    found = []
-    for note in notes:
-        by, tail = known.author(note.by, note.device), _author_suffix(known, note)
-        found.append(quote(known, short_id(note.event), note.text, by, tail=tail, label="note"))
+    found = [_quote_line(known, note, "note") for note in known.newest("note", Note)]
     return Section("for_next", "Notes for the next reader", found, known.state.count("note"), LOG)
 
 
 def _user_message(known: BriefingInput) -> Section:
-    return _last_message(known, "asked", "Last user message", known.core.asked, "user")
+    return _last_message(known, "asked", "Last user message", known.core.asked)
 
 
 def _agent_message(known: BriefingInput) -> Section:
-    return _last_message(known, "said", "Last agent message", known.core.said, "agent")
+    return _last_message(known, "said", "Last agent message", known.core.said)
 
 
-def _last_message(
-    known: BriefingInput, name: str, title: str, line: Line | None, role: str
-) -> Section:
-    if line is None:
-        return Section(name, title, [], 0)
-    tail = known.device_suffix(line.device) + known.time_suffix(line.at)
-    by = known.author(line.by, line.device)
-    entry = quote(known, short_id(line.event), line.text, by, tail=tail, label=name)
-    total = known.state.count(f"message.{role}")
-    return Section(name, title, [entry], min(1, total), LOG)
+def _last_message(known: BriefingInput, name: str, title: str, line: Line | None) -> Section:
+    found = []
+    if line is not None:
+        tail = known.device_suffix(line.device) + known.time_suffix(line.at)
+        by = known.author(line.by, line.device)
+        found = [quote(known, short_id(line.event), line.text, by, tail=tail, label=name)]
+    return Section(name, title, found, len(found), LOG)
 
 
-def _author_suffix(known: BriefingInput, line: Note | Line) -> str:
+def _quote_line(known: BriefingInput, line: Note | Line, label: str = "") -> Entry:
     by = known.author(line.by, line.device)
     plain = by in ("", "cli", "user", "mcp") or is_unconfirmed(by)
     name = "" if plain else f" (by {by})"
-    return name + known.device_suffix(line.device) + known.time_suffix(line.at)
+    tail = name + known.device_suffix(line.device) + known.time_suffix(line.at)
+    return quote(known, short_id(line.event), line.text, by, tail=tail, label=label)
 
 
 def _to_verify(known: BriefingInput) -> Section:
@@ -393,18 +372,15 @@ def _to_verify(known: BriefingInput) -> Section:
 def _arrival(known: BriefingInput) -> Section:
     """Build the section on what is missing or different here after work on another device."""
     around = known.around
-    if not around.came_from and not around.lacking:
-        return Section("arrival", "", [], 0)
     found = [
         Entry(what, text, tail=f"; to get it: {command}" if command else "")
         for what, text, command in around.lacking
     ]
-    if not around.came_from:
-        return Section("arrival", "Left on another device", found, len(found), floor=2)
-    name = around.device_names.get(around.came_from, around.came_from)
-    person = around.persons.get(around.came_from, "")
-    who = f"{name} of {person}" if person else name
-    title = f"Last worked on at {who}; different here"
+    title = "Left on another device"
+    if around.came_from:
+        name = around.device_names.get(around.came_from, around.came_from)
+        person = around.persons.get(around.came_from, "")
+        title = f"Last worked on at {name}{f' of {person}' if person else ''}; different here"
     return Section("arrival", title, found, len(found), floor=2)
 
 
@@ -542,34 +518,26 @@ def _sides(dispute: Dispute, names: dict[str, str]) -> str:
 
 
 def _decisions(known: BriefingInput) -> Section:
-    rows = known.newest("decision", Decision)
     found = []
-    for row in rows:
-        tail = known.device_suffix(row.device) + known.time_suffix(row.at)
-        by = known.author(row.by, row.device)
-        found.append(quote(known, row.id, _decided(row), by, tail=tail))
+    for row in known.newest("decision", Decision):
+        chosen = f": {row.chosen}" if row.chosen and row.chosen != row.what else ""
+        left = undecided(row.what, row.chosen, row.options)
+        still_open = f" (still open: {'; '.join(left)})" if left else ""
+        rejected = f" (rejected: {'; '.join(row.rejected)})" if row.rejected else ""
+        because = f", because {row.because}" if row.because else ""
+        text = f"{row.what}{chosen}{still_open}{rejected}{because}"
+        by, tail = known.author(row.by, row.device), known.device_suffix(row.device)
+        found.append(quote(known, row.id, text, by, tail=tail + known.time_suffix(row.at)))
     return Section("decisions", "Decisions", found, known.state.count("decision"), floor=2)
-
-
-def _decided(row: Decision) -> str:
-    chosen = f": {row.chosen}" if row.chosen and row.chosen != row.what else ""
-    left = undecided(row.what, row.chosen, row.options)
-    still_open = f" (still open: {'; '.join(left)})" if left else ""
-    rejected = f" (rejected: {'; '.join(row.rejected)})" if row.rejected else ""
-    because = f", because {row.because}" if row.because else ""
-    return f"{row.what}{chosen}{still_open}{rejected}{because}"
 
 
 def _rejected(known: BriefingInput) -> Section:
     """Build the section on rejected options; those of older decisions never age out."""
-    if not known.state.count("decision"):
-        return Section("rejected", "", [], 0)
-    rows = known.state.rows.select("decision", newest=True, limit=_MOST)
-    with_rejections = [row for row in rows if isinstance(row, Decision) and row.rejected]
     found = []
-    for row in with_rejections:
-        chosen = f" (chosen: {row.chosen})" if row.chosen else f" ({row.what})"
-        found.append(Entry(row.id, "; ".join(row.rejected) + chosen))
+    for row in known.newest("decision", Decision, _MOST):
+        if row.rejected:
+            chosen = f" (chosen: {row.chosen})" if row.chosen else f" ({row.what})"
+            found.append(Entry(row.id, "; ".join(row.rejected) + chosen))
     return Section("rejected", "Rejected before", found, len(found), floor=3)
 
 
@@ -649,15 +617,11 @@ def _agent(agent: Agent, known: BriefingInput) -> str:
 
 def _proven(known: BriefingInput) -> Section:
     rows = known.newest("checkpoint", Checkpoint)
-    seen = [point for point in rows if point.observed and point.verdict == "passed"]
     found = [
-        Entry(p.step, "checkpoint passed, observed", tail=known.time_suffix(p.at)) for p in seen
+        Entry(point.step, "checkpoint passed, observed", tail=known.time_suffix(point.at))
+        for point in rows
+        if point.observed and point.verdict == "passed"
     ]
-    found += _proofs(known)
-    return Section("proven", "Proven", found, len(found))
-
-
-def _proofs(known: BriefingInput) -> Iterator[Entry]:
     texts = {
         "fresh": "passed, inputs unchanged",
         "passed": "passed; it names no inputs",
@@ -666,81 +630,64 @@ def _proofs(known: BriefingInput) -> Iterator[Entry]:
     for row in known.newest("proof", Proof):
         if (word := known.around.proofs.get(row.id, "")) in texts:
             text = f"{_command_line(row)}: {texts[word]}"
-            yield Entry(row.id, text, tail=known.time_suffix(row.at))
+            found.append(Entry(row.id, text, tail=known.time_suffix(row.at)))
+    return Section("proven", "Proven", found, len(found))
 
 
 def _done(known: BriefingInput) -> Section:
     total = known.state.tasks("done")
     rows = known.newest("step", Step) if total else []
-    found = [_finished(s, known.doer_suffix(s.device)) for s in rows if s.status == "done"]
+    found = []
+    for step in rows:
+        if step.status == "done":
+            by = known.doer_suffix(step.device)
+            text = ": ".join(filter(None, (_titled(step), step.outcome)))
+            found.append(Entry(step.id, text or ("" if by else step.id), tail=by))
     return Section("done", "Done", found, total)
 
 
-def _finished(step: Step, by: str) -> Entry:
-    text = ": ".join(filter(None, (_titled(step), step.outcome)))
-    return Entry(step.id, text or ("" if by else step.id), tail=by)
-
-
 def _files(known: BriefingInput) -> Section:
-    found = [
-        Entry(f.path, _file(f), tail=known.doer_suffix(f.device))
-        for f in known.newest("file", File)
-    ]
+    found = []
+    for row in known.newest("file", File):
+        by = f" by {row.agent}" if row.agent else ""
+        times = f", {row.changes} times" if row.changes > 1 else ""
+        text = f"{row.action}{by}{times}"
+        found.append(Entry(row.path, text, tail=known.doer_suffix(row.device)))
     return Section("files", "Files touched", found, known.state.count("file"))
-
-
-def _file(row: File) -> str:
-    by = f" by {row.agent}" if row.agent else ""
-    times = f", {row.changes} times" if row.changes > 1 else ""
-    return f"{row.action}{by}{times}"
 
 
 # -- what happened lately ----------------------------------------------------------------------
 
 
-def _lines(known: BriefingInput, lines: Iterable[Line]) -> list[Entry]:
-    return [
-        quote(
-            known,
-            short_id(line.event),
-            line.text,
-            known.author(line.by, line.device),
-            tail=_author_suffix(known, line),
-        )
-        for line in reversed(list(lines))
-    ]
-
-
-def _recent(from_journal: list[Line], in_state: list[Line]) -> list[Line]:
-    """Return the lines read from the journal, and those of the state that are not among them."""
-    known_events = {line.event for line in from_journal}
-    return [*from_journal, *(line for line in in_state if line.event not in known_events)]
+def _recent(known: BriefingInput, in_journal: list[Line], in_state: list[Line]) -> list[Entry]:
+    """Return the lines read from the journal and others that the state has, the newest first."""
+    read = {line.event for line in in_journal}
+    lines = [*in_journal, *(line for line in in_state if line.event not in read)]
+    return [_quote_line(known, line) for line in reversed(lines)]
 
 
 def _commands(known: BriefingInput) -> Section:
     total = sum(known.state.count(f"command.{status}") for status in COMMAND_STATUSES)
-    found = _lines(known, _recent(known.around.commands, known.core.commands))
+    found = _recent(known, known.around.commands, known.core.commands)
     return Section("commands", "Commands", found, max(total, len(found)), LOG)
 
 
 def _notes(known: BriefingInput) -> Section:
     total = known.state.count("notes") - known.state.count("note")
-    found = _lines(known, _recent(known.around.notes, known.core.notes))
+    found = _recent(known, known.around.notes, known.core.notes)
     return Section("notes", "Notes", found, max(total, len(found)), LOG)
 
 
 def _compaction(known: BriefingInput) -> Section:
-    text = known.core.summary
-    found = (
-        [Entry("context", text, tail=known.time_suffix(known.core.compressed_at))] if text else []
-    )
+    text, tail = known.core.summary, known.time_suffix(known.core.compressed_at)
+    found = [Entry("context", text, tail=tail)] if text else []
     return Section("compaction", "Summary of the last compaction", found, len(found), LOG)
 
 
 def _pauses(known: BriefingInput) -> Section:
     plain = {reason: _word(reason) for reason in PAUSE_REASONS}
     lines = [replace(line, text=plain.get(line.text, line.text)) for line in known.core.pauses]
-    found = _lines(known, lines)
+    found = _recent(known, [], lines)
     return Section("pauses", "Pauses", found, len(found), LOG)
 
 
@@ -767,10 +714,8 @@ def _journal(known: BriefingInput) -> Section:
 def _participants(known: BriefingInput) -> Section:
     """Build the section on the devices and people that wrote, if there is more than one."""
     chains, around = known.core.chains, known.around
-    if len(chains) < 2:
-        return Section("who", "", [], 0)
     found = []
-    for device, chain in chains.items():
+    for device, chain in chains.items() if len(chains) > 1 else ():
         name = around.device_names.get(device, device)
         here = " (here)" if device == around.device else ""
         person = f", of {around.persons[device]}" if device in around.persons else ""
@@ -797,9 +742,8 @@ def _holders(known: BriefingInput) -> Section:
         Entry(who, f"{words.get(word, 'perhaps working since')} {time_text(since)}")
         for who, since, word in known.around.holders
     ]
-    return Section(
-        "holders", "Other processes on this session", found, len(found), "forestay status"
-    )
+    title = "Other processes on this session"
+    return Section("holders", title, found, len(found), "forestay status")
 
 
 def _timing(known: BriefingInput) -> Section:

@@ -19,8 +19,8 @@ import pytest
 
 import forestay
 from forestay import Forestay, InvalidInput, Refused, Session
-from forestay.api.topic import Topic
 from forestay.base.clock import FakeClock, iso
+from forestay.journal.topics import Topic
 from forestay.model.event import Sealed
 from forestay.model.state import Agent, Decision, File, Problem, Row
 from tests.homes import state_of

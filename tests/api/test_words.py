@@ -10,8 +10,8 @@ import pytest
 import forestay
 from forestay import InvalidInput
 from forestay.agents.registry import SCOPES
-from forestay.api import argument_check, words
-from forestay.base import vocabulary
+from forestay.api import argument_check
+from forestay.base import vocabulary, words
 from forestay.model.gates.revisit_impact import IMPACTS
 from forestay.model.rules import UNIT_MOVES
 from forestay.sync.crypto.key_ring import CONTINUE, READ

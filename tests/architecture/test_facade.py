@@ -18,7 +18,7 @@ import pytest
 
 from forestay.api.forestay import Forestay
 from forestay.api.session import Session
-from forestay.api.values import Value
+from forestay.base.value import Value
 
 MOST_NAMES = 30
 ENGINE = {

@@ -75,7 +75,7 @@ IMPURE_CALLS = "open now utcnow today input print exec eval".split()
 # Modules that every `forestay status` loads, and what is too heavy to be loaded with them.
 HOT = """
     forestay errors base.version base.vocabulary base.clock base.config base.files base.process
-    base.hashing
+    base.hashing base.value
     base.text base model.timing model api api.followers api.forestay
     api.session api.status api.values
     journal journal.context journal.presence journal.recorder mirror mirror.session_files
@@ -95,13 +95,13 @@ HEAVY = """
 # commands and rules that exist for one format, and reading what lies in a folder.
 NAMES_A_FORMAT = """
     formats.port formats.status_words compat
-    briefing.brief briefing.style_orchestrator base.vocabulary
+    briefing.brief briefing.style_orchestrator base.vocabulary base.words
     model.essay.* model.rules model.summary
     plans.essay_sessions plans.essay_steps plans.praxis_definition plans.revisit plans.inactivity
     plans.pending_file_ops
     mirror.ai_session_cleanup mirror.contract_file mirror.orchestrator_session
     health.forget health.format_checks
-    api.start api.files api.session_files api.session_record api.words
+    api.start api.files api.session_files api.session_record
     cli.common cli.adopt cli.format_commands
 """
 

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from forestay import Forestay, Session
-from forestay.api.topic import HomeTopic, Topic
 from forestay.cli.main import main
+from forestay.journal.topics import HomeTopic, Topic
 
 
 class Terminal(io.StringIO):

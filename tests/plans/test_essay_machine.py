@@ -26,8 +26,8 @@ from hypothesis.stateful import (
 
 import forestay
 from forestay import Forestay, Session
-from forestay.api.words import DeferReason
 from forestay.base.clock import FakeClock
+from forestay.base.words import DeferReason
 from forestay.errors import Refused
 from forestay.formats.port import ERROR
 from forestay.formats.text.document import Document

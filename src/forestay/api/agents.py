@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forestay.api.status import count_waiting
-from forestay.api.topic import HomeTopic, collect
 from forestay.api.values import TranscriptInfo
+from forestay.journal.topics import HomeTopic, collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from forestay.agents.ingest import Ingested
     from forestay.agents.install import Places, Plan
     from forestay.agents.spool import Discarded
-    from forestay.api.topic import OnEach
-    from forestay.api.words import Scope
+    from forestay.base.words import Scope
+    from forestay.journal.topics import OnEach
 
 _QUICK = 0.05
 """Seconds that a command which records something may spend on ingesting reports of hooks."""

@@ -34,7 +34,7 @@ _WORDS = dict.fromkeys(
     " DeferReason FactCheck Impact Scope ShareMode".split(),
     "str",
 )
-"""Types of `forestay.api.words`: they are text here, and the engine checks the word."""
+"""Types of `forestay.base.words`: they are text here, and the engine checks the word."""
 
 
 def check_arguments(owner: type) -> None:
@@ -102,22 +102,26 @@ def _is_of_kind(value: object, kind: str) -> bool:
     return isinstance(value, _KINDS[kind][1]) and all(isinstance(one, str) for one in inside)
 
 
+_MODULES = """
+    api.agents api.backups api.devices api.files api.forestay
+    api.remotes api.session api.workflows api.session_agents
+    api.session_disputes api.session_files api.session_lifecycle api.session_record
+    api.session_tasks plans.essay_steps plans.phases plans.prove plans.revisit
+""".split()
+"""Modules that have public classes with methods."""
+
+
 def check_public_classes() -> None:
     """Make the methods of all public classes check the types of their arguments."""
-    from forestay.api import agents, backups, devices, files, forestay, remotes, session, workflows
-    from forestay.api import session_agents as agents_of_session
-    from forestay.api import session_disputes as disputes
-    from forestay.api import session_essay as essay
-    from forestay.api import session_files as bound_files
-    from forestay.api import session_lifecycle as lifecycle
-    from forestay.api import session_plan as plan
-    from forestay.api import session_record as record
-    from forestay.api import session_tasks as tasks
+    from importlib import import_module
 
-    home = (forestay, agents, backups, devices, files, remotes, workflows)
-    topics = (agents_of_session, disputes, essay, bound_files, lifecycle, plan, record, tasks)
-    for module in (*home, session, *topics):
+    from forestay.api.forestay import Forestay
+    from forestay.api.session import Session
+    from forestay.api.session_agents import AgentRun
+    from forestay.journal.topics import HomeTopic, Topic
+
+    public = (Forestay, Session, AgentRun, HomeTopic, Topic)
+    for module in [import_module(f"forestay.{name}") for name in _MODULES]:
         for owner in vars(module).values():
-            is_own = isinstance(owner, type) and owner.__module__ == module.__name__
-            if is_own and not issubclass(owner, tuple):
+            if isinstance(owner, type) and issubclass(owner, public):
                 check_arguments(owner)

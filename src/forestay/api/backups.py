@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 
-from forestay.api.topic import HomeTopic
 from forestay.base import files
 from forestay.journal import backup, move, pack, restore
+from forestay.journal.topics import HomeTopic
 from forestay.mirror.session_files import write_files
 
 TYPE_CHECKING = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forestay.api.topic import HomeTopic
 from forestay.api.values import DeviceChange, DeviceGroupInfo, KeyInfo, SharingInfo
+from forestay.journal.topics import HomeTopic
 from forestay.sync import arrival, keychain, sharing
 from forestay.sync.crypto.device_group import is_kept
 from forestay.sync.crypto.key_text import read_device_code, read_person_key
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import Any
 
-    from forestay.api.words import ShareMode
+    from forestay.base.words import ShareMode
     from forestay.journal.context import Context
     from forestay.sync.crypto import device_group
     from forestay.sync.keychain import Asking, Changed

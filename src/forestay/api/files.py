@@ -6,16 +6,16 @@ import os
 from typing import NamedTuple
 
 from forestay.api.status import current_session
-from forestay.api.topic import HomeTopic, collect
 from forestay.api.values import ArchivedSession, FeatureReport
+from forestay.journal.topics import HomeTopic, collect
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forestay.api.session import Session
-    from forestay.api.topic import OnEach
-    from forestay.api.words import Mode
+    from forestay.base.words import Mode
     from forestay.formats.ai_session.contract import Verdict
     from forestay.journal.context import Context
+    from forestay.journal.topics import OnEach
     from forestay.mirror.adopt import Adopted
     from forestay.mirror.ai_session_cleanup import Put, Wanted
     from forestay.mirror.aiterm import Live

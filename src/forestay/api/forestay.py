@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from forestay.api.files import Files
     from forestay.api.remotes import Remotes
     from forestay.api.session import Session
-    from forestay.api.words import Mode, Pushback, Status
     from forestay.api.workflows import Essays, Workflows
     from forestay.base.clock import Clock
+    from forestay.base.words import Mode, Pushback, Status
     from forestay.health.doctor import DoctorReport
     from forestay.journal.context import Follower
     from forestay.journal.verify import Report

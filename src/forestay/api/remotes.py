@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forestay.api.topic import HomeTopic
 from forestay.api.values import RemoteInfo
+from forestay.journal.topics import HomeTopic
 from forestay.mirror.session_files import SessionFiles
 from forestay.sync import arrival, known_remotes
 from forestay.sync.run import SyncOptions, visit_all

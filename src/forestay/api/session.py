@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 
     from forestay.api.session_agents import Agents
     from forestay.api.session_disputes import Disputes
-    from forestay.api.session_essay import Essay
     from forestay.api.session_files import BoundFiles
     from forestay.api.session_lifecycle import Lifecycle
-    from forestay.api.session_plan import Phases, Proofs, Revisit
     from forestay.api.session_record import Record
     from forestay.api.session_tasks import Tasks
-    from forestay.api.words import Format, PauseReason, Style
+    from forestay.base.words import Format, PauseReason, Style
     from forestay.briefing.brief import Briefing
     from forestay.journal.context import Context
     from forestay.journal.history import Change, LogLine
     from forestay.journal.verify import Report
     from forestay.model.event import Body, Event
+    from forestay.plans.essay_steps import Essay
+    from forestay.plans.phases import Phases
+    from forestay.plans.prove import Proofs
+    from forestay.plans.revisit import Revisit
 
 
 class Session:
@@ -81,28 +83,28 @@ class Session:
     @property
     def phases(self) -> Phases:
         """Phases of the workflow that it follows, with their gates."""
-        from forestay.api.session_plan import Phases  # start-up
+        from forestay.plans.phases import Phases  # start-up
 
         return Phases(self._recorder)
 
     @property
     def proofs(self) -> Proofs:
         """Commands that were run to prove something."""
-        from forestay.api.session_plan import Proofs  # start-up
+        from forestay.plans.prove import Proofs  # start-up
 
         return Proofs(self._recorder)
 
     @property
     def revisit(self) -> Revisit:
         """Going back to an earlier step."""
-        from forestay.api.session_plan import Revisit  # start-up
+        from forestay.plans.revisit import Revisit  # start-up
 
         return Revisit(self._recorder)
 
     @property
     def essay(self) -> Essay:
         """The essay that is written in the session."""
-        from forestay.api.session_essay import Essay  # start-up
+        from forestay.plans.essay_steps import Essay  # start-up
 
         return Essay(self._recorder)
 

@@ -6,13 +6,14 @@ import os
 
 from forestay.api.notes import add_decision, add_note
 from forestay.api.status import holder_view
-from forestay.api.topic import Topic
 from forestay.api.values import AgentInfo, Holder
 from forestay.base.process import INIT, identity
 from forestay.base.text import coerce_input, terminal
 from forestay.errors import InvalidInput
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import Recorder, given
+from forestay.journal.topics import Topic
+from forestay.mirror.session_files import read_rows
 from forestay.model.event import (
     AgentFailed,
     AgentFinished,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from forestay.api.session_record import Record
-    from forestay.api.words import Category
+    from forestay.base.words import Category
     from forestay.model.event import Body, Event
 
 _LONGEST_ERROR = 2000
@@ -40,7 +41,7 @@ class Agents(Topic):
 
     def list(self) -> builtins.list[AgentInfo]:
         """Return every agent in the order in which they started, with its status."""
-        return [AgentInfo(row) for row in self._rows("agent")]
+        return [AgentInfo(row) for row in read_rows(self._recorder, "agent")]
 
     def others(self) -> builtins.list[Holder]:
         """Return the other processes that work on the session, and those that died."""

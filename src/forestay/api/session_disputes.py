@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from forestay.api.topic import Topic
 from forestay.api.values import DeviceViewInfo, DisputeInfo
 from forestay.errors import InvalidInput, Refused
 from forestay.journal.journal import AppendOptions
+from forestay.journal.topics import Topic
 from forestay.mirror.session_files import absorb_file_edits
 
 TYPE_CHECKING = False

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from forestay.api.topic import Topic
 from forestay.errors import InvalidInput
+from forestay.journal.topics import Topic
 from forestay.mirror.session_files import SessionFiles, absorb_file_edits, mirror_of, write_files
 
 TYPE_CHECKING = False

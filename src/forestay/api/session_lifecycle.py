@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from forestay.api.status import count_waiting
-from forestay.api.topic import Topic
 from forestay.health import forget
 from forestay.journal.recorder import reason
+from forestay.journal.topics import Topic
 from forestay.mirror.session_files import absorb_file_edits
 from forestay.model.event import (
     SessionAbandoned,

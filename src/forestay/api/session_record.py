@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from forestay.api.topic import Topic
+from forestay.journal.topics import Topic
 from forestay.model.event import (
     AttributeSet,
     CommandRan,
@@ -18,7 +18,7 @@ from forestay.workspace.file_changes import build_artifact, complete_change
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.api.words import Category, CommandStatus, FileAction
+    from forestay.base.words import Category, CommandStatus, FileAction
     from forestay.journal.recorder import Recorder
     from forestay.model.event import Event
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from forestay.api.topic import Topic
 from forestay.api.values import TaskInfo
 from forestay.errors import Refused
 from forestay.journal.recorder import reason
+from forestay.journal.topics import Topic
+from forestay.mirror.session_files import read_rows
 from forestay.model.event import (
     StepAdded,
     StepBlocked,
@@ -28,7 +29,7 @@ class Tasks(Topic):
 
     def list(self) -> builtins.list[TaskInfo]:
         """Return every task in the order in which they were added, with its status."""
-        return [TaskInfo(row) for row in self._rows("step")]
+        return [TaskInfo(row) for row in read_rows(self._recorder, "step")]
 
     def add(
         self, title: str, *, id: str = "", phase: str = "", agent: str = "", key: str = ""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from forestay.api.session import Session
-from forestay.api.topic import HomeTopic
-from forestay.api.values import EssayListing
+from forestay.base.value import Value
+from forestay.journal.topics import HomeTopic
 from forestay.plans import essay_sessions, workflows
 
 TYPE_CHECKING = False
@@ -37,6 +37,15 @@ class Workflows(HomeTopic):
     def schema(self) -> str:
         """Return the JSON Schema of definitions."""
         return workflows.schema().decode()
+
+
+class EssayListing(Value):
+    """An essay of the user; `abandoned_days` is how long it was idle, 0 if not for long."""
+
+    name: str
+    path: str
+    readable: bool
+    abandoned_days: int
 
 
 class Essays(HomeTopic):

@@ -160,7 +160,7 @@ def _words(kind: str) -> tuple[object, ...]:
     """Return the words that a type of the library allows, by the type's name."""
     if not kind[:1].isupper():
         return ()
-    from forestay.api import words  # start-up
+    from forestay.base import words  # start-up
 
     return getattr(getattr(words, kind.partition(" |")[0], None), "__args__", ())
 

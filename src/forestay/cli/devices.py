@@ -22,7 +22,7 @@ from forestay.sync.keychain import find_device
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from forestay.api.values import Delivery, SharingInfo
-    from forestay.api.words import ShareMode
+    from forestay.base.words import ShareMode
     from forestay.cli.types import Forestay, Namespace, Part, Screen
     from forestay.sync.crypto.device_group import DeviceGroup
 

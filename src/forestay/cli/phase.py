@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from forestay.api import json_values
 from forestay.base.text import shorten
 from forestay.cli.arguments import KEY, Command, arg, count, flag
 from forestay.cli.common import Verb, confirm, current_session
@@ -106,7 +105,7 @@ def run_gate(options: Namespace, stay: Forestay, screen: Screen) -> None:
         # The library refuses a session without phases, whatever the number.
         number = phase["current"] if phase else 0
     asked = session.phases.gate(number, read(options.evidence, options.evidence_file))
-    screen.answer(session.status, json_values.gate(asked))
+    screen.answer(session.status, asked)
     gate, judgment = asked.gate, asked.judgment
     past = " (passed)" if asked.done else ""
     screen.line((f"{phase['unit'].capitalize()} {asked.phase}: {asked.name}", "bold"), past)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import shlex
 
-from forestay.api import json_values
 from forestay.api.status import event_receipt
 from forestay.base.text import plural, shorten
 from forestay.cli.arguments import KEY, Command, arg, flag
@@ -21,11 +20,12 @@ from forestay.cli.common import (
     warn_others,
 )
 from forestay.errors import DONE, FAILED, INTERRUPTED, InvalidInput
+from forestay.plans.prove import result_to_json
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from forestay.api.values import ProofInfo
     from forestay.cli.types import Any, Event, Forestay, Namespace, Part, Screen, Session
+    from forestay.plans.prove import ProofInfo
     from forestay.plans.run_command import Sink
 
 _WIDTH, _NAMED = 60, 3
@@ -65,7 +65,7 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
 
 
 def _answer(session: Session, events: list[Event], screen: Screen) -> None:
-    ran = [{"event": event_receipt(event), **json_values.observed(event.body)} for event in events]
+    ran = [{"event": event_receipt(event), **result_to_json(event.body)} for event in events]
     others = other_holders(session)
     screen.answer(session.status, repeated=session.repeated, others=others, ran=ran)
 

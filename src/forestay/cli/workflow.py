@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from forestay.api import json_values
 from forestay.base.text import plural
 from forestay.cli.arguments import Command, arg, flag
 from forestay.cli.terminal import SEVERITIES, pick
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 def run_list(options: Namespace, stay: Forestay, screen: Screen) -> None:
     found = stay.workflows.list()
-    screen.answer(workflows=[json_values.workflow(each) for each in found])
+    screen.answer(workflows=[each.as_json() for each in found])
     rows: list[list[Part]] = []
     for each in found:
         count: Part = ("faulty", "red") if each.error else _count(each.phases, each.unit)

@@ -14,7 +14,7 @@ from itertools import islice
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from forestay.api import error_values, json_values
+from forestay.api import error_values
 from forestay.api.status import event_receipt
 from forestay.base.clock import iso
 from forestay.errors import ForestayError, InvalidInput
@@ -22,6 +22,7 @@ from forestay.journal.history import event_to_json
 from forestay.mcp import responses, schema_check
 from forestay.mcp.responses import Answer, Values
 from forestay.mcp.tool_schemas import TOOLS, VERBS, Tool, read_verb
+from forestay.plans.prove import result_to_json
 
 if TYPE_CHECKING:
     from forestay.api.forestay import Forestay
@@ -259,7 +260,7 @@ def _prove(home: Forestay, given: Arguments, stop: Stop) -> Values:
         stop=stop,
         key=given.get("key", ""),
     )
-    known = {"session": session.id, **json_values.observed(made.body)}
+    known = {"session": session.id, **result_to_json(made.body)}
     return {**known, "event": _event_values(made), "repeated": session.repeated}
 
 
@@ -311,7 +312,7 @@ def _search(home: Forestay, given: Arguments) -> Values:
 
 
 def _workflows(home: Forestay, given: Arguments) -> Values:
-    found = [json_values.workflow(each) for each in home.workflows.list()]
+    found = [each.as_json() for each in home.workflows.list()]
     return responses.make_page(found, given.get("limit", _DEFAULT_LIMIT))
 
 
@@ -381,7 +382,7 @@ def _gate(session: Session, given: Arguments) -> Values:
     if number is None:
         # A session without phases is refused below, whatever the number.
         number = plan.current if (plan := session.status().phase) else 0
-    values = json_values.gate(session.phases.gate(number, given.get("evidence", {})))
+    values = session.phases.gate(number, given.get("evidence", {})).as_json()
     return responses.make_item(values | {"result": _judgment_values(values["result"])})
 
 

@@ -18,10 +18,12 @@ from forestay.journal.context import Follower
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Any
 
     from forestay.formats.port import Travel
     from forestay.formats.to_events import Move
     from forestay.journal.context import Context
+    from forestay.journal.recorder import Recorder
     from forestay.mirror.mirror import Mirror
     from forestay.model.event import Body, Event
     from forestay.model.state import State
@@ -212,6 +214,13 @@ def absorb_file_edits(context: Context, session: str) -> None:
 def write_files(context: Context, session: str, kind: str = "", *, force: bool = False) -> None:
     """Write what was recorded into the session's files; see `SessionFiles.write`."""
     SessionFiles.of(context).write(session, kind, force=force)
+
+
+def read_rows(recorder: Recorder, table: str) -> list[Any]:
+    """Return the rows of a table of the state, edits in the session's files included."""
+    context = recorder.context
+    with context.store.view(recorder.id) as view:
+        return list(read_state(context, recorder.id, view).rows.select(table))
 
 
 def read_state(context: Context, session: str, view: View) -> State:

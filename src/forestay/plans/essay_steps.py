@@ -22,11 +22,13 @@ from msgspec import Struct
 from forestay.base import files
 from forestay.base.clock import iso
 from forestay.base.text import clean_input, coerce_input
+from forestay.base.value import Value
 from forestay.base.vocabulary import DEFER_REASONS, FACT_CHECKS, PUSHBACK, VOICE_MODES
 from forestay.errors import ForestayError, InvalidInput, Refused
 from forestay.formats.essay import fields, stage_files
 from forestay.journal.journal import AppendOptions
-from forestay.mirror.session_files import absorb_file_edits
+from forestay.journal.topics import Topic
+from forestay.mirror.session_files import absorb_file_edits, read_rows
 from forestay.model import event as ev
 from forestay.model.essay import rules as model
 from forestay.model.essay.moves import Moves, is_essay, name_of, step_id
@@ -40,6 +42,10 @@ from forestay.workspace.file_changes import read_artifact
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
+    from typing import Literal
+
+    from forestay.base.words import DeferReason, FactCheck, Pushback
     from forestay.journal.recorder import Recorder
     from forestay.model.event import Event
 
@@ -92,6 +98,24 @@ class SectionListed(Struct, frozen=True):
 
 
 # -- one verb ----------------------------------------------------------------------------------
+
+
+class ClaimInfo(Value):
+    """A claim of an essay that could not be checked at once."""
+
+    id: str
+    text: str
+    reason: DeferReason
+    section: int | None
+    paragraph: int | None
+    resolved: bool
+    result: FactCheck | Literal[""]
+    because: str
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has to be checked before G5."""
+        return bool(self._source.is_open)
 
 
 class EssayText(NamedTuple):
@@ -203,16 +227,6 @@ class _Verb(_Look):
         return json.dumps({"op": "line", "file": path, "title": _TITLES[name], "line": line})
 
 
-def _is_gate(gate: Gate) -> Same:
-    def is_same(body: Body) -> bool:
-        if not isinstance(body, ev.CheckpointPassed) or body.evidence.get("gate") != gate.name:
-            return False
-        asked = {"section": gate.section, "paragraph": gate.paragraph}
-        return all(n is None or body.evidence.get(word) == n for word, n in asked.items())
-
-    return is_same
-
-
 def _same(kind: type[Body], **fields: object) -> Same:
     """Return a predicate for events of a kind with these values in their fields."""
     return lambda body: (
@@ -226,23 +240,6 @@ def _sets(field: str, **value: object) -> Same:
 
 
 # -- gates -------------------------------------------------------------------------------------
-
-
-def approve(
-    session: Recorder,
-    gate: str,
-    *,
-    section: int | None = None,
-    paragraph: int | None = None,
-    last: bool = False,
-    confirm: bool = False,
-    key: str = "",
-) -> Done:
-    """Record that the user approved a gate."""
-    meant = parse_gate(gate, section, paragraph)
-    verb = _Verb(session, key)
-    act, log = _act_for(verb, meant, last=last, confirm=confirm)
-    return verb.do(act, _is_gate(meant), log)
 
 
 def _act_for(verb: _Verb, gate: Gate, *, last: bool, confirm: bool) -> tuple[Act, str]:
@@ -382,73 +379,241 @@ def _essay(verb: _Verb, *, confirm: bool) -> Act:
     return act
 
 
-# -- sections ----------------------------------------------------------------------------------
+# -- the topic ---------------------------------------------------------------------------------
+
+_ASK = "how close does this sound to you, from 1 to 5? forestay essay calibrate N"
 
 
-def section_add(session: Recorder, number: int, *, title: str = "", key: str = "") -> Done:
-    if title:
-        title = clean_input(title, "title", limit=500, lines=False)
-    _require_number(number)
-    is_same = _same(ev.StepAdded, step=step_id(3, number))
-    return _Verb(session, key).do(lambda moves: model.add_section(moves, number, title), is_same)
+_SO_FAR = (
+    ("output.final_essay_file", fields.FINAL),
+    ("stage_4.draft_file", fields.DRAFT),
+    ("stage_2.outline_file", fields.OUTLINE),
+    ("stage_1.thesis_file", fields.THESIS),
+)
 
 
-def section_start(
-    session: Recorder, number: int, *, stage: int | None = None, key: str = ""
-) -> Done:
-    _require_number(number)
-    if stage not in (None, 3, 4):
-        raise InvalidInput(f"stage {stage} has no sections", why="stages 3 and 4 have")
+class Essay(Topic):
+    """The essay of a session; in a session without one, every method is refused."""
 
-    def is_same(body: Body) -> bool:
-        places = [step_id(n, number) for n in (3, 4) if stage in (None, n)]
-        return isinstance(body, ev.AttributeSet) and body.value in places
+    @property
+    def sections(self) -> Sections:
+        """The sections of the essay."""
+        return Sections(self._recorder)
 
-    return _Verb(session, key).do(lambda moves: model.start_section(moves, number, stage), is_same)
+    @property
+    def claims(self) -> Claims:
+        """The claims that could not be checked at once."""
+        return Claims(self._recorder)
 
-
-def section_done(
-    session: Recorder,
-    number: int,
-    *,
-    map: str = "",
-    verified: int | None = None,
-    deferred: int | None = None,
-    key: str = "",
-) -> Done:
-    _require_number(number)
-    for word, value in (("verified", verified), ("deferred", deferred)):
-        if value is not None and not 0 <= value < 1_000_000:
-            raise InvalidInput(f"{word} cannot be {value}")
-    verb, field = _Verb(session, key), f"stage_3.section_{number}.argument_map_file"
-    if _is_over(verb) or Moves(verb.state).status(3, number) in ("", "done"):
-        act: Act = lambda moves: model.record_map(  # noqa: E731
-            moves, number, _NOTHING, verified=None, deferred=None
+    def show(self) -> EssayText:
+        """Return the essay so far: the file that contains most of it, and its text."""
+        found = _Look(self._recorder)
+        model.require_essay(found.state)
+        for field, default in _SO_FAR:
+            name = _named(found, field, default)
+            path = os.path.join(found.folder, name)
+            if found.has(name):
+                text = files.read_bounded(path, _MOST).decode("utf-8", "replace")
+                return EssayText(path, text)
+        raise Refused(
+            "nothing of the essay is written yet",
+            why=f"looked for in {found.folder}",
+            hint=f"it begins with {fields.THESIS}",
         )
-    else:
-        name = map or _named(verb, field, fields.ARGUMENTS.format(number))
-        again = f"essay section done {number} --map {fields.ARGUMENTS.format(number)}"
-        kept, data = verb.read(name, f"the argument map of section {number}", again=again)
-        parsed = stage_files.arguments(data)
-        counts = {
-            "verified": parsed.verified if verified is None else verified,
-            "deferred": parsed.deferred if deferred is None else deferred,
-        }
-        act = lambda moves: model.record_map(moves, number, kept, **counts)  # noqa: E731
-    return verb.do(act, _sets(field), FACTS)
+
+    def approve(
+        self,
+        gate: str,
+        *,
+        section: int | None = None,
+        paragraph: int | None = None,
+        last: bool = False,
+        confirm: bool = False,
+        key: str = "",
+    ) -> Done:
+        """Record that the user approves the work at a gate: G1, G2, G3, G3-Final, G4, …
+
+        G3 and the G4s are for a section, the current one unless named. `last` marks the last
+        paragraph. `confirm` confirms the user's overrides, which G5 requires.
+        """
+        meant = parse_gate(gate, section, paragraph)
+        verb = _Verb(self._recorder, key)
+        act, log = _act_for(verb, meant, last=last, confirm=confirm)
+
+        def is_same(body: Body) -> bool:
+            if not isinstance(body, ev.CheckpointPassed) or body.evidence.get("gate") != meant.name:
+                return False
+            asked = {"section": meant.section, "paragraph": meant.paragraph}
+            return all(n is None or body.evidence.get(word) == n for word, n in asked.items())
+
+        return verb.do(act, is_same, log)
+
+    def paragraph_done(
+        self, number: int, *, section: int | None = None, last: bool = False, key: str = ""
+    ) -> Done:
+        """Record that the user approves a paragraph: the same as approving G4."""
+        return self.approve("G4", section=section, paragraph=number, last=last, key=key)
+
+    def calibrate(
+        self,
+        rating: int,
+        *,
+        notes: str = "",
+        reference: str = "",
+        again: bool = False,
+        key: str = "",
+    ) -> Done:
+        """Record how close the first voice result sounds to the user, 1 to 5; asked once."""
+        model.require_score(rating, "the rating")
+        if rating != int(rating):
+            raise InvalidInput(f"the rating cannot be {rating}", why="it is a whole number")
+        if reference:
+            _require_word("reference", reference, VOICE_MODES)
+        if notes:
+            notes = clean_input(notes, "notes", limit=_TEXT, lines=True)
+
+        def act(moves: Moves) -> None:
+            model.calibrate_voice(moves, int(rating), notes, reference, again=again)
+            moves.message += f" – {notes}" if notes else ""
+
+        field = "voice_calibration.first_assessment_user_rating"
+        is_same = _sets(field, value=int(rating))
+        return _Verb(self._recorder, key).do(act, is_same, VOICES)
+
+    def voice(
+        self,
+        score: float | None,
+        *,
+        section: int | None = None,
+        because: str = "",
+        key: str = "",
+    ) -> Done:
+        """Record the voice check of a section, 1 to 5; None if it was skipped, with the reason."""
+        if score is not None:
+            model.require_score(score, "the voice score")
+            score = int(score) if score == int(score) else score
+        if section is not None:
+            _require_section(section)
+        verb = _Verb(self._recorder, key)
+        looked = Moves(verb.state)
+        first = looked.value("voice_calibration.first_assessment_user_rating") is None
+        scored = any(_listed(looked, number).voice is not None for number in looked.sections())
+
+        def is_same(body: Body) -> bool:
+            if score is None:
+                return isinstance(body, ev.NoteAdded)
+            is_score = isinstance(body, ev.AttributeSet) and body.key.endswith(".voice_check_score")
+            return is_score and body.value == score  # type: ignore[attr-defined]
+
+        return verb.do(
+            lambda moves: model.record_voice_check(moves, score, section, because),
+            is_same,
+            VOICES,
+            action="" if score is None else model.action_for_score(score),
+            ask=_ASK if first and not scored and score is not None else "",
+        )
+
+    def output(
+        self,
+        file: str,
+        *,
+        words: int | None = None,
+        sources: int | None = None,
+        voice: float | None = None,
+        key: str = "",
+    ) -> Done:
+        """Record the file of the final essay; its words are counted unless given."""
+        for word, value in (("words", words), ("sources", sources)):
+            if value is not None and not 0 <= value < 1_000_000_000:
+                raise InvalidInput(f"{word} cannot be {value}")
+        if voice is not None:
+            model.require_score(voice, "the voice score")
+        verb = _Verb(self._recorder, key)
+        kept, data = verb.read(file, "the final essay", again="essay output final-essay.md")
+        count = stage_files.words(data) if words is None else words
+
+        def act(moves: Moves) -> None:
+            model.record_output(moves, kept, words=count, sources=sources, voice=voice)
+
+        return verb.do(act, _sets("output.final_essay_file", value=kept.path))
+
+    def pushback(self, level: Pushback, *, key: str = "") -> Done:
+        """Set how hard the essay's author wants to be questioned: full, light or minimal."""
+        _require_word("level", level, PUSHBACK)
+        verb = _Verb(self._recorder, key)
+        log = fields.THESIS_LOG if Moves(verb.state).position()[0] == 1 else ""
+        is_same = _sets("pushback_level", value=level)
+        return verb.do(lambda moves: model.set_pushback(moves, level), is_same, log)
 
 
-def _require_number(number: int) -> None:
+class Sections(Topic):
+    """Sections of an essay."""
+
+    def list(self) -> builtins.list[SectionListed]:
+        """Return the sections, each with the status of its arguments and its paragraphs."""
+        state = essay_sessions.state_of(self._recorder)
+        model.require_essay(state)
+        moves = model.with_paired_sections(state)
+        return [_listed(moves, number) for number in moves.sections()]
+
+    def add(self, number: int, *, title: str = "", key: str = "") -> Done:
+        """Add a section; those of the outline are added when it is approved."""
+        if title:
+            title = clean_input(title, "title", limit=500, lines=False)
+        _require_section(number)
+        is_same = _same(ev.StepAdded, step=step_id(3, number))
+        verb = _Verb(self._recorder, key)
+        return verb.do(lambda moves: model.add_section(moves, number, title), is_same)
+
+    def start(self, number: int, *, stage: int | None = None, key: str = "") -> Done:
+        """Start work on a section: on its arguments or, once they are complete, its paragraphs."""
+        _require_section(number)
+        if stage not in (None, 3, 4):
+            raise InvalidInput(f"stage {stage} has no sections", why="stages 3 and 4 have")
+
+        def is_same(body: Body) -> bool:
+            places = [step_id(n, number) for n in (3, 4) if stage in (None, n)]
+            return isinstance(body, ev.AttributeSet) and body.value in places
+
+        verb = _Verb(self._recorder, key)
+        return verb.do(lambda moves: model.start_section(moves, number, stage), is_same)
+
+    def done(
+        self,
+        number: int,
+        *,
+        map: str = "",
+        verified: int | None = None,
+        deferred: int | None = None,
+        key: str = "",
+    ) -> Done:
+        """Record the argument map of a section; with G3 approved that completes its arguments.
+
+        The numbers of verified and deferred claims are counted in the map unless given.
+        """
+        _require_section(number)
+        for word, value in (("verified", verified), ("deferred", deferred)):
+            if value is not None and not 0 <= value < 1_000_000:
+                raise InvalidInput(f"{word} cannot be {value}")
+        verb, field = _Verb(self._recorder, key), f"stage_3.section_{number}.argument_map_file"
+        kept = _NOTHING
+        if not (_is_over(verb) or Moves(verb.state).status(3, number) in ("", "done")):
+            name = map or _named(verb, field, fields.ARGUMENTS.format(number))
+            again = f"essay section done {number} --map {fields.ARGUMENTS.format(number)}"
+            kept, data = verb.read(name, f"the argument map of section {number}", again=again)
+            parsed = stage_files.arguments(data)
+            verified = parsed.verified if verified is None else verified
+            deferred = parsed.deferred if deferred is None else deferred
+
+        def act(moves: Moves) -> None:
+            model.record_map(moves, number, kept, verified=verified, deferred=deferred)
+
+        return verb.do(act, _sets(field), FACTS)
+
+
+def _require_section(number: int) -> None:
     if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= 999_999:
         raise InvalidInput(f"there is no section {number}", why="sections are counted from 1")
-
-
-def sections(session: Recorder) -> list[SectionListed]:
-    """Return every section with its status in both stages."""
-    state = essay_sessions.state_of(session)
-    model.require_essay(state)
-    moves = model.with_paired_sections(state)
-    return [_listed(moves, number) for number in moves.sections()]
 
 
 def _listed(moves: Moves, number: int) -> SectionListed:
@@ -470,186 +635,61 @@ def _listed(moves: Moves, number: int) -> SectionListed:
     )
 
 
-# -- claims ------------------------------------------------------------------------------------
+class Claims(Topic):
+    """Claims of an essay that have to be checked before G5."""
 
+    def list(self) -> builtins.list[ClaimInfo]:
+        """Return every claim that was deferred, with its result."""
+        return [ClaimInfo(row) for row in read_rows(self._recorder, "claim")]
 
-def claim_defer(
-    session: Recorder,
-    text: str,
-    *,
-    reason: str,
-    section: int | None = None,
-    paragraph: int | None = None,
-    key: str = "",
-) -> Done:
-    text = clean_input(text, "claim", limit=_TEXT, lines=True)
-    _require_word("reason", reason, DEFER_REASONS)
-    if section is not None:
-        _require_number(section)
-    if paragraph is not None and not 1 <= paragraph <= 999_999:
-        raise InvalidInput(f"there is no paragraph {paragraph}")
-    verb = _Verb(session, key)
-    kept = verb.context.journal.redact(text)
+    def defer(
+        self,
+        text: str,
+        *,
+        reason: DeferReason,
+        section: int | None = None,
+        paragraph: int | None = None,
+        key: str = "",
+    ) -> Done:
+        """Record that a claim could not be checked now, and for which of three reasons."""
+        text = clean_input(text, "claim", limit=_TEXT, lines=True)
+        _require_word("reason", reason, DEFER_REASONS)
+        if section is not None:
+            _require_section(section)
+        if paragraph is not None and not 1 <= paragraph <= 999_999:
+            raise InvalidInput(f"there is no paragraph {paragraph}")
+        kept = self._context.journal.redact(text)
 
-    def act(moves: Moves) -> None:
-        model.defer_claim(moves, kept, reason, section, paragraph)
-        moves.message += f" – {kept}"
+        def act(moves: Moves) -> None:
+            model.defer_claim(moves, kept, reason, section, paragraph)
+            moves.message += f" – {kept}"
 
-    return verb.do(act, _same(ev.ClaimDeferred, text=kept), FACTS)
+        return _Verb(self._recorder, key).do(act, _same(ev.ClaimDeferred, text=kept), FACTS)
 
+    def resolve(
+        self, id: str, *, result: FactCheck = "verified", sources: Sequence[str] = (), key: str = ""
+    ) -> Done:
+        """Record that a deferred claim was checked, with the result and the sources used."""
+        _require_word("result", result, FACT_CHECKS)
+        used = [clean_input(source, "source", limit=1000, lines=False) for source in sources]
 
-def claim_resolve(
-    session: Recorder,
-    id: str,
-    *,
-    result: str = "verified",
-    sources: Sequence[str] = (),
-    key: str = "",
-) -> Done:
-    _require_word("result", result, FACT_CHECKS)
-    sources = [clean_input(source, "source", limit=1000, lines=False) for source in sources]
+        def act(moves: Moves) -> None:
+            model.resolve_claim(moves, id, result, used)
+            moves.message += "".join(f"; {source}" for source in used)
 
-    def act(moves: Moves) -> None:
-        model.resolve_claim(moves, id, result, sources)
-        moves.message += "".join(f"; {source}" for source in sources)
+        return _Verb(self._recorder, key).do(act, _same(ev.ClaimResolved, claim=id), FACTS)
 
-    return _Verb(session, key).do(act, _same(ev.ClaimResolved, claim=id), FACTS)
+    def override(self, id: str, *, result: FactCheck, because: str, key: str = "") -> Done:
+        """Record that the user accepts a claim although the check disagrees, and why."""
+        _require_word("result", result, FACT_CHECKS)
 
+        def act(moves: Moves) -> None:
+            model.override_claim(moves, id, result, because)
+            moves.message += f", because {because}"
 
-def claim_override(session: Recorder, id: str, *, result: str, because: str, key: str = "") -> Done:
-    _require_word("result", result, FACT_CHECKS)
-
-    def act(moves: Moves) -> None:
-        model.override_claim(moves, id, result, because)
-        moves.message += f", because {because}"
-
-    return _Verb(session, key).do(act, _same(ev.ClaimOverridden, claim=id), FACTS)
+        return _Verb(self._recorder, key).do(act, _same(ev.ClaimOverridden, claim=id), FACTS)
 
 
 def _require_word(what: str, word: str, words: Sequence[str]) -> None:
     if word not in words:
         raise InvalidInput(f"the {what} cannot be {word}", why=f"one of {', '.join(words)}")
-
-
-# -- voice, output, pushback -------------------------------------------------------------------
-
-_ASK = "how close does this sound to you, from 1 to 5? forestay essay calibrate N"
-
-
-def calibrate(
-    session: Recorder,
-    rating: int,
-    *,
-    notes: str = "",
-    reference: str = "",
-    again: bool = False,
-    key: str = "",
-) -> Done:
-    model.require_score(rating, "the rating")
-    if rating != int(rating):
-        raise InvalidInput(f"the rating cannot be {rating}", why="it is a whole number")
-    if reference:
-        _require_word("reference", reference, VOICE_MODES)
-    if notes:
-        notes = clean_input(notes, "notes", limit=_TEXT, lines=True)
-
-    def act(moves: Moves) -> None:
-        model.calibrate_voice(moves, int(rating), notes, reference, again=again)
-        moves.message += f" – {notes}" if notes else ""
-
-    field = "voice_calibration.first_assessment_user_rating"
-    return _Verb(session, key).do(act, _sets(field, value=int(rating)), VOICES)
-
-
-def voice(
-    session: Recorder,
-    score: float | None,
-    *,
-    section: int | None = None,
-    because: str = "",
-    key: str = "",
-) -> Done:
-    if score is not None:
-        model.require_score(score, "the voice score")
-        score = int(score) if score == int(score) else score
-    if section is not None:
-        _require_number(section)
-    verb = _Verb(session, key)
-    looked = Moves(verb.state)
-    first = looked.value("voice_calibration.first_assessment_user_rating") is None
-    scored = any(_listed(looked, number).voice is not None for number in looked.sections())
-
-    def is_same(body: Body) -> bool:
-        if score is None:
-            return isinstance(body, ev.NoteAdded)
-        parsed = isinstance(body, ev.AttributeSet) and body.key.endswith(".voice_check_score")
-        return parsed and body.value == score  # type: ignore[attr-defined]
-
-    def act(moves: Moves) -> None:
-        model.record_voice_check(moves, score, section, because)
-
-    return verb.do(
-        act,
-        is_same,
-        VOICES,
-        action="" if score is None else model.action_for_score(score),
-        ask=_ASK if first and not scored and score is not None else "",
-    )
-
-
-def output(
-    session: Recorder,
-    file: str,
-    *,
-    words: int | None = None,
-    sources: int | None = None,
-    voice: float | None = None,
-    key: str = "",
-) -> Done:
-    for word, value in (("words", words), ("sources", sources)):
-        if value is not None and not 0 <= value < 1_000_000_000:
-            raise InvalidInput(f"{word} cannot be {value}")
-    if voice is not None:
-        model.require_score(voice, "the voice score")
-    verb = _Verb(session, key)
-    kept, data = verb.read(file, "the final essay", again="essay output final-essay.md")
-    count = stage_files.words(data) if words is None else words
-
-    def act(moves: Moves) -> None:
-        model.record_output(moves, kept, words=count, sources=sources, voice=voice)
-
-    return verb.do(act, _sets("output.final_essay_file", value=kept.path))
-
-
-def pushback(session: Recorder, level: str, *, key: str = "") -> Done:
-    _require_word("level", level, PUSHBACK)
-    verb = _Verb(session, key)
-    log = fields.THESIS_LOG if Moves(verb.state).position()[0] == 1 else ""
-    act = lambda moves: model.set_pushback(moves, level)  # noqa: E731
-    return verb.do(act, _sets("pushback_level", value=level), log)
-
-
-# -- reading -----------------------------------------------------------------------------------
-
-_SO_FAR = (
-    ("output.final_essay_file", fields.FINAL),
-    ("stage_4.draft_file", fields.DRAFT),
-    ("stage_2.outline_file", fields.OUTLINE),
-    ("stage_1.thesis_file", fields.THESIS),
-)
-
-
-def so_far(session: Recorder) -> EssayText:
-    """Return the file that contains most of the essay, and its text."""
-    found = _Look(session)
-    model.require_essay(found.state)
-    for field, default in _SO_FAR:
-        name = _named(found, field, default)
-        path = os.path.join(found.folder, name)
-        if found.has(name):
-            return EssayText(path, files.read_bounded(path, _MOST).decode("utf-8", "replace"))
-    raise Refused(
-        "nothing of the essay is written yet",
-        why=f"looked for in {found.folder}",
-        hint=f"it begins with {fields.THESIS}",
-    )

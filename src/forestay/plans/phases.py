@@ -10,10 +10,12 @@ Every move is decided again under the writer lock, so that two processes cannot 
 from __future__ import annotations
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from forestay.base.clock import iso
+from forestay.base.value import Value
 from forestay.errors import InvalidInput, Refused
+from forestay.journal.topics import Topic
 from forestay.mirror.session_files import absorb_file_edits, read_state
 from forestay.model import event as ev
 from forestay.model.essay.moves import is_essay
@@ -29,8 +31,12 @@ from forestay.workspace.file_changes import OutputFiles, collect_outputs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import Mapping, Sequence
+    from datetime import datetime
+    from typing import Any
 
+    from forestay.base import words
     from forestay.journal.recorder import Recorder
     from forestay.model.event import Body, Event
 
@@ -69,87 +75,209 @@ class Asked(Struct, frozen=True):
     done: bool = False
     handed_in: bool = True
 
+    def as_json(self) -> dict[str, Any]:
+        """Return what the gate requires, the evidence for it, and the judgment."""
+        return {
+            "gate": {
+                "phase": self.phase,
+                "name": self.name,
+                "passed": self.done,
+                "strict": self.gate.strict,
+                "override": self.gate.override,
+                "fields": [asdict(field) for field in self.gate.fields],
+                "rules": [{"check": r.check, "message": r.message} for r in self.gate.rules],
+                "not_checked": [*self.gate.opaque],
+            },
+            "evidence": self.evidence,
+            "observed": self.observed,
+            "stale": self.stale,
+            "result": self.judgment.as_values(),
+        }
 
-class Listed(Struct, frozen=True):
-    """One phase and its status; `duration_seconds` is active time, None if unknown."""
+
+class PhaseInfo(Value):
+    """A phase of the workflow; `duration_seconds` is active time, None if unknown."""
 
     number: int
     name: str
-    status: str
-    checkpoint: str
+    status: words.UnitStatus
+    checkpoint: words.Checkpoint
     attempts: int
-    started_at: int
-    ended_at: int
+    started_at: datetime | None
+    ended_at: datetime | None
     duration_seconds: float | None
     current: bool
 
 
-# -- verbs -------------------------------------------------------------------------------------
+class Phases(Topic):
+    """Phases of the session's workflow. Recording methods take a `key`; see `Session`."""
 
+    def list(self) -> builtins.list[PhaseInfo]:
+        """Return the phases in their order, each with its status."""
+        context, session = self._context, self._recorder.id
+        with context.store.view(session) as view:
+            state = read_state(context, session, view)
+            moves.require_plan(state)
+            rows = [row for row in state.rows.select("step") if isinstance(row, Step)]
+            phases = {n: row for row in rows if (n := state.core.phase_of(row.id)) is not None}
+            return [_describe(state, number, phases[number]) for number in sorted(phases)]
 
-def done(
-    session: Recorder,
-    number: int,
-    evidence: Mapping[str, object],
-    *,
-    override: bool = False,
-    because: str = "",
-    key: str = "",
-) -> Outcome:
-    """Submit the evidence for the current phase, and record the judgment of its gate."""
-    if override and not because.strip():
-        raise InvalidInput("an override needs a reason", hint='--override --because "…"')
-    if earlier := _judged_before(session, number, key):
-        return earlier
-    state, workflow = _look(session)
-    case = _case(session, state, workflow, number, evidence)
-    if case.judgment.checkpoint_passed:
-        return case.record(ev.CheckpointPassed, key)
-    if not override:
-        return case.record(ev.CheckpointFailed, key, issue=case.judgment.issue[:_ISSUE])
-    if case.gate is not None and not case.gate.override:
-        raise Refused(
-            f"the gate of phase {number} allows no override",
-            why=case.judgment.issue,
-            legal=[step.removeprefix("forestay ") for step in case.judgment.next_steps],
+    def gate(self, number: int, evidence: Mapping[str, object] | None = None) -> Asked:
+        """Return what the gate of a phase requires, what was found, and whether it would pass.
+
+        `evidence` is tried together with what was submitted before. Nothing is recorded.
+        """
+        state, workflow = self._read()
+        moves.require_plan(state)
+        check_reach(state.core, number)
+        there = {**moves.submitted_evidence(state, number), **(evidence or {})}
+        case = _Case(self._recorder, state, workflow, number, there)
+        done = number in state.core.phases_done
+        judgment, other = case.judgment, _other_way(state, number, done=done)
+        if other:
+            judgment = replace(judgment, next_steps=[f"forestay {other}"])
+        return Asked(
+            phase=number,
+            name=case.name,
+            gate=case.gate or Gate(strict=False, source=PERMISSIVE),
+            evidence=there,
+            observed=case.observed,
+            stale=sorted(case.stale),
+            judgment=judgment,
+            done=done,
+            handed_in=not other,
         )
-    return case.record(ev.CheckpointOverridden, key, because=because)
+
+    def done(
+        self,
+        number: int,
+        evidence: Mapping[str, object] | None = None,
+        *,
+        override: bool = False,
+        because: str = "",
+        key: str = "",
+    ) -> Outcome:
+        """Submit the current phase with its evidence; the result contains whether its gate passed.
+
+        A refusal by the gate is recorded as a failed attempt, and returned, not raised. With
+        `override` and a reason the phase passes anyway, if its gate allows that.
+        """
+        if override and not because.strip():
+            raise InvalidInput("an override needs a reason", hint='--override --because "…"')
+        if earlier := self._judged_before(number, key):
+            return earlier
+        case = self._current_case(number, evidence or {})
+        if case.judgment.checkpoint_passed:
+            return case.record(ev.CheckpointPassed, key)
+        if not override:
+            return case.record(ev.CheckpointFailed, key, issue=case.judgment.issue[:_ISSUE])
+        if case.gate is not None and not case.gate.override:
+            raise Refused(
+                f"the gate of phase {number} allows no override",
+                why=case.judgment.issue,
+                legal=[step.removeprefix("forestay ") for step in case.judgment.next_steps],
+            )
+        return case.record(ev.CheckpointOverridden, key, because=because)
+
+    def fail(
+        self,
+        number: int,
+        evidence: Mapping[str, object] | None = None,
+        *,
+        issue: str = "",
+        key: str = "",
+    ) -> Outcome:
+        """Record that an attempt at the current phase failed, and why."""
+        if earlier := self._judged_before(number, key):
+            return earlier
+        case = self._current_case(number, evidence or {})
+        return replace(case.record(ev.CheckpointFailed, key, issue=issue), judgment=None)
+
+    def retry(self, *, key: str = "") -> Event:
+        """Begin another attempt at the current phase, after a failed one."""
+        session = self._recorder
+        if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
+            return earlier[-1]
+        return session.record(*moves.retry_phase(self._absorb()[0]), key=key)
+
+    def rollback(self, number: int, *, because: str = "", key: str = "") -> Event:
+        """Go back to a phase: it and all later ones are to be done again.
+
+        A completed session is reopened by it.
+        """
+
+        def is_same(body: Body) -> bool:
+            return isinstance(body, ev.StepStarted) and number_of(body.step) == number
+
+        if earlier := self._recorder.called_before(key, is_same):
+            return earlier[-1]
+        state, _ = self._absorb()
+        _require_phases(state)
+        return self._recorder.record(*moves.roll_back_to(state, number, because), key=key)
+
+    def total(self, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
+        """Set the number of phases if the workflow leaves it open; possible once."""
+
+        def is_same(body: Body) -> bool:
+            return isinstance(body, ev.PlanResolved) and body.total == count
+
+        if earlier := self._recorder.called_before(key, is_same):
+            return earlier[-1]
+        bodies = moves.resolve_total(*self._absorb(), count, names)
+        return self._recorder.record(*bodies, key=key)
+
+    def _absorb(self) -> tuple[State, Workflow | None]:
+        """Return state and workflow before recording, after absorbing file edits."""
+        absorb_file_edits(self._context, self._recorder.id)
+        return self._read()
+
+    def _read(self) -> tuple[State, Workflow | None]:
+        """Return the state with pending file edits, and the workflow snapshot."""
+        context, session = self._context, self._recorder.id
+        with context.store.view(session) as view:
+            state = read_state(context, session, view)
+            # Loaded now, so that the state can be read after its view is closed.
+            rows = Rows()
+            essay = ("attribute", "claim") if is_essay(state) else ()
+            for table in ("step", "checkpoint", *essay):
+                for row in state.rows.select(table):
+                    rows.put(table, row.name, row)
+        state = State(state.core, rows)
+        return state, context.journal.plan(state)
+
+    def _current_case(self, number: int, evidence: Mapping[str, object]) -> _Case:
+        """Return the case of the current phase; refuse another phase before its gate is asked."""
+        state, workflow = self._absorb()
+        _require_phases(state)
+        check_current(state.core, number)
+        decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
+        return _Case(self._recorder, state, workflow, number, evidence)
+
+    def _judged_before(self, number: int, key: str) -> Outcome | None:
+        def is_same(body: Body) -> bool:
+            return isinstance(body, ev.Verdict) and number_of(body.step) == number
+
+        batch = self._recorder.called_before(key, is_same)
+        kinds = [type(event.body) for event in batch if is_same(event.body)]
+        return _outcome(batch[-1], number, kinds[0]) if batch else None
 
 
-def fail(
-    session: Recorder,
-    number: int,
-    evidence: Mapping[str, object],
-    *,
-    issue: str = "",
-    key: str = "",
-) -> Outcome:
-    """Record a failed attempt at the current phase without asking its gate."""
-    if earlier := _judged_before(session, number, key):
-        return earlier
-    state, workflow = _look(session)
-    case = _case(session, state, workflow, number, evidence)
-    return replace(case.record(ev.CheckpointFailed, key, issue=issue), judgment=None)
-
-
-def retry(session: Recorder, *, key: str = "") -> Event:
-    """Start another attempt at the current phase."""
-    if earlier := session.called_before(key, lambda body: isinstance(body, ev.StepStarted)):
-        return earlier[-1]
-    return session.record(*moves.retry_phase(_look(session)[0]), key=key)
-
-
-def rollback(session: Recorder, number: int, *, because: str = "", key: str = "") -> Event:
-    """Go back to a phase: it and all later phases have to be done again."""
-
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.StepStarted) and number_of(body.step) == number
-
-    if earlier := session.called_before(key, is_same):
-        return earlier[-1]
-    state, _ = _look(session)
-    _require_phases(state)
-    return session.record(*moves.roll_back_to(state, number, because), key=key)
+def _describe(state: State, number: int, step: Step) -> PhaseInfo:
+    row = state.rows.get("checkpoint", step.id)
+    spent = state.core.phases_done.get(number, -1)
+    return PhaseInfo(
+        {
+            "number": number,
+            "name": step.title,
+            "status": step.status,
+            "checkpoint": row.verdict if isinstance(row, Checkpoint) else "pending",
+            "attempts": row.attempts if isinstance(row, Checkpoint) else 0,
+            "started_at": iso(step.started_at) if step.started_at else None,
+            "ended_at": iso(step.ended_at) if step.ended_at else None,
+            "duration_seconds": spent / 1000 if spent >= 0 else None,
+            "current": number == state.core.phase,
+        }
+    )
 
 
 def _require_phases(state: State) -> None:
@@ -163,90 +291,11 @@ def _require_phases(state: State) -> None:
         )
 
 
-def total(session: Recorder, count: int, *, names: Sequence[str] = (), key: str = "") -> Event:
-    """Record how many phases there are; possible once."""
-
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.PlanResolved) and body.total == count
-
-    if earlier := session.called_before(key, is_same):
-        return earlier[-1]
-    state, workflow = _look(session)
-    return session.record(*moves.resolve_total(state, workflow, count, names), key=key)
-
-
-def gate(session: Recorder, number: int, evidence: Mapping[str, object]) -> Asked:
-    """Return what the gate of a phase requires and whether it would pass. Changes nothing."""
-    state, workflow = _seen(session)
-    moves.require_plan(state)
-    check_reach(state.core, number)
-    there = {**moves.submitted_evidence(state, number), **evidence}
-    case = _Case(session, state, workflow, number, there)
-    done = number in state.core.phases_done
-    judgment, other = case.judgment, _other_way(state, number, done=done)
-    if other:
-        judgment = replace(judgment, next_steps=[f"forestay {other}"])
-    return Asked(
-        phase=number,
-        name=case.name,
-        gate=case.gate or Gate(strict=False, source=PERMISSIVE),
-        evidence=there,
-        observed=case.observed,
-        stale=sorted(case.stale),
-        judgment=judgment,
-        done=done,
-        handed_in=not other,
-    )
-
-
 def _other_way(state: State, number: int, *, done: bool) -> str:
     """Return the command to use instead of `phase done`, "" if there is none."""
     if is_essay(state):
         return f"revisit {number}" if done else next_command(state)
     return f"phase rollback {number} --because REASON" if done else ""
-
-
-def listed(session: Recorder) -> list[Listed]:
-    """Return every phase in order, with its status."""
-    with session.context.store.view(session.id) as view:
-        state = read_state(session.context, session.id, view)
-        moves.require_plan(state)
-        rows = [row for row in state.rows.select("step") if isinstance(row, Step)]
-        phases = {n: row for row in rows if (n := state.core.phase_of(row.id)) is not None}
-        return [_listed(state, number, phases[number]) for number in sorted(phases)]
-
-
-def _listed(state: State, number: int, step: Step) -> Listed:
-    row = state.rows.get("checkpoint", step.id)
-    spent = state.core.phases_done.get(number, -1)
-    return Listed(
-        number=number,
-        name=step.title,
-        status=step.status,
-        checkpoint=row.verdict if isinstance(row, Checkpoint) else "pending",
-        attempts=row.attempts if isinstance(row, Checkpoint) else 0,
-        started_at=step.started_at,
-        ended_at=step.ended_at,
-        duration_seconds=spent / 1000 if spent >= 0 else None,
-        current=number == state.core.phase,
-    )
-
-
-# -- judging one phase -------------------------------------------------------------------------
-
-
-def _case(
-    session: Recorder,
-    state: State,
-    workflow: Workflow | None,
-    number: int,
-    evidence: Mapping[str, object],
-) -> _Case:
-    """Return the case of the current phase; refuse another phase before its gate is asked."""
-    _require_phases(state)
-    check_current(state.core, number)
-    decide(state, ev.CheckpointPassed(step=state.core.phase_step(number)))
-    return _Case(session, state, workflow, number, evidence)
 
 
 class _Case:
@@ -264,9 +313,15 @@ class _Case:
         self.number, self.evidence = number, evidence
         phase = workflow.phase(number) if workflow else None
         self.id = state.core.phase_step(number)
+        self.name = self._name_of(number)
         self.gate = phase.gate if phase else None
         self.outputs = phase.outputs if phase else []
         self.observed, self.stale = prove.observed(session, self.id)
+        following = moves.next_number(state, number)
+        next_steps = ["nothing: that was the last phase"]
+        if following is not None:
+            name = self._name_of(following)
+            next_steps = [f"Phase {following}: {name}", f"forestay phase gate {following}"]
         self.judgment = judge(
             self.gate,
             evidence,
@@ -274,28 +329,18 @@ class _Case:
             phase=number,
             observed=self.observed,
             stale=self.stale,
-            next_steps=self._next_steps(),
+            next_steps=next_steps,
         )
 
-    @property
-    def name(self) -> str:
-        step = self.state.step(self.id)
-        return step.title if step else moves.phase_title(self.workflow, self.number)
-
-    def _next_steps(self) -> list[str]:
-        following = moves.next_number(self.state, self.number)
-        if following is None:
-            return ["nothing: that was the last phase"]
-        step = self.state.step(self.state.core.phase_step(following))
-        name = step.title if step else moves.phase_title(self.workflow, following)
-        return [f"Phase {following}: {name}", f"forestay phase gate {following}"]
+    def _name_of(self, number: int) -> str:
+        step = self.state.step(self.state.core.phase_step(number))
+        return step.title if step else moves.phase_title(self.workflow, number)
 
     def record(
         self, kind: type[ev.Verdict], key: str, *, issue: str = "", because: str = ""
     ) -> Outcome:
         passed = kind is not ev.CheckpointFailed
-        shown = {**self.evidence, **self.observed}
-        keep = kept(shown, self.session.context.journal)
+        keep = kept({**self.evidence, **self.observed}, self.session.context.journal)
         made = self._made() if passed else OutputFiles()
         verdict = kind(
             step=self.id,
@@ -352,37 +397,3 @@ def _outcome(
         judgment=judgment,
         outputs=outputs or {},
     )
-
-
-# -- reading ----------------------------------------------------------------------------------
-
-
-def _look(session: Recorder) -> tuple[State, Workflow | None]:
-    """Return state and workflow before recording, after absorbing file edits."""
-    absorb_file_edits(session.context, session.id)
-    return _seen(session)
-
-
-def _seen(session: Recorder) -> tuple[State, Workflow | None]:
-    """Return the state with pending file edits, and the workflow snapshot."""
-    with session.context.store.view(session.id) as view:
-        state = _at_hand(read_state(session.context, session.id, view))
-    return state, session.context.journal.plan(state)
-
-
-def _at_hand(state: State) -> State:
-    """Load steps and verdicts, so that the state can be read after its view is closed."""
-    rows = Rows()
-    for table in ("step", "checkpoint", *(("attribute", "claim") if is_essay(state) else ())):
-        for row in state.rows.select(table):
-            rows.put(table, row.name, row)
-    return State(state.core, rows)
-
-
-def _judged_before(session: Recorder, number: int, key: str) -> Outcome | None:
-    def is_same(body: Body) -> bool:
-        return isinstance(body, ev.Verdict) and number_of(body.step) == number
-
-    batch = session.called_before(key, is_same)
-    kinds = [type(event.body) for event in batch if is_same(event.body)]
-    return _outcome(batch[-1], number, kinds[0]) if batch else None

@@ -16,23 +16,34 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from forestay.base import files
-from forestay.base.clock import derived_id
+from forestay.base.clock import derived_id, iso
 from forestay.base.config import child_environment, user_environment
 from forestay.base.hashing import digest_of
 from forestay.base.text import ID_LIMIT, clean_id, coerce_input, shorten, terminal
+from forestay.base.value import Value
 from forestay.errors import Busy, ForestayError, InvalidInput, Refused
 from forestay.journal.context import Context
 from forestay.journal.presence import Presence
 from forestay.journal.recorder import Recorder
+from forestay.journal.topics import Topic
 from forestay.model.event import Event, EvidenceObserved
 from forestay.model.state import UNITS, Proof, State, Step, number_of
 from forestay.plans import input_digests, run_command
+from forestay.plans.run_command import Sink, Stop
 from forestay.workspace import tree as workspace_tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import builtins
+    from datetime import datetime
+
+    from forestay.base.words import ProofState
 
 MAX_COMMAND = 6000
 MAX_TIMEOUT = 7 * 24 * 3600
@@ -73,45 +84,152 @@ class Standing(Struct, frozen=True):
             return "not checked"
         return "stale" if self.stale else "fresh" if self.row.globs else "passed"
 
+
+class ChangedInput(Value):
+    """A file by which a proof became stale; `what` is "changed", "missing", "new" or a reason."""
+
+    path: str
+    what: str
+
+
+class ProofInfo(Value):
+    """A command that was run as a proof, and whether its result still holds.
+
+    `stale` is None if that is unknown, `at` is when it ended.
+    """
+
+    proof: str
+    phase: str
+    passed: bool
+    argv: list[str]
+    exit: int
+    duration_ms: int
+    timed_out: bool
+    interrupted: bool
+    changed: bool
+    tail: str
+    inputs: list[str]
+    files: int
+    output: str
+    state: ProofState
+    stale: bool | None
+    because: list[ChangedInput]
+    at: datetime
+
     @property
     def holds(self) -> bool:
         """Whether a gate may rely on it."""
-        return self.row.passed and self.stale is False
+        return self.passed and self.stale is False
+
+
+class Rerun(NamedTuple):
+    """A proof that was run again: its state before, and the event of its new result."""
+
+    before: ProofInfo
+    event: Event
+
+
+def result_to_json(body: Any) -> dict[str, Any]:
+    """Return the result of a command that was run as proof, from its event or its row."""
+    names = ("argv", "exit", "duration_ms", "timed_out", "interrupted", "changed", "tail")
+    return {
+        "proof": body.proof,
+        "phase": body.step,
+        "passed": not (body.exit or body.timed_out or body.interrupted),
+        **{name: getattr(body, name) for name in names},
+        "inputs": list(body.globs),
+        "files": body.files,
+        "output": body.output,
+    }
+
+
+def _describe(one: Standing) -> ProofInfo:
+    why = [{"path": path, "what": word} for path, word in one.why]
+    known = {"state": one.word, "stale": one.stale, "because": why, "at": iso(one.row.at)}
+    return ProofInfo({**result_to_json(one.row), **known})
+
+
+class Proofs(Topic):
+    """Proofs: commands that were run, with how they ended and which files they depend on."""
+
+    def list(self) -> builtins.list[ProofInfo]:
+        """Return every proof and whether it still holds; all of its input files are read."""
+        return [_describe(one) for one in standings(self._recorder)]
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        phase: str = "",
+        name: str = "",
+        inputs: Sequence[str] = (),
+        timeout: float | None = None,
+        sink: Sink | None = None,
+        stop: Stop | None = None,
+        key: str = "",
+    ) -> Event:
+        """Run a command without a shell and record how it ended, also if it fails.
+
+        `name` is what it proves; `inputs` are patterns of files: once they change, the proof is
+        stale. Its output is passed to `sink` as it arrives. The command is ended when `stop`,
+        called from time to time, returns true. One that cannot be started raises `InvalidInput`,
+        and nothing is recorded. With a `key` that was used before nothing is run; while another
+        process runs it under the same key, the call waits for a while, then raises `Busy`.
+        """
+        if not argv or not argv[0]:
+            raise InvalidInput("no command is named", hint="forestay prove -- make lint")
+        _require_timeout(timeout)
+        if sum(len(word.encode()) + 3 for word in (*argv, *inputs)) > MAX_COMMAND:
+            raise InvalidInput(
+                "the command is too long to be stored",
+                why=f"with its inputs at most {MAX_COMMAND:,} bytes",
+                hint="put it into a script, and make that one of the inputs",
+            )
+        context, session = self._context, self._recorder
+        with context.store.view(session.id) as view:
+            step = _step(context.journal.state(view), phase)
+        folder = workspace_tree.relative(context.folder, context.workspace.tree.root)
+        wanted = Wanted(
+            proof=clean_id(name, "the name of a proof") if name else _named(_kept(session, argv)),
+            argv=[*argv],
+            step=step,
+            globs=input_digests.checked(inputs),
+            timeout=timeout,
+            folder=folder.removeprefix("."),
+        )
+        if not key or _is_used(session, key):
+            return _prove(session, wanted, sink, stop, key)
+        with _hold_key(session, wanted, key):
+            return _prove(session, wanted, sink, stop, key)
+
+    def run_again(
+        self, *, all: bool = False, timeout: float | None = None, sink: Sink | None = None
+    ) -> Iterator[Rerun]:
+        """Run stale and failed proofs again, or `all`, each when its result is asked for.
+
+        Proofs that cannot be run again are refused after all others have run.
+        """
+        _require_timeout(timeout)
+        found = [(one.row, _describe(one)) for one in standings(self._recorder)]
+        due = [(row, info) for row, info in found if all or not info.holds]
+        for row, info in due:
+            if not row.again:
+                continue
+            what = Wanted(row.proof, row.argv, row.step, row.globs, timeout, row.folder)
+            event = _prove(self._recorder, what, sink, None, "")
+            yield Rerun(info, event)
+            if isinstance(event.body, EvidenceObserved) and event.body.interrupted:
+                return
+        for row, _ in due:
+            if not row.again:
+                raise Refused(
+                    f"{row.proof} cannot be run again",
+                    why="a secret was removed from its command before it was stored",
+                    hint=f"run it as before: forestay prove --as {row.proof} -- …",
+                )
 
 
 # -- running -----------------------------------------------------------------------------------
-
-
-def wanted(
-    session: Recorder,
-    argv: Sequence[str],
-    *,
-    phase: str = "",
-    name: str = "",
-    globs: Sequence[str] = (),
-    timeout: float | None = None,
-) -> Wanted:
-    """Check the arguments before anything is run."""
-    if not argv or not argv[0]:
-        raise InvalidInput("no command is named", hint="forestay prove -- make lint")
-    _require_timeout(timeout)
-    if sum(len(word.encode()) + 3 for word in (*argv, *globs)) > MAX_COMMAND:
-        raise InvalidInput(
-            "the command is too long to be stored",
-            why=f"with its inputs at most {MAX_COMMAND:,} bytes",
-            hint="put it into a script, and make that one of the inputs",
-        )
-    tree, cwd = session.context.workspace.tree, session.context.folder
-    with session.context.store.view(session.id) as view:
-        step = _step(session.context.journal.state(view), phase)
-    return Wanted(
-        proof=clean_id(name, "the name of a proof") if name else _named(_kept(session, argv)),
-        argv=list(argv),
-        step=step,
-        globs=input_digests.checked(globs),
-        timeout=timeout,
-        folder=workspace_tree.relative(cwd, tree.root).removeprefix("."),
-    )
 
 
 def _require_timeout(timeout: float | None) -> None:
@@ -137,27 +255,8 @@ def _named(argv: Sequence[str]) -> str:
     return plain[:ID_LIMIT].strip("-") or "proof"
 
 
-def prove(
-    session: Recorder,
-    what: Wanted,
-    *,
-    sink: run_command.Sink | None = None,
-    stop: run_command.Stop | None = None,
-    key: str = "",
-) -> Event:
-    """Run a command and record how it ended.
-
-    With a `key` that was used before nothing is run. While another process runs it under the same
-    key, wait for it for a while, then raise `Busy`.
-    """
-    if not key or _is_used(session, key):
-        return _proved(session, what, sink, stop, key)
-    with _alone(session, what, key):
-        return _proved(session, what, sink, stop, key)
-
-
 @contextmanager
-def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
+def _hold_key(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
     """Hold the lock of a key while its command runs."""
     context = session.context
     path = os.path.join(context.store.home, _LOCKS, derived_id(session.id.lower(), key))
@@ -166,7 +265,11 @@ def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
     try:
         lock.__enter__()
     except Busy:
-        raise _under_way(what) from None
+        raise Busy(
+            f"another process is running {what.proof} under this key",
+            why="nothing was run",
+            hint="repeat the call with the same key: it returns when that process has ended",
+        ) from None
     try:
         yield
         # Not after a failure: a waiting process would hold a lock that no other process sees.
@@ -175,42 +278,14 @@ def _alone(session: Recorder, what: Wanted, key: str) -> Iterator[None]:
         lock.__exit__()
 
 
-def _under_way(what: Wanted) -> Busy:
-    return Busy(
-        f"another process is running {what.proof} under this key",
-        why="nothing was run",
-        hint="repeat the call with the same key: it returns when that process has ended",
-    )
-
-
-def _proved(
-    session: Recorder,
-    what: Wanted,
-    sink: run_command.Sink | None,
-    stop: run_command.Stop | None,
-    key: str,
+def _prove(
+    session: Recorder, what: Wanted, sink: Sink | None, stop: Stop | None, key: str
 ) -> Event:
+    """Run a command and record how it ended, unless its key was used before."""
     context = session.context
-    probe = _asked(session, what)
-    if key and _is_used(session, key):
-        return session.record(probe, key=key)
-    with context.store.view(session.id) as view:
-        context.journal.require_allowed(view, probe)
-    before = _manifest(session, what.globs)
-    _require_some(what.globs, before.files)
-    ended = _run(session, what, probe, sink, stop)
-    after = _manifest(session, what.globs, before.seen)
-    data = before.data if what.globs else b""
-    body = _observed(session, probe, ended, before.files, changed=before.files != after.files)
-    event = session.record(body, key=key, blobs=[(body.blob, data)] if data else [])
-    context.best_effort(lambda: _remember(session, after))
-    return event
-
-
-def _asked(session: Recorder, what: Wanted) -> EvidenceObserved:
-    """Return the event as far as it is known before the command runs, redacted."""
-    names = session.context.journal.find_secrets(shlex.join(what.argv))
-    return EvidenceObserved(
+    names = context.journal.find_secrets(shlex.join(what.argv))
+    # The event as far as it is known before the command runs, redacted.
+    probe = EvidenceObserved(
         proof=what.proof,
         argv=_kept(session, what.argv),
         exit=0,
@@ -219,6 +294,44 @@ def _asked(session: Recorder, what: Wanted) -> EvidenceObserved:
         folder=what.folder,
         redacted=sorted(set(names)),
     )
+    if key and _is_used(session, key):
+        return session.record(probe, key=key)
+    with context.store.view(session.id) as view:
+        context.journal.require_allowed(view, probe)
+    before = _manifest(session, what.globs)
+    for glob in what.globs:
+        if not any(map(input_digests.matcher([glob]), before.files)):
+            raise InvalidInput(
+                f"no file matches {glob}",
+                why="nothing was run; files ignored by git do not count",
+                hint="inputs are relative to the project root: --inputs 'src/**'",
+            )
+    doing = shorten(f"proving {what.proof}: {shlex.join(probe.argv)}", _DOING)
+    held = Presence.of(context).hold_while(session.id, doing)
+    try:
+        ended = run_command.run(
+            what.argv,
+            os.path.join(context.workspace.tree.root, what.folder),
+            user_environment(),
+            clock=context.clock,
+            sink=sink,
+            timeout=what.timeout,
+            stop=stop,
+        )
+    finally:
+        Presence.of(context).release(held)
+    after = _manifest(session, what.globs, before.seen)
+    data = before.data if what.globs else b""
+    body = replace(
+        _with_output(context, probe, ended),
+        blob=digest_of(data) if data else "",
+        size=len(data),
+        files=len(before.files),
+        changed=before.files != after.files,
+    )
+    event = session.record(body, key=key, blobs=[(body.blob, data)] if data else [])
+    context.best_effort(lambda: _remember(session, after))
+    return event
 
 
 def _kept(session: Recorder, argv: Sequence[str]) -> list[str]:
@@ -236,110 +349,28 @@ def _is_used(session: Recorder, key: str) -> bool:
         return view.find(derived_id(session.id.lower(), key)) is not None
 
 
-def _require_some(globs: Sequence[str], files: Mapping[str, str]) -> None:
-    match = [glob for glob in globs if not any(map(input_digests.matcher([glob]), files))]
-    if match:
-        raise InvalidInput(
-            f"no file matches {match[0]}",
-            why="nothing was run; files ignored by git do not count",
-            hint="inputs are relative to the project root: --inputs 'src/**'",
-        )
-
-
-def _run(
-    session: Recorder,
-    what: Wanted,
-    probe: EvidenceObserved,
-    sink: run_command.Sink | None,
-    stop: run_command.Stop | None,
-) -> run_command.Ended:
-    context = session.context
-    doing = f"proving {what.proof}: {shlex.join(probe.argv)}"
-    held = Presence.of(context).hold_while(session.id, shorten(doing, _DOING))
-    try:
-        return run_command.run(
-            what.argv,
-            os.path.join(context.workspace.tree.root, what.folder),
-            user_environment(),
-            clock=context.clock,
-            sink=sink,
-            timeout=what.timeout,
-            stop=stop,
-        )
-    finally:
-        Presence.of(context).release(held)
-
-
-def _observed(
-    session: Recorder,
-    probe: EvidenceObserved,
-    ended: run_command.Ended,
-    files: Mapping[str, str],
-    *,
-    changed: bool,
+def _with_output(
+    context: Context, probe: EvidenceObserved, ended: run_command.Ended
 ) -> EvidenceObserved:
-    clean, names = _clean(session.context, ended.head)
-    tail = clean
-    if ended.printed > len(ended.head):
-        tail, more = _clean(session.context, ended.tail)
-        names = [*names, *more]
-    data = input_digests.Manifest(dict(files), {}).data if probe.globs else b""
-    found: dict[str, Any] = {
-        "exit": ended.exit,
-        "duration_ms": ended.duration_ms,
-        "output": digest_of(clean.encode()),
-        "printed": ended.printed,
-        "tail": _end_of(tail),
-        "blob": digest_of(data) if data else "",
-        "size": len(data),
-        "files": len(files),
-        "changed": changed,
-        "timed_out": ended.timed_out,
-        "interrupted": ended.interrupted,
-        "redacted": sorted({*probe.redacted, *names}),
-    }
-    import msgspec
-
-    return msgspec.structs.replace(probe, **found)
-
-
-def _clean(context: Context, data: bytes) -> tuple[str, list[str]]:
-    """Return the output as text without control characters, and redacted."""
-    text = terminal(data.decode("utf-8", "replace"), newlines=True)
-    return context.journal.redact(text), context.journal.find_secrets(text)
-
-
-def _end_of(text: str) -> str:
-    last = text.rstrip().encode()[-_TAIL:].decode("utf-8", "ignore")
-    return coerce_input(last, limit=_TAIL, lines=True)
-
-
-def again(
-    session: Recorder,
-    *,
-    everything: bool = False,
-    timeout: float | None = None,
-    sink: run_command.Sink | None = None,
-) -> Iterator[tuple[Standing, Event]]:
-    """Run stale proofs (or all) again, oldest first; yield each as it ends.
-
-    Proofs that cannot be run again are refused after all others have run.
-    """
-    _require_timeout(timeout)
-    due = [one for one in standings(session) if everything or not one.holds]
-    for one in (one for one in due if one.row.again):
-        row = one.row
-        what = Wanted(row.proof, row.argv, row.step, row.globs, timeout, row.folder)
-        event = prove(session, what, sink=sink)
-        yield one, event
-        if isinstance(event.body, EvidenceObserved) and event.body.interrupted:
-            return
-    for one in (one for one in due if not one.row.again):
-        raise Refused(
-            f"{one.row.proof} cannot be run again",
-            why="a secret was removed from its command before it was stored",
-            hint=f"run it as before: forestay prove --as {one.row.proof} -- …",
-        )
+    """Return the event with the result of the command and the end of its output, redacted."""
+    texts = [
+        terminal(part.decode("utf-8", "replace"), newlines=True)
+        for part in (ended.head, ended.tail)[: 1 + (ended.printed > len(ended.head))]
+    ]
+    names = [name for text in texts for name in context.journal.find_secrets(text)]
+    whole = context.journal.redact(texts[0])
+    last = context.journal.redact(texts[-1]).rstrip().encode()[-_TAIL:].decode("utf-8", "ignore")
+    return replace(
+        probe,
+        exit=ended.exit,
+        duration_ms=ended.duration_ms,
+        output=digest_of(whole.encode()),
+        printed=ended.printed,
+        tail=coerce_input(last, limit=_TAIL, lines=True),
+        timed_out=ended.timed_out,
+        interrupted=ended.interrupted,
+        redacted=sorted({*probe.redacted, *names}),
+    )
 
 
 # -- checking ---------------------------------------------------------------------------------
@@ -387,38 +418,34 @@ def glance(session: Recorder, state: State) -> dict[str, str]:
     The newest are checked first, and only files that existed; `standings` finds new ones.
     """
     context = session.context
-    files, deadline = context.settings.drift_files, context.settings.drift_ms
+    most, deadline = context.settings.drift_files, context.settings.drift_ms
     ends = context.clock.monotonic() + deadline / 1000
     found: dict[str, str] = {}
     for row in state.rows.select("proof", newest=True):
         if isinstance(row, Proof):
             left = int((ends - context.clock.monotonic()) * 1000)
-            found[row.id] = _glanced(session, row, files, left)
-            files -= row.files
+            is_stale = _is_stale(session, row, most, left) if row.globs and row.passed else False
+            found[row.id] = Standing(row, is_stale).word
+            most -= row.files
     return found
 
 
-def _glanced(session: Recorder, row: Proof, files: int, ms: int) -> str:
-    if not row.globs or not row.passed:
-        return Standing(row).word
+def _is_stale(session: Recorder, row: Proof, most: int, ms: int) -> bool | None:
+    """Return whether inputs differ, None if that cannot be found out within the limits."""
     if row.changed:
-        return Standing(row, True).word
-    if row.files > files or ms <= 0:
-        return Standing(row, None).word
+        return True
+    if row.files > most or ms <= 0:
+        return None
     context, root = session.context, session.context.workspace.tree.root
     try:
         then = input_digests.parse(context.store.blob(row.blob) or b"")
     except ForestayError:
-        return Standing(row, None).word
-    seen = _seen(session, list(then))
-    words = {
-        w
-        for _, w in workspace_tree.check_drift(
-            list(then.items()), seen, files, ms, root=root, clock=context.clock
-        )
-    }
-    stale = True if words & {"changed", "missing"} else None if "not checked" in words else False
-    return Standing(row, stale).word
+        return None
+    drift = workspace_tree.check_drift(
+        list(then.items()), _seen(session, list(then)), most, ms, root=root, clock=context.clock
+    )
+    words = {word for _, word in drift}
+    return True if words & {"changed", "missing"} else None if "not checked" in words else False
 
 
 # -- files -------------------------------------------------------------------------------------

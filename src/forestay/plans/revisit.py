@@ -31,6 +31,7 @@ from forestay.formats.essay.stage_files import (
 from forestay.journal.context import Context
 from forestay.journal.journal import AppendOptions
 from forestay.journal.recorder import Recorder
+from forestay.journal.topics import Topic
 from forestay.mirror.session_files import absorb_file_edits, read_state
 from forestay.model import event as ev
 from forestay.model.essay.moves import is_essay
@@ -50,8 +51,11 @@ from forestay.model.merge import in_order, retracted
 from forestay.model.state import POSITION, Artifact, State, Step, number_of
 from forestay.plans import pending_file_ops
 from forestay.plans.essay_sessions import folder_of
-from forestay.store.machine.bindings import Binding
 from forestay.workspace import tree
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from forestay.base.words import Impact
 
 _LOGS = (fields.THESIS_LOG, fields.DRAFT_LOG)
 _OVER_ALL = (fields.FINAL, "fact-check-log.md", "voice-check-log.md")
@@ -86,23 +90,98 @@ class Kept(Struct, frozen=True):
         return digest_of(self.data)
 
 
-# -- preview -----------------------------------------------------------------------------------
+class Revisit(Topic):
+    """Going back to an earlier step, with the versions of its files."""
 
+    def preview(self, step: str, *, impact: Impact | None = None) -> Look:
+        """Return what going back to a step would do to the work after it. Changes nothing."""
+        if impact and impact not in IMPACTS:
+            raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
+        context, session = self._context, self._recorder.id
+        with context.store.view(session) as view:
+            known = _Known(self._recorder, read_state(context, session, view))
+            found = known.assess(known.step(step).id, impact or "")
+        kept = [*known.changed(found), *known.archived(found)]
+        names = {one.path: os.path.basename(one.target) for one in kept}
+        pending = context.store.machine.file_work.pending(session)
+        return Look(found, names, [pending_file_ops.in_words(what) for _, what in pending])
 
-def look(session: Recorder, step: str, impact: str = "") -> Look:
-    """Return what going back to a step would do. Changes nothing."""
-    if impact and impact not in IMPACTS:
-        raise InvalidInput(f"the impact cannot be {impact}", why=f"one of {', '.join(IMPACTS)}")
-    with session.context.store.view(session.id) as view:
-        known = _Known(session, read_state(session.context, session.id, view))
-        found = known.assess(known.step(step).id, impact)
-    kept = [*known.changed(found), *known.archived(found)]
-    names = {one.path: os.path.basename(one.target) for one in kept}
-    left = [
-        pending_file_ops.in_words(what)
-        for _, what in session.context.store.machine.file_work.pending(session.id)
-    ]
-    return Look(found, names, left)
+    def apply(
+        self, step: str, *, impact: Impact | None = None, because: str = "", key: str = ""
+    ) -> Revisited:
+        """Go back to a step: versions of its files, statuses and log, all of it or nothing."""
+        context, session = self._context, self._recorder
+        absorb_file_edits(context, session.id)
+        found = self.preview(step, impact=impact)
+        if done := session.called_before(key, _is_revisit):
+            return Revisited(found, next(event for event in done if _is_revisit(event.body)))
+        reason = context.journal.redact(because.strip() or "; ".join(found.assessment.reasons))
+        with context.store.view(session.id) as view:
+            known = _Known(session, context.journal.state(view))
+            old, gone = known.changed(found.assessment), known.archived(found.assessment)
+            fresh = known.fresh(found.assessment)
+            first, *moves = known.moves(found.assessment, reason, gone)
+            forgotten = known.forgotten(found.assessment, [one.path for one in gone])
+        bodies: list[Body] = [first]
+        for one in (*old, *gone):
+            size = len(one.data)
+            bodies.append(
+                ev.ArtifactVersioned(
+                    path=one.path, version=one.version, digest=one.digest, size=size
+                )
+            )
+        for path, data in fresh:
+            secrets, size = sorted(set(_secrets(context, data))), len(data)
+            bodies.append(
+                ev.ArtifactSaved(
+                    path=path,
+                    digest=digest_of(data),
+                    size=size,
+                    kept=not secrets,
+                    redacted=secrets,
+                )
+            )
+        chores = [
+            *({"op": "write", "to": one.target, "digest": one.digest} for one in old),
+            *(_move(one.full, one.target, one.digest) for one in gone),
+        ]
+        contents = [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]
+        name = key or new_id(context.clock)
+        session.record(
+            *bodies,
+            *forgotten,
+            *moves,
+            key=name,
+            blobs=[(digest_of(data), data) for data in contents if not _secrets(context, data)],
+            options=AppendOptions(file_work=[json.dumps(one) for one in chores]),
+        )
+        pending_file_ops.finish(context, session.id)
+        batch = context.journal.events_of_key(session.id, name)
+        return Revisited(found, next(event for event in batch if _is_revisit(event.body)))
+
+    def undo(self, *, because: str = "", key: str = "") -> Event:
+        """Undo the last revisit: withdraw its events and restore the names of its files."""
+        context, session = self._context, self._recorder
+        absorb_file_edits(context, session.id)
+        if earlier := session.called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
+            return earlier[-1]
+        event, batch = _last(session)
+        with context.store.view(session.id) as view:
+            known = _Known(session, context.journal.state(view))
+        fresh = {one.body.path for one in batch if isinstance(one.body, ev.ArtifactSaved)}
+        versions = [one.body for one in batch if isinstance(one.body, ev.ArtifactVersioned)]
+        chores = [_put_back(known, body, copied=body.path in fresh) for body in versions]
+        if known.essay and (where := fields.place_of(getattr(event.body, "step", ""))):
+            entry = {"op": "unlog", "file": known.essay.place, "stage": where[0]}
+            chores.append({**entry, "at": event.head.at})
+        reason = because or "the revisit was undone"
+        done = session.record(
+            *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
+            key=key,
+            options=AppendOptions(file_work=[json.dumps(one) for one in reversed(chores)]),
+        )
+        pending_file_ops.finish(context, session.id)
+        return done
 
 
 class _Known:
@@ -111,16 +190,13 @@ class _Known:
     def __init__(self, session: Recorder, state: State) -> None:
         self._session, self._state = session, state
         self._plan = session.context.journal.plan(state)
-        self._essay = _essay_of(session.context, session.id)
-        self._is_essay = self._essay is not None or is_essay(state)
+        bindings = session.context.store.machine.bindings.bindings(session.id)
+        self.essay = next((one for one in bindings if one.layout == fields.ID), None)
+        self._is_essay = self.essay is not None or is_essay(state)
         self._root = session.context.workspace.tree.root
         if self._is_essay:
             self._root = folder_of(session.context, session.id, state)
         self._names = _names(self._root) if self._is_essay else []
-
-    @property
-    def essay(self) -> Binding | None:
-        return self._essay
 
     def step(self, name: str) -> Step:
         """Return a step by its number or id."""
@@ -187,7 +263,8 @@ class _Known:
 
     def _output(self, path: str) -> Output:
         data, old = self._now(path), self._kept(path)
-        then, now = _text(old), _text(data)
+        now = None if data is None else data.decode("utf-8", "replace")
+        then = None if old is None else old.decode("utf-8", "replace")
         known = None
         if self._is_essay and then is not None and now is not None:
             known = assess_change(path, then, now, likeness)
@@ -233,6 +310,7 @@ class _Known:
         above = [parent.id] if parent is not None and parent.status == "done" else []
         review, reset = [*found.review, *above], found.reset
         again = [row.id, *reset, *(review if found.impact == "moderate" else [])]
+        passed = passed_checkpoints(self._state, again)
         why = f"revisit of {row.id}: {because}"[:1000]
         return [
             ev.StepRevisited(
@@ -241,16 +319,13 @@ class _Known:
                 impact=found.impact,
                 archived=[os.path.basename(one.target) for one in gone],
             ),
-            *(ev.CheckpointRolledBack(step=s, because=why) for s in self._passed(again)),
+            *(ev.CheckpointRolledBack(step=s, because=why) for s in passed),
             *(ev.StepNeedsReview(step=step, because=why) for step in review),
             *(ev.StepReset(step=step, because=why) for step in reset),
             *([ev.StepReset(step=row.id, because=why)] if row.status == "done" else []),
             *([ev.StepStarted(step=row.id)] if row.status != "running" else []),
             *([ev.AttributeSet(key=POSITION, value=row.id)] if self._is_essay else []),
         ]
-
-    def _passed(self, steps: Iterable[str]) -> list[str]:
-        return passed_checkpoints(self._state, steps)
 
     def forgotten(self, found: Assessment, gone: Iterable[str]) -> list[Body]:
         """Return changes that clear attributes of files that no longer exist."""
@@ -275,118 +350,20 @@ def _stage_of(attribute: str) -> int:
     return next((n for n in fields.STAGES if attribute.startswith(f"{fields.ID}.stage_{n}.")), 0)
 
 
-def _essay_of(context: Context, session: str) -> Binding | None:
-    return next(
-        (b for b in context.store.machine.bindings.bindings(session) if b.layout == fields.ID), None
-    )
-
-
 def _names(folder: str) -> list[str]:
     return [os.path.basename(path) for path in files.list_paths(folder)]
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
-
-
-# -- applying ----------------------------------------------------------------------------------
-
-
-def apply(
-    session: Recorder, step: str, *, impact: str = "", because: str = "", key: str = ""
-) -> Revisited:
-    """Go back to a step: append events and file operations together, then do the latter."""
-    context = session.context
-    absorb_file_edits(context, session.id)
-    found = look(session, step, impact)
-    if done := session.called_before(key, _is_revisit):
-        return Revisited(found, next(event for event in done if _is_revisit(event.body)))
-    reason = context.journal.redact(because.strip() or "; ".join(found.assessment.reasons))
-    with context.store.view(session.id) as view:
-        known = _Known(session, context.journal.state(view))
-        old, gone = known.changed(found.assessment), known.archived(found.assessment)
-        fresh = known.fresh(found.assessment)
-        bodies = known.moves(found.assessment, reason, gone)
-        bodies[1:1] = [
-            *(_versioned(one) for one in (*old, *gone)),
-            *(_saved(context, path, data) for path, data in fresh),
-            *known.forgotten(found.assessment, [one.path for one in gone]),
-        ]
-    chores = [
-        *({"op": "write", "to": one.target, "digest": one.digest} for one in old),
-        *(_move(one.full, one.target, one.digest) for one in gone),
-    ]
-    name = key or new_id(context.clock)
-    session.record(
-        *bodies,
-        key=name,
-        blobs=_blobs(context, [*(one.data for one in (*old, *gone)), *(data for _, data in fresh)]),
-        options=AppendOptions(file_work=[json.dumps(one) for one in chores]),
-    )
-    pending_file_ops.finish(context, session.id)
-    batch = context.journal.events_of_key(session.id, name)
-    return Revisited(found, next(event for event in batch if _is_revisit(event.body)))
 
 
 def _is_revisit(body: Body) -> bool:
     return isinstance(body, ev.StepRevisited)
 
 
-def _versioned(one: Kept) -> Body:
-    return ev.ArtifactVersioned(
-        path=one.path, version=one.version, digest=one.digest, size=len(one.data)
-    )
-
-
-def _saved(context: Context, path: str, data: bytes) -> Body:
-    secrets = _secrets(context, data)
-    return ev.ArtifactSaved(
-        path=path,
-        digest=digest_of(data),
-        size=len(data),
-        kept=not secrets,
-        redacted=sorted(set(secrets)),
-    )
-
-
 def _secrets(context: Context, data: bytes) -> list[str]:
     return context.journal.find_secrets(data.decode("utf-8", "replace"))
 
 
-def _blobs(context: Context, contents: Iterable[bytes]) -> list[tuple[str, bytes]]:
-    return [(digest_of(data), data) for data in contents if not _secrets(context, data)]
-
-
 def _move(path: str, target: str, digest: str) -> dict[str, Any]:
     return {"op": "move", "from": path, "to": target, "digest": digest}
-
-
-# -- undoing -----------------------------------------------------------------------------------
-
-
-def undo(session: Recorder, *, because: str = "", key: str = "") -> Event:
-    """Undo the last revisit: withdraw its events and restore the names of its files."""
-    context = session.context
-    absorb_file_edits(context, session.id)
-    if earlier := session.called_before(key, lambda body: isinstance(body, ev.EventRetracted)):
-        return earlier[-1]
-    event, batch = _last(session)
-    with context.store.view(session.id) as view:
-        known = _Known(session, context.journal.state(view))
-    fresh = {one.body.path for one in batch if isinstance(one.body, ev.ArtifactSaved)}
-    versions = [one.body for one in batch if isinstance(one.body, ev.ArtifactVersioned)]
-    chores = [_put_back(known, body, copied=body.path in fresh) for body in versions]
-    if known.essay and (where := fields.place_of(getattr(event.body, "step", ""))):
-        entry = {"op": "unlog", "file": known.essay.place, "stage": where[0], "at": event.head.at}
-        chores.append(entry)
-    reason = because or "the revisit was undone"
-    done = session.record(
-        *(ev.EventRetracted(event=one.id, because=reason) for one in reversed(batch)),
-        key=key,
-        options=AppendOptions(file_work=[json.dumps(one) for one in reversed(chores)]),
-    )
-    pending_file_ops.finish(context, session.id)
-    return done
 
 
 def _put_back(known: _Known, body: ev.ArtifactVersioned, *, copied: bool) -> dict[str, Any]:

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import os
 import shlex
+from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from forestay.base import files
 from forestay.base.findings import Finding
@@ -56,6 +57,9 @@ class Listed(Struct, frozen=True):
     phases: int | None = None
     unit: str = "phase"
     error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
 
 
 # -- finding -----------------------------------------------------------------------------------

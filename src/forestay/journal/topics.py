@@ -5,7 +5,7 @@ from __future__ import annotations
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
-    from typing import Any, TypeVar
+    from typing import TypeVar
 
     from forestay.journal.context import Context
     from forestay.journal.recorder import Recorder
@@ -27,13 +27,6 @@ class Topic:
 
     def _record(self, body: Body, key: str) -> Event:
         return self._recorder.record(body, key=key)
-
-    def _rows(self, table: str) -> list[Any]:
-        """Return the rows of a table of the state, edits in the session's files included."""
-        from forestay.mirror.session_files import read_state  # start-up
-
-        with self._context.store.view(self._recorder.id) as view:
-            return list(read_state(self._context, self._recorder.id, view).rows.select(table))
 
     def _inside(self, path: str) -> str:
         """Return a path relative to the project; one outside it is refused."""

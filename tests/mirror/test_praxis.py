@@ -680,16 +680,13 @@ def test_a_reason_for_a_pause_that_we_do_not_know_stays_in_the_file(make: Make) 
     assert project.read()["lifecycle"]["paused_reason"] == "system_error"
 
 
-def test_a_phase_that_another_clock_began_ahead_of_ours_ends_no_sooner_nor_does_the_next_begin(
-    make: Make,
-) -> None:
+def test_a_phase_started_by_a_clock_ahead_of_ours_does_not_end_before_its_start(make: Make) -> None:
     project = in_phases(make)
     ahead = "2099-01-01T00:00:00Z"
     project.edit(lambda doc: doc["phase_timing"]["1"].update(started_at=ahead))
     project.session.phases.done(1, override=True, because="seen to")
     timing = project.read()["phase_timing"]["1"]
     assert (timing["completed_at"], timing["duration_seconds"]) == (ahead, 0.0)
-    assert project.read()["phase_timing"]["2"] == {"started_at": ahead}
     assert "time-runs-back" not in codes(project)
     before = project.place.read_bytes()
     project.again().note("later")

@@ -127,8 +127,6 @@ def upgrade(view: read.View, where: Where) -> Node:
         doc["phase_artifacts"][str(phase)] = _artifact(phase, evidence, stamp)
     if view.position is not None:
         doc["current_phase"] = view.position
-    if view.complete:
-        doc["lifecycle"]["completed"] = True
     return write_document(doc, facts, where)
 
 
@@ -350,13 +348,13 @@ class _Edit:
             if step.status not in _OPEN and step.started_at is None:
                 return  # other readers fail on an entry without a start
             entry = self.part("phase_timing")[str(phase)] = {}
-        self._write_clock(phase, entry, step, had)
+        self._write_clock(entry, step, had)
 
-    def _write_clock(self, phase: int, entry: Node, step: StepFact, had: StepFact) -> None:
+    def _write_clock(self, entry: Node, step: StepFact, had: StepFact) -> None:
         started, completed, paused = read.TIMING_FIELDS
         stamp = entry.get("started_at")
         if step.started_at is not None and step.started_at != had.started_at:
-            self.put(entry, started, self._start_in_file(phase, step.started_at))
+            self.put(entry, started, step.started_at)
             if step.paused_ms is None and entry["started_at"] != stamp:
                 entry.pop("paused_duration_seconds", None)  # of pauses before this start
         elif not stamp:
@@ -377,14 +375,6 @@ class _Edit:
             if began is not None and ended is not None:
                 pauses = read.seconds(entry.get("paused_duration_seconds"))
                 entry["duration_seconds"] = max(0.0, round((ended - began) / 1000 - pauses, 3))
-
-    def _start_in_file(self, phase: int, began: int) -> int:
-        """Return a start that is not before the end of the former phase in the file."""
-        former = self.steps.get(phase - 1)
-        entry = mapping(mapping(self.doc.get("phase_timing")).get(str(phase - 1)))
-        if former is None or former.ended_at is None or former.ended_at > began:
-            return began
-        return max(began, SECONDS.read(entry.get("completed_at"), self.where) or began)
 
     def _write_position(self) -> None:
         view = self.view
@@ -484,8 +474,6 @@ class _Edit:
 
 
 def _reason(want: Facts) -> str | None:
-    if want.status == "failed":
-        return "system_error"
     if want.pause_reason in PAUSE_REASONS:
         return want.pause_reason
     is_stopped = want.status in ("aborted", "abandoned")

@@ -85,25 +85,13 @@ def may_become(word: str, next_word: str) -> bool:
 # --- text decoded wrongly ----------------------------------------------------------------------
 
 SIGNS = ("└──", "🔄", "✅", "⚠️")
-
-
-def _misread_as(sign: str, encoding: str) -> str:
-    """Return how the UTF-8 of a sign reads when it is decoded with an older encoding."""
-    return "".join(bytes((byte,)).decode(encoding, "ignore") or chr(byte) for byte in sign.encode())
-
-
-_MISREAD = {
-    _misread_as(sign, encoding): sign
-    for sign in (*SIGNS, "└", "─", "⚠")
-    for encoding in ("cp1254", "cp1252")
-}
-_MISREAD |= {bad.replace("\xa0", " "): sign for bad, sign in _MISREAD.items()}
-_BAD_SIGN = re.compile("|".join(map(re.escape, sorted(_MISREAD, key=len, reverse=True))))
+_OLDER_ENCODINGS = ("cp1254", "cp1252")
 
 
 def misread(words: str) -> list[str]:
-    """Return the signs in a text whose UTF-8 was decoded as Windows-1254 (or 1252), in order."""
-    return [_MISREAD[match[0]] for match in _BAD_SIGN.finditer(words)]
+    """Return the signs in a text whose UTF-8 was decoded as Windows-1254 (or 1252)."""
+    original = [words.encode(each, "replace").decode(errors="ignore") for each in _OLDER_ENCODINGS]
+    return [sign for sign in SIGNS if any(sign[0] in text for text in original)]
 
 
 # --- rules of values ---------------------------------------------------------------------------
@@ -328,15 +316,13 @@ def _check_mode(root: Node, where: Where) -> Iterator[Finding]:
         yield warn("compress-due", says, "context_usage.estimated_tokens", "X4-2", INFO)
 
 
-def _texts(root: Node) -> Iterator[tuple[str, str]]:
-    """Yield every text in the file with its path."""
-    waiting: list[tuple[str, Any]] = [("", root)]
-    while waiting:
-        at, value = waiting.pop()
-        if isinstance(value, str):
-            yield at, value
-        elif isinstance(value, dict):
-            inner = [(f"{at}.{key}" if at else key, each) for key, each in value.items()]
-            waiting += reversed(inner)
-        elif isinstance(value, list):
-            waiting += reversed([(f"{at}[{n}]", each) for n, each in enumerate(value)])
+def _texts(value: Any, at: str = "") -> Iterator[tuple[str, str]]:
+    """Yield every text in a value with its path."""
+    if isinstance(value, str):
+        yield at, value
+    elif isinstance(value, dict):
+        for key, each in value.items():
+            yield from _texts(each, f"{at}.{key}" if at else key)
+    elif isinstance(value, list):
+        for place, each in enumerate(value):
+            yield from _texts(each, f"{at}[{place}]")

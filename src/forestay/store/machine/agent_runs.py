@@ -15,7 +15,6 @@ from forestay.store.machine.tables import Topic
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Mapping
     from typing import Any
 
 
@@ -82,7 +81,11 @@ class RunChange:
             add_holder(connection, holder)
         names = [(name,) for name in self.taken]
         connection.executemany("INSERT OR IGNORE INTO taken VALUES (?)", names)
-        _count(connection, self.tallies, self.now)
+        connection.executemany(
+            "INSERT INTO tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
+            " SET count = count + excluded.count, last = excluded.last",
+            [(what, count, self.now) for what, count in self.tallies.items()],
+        )
 
 
 class AgentRuns(Topic):
@@ -158,12 +161,4 @@ def _save_run(connection: sqlite3.Connection, run: Run) -> None:
     connection.executemany(
         "INSERT INTO inflight VALUES (?, ?, ?, ?, ?, ?)",
         [(run.number, k, f.agent, f.tool, f.doing, f.since) for k, f in run.flights.items()],
-    )
-
-
-def _count(connection: sqlite3.Connection, tallies: Mapping[str, int], now: int) -> None:
-    connection.executemany(
-        "INSERT INTO tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE"
-        " SET count = count + excluded.count, last = excluded.last",
-        [(what, count, now) for what, count in tallies.items()],
     )

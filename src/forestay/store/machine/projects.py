@@ -84,7 +84,11 @@ class Projects(Topic):
 def record_tree(connection: sqlite3.Connection, tree: TreeRecord, session: str | None) -> int:
     """Record a tree inside a transaction; return the number of its project."""
     path = as_text(tree.path)
-    project = tree.project or _found_meanwhile(connection, tree) or _add_project(connection, tree)
+    project = tree.project or _found_meanwhile(connection, tree)
+    if not project:
+        values = (tree.id, as_text(tree.name))
+        cursor = connection.execute("INSERT INTO project (id, name) VALUES (?, ?)", values)
+        project = int(cursor.lastrowid or 0)
     connection.executemany(
         "INSERT OR IGNORE INTO project_key VALUES (?, ?, ?)",
         [(kind, as_text(value), project) for kind, value in tree.keys],
@@ -119,12 +123,6 @@ def _found_meanwhile(connection: sqlite3.Connection, tree: TreeRecord) -> int:
         for kind, value in tree.keys
     ]
     return min(set.intersection(*having), default=0) if having else 0
-
-
-def _add_project(connection: sqlite3.Connection, tree: TreeRecord) -> int:
-    values = (tree.id, as_text(tree.name))
-    cursor = connection.execute("INSERT INTO project (id, name) VALUES (?, ?)", values)
-    return int(cursor.lastrowid or 0)
 
 
 def _join(connection: sqlite3.Connection, project: int, session: str) -> None:

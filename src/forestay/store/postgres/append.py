@@ -120,6 +120,8 @@ _loaded = itemgetter(
 _shown = itemgetter(*SHOWN)
 _seldom, _was_seldom = itemgetter(*_SELDOM), itemgetter(3, 9, 10, 11, 12, 13)
 _NUMBER = "(SELECT number FROM @session WHERE key = %s)"
+_FILL = "UPDATE @event SET salt = %s, data = %s WHERE session = %s AND seq = %s AND data IS NULL"
+_PUT_CHORE = f"INSERT INTO @chore (session, home, what) SELECT {_NUMBER}, %s, %s"
 _PUT_PARTS = """
     INSERT INTO @blob SELECT %s, u.* FROM unnest(%s::integer[], %b::bytea[]) u
     ON CONFLICT (digest, part) DO UPDATE SET data = excluded.data
@@ -259,31 +261,28 @@ class Appender:
             found = connection.execute(self._sql(LOCK), (key,), binary=True)
             # After the lock: sealing the store waits for all that hold one.
             oldest = connection.execute(self._sql(OLDEST), binary=True)
-        self._require_current(oldest.fetchone())
+        ((value,),) = oldest.fetchall() or (("0",),)
+        if int(value) > schema.FORMAT:
+            self._local.require_open()
+            raise Outdated(
+                "this process is too old to write here",
+                why=f"a newer Forestay uses the store (format {value}, this one has"
+                f" {schema.FORMAT})",
+                hint="restart this program with the newer version; nothing was written",
+            )
         read, device = self._server.reader(connection), self._local.sqlite.machine.device
         view = PgView(read, session, device, found.fetchone())
         if view.exists:
             view.remembered = self.recall(view.number, session)
         return view
 
-    def _require_current(self, oldest: Sequence[Any] | None) -> None:
-        needed = int(oldest[0]) if oldest else 0
-        if needed > schema.FORMAT:
-            self._local.require_open()
-            raise Outdated(
-                "this process is too old to write here",
-                why=f"a newer Forestay uses the store (format {needed}, this one has"
-                f" {schema.FORMAT})",
-                hint="restart this program with the newer version; nothing was written",
-            )
-
     def _send(self, connection: Connection, view: PgView, batch: Batch, append: Append) -> None:
         if not view.exists and len(view.session.encode()) > LONGEST_ID:
             raise InvalidInput(f"a session id has at most {LONGEST_ID} bytes")
         work = Saving(self._sql, view, batch)
         named: list[str] = []
-        if batch.filled:
-            fill_events(connection, self._sql, view, batch)
+        for seq, salt, data in batch.filled:
+            connection.execute(self._sql(_FILL), (salt, data, view.number, seq))
         if batch.erased is not None:
             named = erase_events(connection, self._sql, view, batch)
         if batch.resum or batch.erased or batch.filled:
@@ -306,8 +305,9 @@ class Appender:
                 if batch.erased is not None:
                     erase_content(connection, sql, view, named)
                 if append.file_work:
-                    home = self._local.name()
-                    put_chores(connection, sql, view, home, append.file_work)
+                    key, home = folded(view.session), self._local.name()
+                    for what in append.file_work:
+                        connection.execute(sql(_PUT_CHORE), (key, home, what))
                 for lost in batch.lost:
                     connection.execute(sql(LOSE), (view.session, *lost))
                 if append.also is not None:
@@ -499,15 +499,6 @@ def put_blobs(
         )
 
 
-def fill_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> None:
-    """Add content to events that were stored without it."""
-    statement = sql(
-        "UPDATE @event SET salt = %s, data = %s WHERE session = %s AND seq = %s AND data IS NULL"
-    )
-    for seq, salt, data in batch.filled:
-        connection.execute(statement, (salt, data, view.number, seq))
-
-
 def erase_events(connection: Connection, sql: Sql, view: PgView, batch: Batch) -> list[str]:
     """Erase the content of the events a batch names; return the blobs that others still name."""
     from forestay.store.blob_uses import names
@@ -535,16 +526,6 @@ def erase_content(connection: Connection, sql: Sql, view: PgView, named: list[st
     connection.execute(
         sql("UPDATE @session SET indexed = least(indexed, 0) - 1 WHERE key = %s"), (key,)
     )
-
-
-def put_chores(
-    connection: Connection, sql: Sql, view: PgView, home: str, chores: Sequence[str]
-) -> None:
-    for what in chores:
-        connection.execute(
-            sql(f"INSERT INTO @chore (session, home, what) SELECT {_NUMBER}, %s, %s"),
-            (folded(view.session), home, what),
-        )
 
 
 RESUM = """

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import partial
 
 from forestay.errors import ReadOnly
 from forestay.store.port import Stored
@@ -71,7 +72,8 @@ def search(
     for session, seq, header, salt, data in local.read_server(
         _FIND, (wanted, wanted, at_most(limit))
     ):
-        found += _hits(session, Stored(seq, header, salt, data), text_of, query)
+        if text := read_text(Stored(seq, header, salt, data), text_of):
+            found.append(_hit(session, seq, *text, query))
     return found if limit < 0 else found[:limit]
 
 
@@ -150,26 +152,17 @@ def _snippet(text: str, query: Query) -> str:
 # -- the index -------------------------------------------------------------------------------------
 
 
-def _hits(session: str, stored: Stored, text_of: TextOf, query: Query) -> list[dict[str, object]]:
-    found = read_text(stored, text_of)
-    if found is None:
-        return []
-    kind, text = found
-    snippet = _snippet(text, query)
-    return [{"session": session, "seq": stored.seq, "kind": kind, "snippet": snippet}]
+def _hit(session: str, seq: int, kind: str, text: str, query: Query) -> dict[str, object]:
+    return {"session": session, "seq": seq, "kind": kind, "snippet": _snippet(text, query)}
 
 
 def _catch_up(local: LocalSide, server: Server, open_view: OpenView, text_of: TextOf) -> None:
     while unread := read_unread(local.read_server(_BEHIND, (BATCH,)), open_view, text_of, BATCH):
-        made = list(unread)
-
-        def act(connection: Connection, made: list[Unread] = made) -> None:
-            _index(connection, server, made)
-
-        server.insist(lambda act=act: server.use(act, "update"))  # type: ignore[misc]
+        act = partial(_index, server, unread)
+        server.insist(partial(server.use, act, "update"))
 
 
-def _index(connection: Connection, server: Server, unread: Iterable[Unread]) -> None:
+def _index(server: Server, unread: Iterable[Unread], connection: Connection) -> None:
     with connection.transaction():
         for part in unread:
             place = (part.reached, part.number, part.after)
@@ -186,7 +179,7 @@ def _unindexed(
 ) -> list[dict[str, object]]:
     behind = local.read_server(_BEHIND, (MOST,))
     return [
-        {"session": part.session, "seq": seq, "kind": kind, "snippet": _snippet(text, query)}
+        _hit(part.session, seq, kind, text, query)
         for part in read_unread(behind, open_view, text_of, -1)
         for seq, kind, text in part.texts
         if _does_match(text, query)

@@ -48,7 +48,7 @@ class RememberedHeads:
         self._put(number, b"\0" * SIZE)
 
     def recall(self, number: int) -> tuple[str, Head] | None:
-        """The session and head remembered under a number, or None."""
+        """Return the session and head remembered under a number, or None."""
         try:
             if self._fd >= 0:
                 slot = os.pread(self._fd, SIZE, number * SIZE)
@@ -63,11 +63,16 @@ class RememberedHeads:
             return None
 
     def all(self) -> Iterator[tuple[int, str, Head]]:
-        """Every number with its session and head; none where the file cannot be read."""
+        """Yield every number with its session and head; none if the file cannot be read."""
+        number = 0
         try:
             fd = self._open()
             try:
-                yield from _all_slots(fd)
+                while slots := os.pread(fd, _AT_ONCE * SIZE, number * SIZE):
+                    for start in range(0, len(slots), SIZE):
+                        if found := _decode(slots[start : start + SIZE]):
+                            yield number + start // SIZE, *found
+                    number += _AT_ONCE
             finally:
                 os.close(fd)
         except OSError:
@@ -90,16 +95,6 @@ class RememberedHeads:
         except OSError:
             # The commit is durable already; a memory that lags behind is allowed.
             self.close()
-
-
-def _all_slots(fd: int) -> Iterator[tuple[int, str, Head]]:
-    number = 0
-    while slots := os.pread(fd, _AT_ONCE * SIZE, number * SIZE):
-        for start in range(0, len(slots), SIZE):
-            found = _decode(slots[start : start + SIZE])
-            if found:
-                yield number + start // SIZE, *found
-        number += _AT_ONCE
 
 
 def _decode(slot: bytes) -> tuple[str, Head] | None:

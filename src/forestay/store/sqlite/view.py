@@ -115,12 +115,17 @@ class SqliteView(SqlView):
     ) -> Iterator[Stored]:
         low = (self.number << SHIFT) + min(max(after, 0), _LAST_SEQ)
         only = "AND key IS NULL" if keyless_only else ""
-        cursor = self._execute(
-            "SELECT position, header, salt, data FROM event"
-            f" WHERE position > ? AND position < ? {only}"
-            f" ORDER BY position {'DESC' if newest else ''} LIMIT ?",
-            (low, (self.number + 1) << SHIFT, at_most(limit)),
-        )
+        if self._connection is None:
+            raise RuntimeError("the view has ended")
+        try:
+            cursor = self._connection.execute(
+                "SELECT position, header, salt, data FROM event"
+                f" WHERE position > ? AND position < ? {only}"
+                f" ORDER BY position {'DESC' if newest else ''} LIMIT ?",
+                (low, (self.number + 1) << SHIFT, at_most(limit)),
+            )
+        except DRIVER_ERRORS as error:
+            raise self._database.translated(error, "read") from error
         self._cursors.append(cursor)
         return self._stream(cursor)
 
@@ -149,14 +154,6 @@ class SqliteView(SqlView):
             raise RuntimeError("the view has ended")
         try:
             return rows_of(self._connection, sql, values)
-        except DRIVER_ERRORS as error:
-            raise self._database.translated(error, "read") from error
-
-    def _execute(self, sql: str, values: Sequence[object]) -> sqlite3.Cursor:
-        if self._connection is None:
-            raise RuntimeError("the view has ended")
-        try:
-            return self._connection.execute(sql, values)
         except DRIVER_ERRORS as error:
             raise self._database.translated(error, "read") from error
 

@@ -17,7 +17,6 @@ from forestay.base import config
 from forestay.errors import InvalidInput
 from forestay.workspace.project import (
     KnownProject,
-    Match,
     inode_of,
     match_project,
     normalise_remote,
@@ -297,13 +296,15 @@ def test_any_text_is_read_without_fail(text: str) -> None:
     remote_urls('[remote "origin"]\nurl = ' + text)
 
 
+NONE = ("", False)
+
 # --- real moves --------------------------------------------------------------------------------
 
 
 def test_project_is_found_where_it_was(tmp_path: Path) -> None:
     projects = known(repository(tmp_path / "one", remote=URL), repository(tmp_path / "two"))
     found = match_project(all_keys(tmp_path / "one"), projects)
-    assert (found.outcome, found.project, found.certain) == ("found", "one", True)
+    assert found == ("one", True)
 
 
 @pytest.mark.parametrize("with_git", [True, False])
@@ -313,7 +314,7 @@ def test_moved_project_is_found(tmp_path: Path, with_git: bool) -> None:
     projects = known(old)
     old.rename(tmp_path / "new")
     found = match_project(all_keys(tmp_path / "new"), look_again(projects))
-    assert (found.outcome, found.project, found.certain) == ("found", "old", with_git)
+    assert found == ("old", with_git)
 
 
 def test_project_cloned_again_is_found(tmp_path: Path) -> None:
@@ -323,7 +324,7 @@ def test_project_cloned_again_is_found(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "old")
     git(tmp_path, "clone", "-q", f"file://{server}", "new")
     found = match_project(all_keys(tmp_path / "new"), look_again(projects))
-    assert (found.outcome, found.project, found.certain) == ("found", "old", True)
+    assert found == ("old", True)
 
 
 def test_shallow_clone_is_found_by_its_remote(tmp_path: Path) -> None:
@@ -331,45 +332,42 @@ def test_shallow_clone_is_found_by_its_remote(tmp_path: Path) -> None:
     git(tmp_path, "clone", "-q", f"file://{server}", "old")
     git(tmp_path, "clone", "-q", "--depth=1", f"file://{server}", "new")
     found = match_project(all_keys(tmp_path / "new"), known(tmp_path / "old"))
-    assert (found.outcome, found.project, found.certain) == ("found", "old", True)
+    assert found == ("old", True)
 
 
-def test_fork_is_a_question(tmp_path: Path) -> None:
+def test_fork_is_not_taken_for_its_origin(tmp_path: Path) -> None:
     old = repository(tmp_path / "old", remote=URL)
     git(tmp_path, "clone", "-q", str(old), "fork")
     git(tmp_path / "fork", "remote", "set-url", "origin", "https://example.org/me/app")
-    answer = match_project(all_keys(tmp_path / "fork"), known(old))
-    assert (answer.outcome, answer.candidates) == ("question", ("old",))
-    assert answer.why == "the same root, but another remote"
+    assert match_project(all_keys(tmp_path / "fork"), known(old)) == NONE
 
 
-def test_other_repository_in_the_same_folder_is_a_question(tmp_path: Path) -> None:
+def test_other_repository_in_the_same_folder_is_another_project(tmp_path: Path) -> None:
     path = tmp_path / "work"
     projects = known(repository(path, remote=URL))
     shutil.rmtree(path)
     repository(path, remote="https://example.org/other", message="other")
-    answer = match_project(all_keys(path), look_again(projects))
-    assert (answer.outcome, answer.candidates) == ("question", ("work",))
+    assert match_project(all_keys(path), look_again(projects)) == NONE
 
 
 def test_remote_renamed_in_place_is_the_same_project(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo", remote=URL)
     projects = known(repo)
     git(repo, "remote", "set-url", "origin", "https://example.org/new/app")
-    assert match_project(all_keys(repo), projects).project == "repo"
+    assert match_project(all_keys(repo), projects) == ("repo", True)
 
 
 def test_worktree_finds_the_project_of_its_main_checkout(tmp_path: Path) -> None:
     repo = repository(tmp_path / "repo")
     git(repo, "worktree", "add", "-q", "../side")
     found = match_project(place_keys(find_tree(str(tmp_path / "side"))), known(repo))
-    assert (found.project, found.certain) == ("repo", True)
+    assert found == ("repo", True)
 
 
 def test_second_folder_without_git_is_another_project(tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     (tmp_path / "two").mkdir()
-    assert match_project(all_keys(tmp_path / "two"), known(tmp_path / "one")).outcome == "none"
+    assert match_project(all_keys(tmp_path / "two"), known(tmp_path / "one")) == NONE
 
 
 # --- the decision as a table -------------------------------------------------------------------
@@ -388,19 +386,19 @@ CASES = [
      "found 0 certain"),
     ("same path, remote came later", "path=/a remote=r", ["path=/a"], "found 0 certain"),
     ("same path, remote is gone", "path=/a", ["path=/a remote=r"], "found 0 certain"),
-    ("same path, other remote", "path=/a remote=r", ["path=/a remote=s"], "question 0"),
-    ("same path, other root", "path=/a root=c", ["path=/a root=d"], "question 0"),
+    ("same path, other remote", "path=/a remote=r", ["path=/a remote=s"], "none"),
+    ("same path, other root", "path=/a root=c", ["path=/a root=d"], "none"),
     ("same path, other remote, same root", "path=/a remote=r root=c",
      ["path=/a remote=s root=c"], "found 0 certain"),
     ("same path, other root, same remote", "path=/a remote=r root=c",
      ["path=/a remote=r root=d"], "found 0 certain"),
     ("same path, other marker, same rest", "path=/a marker=m remote=r",
-     ["path=/a marker=n remote=r"], "question 0"),
-    ("same path of two", "path=/a", ["path=/a", "path=/a"], "question 0 1"),
+     ["path=/a marker=n remote=r"], "none"),
+    ("same path of two", "path=/a", ["path=/a", "path=/a"], "none"),
     ("same path of two, one contradicts", "path=/a remote=r",
      ["path=/a remote=s", "path=/a remote=r"], "found 1 certain"),
     ("same path says one, remote another", "path=/a remote=r",
-     ["path=/a remote=s", "path=/b remote=r"], "question 0 1"),
+     ["path=/a remote=s", "path=/b remote=r"], "none"),
     ("same path before same remote", "path=/a remote=r", ["path=/b remote=r", "path=/a remote=r"],
      "found 1 certain"),
     ("same git folder", "path=/a gitdir=/g", ["path=/b gitdir=/g"], "found 0 certain"),
@@ -410,7 +408,7 @@ CASES = [
     ("same marker before same path", "path=/a marker=m", ["path=/a", "path=/b marker=m"],
      "found 1 certain"),
     ("same marker of two", "path=/c marker=m", ["path=/a marker=m", "path=/b marker=m"],
-     "question 0 1"),
+     "none"),
     ("moved", "path=/new inode=1", ["path=/old inode=1"], "found 0 perhaps"),
     ("moved, old path taken by another", "path=/new inode=1", ["path=/old inode=1 at:/old=2"],
      "found 0 perhaps"),
@@ -423,25 +421,25 @@ CASES = [
     ("inode used again", "path=/new inode=1 remote=r", ["path=/old inode=1 remote=s"], "none"),
     ("inode used again beside the real one", "path=/new inode=1 remote=r",
      ["path=/old inode=1 remote=s", "path=/x remote=r"], "found 1 certain"),
-    ("inode of two", "path=/new inode=1", ["path=/a inode=1", "path=/b inode=1"], "question 0 1"),
+    ("inode of two", "path=/new inode=1", ["path=/a inode=1", "path=/b inode=1"], "none"),
     ("bind mount", "path=/mnt inode=1", ["path=/old inode=1 at:/old=1"], "found 0 certain"),
     ("bind mount, other remote", "path=/mnt inode=1 remote=r",
-     ["path=/old inode=1 at:/old=1 remote=s"], "question 0"),
+     ["path=/old inode=1 at:/old=1 remote=s"], "none"),
     ("cloned again, remote only", "path=/new remote=r", ["path=/old remote=r"], "found 0 certain"),
     ("cloned again, root only", "path=/new root=c", ["path=/old root=c"], "found 0 certain"),
     ("cloned again without its remote", "path=/new root=c", ["path=/old remote=r root=c"],
      "found 0 certain"),
-    ("fork", "path=/new remote=r root=c", ["path=/old remote=s root=c"], "question 0"),
+    ("fork", "path=/new remote=r root=c", ["path=/old remote=s root=c"], "none"),
     ("fork that is known", "path=/new remote=r root=c",
      ["path=/old remote=s root=c", "path=/x remote=r root=c"], "found 1 certain"),
     ("rewritten history", "path=/new remote=r root=c", ["path=/old remote=r root=d"],
-     "question 0"),
+     "none"),
     ("clone, other marker", "path=/new remote=r marker=m", ["path=/old remote=r marker=n"],
-     "question 0"),
+     "none"),
     ("remote of two", "path=/new remote=r", ["path=/a remote=r", "path=/b remote=r"],
-     "question 0 1"),
+     "none"),
     ("remote of one, root of another", "path=/new remote=r root=c",
-     ["path=/a remote=r", "path=/b root=c"], "question 0 1"),
+     ["path=/a remote=r", "path=/b root=c"], "none"),
     ("one of several roots", "path=/new root=c root=d", ["path=/old root=d root=e"],
      "found 0 certain"),
 ]  # fmt: skip
@@ -452,10 +450,8 @@ def project(number: int, text: str) -> KnownProject:
     return KnownProject(str(number), [k for k in keys(text) if "at:" not in k[0]], there)
 
 
-def in_words(match: Match) -> str:
-    if match.outcome == "found":
-        return f"found {match.project} {'certain' if match.certain else 'perhaps'}"
-    return " ".join([match.outcome, *match.candidates])
+def in_words(found: str, is_certain: bool) -> str:
+    return f"found {found} {'certain' if is_certain else 'perhaps'}" if found else "none"
 
 
 @pytest.mark.parametrize(
@@ -464,10 +460,7 @@ def in_words(match: Match) -> str:
 def test_decision(here: str, projects: list[str], answer: str) -> None:
     candidates = [project(number, text) for number, text in enumerate(projects)]
     for order in (candidates, candidates[::-1]):
-        match = match_project(keys(here), order)
-        assert in_words(match) == answer
-        assert match.why
-        assert match.outcome in repr(match)
+        assert in_words(*match_project(keys(here), order)) == answer
 
 
 # --- the decision as properties ----------------------------------------------------------------
@@ -491,36 +484,33 @@ World = tuple[frozenset[Key], list[KnownProject]]
 @given(worlds())
 def test_project_that_shares_no_key_is_never_named(world: World) -> None:
     here, projects = world
-    answer = match_project(here, projects)
-    related = {p.id for p in projects if p.keys & here}
-    assert {answer.project, *answer.candidates} - {""} <= related
-    assert (answer.outcome == "found") == bool(answer.project)
-    assert (answer.outcome == "question") == bool(answer.candidates)
+    found, is_certain = match_project(here, projects)
+    assert found in {"", *(p.id for p in projects if p.keys & here)}
+    assert found or not is_certain
 
 
 @given(worlds(), st.frozensets(st.tuples(st.sampled_from(KINDS), st.sampled_from("xyz"))))
 def test_unrelated_project_changes_no_answer(world: World, foreign: frozenset[Key]) -> None:
     here, projects = world
     more = [*projects, KnownProject("stranger", foreign, {"x": "x"})]
-    assert repr(match_project(here, more)) == repr(match_project(here, projects))
+    assert match_project(here, more) == match_project(here, projects)
 
 
 @given(worlds(), st.data())
 def test_order_of_projects_does_not_matter(world: World, data: st.DataObject) -> None:
     here, projects = world
     shuffled = data.draw(st.permutations(projects))
-    assert repr(match_project(here, shuffled)) == repr(match_project(here, projects))
+    assert match_project(here, shuffled) == match_project(here, projects)
 
 
 @given(worlds())
-def test_two_equal_projects_make_the_match_a_question(world: World) -> None:
+def test_neither_of_two_equal_projects_is_chosen(world: World) -> None:
     here, projects = world
-    answer = match_project(here, projects)
-    assume(answer.outcome == "found")
-    found = next(p for p in projects if p.id == answer.project)
+    answer, _ = match_project(here, projects)
+    assume(answer)
+    found = next(p for p in projects if p.id == answer)
     twin = KnownProject("twin", found.keys, found.inodes)
-    again = match_project(here, [*projects, twin])
-    assert again.outcome == "question" and {"twin", found.id} <= set(again.candidates)
+    assert match_project(here, [*projects, twin]) == NONE
 
 
 strong_sets = st.frozensets(
@@ -535,17 +525,15 @@ def test_several_strong_matches_are_never_silently_one(
     part = st.frozensets(st.sampled_from(sorted(here)), min_size=1)
     sets = data.draw(st.lists(part, min_size=2, max_size=4))
     projects = [KnownProject(str(n), {*s, ("path", str(n))}, {}) for n, s in enumerate(sets)]
-    answer = match_project({*here, ("path", "here")}, projects)
-    assert answer.outcome == "question"
-    assert len(answer.candidates) == len(projects)
+    assert match_project({*here, ("path", "here")}, projects) == NONE
 
 
 @given(worlds())
 def test_certain_answer_is_never_contradicted_by_all_strong_keys(world: World) -> None:
     here, projects = world
-    answer = match_project(here, projects)
-    assume(answer.outcome == "found")
-    found = next(p for p in projects if p.id == answer.project)
+    answer, _ = match_project(here, projects)
+    assume(answer)
+    found = next(p for p in projects if p.id == answer)
     agree = {k for k, _ in here & found.keys} & {"marker", "remote", "root"}
     assert agree or not clashes(found.keys, here)
 

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from forestay.base.clock import Clock
     from forestay.store.port import Store
-    from forestay.workspace.project import Match
     from forestay.workspace.tree import Tree
 
 _UNKNOWN_TREE = ("", 0, "")
@@ -144,11 +143,9 @@ class Workspace:
         inode, project, session = self._known
         if inode and (inode == self._inode or project == self.project()):
             return session
-        match = None if inode else self._match()
+        found, is_certain = ("", False) if inode else self._match()
         # A folder that was certainly moved keeps its current session.
-        if match is None or match.outcome != "found" or not match.certain:
-            return ""
-        return self._session_of_moved(match.project)
+        return self._session_of_moved(found) if is_certain else ""
 
     @property
     def _known(self) -> tuple[str, int, str]:
@@ -187,10 +184,8 @@ class Workspace:
         inode, project, _ = self._known
         if inode == self._inode:
             return project
-        match = self._match()
-        if match.outcome != "found":
-            return 0
-        return next((n for n, id, _ in self._machine.projects.all() if id == match.project), 0)
+        found, _ = self._match()
+        return next((n for n, id, _ in self._machine.projects.all() if id == found), 0)
 
     def mark(self) -> str:
         """Write the marker by which this tree is recognized anywhere; return its path."""
@@ -206,12 +201,12 @@ class Workspace:
         self._machine.projects.record_tree(spot, None)
         return marker
 
-    def _match(self) -> Match:
+    def _match(self) -> tuple[str, bool]:
         from forestay.workspace.project import KnownProject, match_project, place_keys, strong_keys
 
         known = [KnownProject.from_disk(id, keys) for _, id, keys in self._machine.projects.all()]
         match = match_project([*place_keys(self.tree), *strong_keys(self.tree)], known)
-        if known and not match.certain:
+        if known and not match[1]:
             # Only git knows the first commits, and running it is slow.
             match = match_project(self._all_keys(), known)
         return match

@@ -7,7 +7,7 @@ a value of it, and *clash* if both have values and share none.
 
 The decision must recognize a move, a second clone or a fork by keys. A wrong match would write one
 project's work into another's sessions, so if keys contradict each other, or several projects fit
-equally well, the answer is a question, and nothing is ever merged.
+equally well, the answer is none of them, and nothing is ever merged.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from forestay.workspace.tree import MARKER
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from forestay.workspace.tree import Tree
 
@@ -206,51 +206,18 @@ class KnownProject:
         return cls(id, keys, {v: inode_of(v) for kind, v in keys if kind == "path"})
 
 
-class Match:
-    """The result: `outcome` is "found", "question" or "none".
+def match_project(keys: Iterable[Key], known: Iterable[KnownProject]) -> tuple[str, bool]:
+    """Return the known project that has these keys, "" if none, and whether that is certain.
 
-    Found: `project`, and `certain` unless only the inode matches. Question: `candidates`, best
-    first. `why` explains it.
-    """
-
-    __slots__ = ("candidates", "certain", "outcome", "project", "why")
-
-    def __init__(
-        self,
-        outcome: str,
-        why: str,
-        *,
-        project: str = "",
-        certain: bool = False,
-        candidates: Sequence[str] = (),
-    ) -> None:
-        self.outcome, self.why, self.project = outcome, why, project
-        self.certain, self.candidates = certain, tuple(candidates)
-
-    def __repr__(self) -> str:
-        return f"Match({self.outcome}, {self.project or self.candidates}, {self.why!r})"
-
-
-def match_project(keys: Iterable[Key], known: Iterable[KnownProject]) -> Match:
-    """Return which known project has these keys. Pure: same arguments, same result.
-
-    The best fit is accepted if it is the only one of its rank and nothing contradicts it. Missing
-    keys cannot contradict: before a new project is created, ask with all of them.
+    The best fit is accepted if it is the only one of its rank and nothing contradicts it; it is
+    certain unless only the inode matches. Missing keys cannot contradict: before a new project is
+    created, ask with all of them. Pure: same arguments, same result.
     """
     here = _by_kind(keys)
-    fits = sorted(filter(None, (_fit(here, p) for p in known)), key=lambda f: (-f[0], f[1]))
-    best = [fit for fit in fits if fit[0] == fits[0][0]]
-    sound = [fit for fit in best if not fit[3]]
-    if not fits:
-        return Match("none", "no project has these keys")
-    if len(sound) == 1:
-        rank, project, why, _ = sound[0]
-        return Match("found", why, project=project, certain=rank != _MOVED)
-    if sound:
-        names = [fit[1] for fit in sound]
-        return Match("question", f"{len(sound)} projects fit: {sound[0][2]}", candidates=names)
-    names = [fit[1] for fit in fits]
-    return Match("question", f"{best[0][2]}, but {best[0][3]}", candidates=names)
+    fits = [(*fit, project.id) for project in known if (fit := _fit(here, project))]
+    best = max((rank for rank, _, _ in fits), default=_MOVED)
+    sound = [id for rank, is_contradicted, id in fits if rank == best and not is_contradicted]
+    return (sound[0], best != _MOVED) if len(sound) == 1 else ("", False)
 
 
 def _by_kind(keys: Iterable[Key]) -> Kinds:
@@ -260,24 +227,21 @@ def _by_kind(keys: Iterable[Key]) -> Kinds:
     return kinds
 
 
-def _fit(here: Kinds, project: KnownProject) -> tuple[int, str, str, str] | None:
-    """Return (rank, project, why, doubt) of one project, or None if nothing matches."""
+def _fit(here: Kinds, project: KnownProject) -> tuple[int, bool] | None:
+    """Return how well a project fits, and whether strong keys contradict; None if it does not."""
     theirs = _by_kind(project.keys)
     both = here.keys() & theirs.keys()
     same = {kind for kind in both if here[kind] & theirs[kind]}
     agree, clash = same & STRONG, (both - same) & STRONG
-    doubt = f"another {' and '.join(sorted(clash))}" if clash else ""
     if "marker" in same:
-        return _MARKED, project.id, "the same marker", ""
+        return _MARKED, False
     # An old path that still leads to this very folder is a bind mount, not a move.
     is_mounted = "inode" in same and here["inode"] & set(project.inodes.values())
     if same & {"path", "gitdir"} or is_mounted:
         # A remote may be renamed in place; but a marker that changed, or nothing left in
         # common, is another project in the same folder.
-        return _HERE, project.id, "the same folder", doubt if "marker" in clash or not agree else ""
+        return _HERE, bool(clash) and ("marker" in clash or not agree)
     # An inode that contradicts the repository's strong keys was merely reused.
     if "inode" in same and not clash:
-        return (_MOVED_AND_AGREES if agree else _MOVED), project.id, "the folder was moved", ""
-    if agree:
-        return _AGREES, project.id, f"the same {' and '.join(sorted(agree))}", doubt
-    return None
+        return (_MOVED_AND_AGREES if agree else _MOVED), False
+    return (_AGREES, bool(clash)) if agree else None

@@ -169,6 +169,8 @@ def _examine(case: _Case) -> list[Finding]:
     for checks in _CHECKS:
         if not any(one.code == "tables" or one.code.startswith("database-") for one in found):
             found += [finding for check in checks for finding in _run(check, case)]
+    if not case.is_writable:
+        found = [finding._replace(fixable=False) for finding in found]
     return by_severity(found)
 
 
@@ -204,9 +206,9 @@ def _check_home(case: _Case) -> Iterator[Finding]:
         yield _found("home-readonly", "the home can be read but not written", "", fix, file=closed)
     if facts.st_mode & 0o077:
         why = f"its mode is {stat.S_IMODE(facts.st_mode):04o}"
-        fix, fixable = f"chmod 700 {files.shell_quote(case.home)}", is_own and case.is_writable
+        fix = f"chmod 700 {files.shell_quote(case.home)}"
         what = f"other users may read {case.home}"
-        yield _found("home-open", what, why, fix, fixable=fixable, file=case.home)
+        yield _found("home-open", what, why, fix, fixable=is_own, file=case.home)
 
 
 def _not_writable(home: str) -> str:
@@ -243,7 +245,7 @@ def _check_temporary_files(case: _Case) -> Iterator[Finding]:
     for path in [*files.list_paths(case.home), *files.list_paths(case.backups)]:
         if path.endswith(files.TEMPORARY) and os.lstat(path).st_mtime * 1000 < before:
             what, why = f"{path} is left over from a process that died", "it was never acknowledged"
-            yield _found("temporary", what, why, fixable=case.is_writable, file=path)
+            yield _found("temporary", what, why, fixable=True, file=path)
 
 
 def _check_odd_files(case: _Case) -> Iterator[Finding]:
@@ -257,10 +259,9 @@ def _check_odd_files(case: _Case) -> Iterator[Finding]:
         what[case.backups] = f"{case.backups} is not a folder: no backup can be made"
     blocked = _is_quarantine_blocked(case)
     fix = files.move_away_command(case.quarantine) if blocked else ""
-    fixable = case.is_writable and not blocked
     for path, text in what.items():
         why = "something else has its name"
-        yield _found("odd-file", text, why, fix, fixable=fixable, file=path)
+        yield _found("odd-file", text, why, fix, fixable=not blocked, file=path)
 
 
 def _is_quarantine_blocked(case: _Case) -> bool:
@@ -322,7 +323,7 @@ def _broken(
     packs = sum(map(len, backup.list_generations(case.backups)))
     helps = f"rebuild it from {packs} backup pack(s)" if packs else "start over (without backup)"
     fix = f"put the file back, or {helps}: {FIX}"
-    return Finding(code, "error", what, why, fix, fixable=case.is_writable, file=case.database)
+    return Finding(code, "error", what, why, fix, fixable=True, file=case.database)
 
 
 def _check_tables(case: _Case) -> Iterator[Finding]:
@@ -333,8 +334,7 @@ def _check_tables(case: _Case) -> Iterator[Finding]:
         return
     for flaw in flaws:
         if flaw.fixable:
-            fixable = case.is_writable
-            yield _found(flaw.code, flaw.what, fixable=fixable, file=case.database)
+            yield _found(flaw.code, flaw.what, fixable=True, file=case.database)
         else:
             yield _broken(case, flaw.what)
 
@@ -374,8 +374,7 @@ def _check_session(case: _Case, session: str) -> Iterator[Finding]:
         yield _damaged(case, session, bad[0])
     elif derived:
         what = f"what is derived from the journal of {session} is wrong"
-        fixable = case.is_writable
-        yield _found("session-derived", what, derived[0], fixable=fixable, session=session)
+        yield _found("session-derived", what, derived[0], fixable=True, session=session)
     if lost:
         with case.store.view(session) as view:
             wanted = {digest for _, _, digest in view.lost()}
@@ -442,8 +441,7 @@ def _gone(case: _Case, code: str, what: str, why: str, session: str, *, is_saved
             fix = f"if it was pushed: forestay sync; else {fix}"
         elif os.path.exists(os.path.join(case.home, files.KEYS)):
             fix = f"if it was pushed: forestay remote add NAME ADDRESS, forestay sync; else {fix}"
-    fixable = is_saved and case.is_writable
-    return _found(code, what, why, fix, fixable=fixable, session=session)
+    return _found(code, what, why, fix, fixable=is_saved, session=session)
 
 
 def _check_missing_sessions(case: _Case) -> Iterator[Finding]:
@@ -462,7 +460,7 @@ def _check_heads(case: _Case) -> Iterator[Finding]:
         what = f"the last event of {len(unknown)} session(s) is not remembered any more: {shown}"
         why = "if their last events were cut off, nothing would show it"
         path = os.path.join(case.home, files.HEADS)
-        yield _found("heads", what, why, fixable=case.is_writable, file=path)
+        yield _found("heads", what, why, fixable=True, file=path)
 
 
 def _is_without_head(case: _Case, session: str) -> bool:
@@ -485,9 +483,8 @@ def _check_holders(case: _Case) -> Iterator[Finding]:
             continue  # a pause, which the next resume records
         what = f"{holder.name} died while it worked on session {holder.session}"
         why = "" if ended else "the outcome of its work is unknown"
-        fix, fixable = FIX if ended else f"forestay resume {holder.session}", case.is_writable
-        session = holder.session
-        yield _found("holder", what, why, fix, fixable=ended and fixable, session=session)
+        fix = FIX if ended else f"forestay resume {holder.session}"
+        yield _found("holder", what, why, fix, fixable=ended, session=holder.session)
 
 
 def _dead_holders(case: _Case) -> list[Holder]:
@@ -506,15 +503,15 @@ def _check_backups(case: _Case) -> Iterator[Finding]:
     made = backup.list_generations(case.backups)
     for path in [path for packs in (made if case.deep else made[-1:]) for path in packs]:
         if why := _fault_of_pack(path, deep=case.deep):
-            what, fixable = f"the backup {path} is damaged", case.is_writable
-            yield _found("backup-damaged", what, why, fixable=fixable, file=path)
+            what = f"the backup {path} is damaged"
+            yield _found("backup-damaged", what, why, fixable=True, file=path)
     is_due = case.settings.backup_every_minutes and case.store.capabilities.files
     if not (is_due and case.store.catalogue(limit=1)):
         return
     if not os.path.isdir(case.backups) and _is_quarantine_blocked(case):
         return  # reported as an odd file
     if not made:
-        yield _found("backup-none", "there is no backup yet", fixable=case.is_writable)
+        yield _found("backup-none", "there is no backup yet", fixable=True)
         return
     newest = made[-1][-1]
     try:
@@ -525,7 +522,7 @@ def _check_backups(case: _Case) -> Iterator[Finding]:
     allowed = max(_DAY, 2 * 60_000 * case.settings.backup_every_minutes)
     if age > allowed and backup.is_behind(case.store, case.backups):
         what = f"the newest backup was made {ago(age)}, and there is something new"
-        yield _found("backup-old", what, fixable=case.is_writable)
+        yield _found("backup-old", what, fixable=True)
 
 
 def _fault_of_pack(path: str, *, deep: bool) -> str:

@@ -229,13 +229,9 @@ class PostgresStore(SqlStore):
         def also(connection: Connection, view: PgView) -> None:
             # Content that another session begins to use now must not be erased.
             connection.execute(self._sql(append.LOCK_BLOBS.format("")))
-            for statement in _ERASE:
-                if "%(session)s" in statement or "%(number)s" in statement:
-                    values = {"number": view.number, "session": view.session}
-                    connection.execute(self._sql(statement), values)
-                else:
-                    connection.execute(self._sql(statement))
-            connection.execute(self._sql(append.RESUM), {"number": view.number})
+            for statement in (*_ERASE, append.RESUM):
+                values = {"number": view.number, "session": view.session}
+                connection.execute(self._sql(statement), values)
 
         self._local.prepare()
         view = self._record(Append(session, plan, also=also))

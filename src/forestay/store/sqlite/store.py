@@ -75,6 +75,7 @@ _PUT_ROW = """
     INSERT INTO row VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE
     SET open = excluded.open, rank = excluded.rank, value = excluded.value
 """
+_ADD_CHORE = "INSERT INTO chore (session, what) VALUES (?, ?)"
 _TOGETHER = 50
 _ADD = "INSERT INTO event VALUES (?, ?, ?, ?, ?)"
 _ADD_MANY = _ADD + ", (?, ?, ?, ?, ?)" * (_TOGETHER - 1)
@@ -113,7 +114,7 @@ class SqliteStore(SqlStore):
         blobs: Sequence[tuple[str, bytes]] = (),
         change: MachineChange | None = None,
     ) -> None:
-        parts = pack_blobs(blobs) if blobs else []
+        parts = pack_blobs(blobs)
 
         def act(connection: sqlite3.Connection) -> tuple[SqliteView, Batch] | None:
             view = self._load(connection, session)
@@ -130,16 +131,18 @@ class SqliteStore(SqlStore):
                     from forestay.store.sqlite.erase import erase_derived
 
                     erase_derived(connection, view, partial(is_intact, connection.execute))
-                work = change.file_work if change else ()
-                connection.executemany(
-                    "INSERT INTO chore (session, what) VALUES (?, ?)",
-                    [(view.number, what) for what in work],
-                )
+                for what in change.file_work if change else ():
+                    connection.execute(_ADD_CHORE, (view.number, what))
             if change is not None:
                 change.apply(connection, view.session)
             return (view, batch) if batch is not None else None
 
-        done = self.database.write(act, self._remember, checks=True)
+        def remember(done: tuple[SqliteView, Batch] | None) -> None:
+            if done is not None and done[1].head is not None:
+                view, head = done[0], done[1].head
+                self.database.heads.remember(view.number, view.session, head)
+
+        done = self.database.write(act, remember, checks=True)
         if done is not None and done[1].erased is not None:
             self._scrub(session, f"what was forgotten of session {session} is erased")
 
@@ -195,11 +198,6 @@ class SqliteStore(SqlStore):
         cursor = connection.execute(_CREATE, (view.session,))
         view.number, view.exists = int(cursor.lastrowid or 0), True
         self._recall(view.number, view.session, connection)
-
-    def _remember(self, done: tuple[SqliteView, Batch] | None) -> None:
-        if done is not None and done[1].head is not None:
-            view, head = done[0], done[1].head
-            self.database.heads.remember(view.number, view.session, head)
 
     def _recall(
         self, number: int, session: str, writer: sqlite3.Connection | None = None

@@ -101,7 +101,7 @@ def test_resume_selects_the_only_session_received_for_this_project(
     id = cli.start("Add login")
     cli.ok("sync", "--push")
     lost = desk.within("other", "resume")
-    assert lost.code == 3 and "none of them was begun in a project of this name" in lost.err
+    assert lost.code == 3 and "none of them was started in a project of this name" in lost.err
     assert f"resume {id}" in lost.err and "Add login" in lost.err
     assert f"{project.name}  Add login" in desk.within("other", "list", "--all").out
     found = desk.within(project.name, "--json", "resume")
@@ -115,7 +115,7 @@ def test_several_received_sessions_are_suggested_and_none_is_resumed(
     ids = [cli.start("Add login"), cli.start("Mend the roof")]
     cli.ok("sync", "--push")
     asked = desk.within(project.name, "resume")
-    assert asked.code == 3 and "these came from elsewhere" in asked.err
+    assert asked.code == 3 and "these are from other devices" in asked.err
     assert all(f"resume {id}" in asked.err for id in ids)
     named = desk.within(project.name, "resume", ids[0])
     assert named.code == 0 and "Goal: " in named.out
@@ -147,7 +147,7 @@ def test_resume_waits_for_remotes_no_longer_than_the_setting(
     began = time.monotonic()
     answer = cli.ok("resume")
     assert time.monotonic() - began < 60 and "Goal: " in answer.out
-    assert "still waiting for remotes: no answer within 1 second; usb last looked at" in answer.err
+    assert "still waiting for remotes: no answer within 1 second; usb last read" in answer.err
     assert "forestay sync --pull" in answer.err
     arrival = cli.json("resume", id)["arrival"]
     assert not arrival["synced"] and "no answer" in arrival["problem"]

@@ -241,7 +241,7 @@ ACTS: list[Callable[[Remote], object]] = [
         (401, "", RemoteFailed, "not accepted"),
         (404, "NoSuchBucket", RemoteFailed, "no such bucket"),
         (400, "InvalidBucketName", RemoteFailed, "no such bucket"),
-        (400, "Strange", RemoteFailed, "said 400 Strange"),
+        (400, "Strange", RemoteFailed, "answered 400 Strange"),
         (507, "", RemoteFailed, "no room left"),
         (400, "QuotaExceeded", RemoteFailed, "no room left"),
         (503, "SlowDown", Unreachable, "fewer requests"),
@@ -279,7 +279,7 @@ def test_busy_server_is_asked_again_and_not_for_ever(
 
 
 def test_nobody_at_the_other_end_is_unreachable() -> None:
-    with pytest.raises(Unreachable, match="nobody answers") as caught:
+    with pytest.raises(Unreachable, match="no server answers") as caught:
         S3Remote("s3://hold/x?endpoint=http://127.0.0.1:1", ACCESS, timeout=0.2).get("s/1")
     assert caught.value.retryable
 
@@ -333,11 +333,11 @@ def test_list_goes_on_over_pages_is_sorted_and_leaves_out_what_is_none_of_ours(
     assert len(faulty.asked) == 3 and "continuation-token=t2" in faulty.asked[-1]
 
 
-def test_name_that_is_none_is_said_to_lie_there(faulty: Faulty) -> None:
+def test_object_with_an_invalid_name_is_reported(faulty: Faulty) -> None:
     faulty.answers = [page(["s/1", "s/../2"])]
-    with pytest.raises(RemoteFailed, match="no name") as caught:
+    with pytest.raises(RemoteFailed, match="invalid name") as caught:
         [*faulty.remote().list("s")]
-    assert "prefix of its own" in caught.value.hint
+    assert "prefix for Forestay alone" in caught.value.hint
 
 
 def test_object_larger_than_any_of_ours_is_not_read(

@@ -194,7 +194,7 @@ def plan_install(name: str, scope: str, places: Places, *, tools: bool = True) -
             raise _unreadable(path, "it was not written by forestay")
         text = resources.files("forestay.agents").joinpath("opencode.js").read_text("utf-8")
         _append_text(texts, path, text.replace('"@SCRIPT@"', json.dumps(places.script)))
-    if agent.told and scope == PROJECT:
+    if agent.reads_agents_md and scope == PROJECT:
         path = _real_path(os.path.join(places.root, "AGENTS.md"), scope, places)
         guide = resources.files("forestay.agents").joinpath("guide.md").read_text("utf-8")
         _append_text(texts, path, guide.join(_MARKDOWN))
@@ -263,9 +263,9 @@ def own_program() -> list[str]:
     """Return the command that runs this installation from anywhere."""
     import sys
 
-    beside = os.path.join(os.path.dirname(sys.executable), SERVER)
-    if os.access(beside, os.X_OK):
-        return [beside]
+    program = os.path.join(os.path.dirname(sys.executable), SERVER)
+    if os.access(program, os.X_OK):
+        return [program]
     return [sys.executable, "-c", "from forestay.cli.main import entry; entry()"]
 
 
@@ -398,7 +398,7 @@ def _texts_without_entries(name: str, scope: str, places: Places) -> Texts:
         before = _read(path)
         ours = before is None or f"/{SCRIPT}" in before
         texts[path] = (before, None if ours else before, made.get(path) or Made(path))
-    if agent.told and scope == PROJECT:
+    if agent.reads_agents_md and scope == PROJECT:
         path = _real_path(os.path.join(places.root, "AGENTS.md"), scope, places)
         _remove_entries(path, agent, made.get(path), texts)
     return texts

@@ -176,9 +176,9 @@ def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[Body]:
 def _turn_end(agent: str, values: dict[str, Any]) -> HookEvent:
     names = ("last_assistant_message", "prompt_response")
     last = first_text(text_in(values, name, _ALL) for name in names)
-    said = (MessageSent(role="agent", text=last),) if last.strip() else ()
+    messages = (MessageSent(role="agent", text=last),) if last.strip() else ()
     used = parse_count(values.get("input_tokens")) or 0
-    return _make_event(agent, values, "turn_end", bodies=said, tokens=used)
+    return _make_event(agent, values, "turn_end", bodies=messages, tokens=used)
 
 
 def _interrupted(agent: str, values: dict[str, Any]) -> HookEvent:

@@ -183,9 +183,9 @@ def _part(agent: str, values: dict[str, Any]) -> HookEvent | None:
     at = parse_time(object_in(part, "time").get("end"))
     if not at or not _is_text(part) or name_in(values, "parent"):
         return None
-    said, key = MessageSent(role="agent", text=part["text"]), name_in(part, "id")
+    message, key = MessageSent(role="agent", text=part["text"]), name_in(part, "id")
     native = require_text(part, "sessionID")
-    return _make_event(agent, values, native, "other", key=key, at=at, bodies=(said,))
+    return _make_event(agent, values, native, "other", key=key, at=at, bodies=(message,))
 
 
 def _idle(agent: str, values: dict[str, Any]) -> HookEvent | None:

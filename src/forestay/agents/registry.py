@@ -1,7 +1,7 @@
-"""The agents we can live in: where each keeps its settings, which of its events we hear.
+"""The supported agents: where each has its settings, and which of its events we record.
 
 Facts only, one row per agent. A *place* is a file in one *scope*: of the user (all projects) or of
-one project. `events` are the ones we ask for, no more: each costs the agent a few milliseconds. An
+one project. `events` are the registered ones, no more: each costs the agent a few milliseconds. An
 agent without hooks of a known form gets the MCP server and a block in AGENTS.md instead.
 """
 
@@ -13,7 +13,7 @@ from typing import NamedTuple
 USER, PROJECT = "user", "project"
 SCOPES = (USER, PROJECT)
 SCRIPT = "forestay-hook"
-"""Name of the script that hooks run. It also tells our entries in a settings file from others."""
+"""Name of the script that hooks run. Our entries in a settings file are found by it."""
 SERVER = "forestay"
 """Name of our MCP server in every agent's settings."""
 
@@ -58,7 +58,7 @@ class Agent(NamedTuple):
     servers_key: str = "mcpServers"
     plugin: Place | None = None
     """Where our plugin goes, for agents that load plugins instead of hooks."""
-    told: bool = False
+    reads_agents_md: bool = False
     """Whether it uses AGENTS.md only, without hooks."""
     trust: str = ""
     """What the user has to do before the agent runs our hooks."""
@@ -113,6 +113,8 @@ AGENTS = {
         servers=Place(".qwen/settings.json", ".qwen/settings.json"),
         trust="it asks once whether you trust a new folder; hooks run after that",
     ),
-    "cursor": Agent("Cursor", servers=Place(".cursor/mcp.json", ".cursor/mcp.json"), told=True),
-    "agents-md": Agent("agents that read AGENTS.md", told=True),
+    "cursor": Agent(
+        "Cursor", servers=Place(".cursor/mcp.json", ".cursor/mcp.json"), reads_agents_md=True
+    ),
+    "agents-md": Agent("agents that read AGENTS.md", reads_agents_md=True),
 }

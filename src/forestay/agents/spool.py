@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 FOLDER = files.SPOOL
 TMP, NEW, BAD = "tmp", files.WAITING, "bad"
-LOST, LOCK, TOLD = "lost", "lock", "told"
+LOST, LOCK, ANSWERED = "lost", "lock", "told"
 OF_NO_INTEREST = "of no interest"
 """Marks counts of payloads that need no attention."""
 LIMIT = 16 * 1024 * 1024
@@ -168,7 +168,7 @@ class Spool:
         try:
             return self._parsed(_whole(fd))
         except OSError:  # unreadable: it is set aside like payloads that are not JSON
-            return Spooled(_NOBODY, b"", is_cut=False)
+            return Spooled(_UNKNOWN_SENDER, b"", is_cut=False)
         finally:
             os.close(fd)
 
@@ -180,14 +180,14 @@ class Spool:
         end = data.find(b"\n", 0, _FIRST_LINE)
         line = data[: end + 1]
         sender = self._senders.get(line) or self._sender(line)
-        rest = data if sender is _NOBODY else data[end + 1 :]
+        rest = data if sender is _UNKNOWN_SENDER else data[end + 1 :]
         return Spooled(sender, rest, is_cut=len(data) >= LIMIT)
 
     def _sender(self, line: bytes) -> Sender:
         """Parse a first line; few senders send many payloads, so results are cached."""
         words = line.removeprefix(_FIRST).decode("ascii", "replace").split()
         if not line.startswith(_FIRST) or len(words) != len(Sender.__slots__):
-            return _NOBODY
+            return _UNKNOWN_SENDER
         if len(self._senders) > _MANY:
             self._senders.clear()
         self._senders[line] = Sender(*words)
@@ -301,7 +301,7 @@ class Spool:
         sender = start.sender
         mark = f"{digest_of(start.data)} {sender.pid} {sender.start}"
         try:
-            fd = os.open(self.path(TOLD), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            fd = os.open(self.path(ANSWERED), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             with open(fd, "r+", encoding="ascii") as file:
                 last, _, at = file.read(1024).rpartition(" ")
                 if last == mark and 0 <= now - _number(at) < _AT_ONCE_MS:
@@ -322,7 +322,7 @@ class Spool:
             self._inside = None
 
 
-_TELLING, _ENOUGH = 16, 200
+_LEAST, _ENOUGH = 16, 200
 
 
 def spellings(text: str) -> list[bytes]:
@@ -330,10 +330,10 @@ def spellings(text: str) -> list[bytes]:
     import json
 
     line = max(text.split("\n"), key=len).strip()[:_ENOUGH]
-    if len(line) < _TELLING:
+    if len(line) < _LEAST:
         return []
-    told = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
-    return [form[1:-1].encode("utf-8", "replace") for form in told]
+    forms = {json.dumps(line), json.dumps(line, ensure_ascii=False)}
+    return [form[1:-1].encode("utf-8", "replace") for form in forms]
 
 
 def _erase(path: str) -> None:
@@ -354,7 +354,7 @@ def _write_number(fd: int, line: str) -> None:
         pass  # then scripts start one more process
 
 
-_NOBODY = Sender("-", "-", "-", "-", "-", "-")
+_UNKNOWN_SENDER = Sender("-", "-", "-", "-", "-", "-")
 
 
 def _whole(fd: int) -> bytes:

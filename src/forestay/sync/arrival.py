@@ -87,35 +87,28 @@ def pull(context: Context, session: str = "") -> Pulled:
     known, seconds = context.store.machine.remotes.all(), context.settings.pull_seconds
     if not known or not seconds:
         return Pulled()
-    from forestay.sync.background import fetched
+    from forestay.sync.background import fetched  # start-up
+    from forestay.sync.keychain import is_locked  # start-up
 
-    said = fetched(context, session, seconds, _passphrase(context))
-    if said is None:
+    # Another process cannot ask for the passphrase of this device's key.
+    ask = context.ask_passphrase
+    passphrase = ask() if ask and is_locked(context) else ""
+    answer = fetched(context, session, seconds, passphrase)
+    if answer is None:
         return Pulled(True, late=_late(known, seconds, context.clock.now()))
     try:
-        return _pulled(msgspec.json.decode(said, type=dict))
+        return _pulled(msgspec.json.decode(answer, type=dict))
     except msgspec.DecodeError:
         return Pulled(True, why="the pull ended without an answer", hint="forestay sync --pull")
 
 
-def _passphrase(context: Context) -> str:
-    """Return the passphrase of this device's key: another process cannot ask for it."""
-    from forestay.sync.keychain import is_locked
-
-    return context.ask_passphrase() if context.ask_passphrase and is_locked(context) else ""
-
-
 def _late(known: Sequence[Known], seconds: int, now: int) -> str:
-    looks = {
-        "done": "last looked at {}",
-        "failed": "failed, last looked at {}",
-        "": "never looked at",
-    }
-    told = [
-        f"{one.name} {looks[one.result * bool(one.synced)].format(ago(now - one.synced))}"
-        for one in known
-    ]
-    return f"no answer within {plural(seconds, 'second')}; {', '.join(told)}"
+    states = []
+    for one in known:
+        state = f"last read {ago(now - one.synced)}" if one.synced else "never read"
+        is_failed = one.synced and one.result == "failed"
+        states.append(f"{one.name} {'failed, ' if is_failed else ''}{state}")
+    return f"no answer within {plural(seconds, 'second')}; {', '.join(states)}"
 
 
 def _pulled(answer: dict[str, Any]) -> Pulled:
@@ -146,7 +139,7 @@ def meant_here(context: Context, error: NoSession) -> str:
     It must be the only one that a device of the user started in this project: otherwise raise the
     error, with all sessions from other devices to choose from.
     """
-    rows = context.store.catalogue(where={"archived": 0, "project": None}, limit=_LOOKED_AT)
+    rows = context.store.catalogue(where={"archived": 0, "project": None}, limit=_MOST_CHECKED)
     found = [_arrived(context, row) for row in rows if is_open(row["status"])]
     of_project = [one for one in found if one.fits]
     certain = [one for one in of_project if one.fits == _BY_COMMIT] or of_project
@@ -155,16 +148,14 @@ def meant_here(context: Context, error: NoSession) -> str:
     rest = [(one.id, one.status, one.goal) for one in of_project or found]
     if not rest:
         raise error
-    why = "" if error.choices else f"these came from elsewhere{'' if of_project else _OTHER}"
+    other = "" if of_project else ", and none of them was started in a project of this name"
+    why = "" if error.choices else f"these are from other devices{other}"
     hint = f"forestay resume {rest[0][0]}"
     raise NoSession(error.what, why=why, hint=hint, choices=[*error.choices, *rest])
 
 
-_OTHER = ", and none of them was begun in a project of this name"
-
-
 _BY_NAME, _BY_COMMIT = 1, 2
-_LOOKED_AT = 50
+_MOST_CHECKED = 50
 
 
 class _Arrived(Struct, frozen=True):
@@ -319,14 +310,13 @@ def _git(tree: Tree, *arguments: str) -> bytes | None:
 
 def tools(context: Context) -> dict[str, str]:
     """Return the versions of the tools on this device, by name."""
-    said = _git(context.workspace.tree, "version") or b""
-    words = said.decode("utf-8", "replace").split()
+    words = (_git(context.workspace.tree, "version") or b"").decode("utf-8", "replace").split()
     found = {"forestay": __version__, "python": ".".join(map(str, sys.version_info[:3]))}
     return {**found, "git": words[2]} if words[:2] == ["git", "version"] else found
 
 
 def _tools(session: Recorder, state: State) -> list[Finding]:
-    then = _said_tools(state)
+    then = _recorded_tools(state)
     if not then:
         return []
     now = tools(session.context)
@@ -339,12 +329,12 @@ def _tools(session: Recorder, state: State) -> list[Finding]:
     ]
 
 
-def _said_tools(state: State) -> dict[str, str]:
+def _recorded_tools(state: State) -> dict[str, str]:
     row = state.rows.get("attribute", TOOLS) if state.count("attribute") else None
     text = row.value if isinstance(row, Attribute) and isinstance(row.value, str) else ""
     pairs = (part.strip().partition(" ") for part in text.split(","))
-    told = {name: version for name, _, version in pairs if _VERSION.fullmatch(version)}
-    return {name: told[name] for name in _TOOLS if name in told}
+    known = {name: version for name, _, version in pairs if _VERSION.fullmatch(version)}
+    return {name: known[name] for name in _TOOLS if name in known}
 
 
 def record_tools(session: Recorder) -> list[Body]:
@@ -354,7 +344,7 @@ def record_tools(session: Recorder) -> list[Body]:
         return []
     now = tools(context)
     with context.store.view(session.id) as view:
-        if _said_tools(context.journal.state(view)) == now:
+        if _recorded_tools(context.journal.state(view)) == now:
             return []
     text = ", ".join(f"{name} {version}" for name, version in now.items())
     return [AttributeSet(key=TOOLS, value=text)]
@@ -417,8 +407,8 @@ def write(session: Recorder, path: str, to: str, *, overwrite: bool = False) -> 
     digest = kept.get(path) or kept.get(_recorded_as(path, session.context.workspace.tree.root))
     data = session.context.store.blob(digest) if digest else None
     if data is None:
-        what = f"session {session.id} keeps no content of {path}"
-        why = f"it keeps {', '.join(list(kept)[:_FEW]) or 'none'}"
+        what = f"session {session.id} has no content of {path}"
+        why = f"it has {', '.join(list(kept)[:_FEW]) or 'none'}"
         raise InvalidInput(what, why=why, session=session.id)
     (files.replace if overwrite else files.create)(to, [data])
     return len(data)
@@ -440,10 +430,8 @@ def _put(session: Recorder, row: Artifact, force: bool) -> Put:
         return Put(row.path, "unknown")
     try:
         return Put(row.path, _written(path, data, row.digest, force))
-    except (
-        InvalidInput,
-        Refused,
-    ):  # a folder, a link, a pipe: the other artifacts are not affected
+    except (InvalidInput, Refused):
+        # A folder, a link or a pipe is there; the other artifacts are not affected.
         return Put(row.path, "blocked")
     except ReadOnly:
         return Put(row.path, "denied")

@@ -52,14 +52,13 @@ def request_sync(context: Context, *, is_urgent: bool) -> float:
 
 
 def _put_off(context: Context, now: int, due: int) -> float:
-    told = _time(context, _LATER)
-    if (
-        not now < told <= due
-    ):  # else a process waits; if it died, the next one starts when it is due
+    later = _time(context, _LATER)
+    # If a process waits already, nothing is started; if it died, the next one starts when due.
+    if not now < later <= due:
         _touch(context, _LATER, due)
         _start(context, after=(due - now) // 1000 + 1)
-        told = due
-    return (told - now) / 1000
+        later = due
+    return (later - now) / 1000
 
 
 def _time(context: Context, name: str) -> int:
@@ -121,6 +120,8 @@ _DETACHED = """trap '' HUP; cd /; after=$1; shift
 
 def fetched(context: Context, session: str, seconds: float, passphrase: str = "") -> bytes | None:
     """Pull one session or all in another process; return its JSON, None after `seconds`."""
+    import select
+
     ours, theirs = os.pipe()
     named = ("--session", session) if session else ()
     try:
@@ -130,21 +131,15 @@ def fetched(context: Context, session: str, seconds: float, passphrase: str = ""
         return b""
     finally:
         os.close(theirs)
-    with os.fdopen(ours, "rb", buffering=0) as answer:
-        return _heard(answer.fileno(), context.clock.monotonic() + seconds, context)
-
-
-def _heard(answer: int, until: float, context: Context) -> bytes | None:
-    """Read until the other end closes; None if that takes too long."""
-    import select
-
-    said, ready = b"", select.poll()  # `select` fails on descriptors from 1024 on
-    ready.register(answer, select.POLLIN | select.POLLHUP)
-    while ready.poll(max(until - context.clock.monotonic(), 0) * 1000):
-        more = os.read(answer, 1 << 16)
-        if not more:
-            return said
-        said += more
+    until, answer = context.clock.monotonic() + seconds, b""
+    with os.fdopen(ours, "rb", buffering=0) as pipe:
+        ready = select.poll()  # `select` fails on descriptors from 1024 on
+        ready.register(pipe, select.POLLIN | select.POLLHUP)
+        while ready.poll(max(until - context.clock.monotonic(), 0) * 1000):
+            more = pipe.read(1 << 16)
+            if not more:
+                return answer
+            answer += more
     return None
 
 

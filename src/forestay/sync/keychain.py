@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from typing import Any
 
     from forestay.journal.context import Context
-    from forestay.store.machine.remotes import Known
-    from forestay.sync.remotes.port import Remote
 
 _EXPORT_LIMIT = 64 << 20
 
@@ -79,14 +77,10 @@ def own_name(context: Context) -> str:
     return context.settings.device_name or device_name()
 
 
-def own_group(context: Context) -> str:
-    """Return the id of the device group of this device; "" if it has none."""
-    return device_group.kept_id(folder(context))
-
-
 def owner_name(context: Context, group_id: str) -> str:
     """Return who the person of a device group is; empty if it is the user."""
-    return "" if group_id in ("", own_group(context)) else person_of(context, group_id)
+    is_own = group_id in ("", device_group.kept_id(folder(context)))
+    return "" if is_own else person_of(context, group_id)
 
 
 def is_locked(context: Context) -> bool:
@@ -168,17 +162,15 @@ def show(context: Context) -> dict[str, Any]:
         "circle": id or None,
         "circle_fingerprint": key_text.grouped(id) if id else None,
     }
-    return {**found, **(_opened(context) if id else {})}
-
-
-def _opened(context: Context) -> dict[str, Any]:
-    """Return the facts that need the unlocked key."""
+    if not id:
+        return found
     try:
         key, group = own(context)
     except Locked:
-        return {"locked": True}
+        return {**found, "locked": True}
     device = _myself(group, key)
     return {
+        **found,
         "name": device.name,
         "active": device.active,
         "person": str(group.person),
@@ -250,11 +242,7 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
             why=f"in the device group {group.fingerprint}",
             hint="use the newer code, or approve this device on another one: forestay device add",
         )
-    if device_group.kept_id(place) not in ("", group.id):
-        raise Refused(
-            "this device is in another device group",
-            why=key_text.grouped(device_group.kept_id(place)),
-        )
+    _require_no_other_group(place, group)
     # Warn if objects on a remote do not open by the first recovery code of a group. Then the code
     # was probably replaced. Objects from before a later code never open by it, so only the first
     # is checked. This is no error: anyone who can write there can upload such an object.
@@ -269,12 +257,17 @@ def recover(context: Context, typed: str, agree: Callable[[DeviceGroup], object]
     if device_group.is_kept(place) or is_locked(context):
         _set_aside(context)  # that key cannot be opened, or the code would not be needed
     key = _key_made(context)
-    told = DeviceCode(own_name(context), key.recipient, key.verify)
+    device = DeviceCode(own_name(context), key.recipient, key.verify)
     if not group.is_active(key.id):
-        group = device_group.approve(group, recovery, told, made=context.clock.now())
+        group = device_group.approve(group, recovery, device, made=context.clock.now())
     with exclusive_sync(context):
         group = device_group.keep(place, group, key)
     return Changed(group, _myself(group, key), spread(context, group, key))
+
+
+def _require_no_other_group(place: str, group: DeviceGroup) -> None:
+    if (known := device_group.kept_id(place)) not in ("", group.id):
+        raise Refused("this device is in another device group", why=key_text.grouped(known))
 
 
 def _is_in(context: Context) -> bool:
@@ -310,8 +303,8 @@ def ask(context: Context, *, new_key: bool = False) -> Asking:
                 hint="forestay device list; for a new key: forestay device add --new-key",
             )
     key = _key_made(context)
-    told = DeviceCode(key_text.device_name(own_name(context)), key.recipient, key.verify)
-    return Asking(key_text.device_code(*told), told, key.id)
+    device = DeviceCode(key_text.device_name(own_name(context)), key.recipient, key.verify)
+    return Asking(key_text.device_code(*device), device, key.id)
 
 
 def _set_aside(context: Context) -> None:
@@ -344,11 +337,7 @@ def confirm(context: Context, fingerprint: str) -> Changed:
     group = _the_only(found, f"the fingerprint {fingerprint} means")
     if not group.is_active(key.id):
         raise NotEntitled("this device is not an active device of that group", why=key.id)
-    if device_group.kept_id(place) not in ("", group.id):
-        raise Refused(
-            "this device is in another device group",
-            why=key_text.grouped(device_group.kept_id(place)),
-        )
+    _require_no_other_group(place, group)
     group = device_group.keep(place, group, key)
     return Changed(group, _myself(group, key), [])
 
@@ -365,20 +354,15 @@ def revoke(context: Context, which: str) -> Changed:
     _, group = own(context)
     target = find_device(group, which, active=True)
     now = context.clock.now()
-    return _change(
-        context, lambda c, key: device_group.revoke(c, key, target.key_id, made=now), target.key_id
-    )
+    id = target.key_id
+    return _change(context, lambda c, key: device_group.revoke(c, key, id, made=now), id)
 
 
 def rename(context: Context, which: str, name: str) -> Changed:
     """Rename a device."""
     _, group = own(context)
-    target, now = find_device(group, which), context.clock.now()
-    return _change(
-        context,
-        lambda c, key: device_group.rename(c, key, target.key_id, name, made=now),
-        target.key_id,
-    )
+    id, now = find_device(group, which).key_id, context.clock.now()
+    return _change(context, lambda c, key: device_group.rename(c, key, id, name, made=now), id)
 
 
 def _change(
@@ -432,16 +416,15 @@ def spread(context: Context, group: DeviceGroup, key: Key) -> list[Spread]:
     """Upload the group to every remote; an unreachable one gets it with the next sync."""
     data = device_group.encode(group, key)
     name = object_names.group_name(group.id, data)
-    return [_put(known, name, data) for known in context.store.machine.remotes.all()]
-
-
-def _put(known: Known, name: str, data: bytes) -> Spread:
-    try:
-        with closing(connect_remote(known)) as there:
-            there.put(name, data)
-    except ForestayError as error:
-        return Spread(known.name, str(error))
-    return Spread(known.name)
+    found = []
+    for known in context.store.machine.remotes.all():
+        try:
+            with closing(connect_remote(known)) as there:
+                there.put(name, data)
+            found.append(Spread(known.name))
+        except ForestayError as error:
+            found.append(Spread(known.name, str(error)))
+    return found
 
 
 def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> list[DeviceGroup]:
@@ -451,48 +434,28 @@ def _gathered(context: Context, key: Key, closed: list[str] | None = None) -> li
     """
     known = context.store.machine.remotes.all()
     if not known:
-        raise InvalidInput(
-            "there is no remote",
-            hint="forestay remote add usb folder:/media/usb/forestay",
-        )
+        hint = "forestay remote add usb folder:/media/usb/forestay"
+        raise InvalidInput("there is no remote", hint=hint)
     found: dict[str, DeviceGroup] = {}
     failed: list[ForestayError] = []
     for each in known:
         try:
-            failed += _gather(each, key, found, [] if closed is None else closed)
+            with closing(connect_remote(each)) as there:
+                for one in there.list(object_names.GROUPS):
+                    try:
+                        group = device_group.decode(read_group_object(there, one.name), key)
+                        before = found.get(group.id)
+                        found[group.id] = device_group.union(before, group) if before else group
+                    except Locked:  # of another person, or from before this key was added
+                        if closed is not None:
+                            closed.append(one.name)
+                    except (Tampered, NotEntitled, NotThere) as error:
+                        failed.append(error)  # no device of the group wrote it
         except ForestayError as error:
             failed.append(error)
     if failed and not found:
         raise failed[0]
     return list(found.values())
-
-
-def _gather(
-    known: Known, key: Key, found: dict[str, DeviceGroup], closed: list[str]
-) -> list[ForestayError]:
-    """Add the groups on a remote; skip objects that no device wrote, and return their errors."""
-    wrong: list[ForestayError] = []
-    with closing(connect_remote(known)) as there:
-        for each in there.list(object_names.GROUPS):
-            try:
-                group = read(there, each.name, key)
-                if group is None:
-                    closed.append(each.name)
-                else:
-                    before = found.get(group.id)
-                    found[group.id] = device_group.union(before, group) if before else group
-            except (Tampered, NotEntitled, NotThere) as error:
-                wrong.append(error)
-    return wrong
-
-
-def read(there: Remote, name: str, key: Key) -> DeviceGroup | None:
-    """Return the device group in an object; None if it is not sealed to this key."""
-    data = read_group_object(there, name)
-    try:
-        return device_group.decode(data, key)
-    except Locked:
-        return None  # of another person, or from before this key was added
 
 
 def _the_only(found: list[DeviceGroup], what: str) -> DeviceGroup:

@@ -108,13 +108,13 @@ def heads_of(stretches: Iterable[Stretch]) -> dict[str, tuple[int, str]]:
 
 
 def missing(
-    stretches: Iterable[Stretch], told: Iterable[ReportedHead], held: Hashes
+    stretches: Iterable[Stretch], reported: Iterable[ReportedHead], held: Hashes
 ) -> list[Missing]:
     """Return the reported heads that are missing or different."""
     chains = by_chain(stretches)
     reach = {device: whole(each) for device, each in chains.items()}
     found = []
-    for one in told:
+    for one in reported:
         if one.n > reach.get(one.device, 0):
             found.append(Missing(one, reach.get(one.device, 0)))
         elif instead := _others(chains[one.device], one, held):
@@ -122,16 +122,16 @@ def missing(
     return found
 
 
-def _others(chain: Sequence[Stretch], told: ReportedHead, held: Hashes) -> tuple[str, ...]:
+def _others(chain: Sequence[Stretch], head: ReportedHead, held: Hashes) -> tuple[str, ...]:
     """Return the hashes at the number of a reported head, if that one is not among them.
 
     Inside a stretch, only the events themselves have the hash.
     """
     others: set[str] = set()
     for one in chain:
-        if one.first <= told.n <= one.last:
-            found = {one.after} if one.last == told.n else set(held(one, told.n))
-            if not found or told.hash in found:
+        if one.first <= head.n <= one.last:
+            found = {one.after} if one.last == head.n else set(held(one, head.n))
+            if not found or head.hash in found:
                 return ()
             others |= found
     return tuple(sorted(others))

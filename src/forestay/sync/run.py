@@ -208,7 +208,9 @@ class _Visit:
 
     def _exchange_all(self, remote: Remote, me: Identity) -> Report:
         for session in self._remotes.sessions_to_search():
-            self._finish_erasure(partial(_resume_erasure, self._context, session))
+            acts = (partial(each.resume_erasure, session) for each in self._context.followers)
+            for act in acts:
+                self._finish_erasure(act)
         try:
             with ThreadPoolExecutor(SIDE_BY_SIDE, "transfer") as pool:
                 transfer = Transfer(
@@ -450,7 +452,3 @@ def _prepare_erasure(context: Context, session: str) -> Callable[[], Sequence[st
     """Call before erasures by other devices are merged; the result is called after them."""
     acts = [follower.before_erasure(session) for follower in context.followers]
     return lambda: [path for act in acts for path in act()]
-
-
-def _resume_erasure(context: Context, session: str) -> Sequence[str]:
-    return [path for follower in context.followers for path in follower.resume_erasure(session)]

@@ -1,15 +1,14 @@
-"""Hidden files that a session may bring back: those that make no tool run anything.
+"""Decide which hidden files of a session may be written: those that make no tool run anything.
 
-Hooks of git, settings of agents and editors, what shells and package managers read: most of what
-is hidden is run unasked by something, and a session may be another person's. Nobody can list all
-of that, and there is more every year. So what may be written is listed instead: whoever reads such
-a file learns what to leave out, how text is laid out, and can be led to nothing else. Not so where
-it says which version is meant: several tools take that for a path to the program. What lies in
-`.github` is for the server it is pushed to, and was looked at by then; of its folders, though, some
-belong to agents on this machine.
+A session may come from another person, and many hidden files are executed or obeyed without a
+question: hooks of git, settings of agents and editors, files of shells and package managers. No
+list of those could be complete, so the allowed names are listed instead: files that only say what
+to ignore or how text is formatted. Files that name a version are not allowed: several tools accept
+a path to a program there. Files in `.github` are for the server, where a push is reviewed; some
+folders in it belong to agents on this machine and are not allowed.
 
-Two names that are not hidden count as such. On a disk of Windows `GIT~1` is another name of `.git`.
-And a folder with a `HEAD` may be a repository, whose settings git obeys in there.
+Two more names count as hidden. On a Windows disk `GIT~1` is another name of `.git`. And a folder
+with a file `HEAD` may be a repository, whose settings git obeys there.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from __future__ import annotations
 import re
 from unicodedata import category
 
-_LEAVE_OUT = """.gitignore .dockerignore .npmignore .eslintignore .prettierignore .stylelintignore
+_IGNORES = """.gitignore .dockerignore .npmignore .eslintignore .prettierignore .stylelintignore
 .gcloudignore .vercelignore .helmignore .ignore .rgignore"""
-_LAY_OUT = ".editorconfig .clang-format .yamllint .gitattributes"
-_MARKS = ".gitkeep .keep .nojekyll .mailmap"
+_FORMATTING = ".editorconfig .clang-format .yamllint .gitattributes"
+_MARKERS = ".gitkeep .keep .nojekyll .mailmap"
 _ON_A_SERVER = ".gitlab-ci.yml .travis.yml .readthedocs.yaml .readthedocs.yml"
-PLAIN = frozenset(f"{_LEAVE_OUT} {_LAY_OUT} {_MARKS} {_ON_A_SERVER}".split())
+PLAIN = frozenset(f"{_IGNORES} {_FORMATTING} {_MARKERS} {_ON_A_SERVER}".split())
 GITHUB = frozenset(
     """workflows actions ISSUE_TEMPLATE PULL_REQUEST_TEMPLATE DISCUSSION_TEMPLATE CODEOWNERS
     CODE_OF_CONDUCT.md CONTRIBUTING.md FUNDING.yml ISSUE_TEMPLATE.md PULL_REQUEST_TEMPLATE.md

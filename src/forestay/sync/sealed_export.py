@@ -31,7 +31,7 @@ _ANY = b"FORESTAY EXPORT "
 _BY_PASSPHRASE = b"\n-> scrypt "
 _LIMIT = 2 << 30
 _MOST_SHOWN = 10
-"""Of those that a file says it is for, whoever wrote it."""
+"""The most recipients that are shown: the first line of a file can have any number."""
 
 
 def sealed(pack: Iterable[bytes], *, to: Sequence[str] = (), passphrase: str = "") -> bytes:

@@ -152,7 +152,12 @@ class SessionKeys:
         if held is None and self.unknown_signers and locked is None:
             raise next(iter(self.unknown_signers.values()))
         if held is None or self.is_removed:
-            raise locked or _no_longer_shared(self.session)
+            raise locked or Locked(
+                f"session {self.session} is no longer shared with you",
+                why="its owner removed you from its keys",
+                hint="your copy stays here; ask the owner to share it again",
+                session=self.session,
+            )
         self._rings = [one for one in self._rings if one not in self.unknown_signers]
         self._closed = newest
         # Other keys that do not open are from before the share with this person, or of known
@@ -193,17 +198,25 @@ class SessionKeys:
         for name, each in data.items():
             with suppress(RemoteFailed):
                 found = read[name] = key_ring.opened(each, self.me.group)
-                told = found.owner
+                owner = found.owner
                 # Of the user's own devices more is known here than keys contain.
-                if told.id != self.me.group.id and told.id == (self._owner or told.id):
-                    before = self._people.get(told.id)
-                    self._people[told.id] = device_group.union(before, told) if before else told
+                if owner.id != self.me.group.id and owner.id == (self._owner or owner.id):
+                    self._meet(owner)
         return read
 
     def _judged(self, name: str, read: Opened) -> KeyRing:
         """Return the keys in one object, if they match its name and what is remembered."""
-        found = key_ring.judged(read, self.me.group, place=self.place, people=self._known)
-        self._require_epoch(found, object_names.epoch_of(name))
+        found = key_ring.judged(read, self.me.group, place=self.place, people=self._people.get)
+        epoch = object_names.epoch_of(name)
+        # The operator of the remote can rename older keys. Key changes that do not count are
+        # included: the writer of the name may not have known.
+        if epoch not in {each.content.epoch for each in found.log.values()}:
+            raise Replayed(
+                f"older keys of session {found.session} are stored under a newer name",
+                why=f"epoch {found.epoch}, not {epoch}",
+                hint=ELSEWHERE,
+                session=found.session,
+            )
         # Require the known owner: otherwise any reader could take the session over.
         key = self.me.group.name_key
         is_own = bool(key) and object_names.place(key, found.session) == self.place
@@ -216,19 +229,6 @@ class SessionKeys:
                 session=found.session,
             )
         return found
-
-    def _require_epoch(self, found: KeyRing, told: int) -> None:
-        """Require the epoch in the name: the operator of the remote can rename older keys.
-
-        Key changes that do not count are included: the writer of the name may not have known.
-        """
-        if told not in {each.content.epoch for each in found.log.values()}:
-            raise Replayed(
-                f"older keys of session {found.session} are stored under a newer name",
-                why=f"epoch {found.epoch}, not {told}",
-                hint=ELSEWHERE,
-                session=found.session,
-            )
 
     @property
     def turns(self) -> dict[str, str]:
@@ -257,17 +257,13 @@ class SessionKeys:
             )
         return data
 
-    def _known(self, group_id: str) -> DeviceGroup | None:
-        return self._people.get(group_id)
-
     def chain(self, device: str) -> str:
         """Return the name of a device's chain on the remote."""
         held = self.ring
         if held is not None:
             return held.chain(device)
-        return object_names.chain(
-            object_names.place_key(self.me.group.name_key, self.session), device
-        )
+        place_key = object_names.place_key(self.me.group.name_key, self.session)
+        return object_names.chain(place_key, device)
 
     # -- opening -------------------------------------------------------------------------------
 
@@ -299,8 +295,12 @@ class SessionKeys:
                 raise
             self.unknown_signers[name] = of
             return
-        before = self._people.get(found.id)
-        self._people[found.id] = device_group.union(before, found) if before else found
+        self._meet(found)
+
+    def _meet(self, group: DeviceGroup) -> None:
+        """Merge what is known of a person's devices."""
+        before = self._people.get(group.id)
+        self._people[group.id] = device_group.union(before, group) if before else group
 
     def _unknown_signer(self, key: str, error: Locked) -> UnknownSigner | None:
         """Return why an object sealed to a key is skipped, None if it is not.
@@ -310,9 +310,8 @@ class SessionKeys:
         found = next((each for each in self.unknown_signers.values() if key in each.keys), None)
         if found is None and self._doubted - self.cleared:
             hint = "it is ignored, and can be deleted from the storage"
-            return UnknownSigner(
-                "it is sealed to keys that are not here", why=error.what, hint=hint
-            )
+            what = "it is sealed to keys that are not here"
+            return UnknownSigner(what, why=error.what, hint=hint)
         return found
 
     def opens(self, name: str) -> bool:
@@ -347,24 +346,22 @@ class SessionKeys:
             if self._closed and held.owner.id == self.me.group.id:
                 raise self._newer(self._closed) from error
             raise
-        held.require_entitled(claim, name.hash, self._known)
+        held.require_entitled(claim, name.hash, self._people.get)
         return claim, body
 
     def is_of_removed(self, claim: Claim, name: PackName) -> bool:
         """Return whether a pack is of a revoked device, which may have pushed it since."""
-        return self.ready().is_of_removed(claim, name.hash, self._known)
+        return self.ready().is_of_removed(claim, name.hash, self._people.get)
 
     @property
     def judged_by(self) -> str:
         """A digest of all keys and statements that decide on packs, without reading them."""
-        mine = self.me.group
-        said = "\n".join(
-            (*self._every_ring, *self._participants, *sorted(mine.log), *sorted(self._doubted))
-        )
-        return digest_of(said.encode())[:32]
+        objects = (*self._every_ring, *self._participants)
+        names = (*objects, *sorted(self.me.group.log), *sorted(self._doubted))
+        return digest_of("\n".join(names).encode())[:32]
 
     def _verify(self, group_id: str, signer: str) -> bytes | None:
-        known = self._known(group_id)
+        known = self._people.get(group_id)
         if known is None and self._ring is not None and self._ring.owner.id == group_id:
             known = self._ring.owner
         return known.verify_key(signer) if known else None
@@ -396,7 +393,7 @@ class SessionKeys:
                 hint="your events stay here; ask its owner to share it with --continue",
                 session=self.session,
             )
-        if held.stale(self._known) and held.owner.is_active(self.me.key.id):
+        if held.stale(self._people.get) and held.owner.is_active(self.me.key.id):
             held = self._rotated(held, put, now)
         self._ring = held
         if held.members:
@@ -407,7 +404,7 @@ class SessionKeys:
         sound = self._sound()
         packs = [one.hash for one in self._packs if one.name in sound]
         held = key_ring.rotated(
-            held, self.me.key, made=now, packs=packs, people=self._known, change=change
+            held, self.me.key, made=now, packs=packs, people=self._people.get, change=change
         )
         self._put_ring(held, put)
         if change is not None and change.mode == key_ring.NONE:
@@ -417,8 +414,7 @@ class SessionKeys:
 
     def turn(self, put: Put, now: int, change: Callable[[KeyRing], Member]) -> KeyRing:
         """Upload new keys with one member changed; call `prepare` first."""
-        held = self.ready()
-        mine = self.me.group
+        held, mine = self.ready(), self.me.group
         held = held.seen_by(mine) if held.owner.id == mine.id else held
         held = self._ring = self._rotated(held, put, now, change(held))
         if held.members:
@@ -443,8 +439,8 @@ class SessionKeys:
         """Upload the user's device statements, so that members can check signatures."""
         self.ready()
         mine = self.me.group
-        told = (one.log.keys() for one in self._participants_by_name.values() if one.id == mine.id)
-        if not mine.log.keys() <= set().union(*told):
+        there = (one.log.keys() for one in self._participants_by_name.values() if one.id == mine.id)
+        if not mine.log.keys() <= set().union(*there):
             data = key_ring.encode_participant(mine, self.me.key, held)
             name = object_names.participant_name(self.place, data)
             put(name, data)
@@ -483,12 +479,3 @@ class SessionKeys:
         data = sealed_pack.seal_pack(claim, pack, self.me.key, held.current)
         chain = held.chain(stretch.device)
         return object_names.pack_name(self.place, chain, stretch.first, stretch.last, data), data
-
-
-def _no_longer_shared(session: str) -> Locked:
-    return Locked(
-        f"session {session} is no longer shared with you",
-        why="its owner removed you from its keys",
-        hint="your copy stays here; ask the owner to share it again",
-        session=session,
-    )

@@ -58,10 +58,11 @@ def share(
     now = context.clock.now()
     for known in context.store.machine.remotes.all():
         _record_removal(context, known, session, person.circle, owed=False)
+    email = clean_input(email, "the address", limit=200, lines=False) if email else ""
     return _everywhere(
         context,
         session,
-        lambda ring: key_ring.share(ring, person, mode=mode, made=now, email=_address(email)),
+        lambda ring: key_ring.share(ring, person, mode=mode, made=now, email=email),
     )
 
 
@@ -122,9 +123,8 @@ def _everywhere(
     failed: list[tuple[Known, ForestayError]] = []
     for known in remotes:
         try:
-            found.append(
-                _turned(context, known, session, change, ending=record_removal is not None)
-            )
+            is_ending = record_removal is not None
+            found.append(_turned(context, known, session, change, ending=is_ending))
             spread.append(Spread(known.name))
         except ForestayError as error:
             failed.append((known, error))
@@ -135,10 +135,10 @@ def _everywhere(
             why.hint = "; ".join(filter(None, (why.hint, "the next sync repeats it there")))
     if not found:
         raise failed[0][1]
-    told = _summarize(session, found, spread)
-    context.store.machine.remotes.record_shared(session, [title(each) for each in told.members])
+    shared = _summarize(session, found, spread)
+    context.store.machine.remotes.record_shared(session, [title(each) for each in shared.members])
     write_files(context, session)  # its files show the persons it is shared with
-    return told
+    return shared
 
 
 def _turned(
@@ -165,20 +165,18 @@ def _keys(context: Context, known: Known, session: str) -> Iterator[tuple[Sessio
     with closing(connect_remote(known)) as remote:
         listed = {one.name: one.size for one in remote.list(object_names.within(place))}
         sound = {one.name for one in remotes.objects(known, session)}
-        yield (
-            SessionKeys(
-                me,
-                session,
-                listed,
-                get=remote.get,
-                place=place,
-                owner=there.owner if there else "",
-                turns=noted.get(KEY_CHANGE, {}),
-                sound=lambda: sound,
-                doubted=noted.get(DOUBT, ()),
-            ),
-            remote,
+        keys = SessionKeys(
+            me,
+            session,
+            listed,
+            get=remote.get,
+            place=place,
+            owner=there.owner if there else "",
+            turns=noted.get(KEY_CHANGE, {}),
+            sound=lambda: sound,
+            doubted=noted.get(DOUBT, ()),
         )
+        yield keys, remote
 
 
 def _summarize(session: str, found: list[KeyRing], spread: list[Spread]) -> Shared:
@@ -197,7 +195,7 @@ def _meant(ring: KeyRing, who: str) -> Member:
     if len(found) == 1:
         return found[0]
     known = ", ".join(title(each) for each in found or ring.members)
-    why = f"it is shared with {known or 'nobody'}"
+    why = f"it is shared with {known or 'no one'}"
     what = f"{who} may mean several persons" if found else f"it is not shared with {who!r}"
     raise InvalidInput(what, why=why, hint="forestay share list", session=ring.session)
 
@@ -212,10 +210,6 @@ def _is_called(member: Member, who: str) -> bool:
 def title(member: Member) -> str:
     """Return the name of a person for lists."""
     return member.email or key_text.grouped(member.circle)
-
-
-def _address(email: str) -> str:
-    return clean_input(email, "the address", limit=200, lines=False) if email else ""
 
 
 __all__ = ["CONTINUE", "READ", "Shared", "share", "shares", "title", "unshare"]

@@ -84,11 +84,11 @@ class CodexReader(Reader):
     def _message(self, payload: Record, at: int) -> Iterator[HookEvent]:
         if payload.get("role") != "user" or self.by:
             return
-        said = "\n".join(texts(payload.get("content"), ("input_text", "text"))).strip()
-        if not said or said.startswith(_MACHINE) or not _is_of_user(payload):
+        text = "\n".join(texts(payload.get("content"), ("input_text", "text"))).strip()
+        if not text or text.startswith(_MACHINE) or not _is_of_user(payload):
             return
         key = name_in(payload, "id") or f"prompt {at}"
-        yield self.make_event("prompt", at, key=key, bodies=parse_prompt(said), model=self.model)
+        yield self.make_event("prompt", at, key=key, bodies=parse_prompt(text), model=self.model)
 
     def _done(self, payload: Record, at: int) -> Iterator[HookEvent]:
         last = text_in(payload, "last_agent_message", _LONG)

@@ -222,9 +222,9 @@ def _stream(one: Transcript, path: str, by: str, unknown: dict[str, int]) -> Ite
 def _sent(one: Transcript) -> Iterator[tuple[str, str]]:
     """Yield the call that started each sub-agent, from a small file next to its transcript."""
     for path, by in one.paths:
-        beside = f"{os.path.splitext(path)[0]}.meta.json"
+        facts_file = f"{os.path.splitext(path)[0]}.meta.json"
         try:
-            reported = msgspec.json.decode(files.read_bounded(beside, _CHUNK)) if by else None
+            reported = msgspec.json.decode(files.read_bounded(facts_file, _CHUNK)) if by else None
         except (ForestayError, *_UNREADABLE):
             continue
         if isinstance(reported, dict) and isinstance(reported.get("toolUseId"), str):

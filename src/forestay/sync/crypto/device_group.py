@@ -16,7 +16,7 @@ from the log alone:
 - where revocations contradict each other (two devices revoke each other), a new recovery key wins,
   then the recovery key, then the device that is longer in the group;
 - revoked stays revoked: a key is never added twice;
-- a recovery key signs the statement that introduces it, so nobody can found a group with the
+- a recovery key signs the statement that introduces it, so a group cannot be founded with the
   recovery key of another person; its recipient is only in group objects, statements have its hash;
 - an epoch is *clean* if its signer had seen every revocation that counts. Without a clean one the
   group is *stale*: a revoked device may hold the newest, so another is due (`with_clean_epoch`).

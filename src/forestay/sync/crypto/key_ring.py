@@ -16,7 +16,7 @@ with knowledge of the revocation (*fresh*) lists the packs that were there; of t
 that the device signed, only those that a fresh change has seen count. Before there is a fresh one,
 its packs count, so that nothing a lost device pushed is lost; of its key changes, those count that
 others have seen or that were *remembered* from before. Where nothing is remembered all of them
-count, or the session would be lost. But such a change alone makes nobody a member, and no later
+count, or the session would be lost. But such a change alone adds no member, and no later
 change builds on it.
 
 A removed member cannot open later rings, and anyone could upload an object that does not open. So
@@ -556,7 +556,7 @@ def encode(ring: KeyRing, key: Key) -> bytes:
 
 
 def encode_end(ring: KeyRing, key: Key, member: Member) -> bytes:
-    """Return the object that tells a removed member so; it has no secret."""
+    """Return the notice for a removed member; it has no secret."""
     return _packed(ring, key, [], [member.key])
 
 

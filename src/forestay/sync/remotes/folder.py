@@ -49,37 +49,24 @@ _EMPTIED = "; if it was emptied for good, on each device: forestay remote remove
 
 _FULL = "there is no room left"
 _CLOSED = "it is read-only for this user"
-# errno → error class, sentence and hint. PATH is the folder.
-_MEANING: dict[int, tuple[type[RemoteFailed], str, str]] = {
-    errno.ENOSPC: (RemoteFailed, _FULL, "free some space there, then try again: df -h PATH"),
-    errno.EDQUOT: (RemoteFailed, _FULL, "your quota there is used up; free some space"),
-    errno.EFBIG: (RemoteFailed, "files that large cannot be kept there", ""),
-    errno.EROFS: (RemoteFailed, _CLOSED, "mount it for writing, or unlock the stick"),
-    errno.EACCES: (RemoteFailed, _CLOSED, "check owner and permissions: ls -ld PATH"),
-    errno.EPERM: (RemoteFailed, _CLOSED, "check owner and permissions: ls -ld PATH"),
-    errno.ELOOP: (RemoteFailed, "a link lies there; links are not followed", "look at it: ls -l"),
-    errno.ENOTDIR: (
-        RemoteFailed,
-        "a file or a link lies where a folder should be",
-        "move it away, then try again",
-    ),
-    errno.EISDIR: (
-        RemoteFailed,
-        "a folder lies where a file should be",
-        "move it away, then try again",
-    ),
-    errno.EMFILE: (RemoteFailed, "too many open files", "raise the limit: ulimit -n"),
+_MOVE_AWAY = "move it away, then try again"
+# errno → reason and hint. PATH is the folder.
+_MEANING = {
+    errno.ENOSPC: (_FULL, "free some space there, then try again: df -h PATH"),
+    errno.EDQUOT: (_FULL, "your quota there is used up; free some space"),
+    errno.EFBIG: ("files that large cannot be kept there", ""),
+    errno.EROFS: (_CLOSED, "mount it for writing, or unlock the stick"),
+    errno.EACCES: (_CLOSED, "check owner and permissions: ls -ld PATH"),
+    errno.EPERM: (_CLOSED, "check owner and permissions: ls -ld PATH"),
+    errno.ELOOP: ("a link is there; links are not followed", "see it: ls -l PATH"),
+    errno.ENOTDIR: ("a file or a link is where a folder should be", _MOVE_AWAY),
+    errno.EISDIR: ("a folder is where a file should be", _MOVE_AWAY),
+    errno.EMFILE: ("too many open files", "raise the limit: ulimit -n"),
 }
 # The codes of a disk that was removed while in use.
 _GONE = (
-    errno.EIO,
-    errno.ENODEV,
-    errno.ENXIO,
-    errno.ENOTCONN,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
-    errno.EHOSTDOWN,
-    errno.EHOSTUNREACH,
+    *(errno.EIO, errno.ENODEV, errno.ENXIO, errno.ENOTCONN, errno.ESTALE),
+    *(errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH),
 )
 
 
@@ -168,12 +155,16 @@ class FolderRemote(Remote):
                 conditional = not self.put(name, b"second") and self.get(name) == b"first"
                 lists = [Object(name, 5)] == [*self.list(name)]
             finally:
-                self._tidy(name, was_there)
+                self.delete(name)
+                self._lasting.clear()
+                folders = [os.path.join(self.path, "probe"), *([] if was_there else [self.path])]
+                for folder in folders:
+                    with contextlib.suppress(OSError):
+                        os.rmdir(folder)
         except NotThere as error:
             return Probe(False, False, str(error))
-        return Probe(
-            conditional, lists, "" if conditional and lists else "files change by themselves"
-        )
+        why = "" if conditional and lists else "other programs change files there"
+        return Probe(conditional, lists, why)
 
     def oddities(self) -> Sequence[Oddity]:
         with self._opened("list") as root:
@@ -227,11 +218,11 @@ class FolderRemote(Remote):
         if isinstance(error, FileNotFoundError):
             return NotThere(f"no {name} in {self.path}", file=self.path)
         what = f"cannot {doing} in {self.path}"
-        file = os.path.join(self.path, name)
+        file, reason = os.path.join(self.path, name), (error.strerror or str(error)).lower()
         if error.errno in _GONE:
-            return Unreachable(what, why=_said(error), hint=_PLUG_IN, file=file)
-        kind, why, hint = _MEANING.get(error.errno or 0, (RemoteFailed, _said(error), ""))
-        return kind(what, why=why, hint=hint.replace("PATH", self.path), file=file)
+            return Unreachable(what, why=reason, hint=_PLUG_IN, file=file)
+        why, hint = _MEANING.get(error.errno or 0, (reason, ""))
+        return RemoteFailed(what, why=why, hint=hint.replace("PATH", self.path), file=file)
 
     # -- objects ---------------------------------------------------------------------------------
 
@@ -280,17 +271,6 @@ class FolderRemote(Remote):
             _sync_folder(here)
             self._lasting.add(path)
         return below
-
-    def _tidy(self, name: str, was_there: bool) -> None:
-        self.delete(name)
-        self._lasting.clear()
-        for folder in [os.path.join(self.path, "probe"), *([] if was_there else [self.path])]:
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
-
-
-def _said(error: OSError) -> str:
-    return (error.strerror or str(error)).lower()
 
 
 _RANKS = {OBJECT: 0, COPY: 1, PLACEHOLDER: 2}

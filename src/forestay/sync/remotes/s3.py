@@ -57,7 +57,7 @@ _MEANING = {
     "EntityTooLarge": ("objects that large are not taken there", ""),
     "RequestTimeTooSkewed": ("the clock of this machine is wrong", "set the clock"),
     "AuthorizationHeaderMalformed": ("the region is another one", "add &region=REGION"),
-    "PermanentRedirect": ("the bucket lies elsewhere", "check endpoint and region"),
+    "PermanentRedirect": ("the bucket is elsewhere", "check endpoint and region"),
 }
 _BY_STATUS = {
     401: ("the credentials are not accepted", "check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY"),
@@ -77,23 +77,22 @@ class Place(NamedTuple):
     @property
     def address(self) -> str:
         query = {"endpoint": self.endpoint, "region": self.region}
-        said = urlencode({name: value for name, value in query.items() if value}, safe=":/[]")
-        return f"s3://{self.bucket}/{quote(self.prefix)}{'?' if said else ''}{said}"
+        given = urlencode({name: value for name, value in query.items() if value}, safe=":/[]")
+        return f"s3://{self.bucket}/{quote(self.prefix)}{'?' if given else ''}{given}"
 
 
 def parse(address: str) -> Place:
     """Parse an address. A possible secret in it is refused, and not repeated."""
     try:
         parts = urlsplit(address)
-        query = dict(
-            parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
-        )
+        strict = bool(parts.query)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=strict))
     except ValueError:
         raise _bad("it is not of the form of an address") from None
     if "@" in parts.netloc or "@" in query.get("endpoint", ""):
         raise _bad("credentials do not belong into an address", _by_environment())
     if query.keys() - {"endpoint", "region"} or parts.fragment:
-        raise _bad("it may say endpoint and region, nothing else", _by_environment())
+        raise _bad("it may have endpoint and region, nothing else", _by_environment())
     prefix = parts.path.strip("/")
     if parts.scheme != "s3" or not _BUCKET.fullmatch(parts.netloc):
         raise _bad("the name of the bucket is not possible")
@@ -155,9 +154,8 @@ class S3Remote(Remote):
     ) -> None:
         place = parse(address)
         self.address = place.address
-        self.place = place._replace(
-            endpoint=place.endpoint or _endpoint(access.get("endpoint", ""))
-        )
+        endpoint = place.endpoint or _endpoint(access.get("endpoint", ""))
+        self.place = place._replace(endpoint=endpoint)
         self._access, self._timeout, self._clock = dict(access), timeout, clock or Clock()
         self._stores: dict[tuple[str, int], S3Store] = {}
         self._plain = False
@@ -232,7 +230,7 @@ class S3Remote(Remote):
                 won = sum(pool.map(lambda n: self.put(name, b"%d" % n), range(_WRITERS)))
             first = self.get(name)
             if won != 1:
-                seen.append(f"{won} of {_WRITERS} writers were told that they were the first")
+                seen.append(f"{won} of {_WRITERS} writers got the answer that they were the first")
             if self.put(name, b"second") or self.get(name) != first:
                 seen.append("it overwrites a name that is taken")
             if self._plain:
@@ -340,10 +338,10 @@ class S3Remote(Remote):
             why = _silence(error, status)
             return Unreachable(what, why=why, hint="try again later", file=name)
         if type(error).__name__ == "InvalidPathError":
-            why, hint = "something lies there whose name is no name", "give it a prefix of its own"
+            why, hint = "something there has an invalid name", "use a prefix for Forestay alone"
             return RemoteFailed(what, why=why, hint=hint)
-        said = f"the server said {status} {code}".rstrip() if status else type(error).__name__
-        return RemoteFailed(what, why=said, file=name)
+        why = f"the server answered {status} {code}".rstrip() if status else type(error).__name__
+        return RemoteFailed(what, why=why, file=name)
 
 
 def _status(error: Exception) -> int:
@@ -358,7 +356,7 @@ def _silence(error: Exception, status: int) -> str:
         return f"the server fails with {status}"
     kind = _KIND.search(str(error))
     return {
-        "Connect": "nobody answers there",
+        "Connect": "no server answers there",
         "Timeout": "no answer in time",
         "Interrupted": "the connection broke off",
     }.get(kind[1] if kind else "", "the connection failed")

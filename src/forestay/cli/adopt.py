@@ -59,13 +59,8 @@ def run_adopt(options: Namespace, stay: Forestay, screen: Screen) -> int:
             screen.progress()
             _print_adopted(one, screen, dry_run=options.dry_run)
 
-    found = stay.files.adopt(
-        options.path,
-        dry_run=options.dry_run,
-        templates=options.templates,
-        workflows=options.workflows,
-        on_adopted=show,
-    )
+    given = pick(options, "dry_run templates workflows")
+    found = stay.files.adopt(options.path, **given, on_adopted=show)
     screen.progress()
     names = "path layout? native_id=native? session? outcome new=is_new events artifacts bound"
     reading = "generation? complete status? progress warning?"
@@ -156,13 +151,9 @@ def _adopt_transcripts(options: Namespace, stay: Forestay, screen: Screen) -> in
             screen.progress()
             _print_transcript(one, screen, dry_run=options.dry_run)
 
+    given = pick(options, "since dry_run")
     stay.agents.adopt_transcripts(
-        options.transcripts,
-        options.path,
-        since=options.since,
-        dry_run=options.dry_run,
-        on_part=part,
-        on_adopted=show,
+        options.transcripts, options.path, **given, on_part=part, on_adopted=show
     )
     screen.progress()
     names = "agent native_id=native path folder? session? outcome goal? events missed problems"

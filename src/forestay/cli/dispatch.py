@@ -7,6 +7,7 @@ parsers would take longer than most commands.
 
 from __future__ import annotations
 
+from forestay.cli.lean_imports import load_argparse, load_msgspec
 from forestay.cli.table import (
     COMMANDS,
     DEFAULT_ACTIONS,
@@ -78,7 +79,9 @@ def _run(argv: list[str], screen: Screen, *, leaving: bool) -> int:
         return exit_code
     name = default_command(name)
     if leaving:
-        _limit_imports(name)
+        load_argparse()
+        if name in COMMANDS and COMMANDS[name][0] not in WITHOUT_MODEL:
+            load_msgspec()
     command, options = parse(name, rest)
     screen.json, screen.quiet = options.json, options.quiet
     screen.given = {f"--{n}": v for n in ("home", "store", "session") if (v := getattr(options, n))}
@@ -135,15 +138,6 @@ def _print_version_or_help(name: str, rest: list[str], screen: Screen) -> int | 
     return None
 
 
-def _limit_imports(name: str) -> None:
-    """Prevent libraries from loading modules that no command needs."""
-    from forestay.cli.lean_imports import load_argparse, load_msgspec
-
-    load_argparse()
-    if name in COMMANDS and COMMANDS[name][0] not in WITHOUT_MODEL:
-        load_msgspec()
-
-
 def _options(argv: list[str]) -> list[str]:
     return argv[: argv.index("--")] if "--" in argv else argv
 
@@ -171,7 +165,6 @@ def parse(name: str, rest: list[str]) -> tuple[Command, Namespace]:
 
 def _open(options: Namespace, screen: Screen, *, careful: bool, leaving: bool) -> Forestay:
     from forestay.api.forestay import Forestay
-    from forestay.cli.lean_imports import load_msgspec
 
     settings = load_settings(options, careful=careful)
     screen.apply_settings(settings)

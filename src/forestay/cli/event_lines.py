@@ -98,13 +98,21 @@ def _paused(body: Any) -> str:
     return _join("" if asked else spell_out(body.reason), body.context)
 
 
+def describe_decision(what: str, chosen: str, options: list[str], because: str) -> str:
+    """Return a decision, what was rejected or is still open, and the reason, in one line."""
+    rejected = [one for one in options if chosen and one != chosen]
+    left = undecided(what, chosen, options)
+    return _join(
+        what,
+        chosen,
+        f"still open: {', '.join(left)}" if left else "",
+        f"not {', '.join(rejected)}" if rejected else "",
+        f"because {because}" if because else "",
+    )
+
+
 def _decision(body: Any) -> str:
-    rejected = [one for one in body.options if body.chosen and one != body.chosen]
-    without = f"not {', '.join(rejected)}" if rejected else ""
-    left = undecided(body.what, body.chosen, body.options)
-    still_open = f"still open: {', '.join(left)}" if left else ""
-    because = f"because {body.because}" if body.because else ""
-    return _join(body.what, body.chosen, still_open, without, because)
+    return describe_decision(body.what, body.chosen, body.options, body.because)
 
 
 def _command(body: Any) -> str:

@@ -230,15 +230,17 @@ def print_case(case: Case, screen: Screen, *, acted: bool, chosen: str = "") -> 
         screen.line(("  saved    ", "dim"), f"{short_path(path)} (the damaged bytes)")
     for path in case.written:
         screen.line(("  written  ", "dim"), short_path(path))
-    if case.question is not None and not acted:
+    if acted:
+        return
+    if case.question is not None:
         _print_question(case, case.question, screen)
-    elif not acted:
-        doctor = f"forestay doctor {quoted_path(case.path)}"
-        choice = f" --choose {shlex.quote(chosen)}" if chosen else ""
-        screen.line(("nothing is changed yet; afterwards: ", "dim"), case.message)
-        if case.rung != "journal":
-            screen.suggest("→ as a copy: ", f"{doctor} -o OUT{choice}")
-        screen.suggest("→ in place, the old bytes are saved: ", f"{doctor} --fix{choice}")
+        return
+    doctor = f"forestay doctor {quoted_path(case.path)}"
+    choice = f" --choose {shlex.quote(chosen)}" if chosen else ""
+    screen.line(("nothing is changed yet; afterwards: ", "dim"), case.message)
+    if case.rung != "journal":
+        screen.suggest("→ as a copy: ", f"{doctor} -o OUT{choice}")
+    screen.suggest("→ in place, the old bytes are saved: ", f"{doctor} --fix{choice}")
 
 
 def _with_short_paths(text: str, case: Case) -> str:

@@ -40,11 +40,13 @@ def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
     first = names[0]
     if len(names) > 1 or first.startswith("#") or ":" in first:
         return stay.current(), names
-    try:
-        stay.current().lifecycle.forgettable(first)
-        is_event = True
-    except (InvalidInput, NoSession):
-        is_event = False
+
+    def is_event() -> bool:
+        try:
+            return bool(stay.current().lifecycle.forgettable(first))
+        except (InvalidInput, NoSession):
+            return False
+
     try:
         session = stay.session(first)
     except NoSession:
@@ -52,10 +54,10 @@ def _resolve(stay: Forestay, names: list[str]) -> tuple[Session, list[str]]:
             from forestay.api.session import Session  # start-up
 
             return Session(stay.context, str(gone[0]["id"])), []
-        if first.isdigit() or is_event:
+        if first.isdigit() or is_event():
             return stay.current(), names
         raise
-    if first.isdigit() and session.id != first and is_event:
+    if first.isdigit() and session.id != first and is_event():
         raise InvalidInput(
             f"{first} could be an event, or session {session.id}",
             hint=f"the event: forestay session forget '#{first}'; the session: its whole id",

@@ -168,8 +168,7 @@ def run_move(options: Namespace, stay: Forestay, screen: Screen) -> None:
     def part(what: str, done: int, of: int) -> None:
         screen.progress(f"{done * 100 // max(of, 1)}% {what}")
 
-    given = {"dry_run": options.dry_run, "unseal": options.unseal}
-    moved = stay.backups.move(options.to, **given, on_part=part)
+    moved = stay.backups.move(options.to, **pick(options, "dry_run unseal"), on_part=part)
     screen.progress()
     screen.answer(moved._asdict(), dry_run=options.dry_run)
     what = f"{plural(moved.sessions, 'session')}, {plural(moved.events, 'event')}"

@@ -45,8 +45,7 @@ def run_log(options: Namespace, stay: Forestay, screen: Screen) -> None:
             if screen.json:
                 screen.answer(event_to_json(line))
             else:
-                head = _head(line, now, stay, room)
-                for parts in _lines(line, head, screen, full=options.full):
+                for parts in _lines(line, now, stay, screen, room=room, full=options.full):
                     screen.line(*parts)
             last = line.event.seq
 
@@ -87,32 +86,30 @@ def _room_for_devices(stay: Forestay, screen: Screen) -> int:
     return min(max([_DEVICE, *map(width, titles)]), most)
 
 
-def _head(line: LogLine, now: int, stay: Forestay, room: int) -> list[str]:
-    """Return number, time and actor; and the device, where a session has several."""
+def _lines(
+    line: LogLine, now: int, stay: Forestay, screen: Screen, *, room: int, full: bool
+) -> list[list[Part]]:
+    """Return an event as one line that fits the terminal; with `full`, as many as needed."""
     event = line.event
     who = fit(event.head.actor.removeprefix("agent:").removeprefix("file:"), _WHO)
     named = person_title(line.person, line.name) or line.name
     device = "here" if line.device == stay.context.store.machine.device else named
+    # The device is named where a session has several.
     where = [f"{fit(device, room)} "] if line.device and device else []
-    return [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
-
-
-def _lines(line: LogLine, head: list[str], screen: Screen, *, full: bool) -> list[list[Part]]:
-    """Return an event as one line that fits the terminal; with `full`, as many as needed."""
+    head = [f"#{event.seq:<4} ", f"{when(event.head.at, now):<11} ", *where, f"{who} "]
     word, text = describe_event(line)
     lead = f"{''.join(head)}{word:<{_WORD}} "
     if screen.columns and not full:
         text = fit(text, max(screen.columns - width(lead), _LEAST))
     first, *more = screen.wrap(f"{lead}{one_line(text)}".rstrip()) if full else [lead + text]
-    text_shown = first[sum(map(len, head)) :].rstrip()
-    style = "strike" if line.retracted else _COLORS.get(line.event.kind, "")
+    shown = first[sum(map(len, head)) :].rstrip()
+    style = "strike" if line.retracted else _COLORS.get(event.kind, "")
     if line.retracted and not screen.shows_strike:
-        text_shown = f"~~{' '.join([text_shown, *map(str.strip, more)])}~~ (withdrawn)"
-        more = []
+        shown, more = f"~~{' '.join([shown, *map(str.strip, more)])}~~ (withdrawn)", []
     shade = "dim" if line.retracted else ""
     parts: list[Part] = [(head[0], shade or "bold"), (head[1], "dim")]
     parts += [(part, shade) for part in head[2:]]
-    lines: list[list[Part]] = [[*parts, (text_shown, style)]]
+    lines: list[list[Part]] = [[*parts, (shown, style)]]
     return lines + [[(part, style)] for part in more]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from forestay.base.text import shorten
 from forestay.cli.arguments import KEY, Command, arg, count, flag
 from forestay.cli.common import Verb, confirm, current_session
-from forestay.cli.terminal import json_text
+from forestay.cli.terminal import json_text, pick
 from forestay.errors import DONE, REFUSED
 from forestay.model.gates.gate import describe_field, submit_command
 from forestay.model.timing import brief
@@ -32,7 +32,7 @@ _EVIDENCE = (
 def run_done(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = current_session(stay)
     evidence = read(options.evidence, options.evidence_file)
-    given = {name: getattr(options, name) for name in ("override", "because", "key")}
+    given = pick(options, "override because key")
     outcome = session.phases.done(options.number, evidence, **given)
     judgment, phase = outcome.judgment, session.status().as_json()["phase"]
     message: Part = (f"phase {outcome.phase} passed", "green")

@@ -19,6 +19,7 @@ from forestay.cli.common import (
     removed_secrets,
     warn_others,
 )
+from forestay.cli.terminal import pick
 from forestay.errors import DONE, FAILED, INTERRUPTED, InvalidInput
 from forestay.plans.prove import result_to_json
 
@@ -54,8 +55,7 @@ def run_prove(options: Namespace, stay: Forestay, screen: Screen) -> int:
     session = current_session(stay)
     if options.again:
         return _prove_again(session, options, screen)
-    names = ("phase", "name", "inputs", "timeout", "key")
-    given = {name: getattr(options, name) for name in names}
+    given = pick(options, "phase name inputs timeout key")
     event = session.proofs.run(options.argv, sink=_sink(screen), **given)
     if screen.json:
         _answer(session, [event], screen)

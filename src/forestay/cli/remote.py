@@ -118,7 +118,7 @@ def run_sync(options: Namespace, stay: Forestay, screen: Screen) -> int:
             if options.push:
                 return stay.remotes.push(options.remote, again=options.again, **given)
             if options.pull:
-                given |= {name: getattr(options, name) for name in _ONE_WAY["pull"]}
+                given |= pick(options, *_ONE_WAY["pull"])
                 return stay.remotes.pull(options.remote, **given)
             return stay.remotes.sync(options.remote, **given)
         except KeyboardInterrupt:

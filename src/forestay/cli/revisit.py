@@ -65,9 +65,8 @@ def _preview(session: Session, options: Namespace, screen: Screen) -> None:
 
 
 def _apply(session: Session, options: Namespace, screen: Screen) -> None:
-    preview, event = session.revisit.apply(
-        options.step, impact=options.impact, because=options.because, key=options.key
-    )
+    given = pick(options, "impact because key")
+    preview, event = session.revisit.apply(options.step, **given)
     found = preview.assessment
     counts = [
         f"{len(found.review)} to review" if found.review else "",

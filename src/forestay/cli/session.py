@@ -36,8 +36,7 @@ def run_start(options: Namespace, stay: Forestay, screen: Screen) -> None:
         before = stay.context.workspace.require(open_only=True)
     except ForestayError:
         before = ""
-    names = ("mode", "id", "workflow", "target", "pushback", "key", "from_session", "formats")
-    given = {name: getattr(options, name) for name in names}
+    given = pick(options, "mode id workflow target pushback key from_session formats")
     session = stay.start(read_text(options.goal, screen), **given)
     status, first = session.status().as_json(), next(session.log()).event
     bindings = session.files.list() if options.formats else []

@@ -6,6 +6,7 @@ from forestay.base.text import plural, shorten
 from forestay.cli.arguments import KEY, Command, arg, flag
 from forestay.cli.common import confirm
 from forestay.cli.log import when
+from forestay.cli.terminal import pick
 from forestay.sync.device_names import name_of
 
 TYPE_CHECKING = False
@@ -21,8 +22,7 @@ def run_settle(options: Namespace, stay: Forestay, screen: Screen) -> None:
         _print(session, options.dispute, stay.context.clock.now(), screen)
         return
     open_before = {case.subject: case.about for case in session.disputes.list()}
-    names = ("prefer", "merge", "keep_both", "because", "key")
-    given = {name: getattr(options, name) for name in names}
+    given = pick(options, "prefer merge keep_both because key")
     event = session.disputes.settle(options.dispute, **given)
     left = {case.subject: case.about for case in session.disputes.list()}
     over = [about for subject, about in open_before.items() if subject not in left]

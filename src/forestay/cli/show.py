@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from forestay.base.clock import iso
 from forestay.base.text import one_line, shorten
-from forestay.base.vocabulary import PAUSE_REASONS, undecided
+from forestay.base.vocabulary import PAUSE_REASONS
 from forestay.cli.arguments import Command, arg
-from forestay.cli.event_lines import spell_out
+from forestay.cli.event_lines import describe_decision, spell_out
 from forestay.cli.log import when
 from forestay.cli.terminal import json_text, pick
 
@@ -105,12 +105,8 @@ def _show_unit(*names: str) -> Callable[[Row], list[Part]]:
 
 
 def _decision(row: Row) -> list[Part]:
-    rejected = f"not {', '.join(row['rejected'])}" if row.get("rejected") else ""
-    because = f"because {row['because']}" if row.get("because") else ""
-    chosen = row.get("chosen", "")
-    left = undecided(row["what"], chosen, row.get("options", []))
-    still_open = f"still open: {', '.join(left)}" if left else ""
-    return [" – ".join(filter(None, [row["what"], chosen, still_open, rejected, because]))]
+    more = (row.get("chosen", ""), row.get("options", []), row.get("because", ""))
+    return [describe_decision(row["what"], *more)]
 
 
 def _show_fields(*names: str) -> Callable[[Row], list[Part]]:

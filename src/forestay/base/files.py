@@ -246,11 +246,10 @@ class locked:
             if self._private and stat.S_IMODE(os.fstat(self._fd).st_mode) != 0o600:
                 os.fchmod(self._fd, 0o600)  # the umask or an earlier version set another mode
             _lock(self._fd, self._path, self._timeout, self._clock, shared=self._shared)
-        except OSError as error:
+        except BaseException as error:
             self.__exit__()
-            raise failure(error, "lock", self._path) from error
-        except BaseException:
-            self.__exit__()
+            if isinstance(error, OSError):
+                raise failure(error, "lock", self._path) from error
             raise
 
     def __exit__(self, *_: object) -> None:

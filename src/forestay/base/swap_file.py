@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+from functools import cache
 
 from forestay.base import files
 from forestay.base.clock import Clock
@@ -51,17 +52,12 @@ def _begun(path: str, data: bytes, mode: int) -> tuple[str, int] | ForestayError
         return error
     except OSError as error:
         return files.failure(error, "write", path)
-    _start_writing(fd)
+    try:
+        # Let the system begin to write it to the disk, so that its sync takes less time.
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    except (AttributeError, OSError):
+        pass  # only a hint: the sync writes it
     return temporary, fd
-
-
-def _start_writing(fd: int) -> None:
-    """Ask the system to begin writing a file to the disk, so that its sync takes less time."""
-    if hasattr(os, "posix_fadvise"):
-        try:
-            os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-        except OSError:
-            return  # only a hint: the sync writes it
 
 
 def swap(
@@ -233,7 +229,7 @@ def _is_being_written(fd: int) -> bool:
     except BlockingIOError:
         return True
     except (OSError, AttributeError):
-        return False
+        pass  # the system has no leases for this file
     return False
 
 
@@ -312,16 +308,12 @@ def _swap(aside: str, path: str) -> bool:
     return True
 
 
+@cache
 def _libc() -> CDLL:
     """Return the C library, loaded once."""
-    if not _LIBC:
-        import ctypes
+    import ctypes
 
-        _LIBC.append(ctypes.CDLL(None, use_errno=True))
-    return _LIBC[0]
-
-
-_LIBC: list[CDLL] = []
+    return ctypes.CDLL(None, use_errno=True)
 
 
 def _swap_names(a: str, b: str) -> bool:

@@ -58,8 +58,9 @@ def _fill(
     purse = BudgetFiller(form, budget)
     purse.charge(form.head(page))
     page.fields = purse.buy_fields(fields, purse.reserve_for(found))
-    purse.buy_shares(found)
-    purse.fill_up(found)
+    for share in (_SHARE, 1.0):
+        for topic in found:
+            purse.buy(topic, share)
     page.fields = purse.widen_fields(fields, page.fields)
     found = purse.drop_repeats(found)
     page.sections = purse.sections(found)
@@ -133,14 +134,6 @@ class BudgetFiller:
 
     # -- sections --
 
-    def buy_shares(self, found: Sequence[Section]) -> None:
-        for topic in found:
-            self._buy(topic, int(self._left * _SHARE))
-
-    def fill_up(self, found: Sequence[Section]) -> None:
-        for topic in found:
-            self._buy(topic, self._left)
-
     def _opening(self, topic: Section) -> int:
         return cost(self.form.heading(topic, 1)) + (_SLACK if topic.total > 9 else 0)
 
@@ -148,7 +141,9 @@ class BudgetFiller:
         """Return what a section needs at least: its count, or one entry under its heading."""
         return max(cost(self.form.heading(topic, 0)), self._opening(topic) + entry)
 
-    def _buy(self, topic: Section, allowance: int) -> None:
+    def buy(self, topic: Section, share: float) -> None:
+        """Buy entries of a section: its floor, and more for a share of what is left."""
+        allowance = int(self._left * share)
         bought = self._bought.setdefault(topic.name, [])
         self._owed.pop(topic.name, None)
         owed = sum(self._owed.values())

@@ -87,7 +87,7 @@ def log(
     events = journal.events(view, after=after, limit=limit, newest=limit >= 0)
     selected = reversed(list(events)) if limit >= 0 else events
     numbers: dict[str, int] = {}
-    stones = _TombstoneIndex(journal, view)
+    stones, by_hash = _tombstones(journal, view)
     for event in selected:
         numbers[event.id] = event.seq
         body, target = event.body, 0
@@ -95,47 +95,34 @@ def log(
             if body.event not in numbers:
                 numbers.update({event.id: event.seq for event in journal.events(view)})
             target = numbers.get(body.event, 0)
+        named = body.hashes if isinstance(body, EventForgotten) else []
+        stone = stones.get(event.hash) or stones.get(event.id)
         device, (name, person) = event.head.device, whose(event.head.device)
         yield LogLine(
             _whole(event, journal) if full else event,
             event.id in gone,
             target,
             device if several else "",
-            stones.of(event),
-            stones.targets(event),
+            stone if event.kind not in erasure.KINDS else None,
+            [by_hash[hash] for hash in named if hash in by_hash],
             name,
             person,
         )
 
 
-class _TombstoneIndex:
-    """Which tombstone names which event; the journal is read only if an event is erased."""
+def _tombstones(journal: Journal, view: View) -> tuple[dict[str, Event], dict[str, int]]:
+    """Return name → tombstone of each forgotten event, and hash → number of every event.
 
-    def __init__(self, journal: Journal, view: View) -> None:
-        self._journal, self._view = journal, view
-        self._has_any = bool(journal.state(view).core.erased)
-        self._by: dict[str, Event] = {}
-        self._numbers: dict[str, int] = {}
-
-    def of(self, event: Event) -> Event | None:
-        self._load()
-        found = self._by.get(event.hash) or self._by.get(event.id)
-        return found if found and event.kind not in erasure.KINDS else None
-
-    def targets(self, event: Event) -> list[int]:
-        if not isinstance(event.body, EventForgotten):
-            return []
-        self._load()
-        return [self._numbers[hash] for hash in event.body.hashes if hash in self._numbers]
-
-    def _load(self) -> None:
-        if not self._has_any or self._numbers:
-            return
-        for event in self._journal.events(self._view):
-            self._numbers[event.hash] = event.seq
-            if isinstance(event.body, EventForgotten):
-                names = (*event.body.hashes, *event.body.ids)
-                self._by.update((name, event) for name in names if name not in self._by)
+    The journal is read only if an event is erased.
+    """
+    stones: dict[str, Event] = {}
+    numbers: dict[str, int] = {}
+    for event in journal.events(view) if journal.state(view).core.erased else ():
+        numbers[event.hash] = event.seq
+        if isinstance(event.body, EventForgotten):
+            for name in (*event.body.hashes, *event.body.ids):
+                stones.setdefault(name, event)
+    return stones, numbers
 
 
 def _whole(event: Event, journal: Journal) -> Event:

@@ -480,10 +480,8 @@ class State:
 
     def chosen(self, since: int) -> Step | None:
         """Return the open step that was named as current, if that was at `since` or later."""
-        row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
-        if not isinstance(row, Attribute) or row.at < since or not isinstance(row.value, str):
-            return None
-        step = self.step(row.value)
+        row = self._position(since)
+        step = self.step(row.value) if row and isinstance(row.value, str) else None
         if step is None or not step.is_open:
             return None
         # The work may have moved to another phase since.
@@ -495,12 +493,14 @@ class State:
 
         None if it is a known step, was never given, or was given before `since`.
         """
-        row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
-        if not isinstance(row, Attribute) or row.at < since:
-            return None
-        if isinstance(row.value, str):
+        row = self._position(since)
+        if row and isinstance(row.value, str):
             return row.value if self.step(row.value) is None else None
-        return "" if row.value is None else None
+        return "" if row and row.value is None else None
+
+    def _position(self, since: int) -> Attribute | None:
+        row = self.rows.get("attribute", POSITION) if self.count("attribute") else None
+        return row if isinstance(row, Attribute) and row.at >= since else None
 
     def put(self, table: str, row: Row) -> None:
         """Store a row and update the counters of its table."""

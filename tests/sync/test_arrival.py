@@ -447,6 +447,6 @@ def test_what_was_not_restored_is_written_where_the_user_says(move: Move, tmp_pa
     with pytest.raises(InvalidInput, match="exist"):
         session.files.write_artifact("a.py", str(to))
     assert session.files.write_artifact("a.py", str(to), overwrite=True) == 6
-    with pytest.raises(InvalidInput, match=r"keeps a\.py"):
+    with pytest.raises(InvalidInput, match=r"has a\.py"):
         session.files.write_artifact("b.py", str(to), overwrite=True)
     assert to.read_text() == "a = 1\n"

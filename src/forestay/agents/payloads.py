@@ -39,16 +39,7 @@ from forestay.agents.tool_calls import (
     parse_call,
     sent_and_back,
 )
-from forestay.model.event import (
-    AgentFailed,
-    AgentFinished,
-    AgentStarted,
-    Body,
-    ContextCompressed,
-    ContextMeasured,
-    ErrorRaised,
-    MessageSent,
-)
+from forestay.model import event as ev
 
 __all__ = ["IGNORED", "KNOWN", "HookEvent", "Todo", "WrongShape", "parse_payload"]
 
@@ -70,8 +61,8 @@ def parse_payload(agent: str, payload: object, event: str = "") -> HookEvent | N
     if found is None or not found.by or found.what != "prompt":
         return found
     # An agent wrote the prompt of a sub-agent, not the user.
-    texts = [each.text for each in found.bodies if isinstance(each, MessageSent)]
-    machine = MessageSent(role="machine", text="\n".join(texts))
+    texts = [each.text for each in found.bodies if isinstance(each, ev.MessageSent)]
+    machine = ev.MessageSent(role="machine", text="\n".join(texts))
     return replace(found, what="other", bodies=(machine,))
 
 
@@ -114,18 +105,19 @@ def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
 _DEATHS = ("failed", "killed")
 
 
-def parse_prompt(prompt: str, deaths: Sequence[str] = _DEATHS) -> tuple[Body, ...]:
+def parse_prompt(prompt: str, deaths: Sequence[str] = _DEATHS) -> tuple[ev.Body, ...]:
     """Return the messages of a prompt: machine text and what the user wrote.
 
     A notice about a sub-agent whose status is in `deaths` is recorded as its failure.
     """
     machine, own = split_machine_text(prompt)
     own = own or _parse_typed_command(machine)
-    bodies: list[Body] = []
+    bodies: list[ev.Body] = []
     if machine:
-        bodies += [MessageSent(role="machine", text=machine), *_parse_agent_notice(machine, deaths)]
+        bodies.append(ev.MessageSent(role="machine", text=machine))
+        bodies += _parse_agent_notice(machine, deaths)
     if own:
-        bodies.append(MessageSent(role="user", text=own))
+        bodies.append(ev.MessageSent(role="user", text=own))
     return tuple(bodies)
 
 
@@ -159,7 +151,7 @@ def _parse_typed_command(machine: str) -> str:
 _NOTICE = re.compile(r"<(task-id|status|summary|subagent_tokens)>([^<]{0,4000})</\1>")
 
 
-def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[Body]:
+def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[ev.Body]:
     """Return the events in a notification about a background sub-agent."""
     if not machine.startswith("<task-notification"):
         return []
@@ -167,16 +159,18 @@ def _parse_agent_notice(machine: str, deaths: Sequence[str]) -> list[Body]:
     agent, tokens = values.get("task-id", "")[:200], values.get("subagent_tokens", "")
     if not agent or not (tokens or values.get("summary", "").startswith("Agent ")):
         return []
-    died = values.get("status") in deaths
-    failed = [AgentFailed(agent=agent, error=one_line(values.get("summary", "")))] if died else []
-    size = parse_count(int(tokens)) if tokens.isdecimal() and len(tokens) < 16 else None
-    return [*failed, ContextMeasured(tokens=size, agent=agent)] if size else [*failed]
+    found: list[ev.Body] = []
+    if values.get("status") in deaths:
+        found.append(ev.AgentFailed(agent=agent, error=one_line(values.get("summary", ""))))
+    if size := parse_count(int(tokens)) if tokens.isdecimal() and len(tokens) < 16 else None:
+        found.append(ev.ContextMeasured(tokens=size, agent=agent))
+    return found
 
 
 def _turn_end(agent: str, values: dict[str, Any]) -> HookEvent:
     names = ("last_assistant_message", "prompt_response")
     last = first_text(text_in(values, name, _ALL) for name in names)
-    messages = (MessageSent(role="agent", text=last),) if last.strip() else ()
+    messages = (ev.MessageSent(role="agent", text=last),) if last.strip() else ()
     used = parse_count(values.get("input_tokens")) or 0
     return _make_event(agent, values, "turn_end", bodies=messages, tokens=used)
 
@@ -201,9 +195,9 @@ def _failure(agent: str, values: dict[str, Any]) -> HookEvent:
     )
     message, category = message or "the model did not answer", _CATEGORIES.get(kind, "logical")
     if by:
-        died = AgentFailed(agent=by, error=message, category=category)
+        died = ev.AgentFailed(agent=by, error=message, category=category)
         return _make_event(agent, values, "agent_stop", bodies=(died,), source=kind)
-    raised = ErrorRaised(message=message, category=category)
+    raised = ev.ErrorRaised(message=message, category=category)
     return _make_event(agent, values, "failure", bodies=(raised,), source=kind)
 
 
@@ -281,7 +275,8 @@ def _pair(values: dict[str, Any]) -> str:
 
 
 def _agent_start(agent: str, values: dict[str, Any]) -> HookEvent:
-    began = AgentStarted(agent=require_text(values, "agent_id"), type=name_in(values, "agent_type"))
+    id, kind = require_text(values, "agent_id"), name_in(values, "agent_type")
+    began = ev.AgentStarted(agent=id, type=kind)
     return _make_event(agent, values, "agent_start", bodies=(began,))
 
 
@@ -290,7 +285,7 @@ def _agent_stop(agent: str, values: dict[str, Any]) -> HookEvent | None:
     if not name_in(values, "agent_type"):
         return None
     result = text_in(values, "last_assistant_message")
-    done = AgentFinished(agent=require_text(values, "agent_id"), result=result)
+    done = ev.AgentFinished(agent=require_text(values, "agent_id"), result=result)
     return _make_event(agent, values, "agent_stop", bodies=(done,))
 
 
@@ -300,8 +295,8 @@ def _compacting(agent: str, values: dict[str, Any]) -> HookEvent:
 
 def _compacted(agent: str, values: dict[str, Any]) -> HookEvent:
     summary = plain_summary(text_in(values, "compact_summary", _ALL))
-    more = {"source": name_in(values, "trigger"), "bodies": (ContextCompressed(summary=summary),)}
-    return _make_event(agent, values, "compacted", **more)
+    body, source = ev.ContextCompressed(summary=summary), name_in(values, "trigger")
+    return _make_event(agent, values, "compacted", source=source, bodies=(body,))
 
 
 _THOUGHTS = re.compile(r"\A\s*<analysis>.*?</analysis>\s*", re.S)

@@ -29,13 +29,7 @@ from forestay.agents.hook_event import (
 )
 from forestay.agents.tool_calls import SENDS, Call, assignment, doing, parse_call
 from forestay.base.hashing import digest_of
-from forestay.model.event import (
-    AgentFinished,
-    AgentStarted,
-    ContextCompressed,
-    ErrorRaised,
-    MessageSent,
-)
+from forestay.model import event as ev
 
 Row = Callable[[str, dict[str, Any]], HookEvent | None]
 
@@ -93,7 +87,7 @@ def _created(agent: str, values: dict[str, Any]) -> HookEvent | None:
         by=native,
         by_type=kind,
         at=parse_time(object_in(info, "time").get("created")),
-        bodies=(AgentStarted(agent=native, type=kind, task=task),),
+        bodies=(ev.AgentStarted(agent=native, type=kind, task=task),),
     )
 
 
@@ -105,7 +99,7 @@ def _prompt(agent: str, values: dict[str, Any]) -> HookEvent | None:
         raise WrongShape("there is no sessionID")
     # Text that opencode added itself is marked as synthetic.
     bodies = tuple(
-        MessageSent(
+        ev.MessageSent(
             role="machine" if part.get("synthetic") is True else "user",
             text=_unquoted(part["text"]),
         )
@@ -155,7 +149,7 @@ def _after(agent: str, values: dict[str, Any]) -> HookEvent:
         # The session of the sub-agent that ended is a child of this one.
         child = name_in(object_in(object_in(values, "o"), "metadata"), "sessionId")
         result = _TAGS.sub("", text_in(object_in(values, "o"), "output")).strip()
-        more["bodies"] = (AgentFinished(agent=child, result=result),) if child else ()
+        more["bodies"] = (ev.AgentFinished(agent=child, result=result),) if child else ()
     return _make_event(agent, values, native, "after", key=key, pair=key, tool=tool, **more)
 
 
@@ -183,7 +177,7 @@ def _part(agent: str, values: dict[str, Any]) -> HookEvent | None:
     at = parse_time(object_in(part, "time").get("end"))
     if not at or not _is_text(part) or name_in(values, "parent"):
         return None
-    message, key = MessageSent(role="agent", text=part["text"]), name_in(part, "id")
+    message, key = ev.MessageSent(role="agent", text=part["text"]), name_in(part, "id")
     native = require_text(part, "sessionID")
     return _make_event(agent, values, native, "other", key=key, at=at, bodies=(message,))
 
@@ -195,7 +189,7 @@ def _idle(agent: str, values: dict[str, Any]) -> HookEvent | None:
 
 def _compacted(agent: str, values: dict[str, Any]) -> HookEvent:
     native = require_text(object_in(values, "properties"), "sessionID")
-    return _make_event(agent, values, native, "compacted", bodies=(ContextCompressed(),))
+    return _make_event(agent, values, native, "compacted", bodies=(ev.ContextCompressed(),))
 
 
 def _error(agent: str, values: dict[str, Any]) -> HookEvent | None:
@@ -210,7 +204,7 @@ def _error(agent: str, values: dict[str, Any]) -> HookEvent | None:
         (text_in(object_in(error, "data"), "message"), kind, "the model did not answer")
     )
     category = "configuration" if kind == "ProviderAuthError" else "logical"
-    raised = ErrorRaised(message=message, category=category)
+    raised = ev.ErrorRaised(message=message, category=category)
     return _make_event(agent, values, native, "failure", source=kind, bodies=(raised,))
 
 

@@ -31,19 +31,7 @@ from forestay.agents.hook_event import (
     text_in,
 )
 from forestay.base.hashing import digest_of
-from forestay.model.event import (
-    AgentFailed,
-    AgentFinished,
-    AgentStarted,
-    Body,
-    CommandRan,
-    ContextMeasured,
-    FileChanged,
-    StepAdded,
-    StepCompleted,
-    StepSkipped,
-    StepStarted,
-)
+from forestay.model import event as ev
 
 _ERROR = 3000
 _WORD = 200
@@ -68,7 +56,7 @@ class Call(Struct, frozen=True, kw_only=True):
 
 
 class Effects(Struct, frozen=True, kw_only=True):
-    bodies: tuple[Body, ...] = ()
+    bodies: tuple[ev.Body, ...] = ()
     shell: bool = False
     todo: tuple[Todo, ...] | None = None
 
@@ -216,10 +204,10 @@ def _is_in_background(given: dict[str, Any], response: object) -> bool:
     return launched or given.get("is_background") is True
 
 
-def _command(call: Call, name: str, arguments: str) -> CommandRan:
+def _command(call: Call, name: str, arguments: str) -> ev.CommandRan:
     wrong = failure(call)
     ended = "success" if call.tells_end or not isinstance(call.response, str) else "unknown"
-    return CommandRan(
+    return ev.CommandRan(
         name=name,
         arguments=arguments[:WIDE],
         status=ended if wrong is None else "failure",
@@ -262,7 +250,7 @@ def _file(call: Call) -> Effects:
     after = _content(call, given, reported, before)
     is_new = _is_new(reported, before)
     added, removed = _lines(reported, "" if is_new else before, after)
-    changed = FileChanged(
+    changed = ev.FileChanged(
         path=path,
         action="created" if is_new else "modified",
         agent=call.by,
@@ -364,18 +352,18 @@ def _patch(call: Call) -> Effects:
     return NOTHING if failure(call) is not None else Effects(bodies=tuple(patched(patch, call)))
 
 
-def patched(patch: str, call: Call) -> Iterator[FileChanged]:
+def patched(patch: str, call: Call) -> Iterator[ev.FileChanged]:
     """Yield the files that a patch of the form `*** Begin Patch` changes."""
     parts = _HEAD.split(patch)[1:]
     for kind, path, body in list(zip(parts[::3], parts[1::3], parts[2::3], strict=True))[:MOST]:
         lines = body.split("\n")[1:]
         target = first_text(one[len(_MOVED) :].strip() for one in lines if one.startswith(_MOVED))
         if target:
-            yield FileChanged(path=_full(path, call.cwd), action="deleted", agent=call.by)
+            yield ev.FileChanged(path=_full(path, call.cwd), action="deleted", agent=call.by)
         marks = [line[:1] for line in lines]
         is_new = kind == "Add"
         content = "".join(f"{one[1:]}\n" for one in lines if one.startswith("+"))
-        yield FileChanged(
+        yield ev.FileChanged(
             path=_full(target or path, call.cwd),
             action="created" if target else _HEADS[kind],
             agent=call.by,
@@ -424,7 +412,7 @@ def _task_created(call: Call) -> Effects:
     id = first_text(name_in(task, name) for name in ("id", "taskId"))
     if not title or not id or failure(call) is not None:
         return NOTHING
-    return Effects(bodies=(StepAdded(step=_task_id(call, id), title=title),))
+    return Effects(bodies=(ev.StepAdded(step=_task_id(call, id), title=title),))
 
 
 def _task_updated(call: Call) -> Effects:
@@ -435,14 +423,14 @@ def _task_updated(call: Call) -> Effects:
     return Effects(bodies=tuple(status_events(_task_id(call, id), status, agent=call.by)))
 
 
-def status_events(step: str, status: str, *, agent: str = "") -> list[Body]:
+def status_events(step: str, status: str, *, agent: str = "") -> list[ev.Body]:
     """Return the event that gives a task the status of a to-do list; none for "pending"."""
     if status == "running":
-        return [StepStarted(step=step, agent=agent)]
+        return [ev.StepStarted(step=step, agent=agent)]
     if status == "done":
-        return [StepCompleted(step=step)]
+        return [ev.StepCompleted(step=step)]
     because = "removed from the list"
-    return [StepSkipped(step=step, because=because)] if status == "skipped" else []
+    return [ev.StepSkipped(step=step, because=because)] if status == "skipped" else []
 
 
 def _task_id(call: Call, id: str) -> str:
@@ -459,16 +447,16 @@ def _sent(call: Call) -> Effects:
     agent, tokens = name_in(answer, "agentId"), parse_count(answer.get("totalTokens"))
     if not agent or not tokens:
         return NOTHING
-    return Effects(bodies=(ContextMeasured(tokens=tokens, agent=agent),))
+    return Effects(bodies=(ev.ContextMeasured(tokens=tokens, agent=agent),))
 
 
-def sent_and_back(call: Call, agent: str, kind: str) -> tuple[Body, ...]:
+def sent_and_back(call: Call, agent: str, kind: str) -> tuple[ev.Body, ...]:
     """Return the start and end of a sub-agent that is reported only by its call."""
-    began = AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
+    began = ev.AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
     wrong = failure(call)
     if wrong is not None:
-        return (began, AgentFailed(agent=agent, error=wrong))
-    return (began, AgentFinished(agent=agent, result=words(call.response)))
+        return (began, ev.AgentFailed(agent=agent, error=wrong))
+    return (began, ev.AgentFinished(agent=agent, result=words(call.response)))
 
 
 SHELLS = frozenset(

@@ -19,15 +19,7 @@ from forestay.agents.hook_event import (
 from forestay.agents.payloads import parse_prompt, plain_summary
 from forestay.agents.tool_calls import SENDS, Call, Effects, assignment, failure, parse_call, words
 from forestay.agents.transcripts.reader import Reader, Record, texts
-from forestay.model.event import (
-    AgentFailed,
-    AgentFinished,
-    AgentStarted,
-    Body,
-    ContextCompressed,
-    ContextMeasured,
-    ErrorRaised,
-)
+from forestay.model import event as ev
 
 _LONG = 64 * 1024 * 1024
 _QUIET = frozenset(
@@ -78,7 +70,7 @@ class ClaudeReader(Reader):
                 yield from self._result(part, record, at)
         content = "\n".join(texts(content)).strip()
         if record.get("isCompactSummary") is True:
-            body = ContextCompressed(summary=plain_summary(content))
+            body = ev.ContextCompressed(summary=plain_summary(content))
             yield self.make_event("compacted", at, key=key, bodies=(body,))
         elif content and not (
             record.get("isMeta") is True
@@ -114,7 +106,7 @@ class ClaudeReader(Reader):
         if by:
             return  # its last message is the answer to the call that started it
         if record.get("isApiErrorMessage") is True:
-            raised = ErrorRaised(message=content or "the model did not answer")
+            raised = ev.ErrorRaised(message=content or "the model did not answer")
             yield self.make_event("failure", at, key=key, bodies=(raised,))
         else:
             model = name_in(message, "model")
@@ -130,20 +122,20 @@ class ClaudeReader(Reader):
         return Effects(bodies=_sent(self._agents.get(id, id), call))
 
 
-def _sent(id: str, call: Call) -> tuple[Body, ...]:
+def _sent(id: str, call: Call) -> tuple[ev.Body, ...]:
     reported = call.response if isinstance(call.response, dict) else {}
     given = call.input if isinstance(call.input, dict) else {}
     agent = name_in(reported, "agentId") or id
     kind = first_text((name_in(reported, "agentType"), name_in(given, "subagent_type")))
-    began = AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
+    began = ev.AgentStarted(agent=agent, type=kind, task=assignment(call.tool, call.input))
     wrong = failure(call)
     if wrong is not None:
-        return (began, AgentFailed(agent=agent, error=wrong))
+        return (began, ev.AgentFailed(agent=agent, error=wrong))
     if reported.get("status") == "async_launched" or not call.tells_end:
         return (began,)
     tokens = parse_count(reported.get("totalTokens"))
-    cost = (ContextMeasured(tokens=tokens, agent=agent),) if tokens else ()
-    return (began, *cost, AgentFinished(agent=agent, result=words(call.response)))
+    cost = (ev.ContextMeasured(tokens=tokens, agent=agent),) if tokens else ()
+    return (began, *cost, ev.AgentFinished(agent=agent, result=words(call.response)))
 
 
 def used(usage: Record) -> int:

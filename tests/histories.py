@@ -124,9 +124,9 @@ class World:
 
     def write_raw(self, machine: SimulatedMachine, kind: str, data: bytes, must: str = "") -> Event:
         """An event this version could not make: of a newer kind, or with data unfit for its own."""
-        told = {"id": f"e{len(self.events)}", "session": SESSION, "at": _BEGAN, "actor": "cli"}
+        fields = {"id": f"e{len(self.events)}", "session": SESSION, "at": _BEGAN, "actor": "cli"}
         sealed, _ = seal_next(
-            machine.core, machine.device, kind, data, self._salt(), **told, must=must
+            machine.core, machine.device, kind, data, self._salt(), **fields, must=must
         )
         return self._keep(machine, sealed, ev.read(sealed))
 
@@ -161,7 +161,7 @@ def closed(held: dict[str, Event], wanted: Iterable[str]) -> list[Event]:
 
 
 def erased(event: Event) -> Event:
-    """The event as it is after its content was erased."""
+    """The event after its content was erased."""
     return Event(event.head, event.hash, ev.Erased(), event.seq)
 
 
@@ -224,7 +224,7 @@ def _exchange(world: World) -> None:
 
 
 def _join(world: World) -> None:
-    """Another machine takes up the session: a new one, or a copy of a home we have."""
+    """Another machine joins the session: a new one, or a copy of a known home."""
     if len(world.machines) > 4:
         return
     origin = world.random.choice(world.machines)
@@ -382,7 +382,7 @@ def lies(random: Random, events: list[Event], count: int = 3) -> list[Event]:
 def _lie(random: Random, event: Event, id: str) -> Event:
     head = event.head
     any_hash = random.choice((event.hash, "f" * 64, ""))
-    told: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "v": head.v,
         "id": random.choice((id, head.id)),
         "session": random.choice((head.session, "s-2")),
@@ -397,9 +397,9 @@ def _lie(random: Random, event: Event, id: str) -> Event:
         "seen": random.choice(({}, {"liar": [1, "e" * 64]}, {"x": [1]}, {"x": ["a", 2, 3]})),
     }
     if any_hash and random.random() < 0.5:
-        told["seen"] = {"m1": [head.n, event.hash, 1, any_hash]}
+        fields["seen"] = {"m1": [head.n, event.hash, 1, any_hash]}
     body = _twist(random, event, id)
-    header = Header(**{**told, "kind": ev.KIND_OF.get(type(body), head.kind)})
+    header = Header(**{**fields, "kind": ev.KIND_OF.get(type(body), head.kind)})
     return Event(header, ev.seal(header, b"", b"").hash, body)
 
 

@@ -83,7 +83,7 @@ def test_file_that_cannot_be_synced_does_not_stop_the_others(
 
 
 def _cut_off_after_the_swap(path: Path, data: bytes, seen: bytes) -> Path:
-    """What lies beside a file whose writer died between exchange and look."""
+    """Files next to one whose writer died after the exchange, before it compared the old bytes."""
     return Path(swap_file.exchange(str(path), data, seen=seen))
 
 

@@ -162,7 +162,7 @@ def test_text_that_contains_the_next_codes_gets_another_one() -> None:
 
 
 def _guessable(key: bytes, message: bytes) -> str:
-    """Does not depend on the text: whoever has seen one code has seen them all."""
+    """A code that does not depend on the text: one of them reveals all."""
     last = message.decode() if message.isalnum() and len(message) == 64 else "0" * 64
     return sha256(last.encode()).hexdigest()
 

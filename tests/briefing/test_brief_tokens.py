@@ -63,7 +63,7 @@ def count() -> Iterator[Counter]:
 
 
 def _installed() -> list[str]:
-    """Node as a command, with the packages beside it; the first worker to come installs them."""
+    """Node as a command, with its packages; the first worker that needs them installs them."""
     CACHE.mkdir(exist_ok=True)
     with open(CACHE / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

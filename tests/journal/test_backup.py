@@ -286,7 +286,7 @@ def test_a_damaged_session_is_not_exported_as_a_good_one(home: Home) -> None:
     with pytest.raises(Damaged, match="s-1 is damaged"):
         home.export()
     with pytest.raises(NoSession):
-        home.export("nobody")
+        home.export("missing")
 
 
 @pytest.mark.parametrize("harm", ["DELETE FROM blob", "UPDATE blob SET data = x'00'"])

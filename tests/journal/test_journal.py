@@ -74,7 +74,7 @@ class Home:
         connection.close()
 
     def raw(self) -> bytes:
-        """Every byte of the home, read in a process of its own."""
+        """Every byte of the home, read by another process."""
         command = ["find", str(self.path), "-type", "f", "-exec", "cat", "{}", "+"]
         return subprocess.run(command, capture_output=True, check=True).stdout
 
@@ -280,7 +280,7 @@ def test_unusable_stored_state_is_folded_again(home: Home) -> None:
     ):
         home.harm(harm)
         assert "core" in home.codes()
-        home.note("goes on")
+        home.note("continued")
         assert home.codes() == []
     home.record(ev.StepStarted(step="t1"))
     assert home.codes() == []
@@ -315,7 +315,7 @@ def test_nothing_is_recorded_onto_a_damaged_line(home: Home, harm: str) -> None:
     assert home.store.database.read("SELECT position FROM event") == before
     for session in home.store.maintenance.repair().stale:
         home.journal.rebuild(session)
-    home.note("goes on")
+    home.note("continued")
     assert home.codes() == []
 
 
@@ -325,7 +325,7 @@ def test_state_of_another_version_is_folded_again_and_is_no_damage(home: Home) -
     older = (FOLD_VERSION + 1, zlib.crc32(core, FOLD_VERSION + 1))
     home.harm(f"UPDATE session SET fold = {older[0]}, core_sum = {older[1]}")
     assert home.codes() == []
-    home.note("goes on")
+    home.note("continued")
     assert home.store.database.read("SELECT fold FROM session") == [(FOLD_VERSION,)]
     assert home.codes() == []
 
@@ -424,9 +424,9 @@ def test_event_with_a_known_id_is_not_a_continuation(
     def arrives(id: str) -> bool:
         with home.store.view("s1") as view:
             core = home.journal.state(view).core
-        told = {"session": "s1", "device": "elsewhere", "id": id, "at": 1, "actor": "agent"}
+        fields = {"session": "s1", "device": "elsewhere", "id": id, "at": 1, "actor": "agent"}
         note = ev.NoteAdded(text=f"under {id}")
-        sealed, event = next_event(core, note, salt=b"s" * ev.SALT_BYTES, **told)  # type: ignore[arg-type]
+        sealed, event = next_event(core, note, salt=b"s" * ev.SALT_BYTES, **fields)  # type: ignore[arg-type]
         return home.journal.append_in_order("s1", [(sealed, event.head, event.hash)])
 
     assert not arrives(own)
@@ -468,11 +468,11 @@ def test_events_of_another_session_are_refused(two: tuple[Home, Home]) -> None:
 
 def test_a_key_that_came_from_elsewhere_is_known(two: tuple[Home, Home]) -> None:
     a, b = two
-    said = a.note("once", key="k1")
+    first = a.note("once", key="k1")
     b.journal.absorb("s1", a.sealed())
     again = b.journal.append("s1", ev.NoteAdded(text="once"), actor="cli", key="k1")
     assert again.repeated
-    assert again.events[0].hash == said.hash
+    assert again.events[0].hash == first.hash
 
 
 def test_content_without_events_is_stored_only_for_an_existing_session(
@@ -491,7 +491,7 @@ def test_content_without_events_is_stored_only_for_an_existing_session(
 def test_device_gets_a_new_id_after_merging_unknown_events_under_its_id(
     make: Callable[..., Home],
 ) -> None:
-    """A copy of this home went on under our id: both histories stay, and neither goes on."""
+    """A copy of this home wrote under our id: both histories stay, neither is continued."""
     home = make().started()
     home.store.close()
     shutil.copytree(home.path, home.path.parent / "twin")
@@ -616,7 +616,7 @@ def test_every_kind_of_damage_is_reported(whole: Home, harm: str, code: str) -> 
 
 
 def test_a_tail_that_was_cut_off_without_a_trace_is_missed(whole: Home) -> None:
-    """Events, core, rows and catalogue all agree; only what is remembered outside tells."""
+    """Events, core, rows and catalogue all agree; only the head remembered outside differs."""
     shorter = whole.sealed()[:2]
     whole.harm("DELETE FROM event WHERE position = 4294967299")
     whole.harm("UPDATE session SET seq = 2")

@@ -29,7 +29,7 @@ def home(tmp_path: Path) -> Forestay:
 
 
 def filled(folder: Path) -> Forestay:
-    """Two sessions, one with files and content of its own, and one that is forgotten."""
+    """Two sessions, one of them with files and content, and a forgotten one."""
     project = folder / "project"
     project.mkdir(parents=True)
     made = forestay.open(str(folder / "home"), cwd=str(project), trust_env=False)
@@ -210,13 +210,13 @@ def test_long_session_is_copied_in_parts_with_progress(
     monkeypatch.setattr(moving, "_CHUNK", 3)
     for number in range(10):
         home.session("another").note(f"note {number}")
-    before, told = history(home), list[str]()
+    before, reported = history(home), list[str]()
     done: MoveResult = home.backups.move(
-        elsewhere(tmp_path), on_part=lambda what, n, of: told.append(what)
+        elsewhere(tmp_path), on_part=lambda what, n, of: reported.append(what)
     )
     there = reopened(home, elsewhere(tmp_path))
     assert done.copied == done.events == 18 and history(there) == before
-    assert {"copying login", "comparing another"} <= set(told)
+    assert {"copying login", "comparing another"} <= set(reported)
     there.close()
 
 

@@ -73,8 +73,8 @@ def sample() -> list[Item]:
 
 def written(items: Iterable[Item], **facts: Any) -> bytes:
     kept = list(items)
-    told = {"created": 1_700_000_000_000, "tool": "forestay test", "what": "export", **facts}
-    return b"".join(pack.write(lambda: kept, **told))
+    manifest = {"created": 1_700_000_000_000, "tool": "forestay test", "what": "export", **facts}
+    return b"".join(pack.write(lambda: kept, **manifest))
 
 
 def pieces(data: bytes, size: int = 1000) -> Iterator[bytes]:
@@ -207,7 +207,7 @@ def test_every_digest_in_an_unknown_kind_counts_as_content() -> None:
     assert blob_names(Sealed(sealed.header, None, None)) == []
 
 
-def _raw_event(data: bytes, *, kind: str = "note.added", **told: Any) -> Sealed:
+def _raw_event(data: bytes, *, kind: str = "note.added", **fields: Any) -> Sealed:
     salt = b"s" * 16
     facts: dict[str, Any] = {
         "v": 1,
@@ -221,7 +221,7 @@ def _raw_event(data: bytes, *, kind: str = "note.added", **told: Any) -> Sealed:
         "kind": kind,
         "digest": ev.content_digest(salt, data),
         "prev": "",
-        **told,
+        **fields,
     }
     return ev.seal(Header(**facts), salt, data)
 
@@ -373,14 +373,14 @@ def record(kind: bytes, payload: bytes) -> bytes:
 def with_manifest(
     records: bytes, sessions: object = (("s-1", 1),), size: int | None = None, **more: object
 ) -> bytes:
-    told = {"created": 0, "tool": "t", "what": "export", "sessions": sessions, **more}
-    told["size"] = len(records) if size is None else size
-    return forged(record(b"M", json.dumps(told).encode()) + records)
+    manifest = {"created": 0, "tool": "t", "what": "export", "sessions": sessions, **more}
+    manifest["size"] = len(records) if size is None else size
+    return forged(record(b"M", json.dumps(manifest).encode()) + records)
 
 
-def place(events: list[Sealed], **told: Any) -> bytes:
+def place(events: list[Sealed], **fields: Any) -> bytes:
     facts: dict[str, Any] = {"session": "s-1", "device": "device-a", "first": 1, "before": ""}
-    facts |= {"last": len(events), "after": events[-1].hash, "format": 1, **told}
+    facts |= {"last": len(events), "after": events[-1].hash, "format": 1, **fields}
     return record(b"C", json.dumps(facts).encode())
 
 
@@ -551,7 +551,7 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: with_manifest(WITH_BLOB + blob(b"other", digest_of(CONTENT)), [["s-1", 2]]),
         "does not match its digest",
     ),
-    "blob that nobody names": (
+    "blob that no event names": (
         lambda: with_manifest(WITH_BLOB + blob(b"smuggled"), [["s-1", 2]]),
         "names the content",
     ),
@@ -581,8 +581,8 @@ FORGERIES: dict[str, tuple[Callable[[], bytes], str]] = {
 }
 
 
-def _lonely(sealed: Sealed, **told: Any) -> bytes:
-    return place([sealed], **told) + packed(sealed)
+def _lonely(sealed: Sealed, **fields: Any) -> bytes:
+    return place([sealed], **fields) + packed(sealed)
 
 
 def _sessions(*ids: str) -> bytes:

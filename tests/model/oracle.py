@@ -58,8 +58,8 @@ WORK_KINDS = ("session.resumed", "session.reopened")
 
 def in_merge_order(events: Sequence[Event]) -> list[Event]:
     unique = {e.hash: e for e in events}.values()
-    said = [e if not is_forgotten(e, events) else erased(e) for e in unique]
-    return sorted(said, key=lambda e: (e.head.clock, e.head.device, e.head.n, e.hash))
+    counted = [e if not is_forgotten(e, events) else erased(e) for e in unique]
+    return sorted(counted, key=lambda e: (e.head.clock, e.head.device, e.head.n, e.hash))
 
 
 def is_forgotten(event: Event, events: Sequence[Event]) -> bool:
@@ -135,11 +135,11 @@ class Disputes:
     def __init__(self, ordered: Sequence[Event]) -> None:
         self.past = pasts(ordered)
         self.gone = withdrawn(ordered)
-        self.said = {event.hash: says(event) for event in ordered}
+        self.stances = {event.hash: says(event) for event in ordered}
         firsts = {event.id: event for event in first_copies(ordered)}
         self.copies: dict[str, set[str]] = {}
         for event in ordered:
-            if self.said[event.hash] == self.said[firsts[event.id].hash]:
+            if self.stances[event.hash] == self.stances[firsts[event.id].hash]:
                 self.copies.setdefault(event.id, set()).add(event.hash)
         self.valid = [event for event in firsts.values() if event.id not in self.gone]
 
@@ -152,13 +152,17 @@ class Disputes:
         )
 
     def standing(self, subject: str) -> list[Event]:
-        spoken = [e for e in self.valid if (said := self.said[e.hash]) and said[0] == subject]
+        spoken = [
+            e for e in self.valid if (stance := self.stances[e.hash]) and stance[0] == subject
+        ]
         return [e for e in spoken if not any(self.knows(o, e) for o in spoken if o is not e)]
 
     def sides(self, subject: str) -> set[str]:
         """Return the hashes of disputed statements and work; empty if there is no dispute."""
-        stated = [e for e in self.standing(subject) if (said := self.said[e.hash]) and said[1]]
-        outcomes = {said[1] for e in stated if (said := self.said[e.hash])}
+        stated = [
+            e for e in self.standing(subject) if (stance := self.stances[e.hash]) and stance[1]
+        ]
+        outcomes = {stance[1] for e in stated if (stance := self.stances[e.hash])}
         unaware = set()
         if subject == "session":
             unaware = {w.hash for w in self.valid for e in stated if self.went_on(w, e)}
@@ -178,7 +182,7 @@ class Disputes:
 
         Not of those that were put back on purpose, or of which an id is on two chains.
         """
-        spoken = [(e, said[0]) for e in self.valid if (said := self.said[e.hash])]
+        spoken = [(e, stance[0]) for e in self.valid if (stance := self.stances[e.hash])]
         units = {s for _, s in spoken if s.startswith(("step:", "agent:"))}
         units -= {s for e, s in spoken if e.kind in PUT_BACK or len(self.copies[e.id]) > 1}
         found = {unit: {OUTCOMES.get(e.kind) for e in self.standing(unit)} for unit in units}
@@ -186,7 +190,7 @@ class Disputes:
         return {unit: words for unit, words in stated.items() if words}
 
     def open(self) -> dict[str, set[str]]:
-        subjects = {said[0] for e in self.valid if (said := self.said[e.hash])}
+        subjects = {stance[0] for e in self.valid if (stance := self.stances[e.hash])}
         return {subject: sides for subject in subjects if (sides := self.sides(subject))}
 
 

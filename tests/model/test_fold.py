@@ -127,13 +127,13 @@ def test_an_ending_records_the_checkout(kind: type[ev.Ending]) -> None:
     core = folded(begun, kind(git_branch="fix", git_commit="b")).core
     assert (core.git_first, core.git_branch, core.git_commit) == ("a", "fix", "b")
     core = folded(begun, kind()).core
-    assert (core.git_branch, core.git_commit) == ("main", "a"), "nobody said anything else"
+    assert (core.git_branch, core.git_commit) == ("main", "a"), "no event names another"
     core = folded(begun, kind(git_commit="b")).core
     assert (core.git_branch, core.git_commit) == ("", "b"), "a detached head"
 
 
 @pytest.mark.parametrize(
-    "said, branch, commit",
+    "value, branch, commit",
     [
         (f"fix {'b' * 40}", "fix", "b" * 40),
         ("b" * 64, "", "b" * 64),
@@ -144,10 +144,10 @@ def test_an_ending_records_the_checkout(kind: type[ev.Ending]) -> None:
     ],
 )
 def test_a_checkout_attribute_counts_if_it_is_valid(
-    said: str | int | None, branch: str, commit: str
+    value: str | int | None, branch: str, commit: str
 ) -> None:
     begun = ev.SessionStarted(goal="fly", git_branch="main", git_commit="a")
-    core = folded(begun, ev.AttributeSet(key="checkout", value=said)).core
+    core = folded(begun, ev.AttributeSet(key="checkout", value=value)).core
     assert (core.git_branch, core.git_commit) == (branch, commit)
 
 
@@ -357,8 +357,13 @@ def test_notes_are_counted_and_those_for_the_next_reader_stored_in_full() -> Non
 
 
 def test_the_last_messages_of_user_and_agent_are_stored_but_not_of_a_machine() -> None:
-    said = [("user", "first"), ("agent", "done"), ("user", "x" * 900), ("machine", "a task ended")]
-    core = folded(*(ev.MessageSent(role=role, text=text) for role, text in said)).core
+    messages = [
+        ("user", "first"),
+        ("agent", "done"),
+        ("user", "x" * 900),
+        ("machine", "a task ended"),
+    ]
+    core = folded(*(ev.MessageSent(role=role, text=text) for role, text in messages)).core
     assert core.asked and core.asked.text == "x" * 800
     assert core.said and core.said.text == "done"
     assert core.counts == {"message.user": 2, "message.agent": 1, "message.machine": 1}

@@ -117,7 +117,7 @@ def test_a_fork_continued_under_its_own_id_names_heads_that_one_branch_had_seen(
         two.write(two.a, ev.NoteAdded(text="here"))
     core = fold(two.world.events).core
     link = continue_chain(core, two.a.device)
-    assert link.prev == two.world.events[-1].hash, "the branch that has not seen it goes on"
+    assert link.prev == two.world.events[-1].hash, "the branch that has not seen it is continued"
     assert link.seen[two.b.device] == [1, noted.hash]
 
 
@@ -185,7 +185,7 @@ LIES: dict[str, tuple[Callable[[Tampered], dict[str, object]], str]] = {
     "another session": (lambda t: {"session": "other"}, "is of another chain"),
     "a clock ahead": (lambda t: {"clock": 4}, "its clock is 4; after what it follows it must be 3"),
     "a clock behind": (lambda t: {"clock": 2}, "it must be 3"),
-    "a head nobody has": (lambda t: {"seen": {t.a: [9, "f" * 64]}}, "which is missing"),
+    "a head that no chain has": (lambda t: {"seen": {t.a: [9, "f" * 64]}}, "which is missing"),
     "a head with another number": (lambda t: {"seen": {t.a: [9, t.heads[t.a]]}}, "another event"),
     "a head of another device": (lambda t: {"seen": {"x": [2, t.heads[t.a]]}}, "another event"),
     "half a head": (lambda t: {"seen": {t.a: [2]}}, "cannot be read"),
@@ -198,8 +198,8 @@ LIES: dict[str, tuple[Callable[[Tampered], dict[str, object]], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 def test_a_false_link_is_refused(lie: str) -> None:
     tampered = Tampered()
-    tell, reason = LIES[lie]
-    found = tampered.check(**tell(tampered))
+    make_lie, reason = LIES[lie]
+    found = tampered.check(**make_lie(tampered))
     assert reason in found and bool(found) == bool(reason)
 
 
@@ -403,7 +403,7 @@ def test_a_retracted_side_is_no_side(name: str, withdrawn: int, two: Two) -> Non
 
 
 AGREEMENTS: dict[str, tuple[Body, Body]] = {
-    "the same outcome": (DONE, ev.StepCompleted(step="t", outcome="otherwise told")),
+    "the same outcome": (DONE, ev.StepCompleted(step="t", outcome="in other words")),
     "outcomes of two steps": (DONE, ev.StepFailed(step="u")),
     "put back and to be reviewed": (ev.StepReset(step="t"), ev.StepNeedsReview(step="t")),
     "put back and begun again": (ev.StepReset(step="t"), ev.StepStarted(step="t")),

@@ -58,7 +58,7 @@ class Export(NamedTuple):
 
 
 def own_backups(home: str) -> list[str]:
-    """Return the backups that a home makes by itself, oldest first."""
+    """Return the backups that a home makes automatically, oldest first."""
     folder = os.path.join(home, files.BACKUPS)
     return [os.path.join(folder, n) for n in files.list_names(folder) if n.endswith(files.PACK)]
 
@@ -482,7 +482,7 @@ def select_credible(session: str, found: Iterable[Stored]) -> tuple[list[Sealed]
 def _altered(events: Sequence[Sealed]) -> set[str]:
     """Return the hashes of events whose header was changed, as far as the others show.
 
-    Such an event looks intact by itself and would return as a fork of its chain next to the true
+    Such an event alone looks intact and would return as a fork of its chain next to the true
     one: no event names it, and its successor names an event that does not exist.
     """
     headers = {sealed.hash: ev.parse_header(sealed.header) for sealed in events}

@@ -164,7 +164,7 @@ class Journal:
     ) -> Recorded:
         """Record what other programs report in one transaction, each item once.
 
-        Work is accepted as it is, like a `foreign` move. An item about the session itself (that it
+        Work is accepted unchanged, like a `foreign` move. An item about the session itself (that it
         starts, pauses or resumes) comes alone, and is skipped if the rules refuse it: the session
         has changed in the meantime.
         """
@@ -314,8 +314,8 @@ class Journal:
         `entitled` to it had forgotten is dropped, and erased if it is here. By default `rights`
         decides that, and nothing that is here is erased: the author of a file can write anything
         into it. `gone` events are known to have been erased here. With `fills` the sender vouches
-        for the events: those that are here without content, although nobody entitled erased it, get
-        it.
+        for the events: those that are here without content, although no entitled device erased it,
+        get it.
         """
         from forestay.journal.merge_incoming import IncomingEvents  # start-up
 
@@ -566,7 +566,7 @@ class _Append:
         return self.batch()
 
     def begin(self, id: str, actor: str, at: int | None) -> None:
-        """Start the next call, with a key of its own."""
+        """Start the next call, with another key."""
         self._id = self._key = id
         self._actor, self._at, self._before = actor, at, len(self.events)
 
@@ -583,7 +583,7 @@ class _Append:
             self._record(asked, self._part() if left else self._id, at, is_read=is_read)
 
     def apply_report(self, moves: Sequence[Body]) -> None:
-        """Apply what happened as it is; for the session itself only what its rules allow."""
+        """Apply what happened unchanged; for the session itself only what its rules allow."""
         is_work = not (moves and ev.KIND_OF[type(moves[0])].startswith("session."))
         try:
             self.apply_moves(moves, report if is_work else decide)

@@ -30,7 +30,7 @@ from forestay.model.state import FOLD_VERSION, Core, State
 from forestay.store.port import Batch, Entry, Store, Stored, View
 
 CheckedEvent = tuple[Sealed, Header, str]
-"""An event from another device that was checked by itself, its header, and its hash."""
+"""An event from another device that was checked alone, its header, and its hash."""
 
 
 def record_hearsay(
@@ -227,7 +227,7 @@ class MergePlan:
         self.held, self.erased = self._all_held, []
 
     def fill(self, incoming: Iterable[Sealed]) -> None:
-        """Restore content of held events that nobody entitled had erased.
+        """Restore content of held events that no entitled device had erased.
 
         They may have come in a file from someone who had forgotten their copy.
         """

@@ -537,7 +537,7 @@ class _Source:
     def ends_with_its_sum(self, behind: bytes | None = None) -> bool:
         """Return whether the file is over and its last bytes are the sum of all before.
 
-        `behind` is what came after the body so far: with the rest it must be exactly a sum.
+        `behind` is what followed the body so far: with the rest it must be exactly a sum.
         """
         if behind is not None:
             while len(behind) <= _SUM and (piece := self.more()):

@@ -107,7 +107,7 @@ class Presence(Follower):
 
     def _notice_fork(self) -> None:
         if self._pid != os.getpid():
-            # A forked child is a process of its own: it holds nothing until it works itself.
+            # A forked child is another process: it holds nothing until it works itself.
             self._pid, self._held = os.getpid(), {}
 
     def close(self) -> None:

@@ -294,7 +294,7 @@ def _reason_to_skip(
         return "it was forgotten here and must not come back"
     if any(ev.parse_header(sealed.header).session != session for sealed in here[:1]):
         return "another session here has the same id in other letter case"
-    # A pack never erases anything by itself: that is the user's decision.
+    # A pack alone never erases anything: that is the user's decision.
     tombstones = Tombstones(map(ev.read, fresh))
     is_entitled = entitled is not None and tombstones.erase_all(entitled)
     if tombstones.whole and not is_entitled and any(sealed.data is not None for sealed in here):

@@ -1,4 +1,4 @@
-"""The state of a session as it is stored: the core, and rows that are read on demand.
+"""The stored state of a session: the core, and rows that are read on demand.
 
 Reading it needs neither the rules nor the fold, so a briefing starts without them. What is damaged
 or of another version is folded again from the events.

@@ -236,11 +236,7 @@ class _Check:
         advice = f"{field.name}: {line}"
         advice += f" ({field.description})" if field.description else ""
         if self.evidence.get(field.name) is not None:
-            self._fail(
-                field.name,
-                "must be observed, a claim does not count",
-                advice,
-            )
+            self._fail(field.name, "must be observed, a claim does not count", advice)
         elif field.required:
             self.missing.append(field.name)
             self.errors.append(f"{field.name} was not observed")
@@ -276,17 +272,10 @@ class _Check:
 
 def is_of_type(type: str, value: Any) -> bool:
     """Return whether a value is of a type of gates; true and false are not numbers."""
-    if type == "integer":
-        return isinstance(value, int) and not isinstance(value, bool)
-    if type == "number":
-        return is_number(value)
-    kinds: dict[str, Any] = {
-        "boolean": bool,
-        "string": str,
-        "list": (list, tuple),
-        "object": Mapping,
-    }
-    return isinstance(value, kinds.get(type, object))
+    if type in ("integer", "number"):
+        return is_number(value) and not (type == "integer" and isinstance(value, float))
+    kinds: dict[str, Any] = {"boolean": bool, "string": str, "list": (list, tuple)}
+    return isinstance(value, kinds.get(type, Mapping if type == "object" else object))
 
 
 _TYPE_WORDS = {
@@ -422,11 +411,7 @@ def _admit_leaf(name: str, value: Any) -> None:
 
 
 def _has_lone_surrogates(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return True
-    return False
+    return text.encode(errors="ignore") != text.encode(errors="surrogatepass")
 
 
 def _inside(name: str, value: Any) -> Iterator[Any]:

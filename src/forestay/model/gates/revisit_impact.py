@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -97,14 +97,16 @@ def assess(
     reasons = [s.reason for s in signals if s.impact == proposed] or ["it has no output to compare"]
     touched = _affected(signals, later, chosen)
     reset = _reset(later, chosen, in_order=in_order)
-    flagged = _review(later, touched, chosen, in_order=in_order)
+    flagged = [] if chosen == "major" else later if in_order else touched
     return Assessment(
         step=step,
         proposed=proposed,
         impact=chosen,
         reasons=list(dict.fromkeys(reasons)),
         diff=[line for output in outputs if output.changed for line in diff(output)],
-        review=[step for step in flagged if step not in reset],
+        review=[
+            one.step for one in flagged if one.status == "done" and one.step not in ("", *reset)
+        ],
         reset=reset,
         archive=[] if chosen == "minor" else [f for one in touched for f in one.files],
         changed=[output.path for output in outputs if output.changed],
@@ -118,15 +120,6 @@ def _affected(signals: Iterable[Signal], later: Sequence[Later], impact: str) ->
         return list(later)
     sections = {number for s in about for number in s.sections}
     return [one for one in later if not one.sections or sections.intersection(one.sections)]
-
-
-def _review(
-    later: Sequence[Later], touched: Sequence[Later], impact: str, *, in_order: bool
-) -> list[str]:
-    if impact == "major":
-        return []
-    flagged = later if in_order else touched
-    return [one.step for one in flagged if one.step and one.status == "done"]
 
 
 def _reset(later: Sequence[Later], impact: str, *, in_order: bool) -> list[str]:
@@ -218,31 +211,25 @@ def later_steps(state: State, step: str) -> list[Step]:
     place = _place(known, step)
     if place is None:
         rank = known[step].rank
-        return [r for r in rows if r.rank > rank and not _is_below(known, r.id, step)]
+        return [r for r in rows if r.rank > rank and step not in _with_parents(known, r.id)]
     places = {row.id: _place(known, row.id) for row in rows}
     return [row for row in rows if (at := places[row.id]) is not None and at > place]
 
 
+def _with_parents(known: dict[str, Step], step: str) -> Iterator[str]:
+    """Yield a step and the steps around it, from the inside out."""
+    for _ in range(8):
+        yield step
+        row = known.get(step)
+        if row is None or not row.parent:
+            return
+        step = row.parent
+
+
 def _place(known: dict[str, Step], step: str) -> int | None:
     """Return the number of the phase or stage that a step is, or is inside of."""
-    for _ in range(8):
-        number = number_of(step.partition("/")[0])
-        row = known.get(step)
-        if number is not None or row is None or not row.parent:
-            return number
-        step = row.parent
-    return None
-
-
-def _is_below(known: dict[str, Step], step: str, above: str) -> bool:
-    row = known.get(step)
-    for _ in range(8):
-        if row is None or not row.parent:
-            return False
-        if row.parent == above:
-            return True
-        row = known.get(row.parent)
-    return False
+    numbers = (number_of(each.partition("/")[0]) for each in _with_parents(known, step))
+    return next((number for number in numbers if number is not None), None)
 
 
 def passed_checkpoints(state: State, steps: Iterable[str]) -> list[str]:
